@@ -1,0 +1,107 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""One tree of typed errors: what was expected, what came, what to do."""
+
+
+class FdrlError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class SettingError(FdrlError):
+    """A setting has a value that it cannot have."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        self.name = name
+        self.value = value
+        self.expected = expected
+        super().__init__(f'{name} = {value!r}: expected {expected}')
+
+
+class ResourceError(FdrlError):
+    """A file that belongs to the installation is missing."""
+
+
+class StateError(FdrlError):
+    """An action or state handed to an env is not one that it can use."""
+
+
+class PolicyError(FdrlError):
+    """Weights that do not fit a network, or a digest that does not match."""
+
+
+class RecordsError(FdrlError):
+    """A hospital's records are missing, damaged or of another form than the policy's."""
+
+
+class MessageError(FdrlError):
+    """A message is refused; `reason` is one word for the log and the diagnostics."""
+
+    reason = 'malformed'
+
+    def __init__(self, sender: str, detail: str) -> None:
+        self.sender = sender
+        self.detail = detail
+        super().__init__(f'{self.reason} message from {sender!r}: {detail}')
+
+
+class SignatureError(MessageError):
+    """The signature is missing, wrong, or of a party that the roster does not name."""
+
+    reason = 'unsigned'
+
+
+class ReplayError(MessageError):
+    """The counter is not above the last one seen from this sender."""
+
+    reason = 'replayed'
+
+
+class RoundError(MessageError):
+    """The message belongs to another federation, round or attempt, or to another phase."""
+
+    reason = 'misplaced'
+
+
+class CryptoError(FdrlError):
+    """Encryption, masking or keys: a parameter, range or context that cannot be used."""
+
+
+class KeyFileError(CryptoError):
+    """A key file is missing, unreadable by its owner, readable by others, or damaged."""
+
+
+class RosterError(CryptoError):
+    """The roster is not signed by the pinned root, or contradicts itself."""
+
+
+class PrivacyError(FdrlError):
+    """Going on would void or exceed a privacy guarantee."""
+
+
+class BudgetExceededError(PrivacyError):
+    """The next block would pass the privacy budget; nothing was drawn or spent."""
+
+    def __init__(self, spent: float, wanted: float, budget: float) -> None:
+        self.spent = spent
+        self.wanted = wanted
+        self.budget = budget
+        super().__init__(
+            f'epsilon {spent:.4g} is spent and the next block would make it {wanted:.4g}, '
+            f'above the budget of {budget:.4g}'
+        )
+
+
+class LedgerError(PrivacyError):
+    """The privacy ledger cannot be trusted or written, so training must not go on."""
+
+
+class LedgerLockedError(LedgerError):
+    """Another process is writing this ledger."""
+
+
+class LedgerCorruptError(LedgerError):
+    """The ledger's chain of hashes is broken, or the file is not a ledger."""
+
+
+class LedgerOwnerError(LedgerError):
+    """The ledger belongs to another hospital, unit or delta."""

@@ -1,0 +1,129 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Settings: defined once, used as ROS parameters, command-line flags and documentation.
+
+A group of settings is a frozen dataclass below :class:`Settings`; each field is a
+:func:`setting` with a description, a unit and a range::
+
+    @dataclass(frozen=True)
+    class RoundSettings(Settings):
+        quorum: int = setting(3, 'fewest members of a round', minimum=3)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+import math
+import typing
+from typing import Any, Self
+
+from fdrl_ros.errors import SettingError
+
+SettingType = type[bool] | type[int] | type[float] | type[str]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as data: what a parameter descriptor or a flag is made of."""
+
+    name: str
+    type: SettingType
+    default: Any
+    description: str
+    unit: str
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[Any, ...]
+
+    def expected(self) -> str:
+        """Say in words what a value must be."""
+        words = self.type.__name__
+        if self.choices:
+            words += ' out of ' + ', '.join(map(repr, self.choices))
+        if self.minimum is not None:
+            words += f', at least {self.minimum:g}'
+        if self.maximum is not None:
+            words += f', at most {self.maximum:g}'
+        return words + (f' ({self.unit})' if self.unit else '')
+
+    def check(self, value: Any) -> Any:
+        """
+        Return the value in this setting's type.
+
+        An int is taken for a float; nothing else is converted.
+
+        :raises SettingError: on another type, NaN, or a value out of range.
+        """
+        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        right_type = isinstance(value, self.type) and (
+            self.type is bool or not isinstance(value, bool)
+        )
+        in_range = right_type and (
+            (not self.choices or value in self.choices)
+            and not (isinstance(value, float) and not math.isfinite(value))
+            and (self.minimum is None or value >= self.minimum)
+            and (self.maximum is None or value <= self.maximum)
+        )
+        if not in_range:
+            raise SettingError(self.name, value, self.expected())
+        return value
+
+
+def setting(
+    default: bool | int | float | str,
+    description: str,
+    *,
+    unit: str = '',
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[Any, ...] = (),
+) -> Any:
+    """
+    Define a field of a :class:`Settings` dataclass.
+
+    :param unit: SI unit or what is counted, for people.
+    :param minimum: smallest value allowed, inclusive.
+    :param maximum: largest value allowed, inclusive.
+    :param choices: the only values allowed, when given.
+    """
+    metadata = {
+        'description': description,
+        'unit': unit,
+        'minimum': minimum,
+        'maximum': maximum,
+        'choices': choices,
+    }
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of every group of settings: checks each value when it is made."""
+
+    def __post_init__(self) -> None:
+        """Check types and ranges; subclasses add the rules across fields."""
+        for each in self.describe():
+            object.__setattr__(self, each.name, each.check(getattr(self, each.name)))
+
+    @classmethod
+    def describe(cls) -> Iterator[Setting]:
+        """Yield every setting of this group, in the order of definition."""
+        types = typing.get_type_hints(cls)
+        for each in fields(cls):
+            yield Setting(
+                name=each.name, type=types[each.name], default=each.default, **each.metadata
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """
+        Make a group from names and values, as a file or a command line gives them.
+
+        :raises SettingError: on an unknown name or a bad value.
+        """
+        known = [each.name for each in cls.describe()]
+        for name, value in values.items():
+            if name not in known:
+                raise SettingError(name, value, 'one of the settings ' + ', '.join(known))
+        return cls(**values)
