@@ -1,0 +1,62 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A policy that acts: the dueling network in plain numpy, a few microseconds a state."""
+
+import numpy as np
+
+from fdrl_ros.policy.codec import check_weights, digest_of
+from fdrl_ros.policy.shape import NetworkShape
+
+
+class Policy:
+    """
+    Greedy policy of a dueling Q network.
+
+    It never changes after it is made, so it may be shared between threads.
+    """
+
+    def __init__(self, weights: np.ndarray, shape: NetworkShape) -> None:
+        """
+        Take weights apart into layers.
+
+        :param weights: flat, shape (n_parameters,), finite.
+        :raises PolicyError: on another length or a value that is not finite.
+        """
+        check_weights(weights, shape)
+        self.shape = shape
+        self.weights = np.array(weights, dtype=np.float32)
+        self.weights.flags.writeable = False
+        self.digest = digest_of(self.weights)
+        matrices = [
+            (
+                self.weights[layer.start : layer.bias_start].reshape(layer.outputs, layer.inputs).T,
+                self.weights[layer.bias_start : layer.stop],
+            )
+            for layer in shape.layers()
+        ]
+        self._shared = [(np.ascontiguousarray(matrix), bias) for matrix, bias in matrices[:-2]]
+        (value, value_bias), (advantage, advantage_bias) = matrices[-2:]
+        # Q = V + A - mean(A) is linear in the last hidden layer: one matrix does it.
+        centred = advantage - advantage.mean(axis=1, keepdims=True)
+        self._head = np.ascontiguousarray(value + centred)
+        self._head_bias = value_bias + advantage_bias - advantage_bias.mean()
+
+    def q_values(self, states: np.ndarray) -> np.ndarray:
+        """
+        Value every action.
+
+        :param states: scaled, shape (..., states).
+        :returns: shape (..., actions), float32.
+        """
+        hidden = np.asarray(states, dtype=np.float32)
+        for matrix, bias in self._shared:
+            hidden = np.tanh(hidden @ matrix + bias)
+        return hidden @ self._head + self._head_bias
+
+    def __call__(self, state: np.ndarray) -> int:
+        """
+        Choose the action of highest value; ties go to the lowest number.
+
+        :param state: scaled, shape (states,).
+        """
+        return int(np.argmax(self.q_values(state)))

@@ -1,0 +1,64 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of a dueling network: sizes, and where each layer lies in the flat weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fdrl_ros.errors import PolicyError
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One dense layer in the flat weight vector: the matrix, then the bias."""
+
+    name: str
+    inputs: int
+    outputs: int
+    start: int
+
+    @property
+    def bias_start(self) -> int:
+        """Index of the first bias."""
+        return self.start + self.inputs * self.outputs
+
+    @property
+    def stop(self) -> int:
+        """Index after the last bias."""
+        return self.bias_start + self.outputs
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """
+    Sizes of a dueling network (Wang et al. 2016; DP-DQN).
+
+    :param states: numbers in a state.
+    :param actions: discrete actions.
+    :param hidden: units of each shared hidden layer.
+    """
+
+    states: int
+    actions: int
+    hidden: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        if self.states < 1 or self.actions < 1 or not self.hidden or min(self.hidden) < 1:
+            raise PolicyError(f'not the shape of a network: {self}')
+
+    def layers(self) -> Iterator[Layer]:
+        """Yield the layers in module order: shared, then value, then advantage."""
+        start = 0
+        sizes = (self.states, *self.hidden)
+        named = [(f'shared.{i}', sizes[i], sizes[i + 1]) for i in range(len(self.hidden))]
+        named += [('value', sizes[-1], 1), ('advantage', sizes[-1], self.actions)]
+        for name, inputs, outputs in named:
+            layer = Layer(name, inputs, outputs, start)
+            start = layer.stop
+            yield layer
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of the flat weight vector."""
+        return list(self.layers())[-1].stop
