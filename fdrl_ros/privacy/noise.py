@@ -1,0 +1,189 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Keyed noise: the N(0, 1) draws of FDRL Eq. 5, 12 and 21 from a cryptographic stream.
+
+A stream is named by (purpose, round, step), and the same name always gives the same draws. A block
+that a power cut interrupted therefore redraws the very noise that its budget was reserved for;
+drawing fresh noise for the same gradients would release them twice and average the noise away.
+"""
+
+from collections.abc import Callable
+import hashlib
+import math
+import os
+from pathlib import Path
+import stat
+import struct
+
+from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from fdrl_ros.errors import KeyFileError
+import numpy as np
+from numpy.typing import NDArray
+
+_KEY_BYTES = 32
+_ADDENDS = 4  # Gaussians summed into one draw: 2n with n = 2
+_BELOW_ONE = math.nextafter(1.0, 0.0)
+
+
+class NoiseSource:
+    """
+    Random draws from AES-256 in counter mode, one key for each stream.
+
+    HKDF-SHA256 derives a stream's key from the root key and (kind, purpose, round, step, size), so
+    no two of them share a keystream. Make one with :meth:`secure` or :meth:`seeded`.
+    """
+
+    def __init__(self, key: bytes, *, private: bool) -> None:
+        if len(key) != _KEY_BYTES:
+            raise KeyFileError(f'a noise key has {_KEY_BYTES} bytes, not {len(key)}')
+        self._key = key
+        self._private = private
+
+    @classmethod
+    def secure(cls, path: str | os.PathLike[str]) -> 'NoiseSource':
+        """
+        Use the key in a file, or make one from the operating system's secure source.
+
+        :param path: key file of 32 bytes, mode 0600, made if it is missing. Never copy it to a
+            second trainer, and never restore an old one without the ledger that goes with it.
+        :raises KeyFileError: if the file is damaged, not ours, or open to others.
+        """
+        path = Path(path)
+        try:
+            return cls(_create_key(path), private=True)
+        except FileExistsError:
+            return cls(_read_key(path), private=True)
+
+    @classmethod
+    def seeded(cls, seed: int) -> 'NoiseSource':
+        """Make a source that anyone can repeat: for tests and reproductions, NOT PRIVATE."""
+        text = f'fdrl_ros seeded noise {int(seed)}'
+        return cls(hashlib.sha256(text.encode()).digest(), private=False)
+
+    @property
+    def private(self) -> bool:
+        """Tell whether the key is secret; if not, every report must say NOT PRIVATE."""
+        return self._private
+
+    @property
+    def label(self) -> str:
+        """Name the source as reports print it."""
+        return 'secure' if self._private else 'seeded, NOT PRIVATE'
+
+    @property
+    def fingerprint(self) -> bytes:
+        """
+        Name the key without telling it, 16 bytes.
+
+        It belongs into the `inputs` of a ledger reservation, so that a block cannot be drawn again
+        under another key.
+        """
+        return self._derive(b'fingerprint', 16)
+
+    def words(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.uint64]:
+        """Draw uniform 64-bit words, shape (size,)."""
+        return self._keystream('words', purpose, round, step, size, size)
+
+    def uniform(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
+        """Draw from the open interval (0, 1), 64 bits a draw, shape (size,)."""
+        return _to_unit(self._keystream('uniform', purpose, round, step, size, size))
+
+    def gaussian(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
+        """
+        Draw from N(0, 1), shape (size,).
+
+        Each draw is half the sum of four Box-Muller Gaussians from four different pairs of 64-bit
+        uniforms. One Box-Muller Gaussian reaches only a sparse, shifted set of floating-point
+        numbers, from whose low bits an attacker tells which values it was added to (Mironov 2012;
+        Jin et al. 2022). With four addends the pre-images to search are the joint space of all
+        eight uniforms (Holohan and Braghin 2021, n = 2). This hides the low bits by computational
+        cost; it is not a proof for exact real arithmetic. Each addend ends at 9.5 sigma, where
+        the Gaussian leaves 2e-21.
+        """
+        pairs = (size + 1) // 2
+        words = self._keystream(
+            'gaussian', purpose, round, step, size, 2 * _ADDENDS * pairs
+        ).reshape(2, _ADDENDS, pairs)
+        radius = np.sqrt(-2.0 * np.log(_to_unit(words[0])))
+        angle = (2.0 * math.pi) * _to_unit(words[1])
+        # The cosines and the sines of the same pairs are independent: two draws from four pairs.
+        scale = 1.0 / math.sqrt(_ADDENDS)
+        first = (radius * np.cos(angle)).sum(axis=0)
+        second = (radius * np.sin(angle)).sum(axis=0)
+        return scale * np.concatenate((first, second))[:size]
+
+    def _keystream(
+        self, kind: str, purpose: str, round: int, step: int, size: int, words: int
+    ) -> NDArray[np.uint64]:
+        """Return little-endian words of the stream that the first five arguments name."""
+        names = [each.encode() for each in (kind, purpose)]
+        info = b''.join(struct.pack('<I', len(name)) + name for name in names)
+        info += struct.pack('<QQQ', round, step, size)
+        # A key is used for one stream only, so the counter may start at zero.
+        cipher = Cipher(algorithms.AES(self._derive(b'stream' + info, 32)), modes.CTR(bytes(16)))
+        return np.frombuffer(cipher.encryptor().update(bytes(8 * words)), dtype='<u8')
+
+    def _derive(self, info: bytes, length: int) -> bytes:
+        # The root key is uniform already, so HKDF needs its second half only.
+        return HKDFExpand(SHA256(), length, b'fdrl_ros noise 1 ' + info).derive(self._key)
+
+
+def _to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map 64-bit words into (0, 1), keeping full relative precision near 0."""
+    return np.minimum((words + 0.5) * 2.0**-64, _BELOW_ONE)
+
+
+def _create_key(path: Path) -> bytes:
+    """Write a fresh key; FileExistsError passes through."""
+    key = os.urandom(_KEY_BYTES)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f'noise key {path} cannot be made: {error.strerror}') from error
+    with open(descriptor, 'wb') as file:
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_directory(path.parent)
+    return key
+
+
+def _read_key(path: Path) -> bytes:
+    """Read a key that nobody else can read."""
+
+    def refuse(problem: str) -> KeyFileError:
+        return KeyFileError(f'noise key {path} {problem}')
+
+    opener: Callable[[str, int], int] = lambda name, flags: os.open(  # noqa: E731
+        name, flags | os.O_NOFOLLOW
+    )
+    try:
+        with open(path, 'rb', opener=opener) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise refuse('is not a plain file')
+            if status.st_uid != os.geteuid():
+                raise refuse(f'belongs to user {status.st_uid}, not to this one')
+            if status.st_mode & 0o077:
+                mode = stat.S_IMODE(status.st_mode)
+                raise refuse(f'has mode {mode:04o} and is open to others: expected 0600')
+            key = file.read(_KEY_BYTES + 1)
+    except OSError as error:
+        raise refuse(f'cannot be read: {error.strerror}') from error
+    if len(key) != _KEY_BYTES:
+        raise refuse(f'is damaged: expected {_KEY_BYTES} bytes')
+    return key
+
+
+def _sync_directory(path: Path) -> None:
+    """Make a new file's name survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
