@@ -1,0 +1,34 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: task accuracy, risk, adaptation, divergence. Needs numpy alone."""
+
+from fdrl_ros.metrics.adaptation import (
+    Adaptation,
+    AdaptationMeter,
+    alpha_adapt,
+    state_change,
+    variation_rate,
+)
+from fdrl_ros.metrics.divergence import central_divergence, federated_divergence, kl_divergence
+from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskTerms, RiskWeights, r_mit, risk_terms
+from fdrl_ros.metrics.task import StateSet, TaskAccuracy, task_accuracy
+
+__all__ = [
+    'Adaptation',
+    'AdaptationMeter',
+    'Risk',
+    'RiskMeter',
+    'RiskTerms',
+    'RiskWeights',
+    'StateSet',
+    'TaskAccuracy',
+    'alpha_adapt',
+    'central_divergence',
+    'federated_divergence',
+    'kl_divergence',
+    'r_mit',
+    'risk_terms',
+    'state_change',
+    'task_accuracy',
+    'variation_rate',
+]

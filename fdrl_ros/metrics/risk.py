@@ -1,0 +1,167 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Surgical risk D_t and the risk mitigation score R_mit (FDRL Eq. 9 and 10), batch and online."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import math
+from typing import NamedTuple
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.metrics.summation import RunningSum
+from fdrl_ros.settings import Settings, setting
+import numpy as np
+
+FULL_DAMAGE = 300.0
+"""Impulse above the warning force at which tissue counts as fully damaged, newton second."""
+
+
+@dataclass(frozen=True)
+class RiskWeights(Settings):
+    """Weights w1, w2, w3 of the terms of D_t (FDRL Eq. 10); they sum to 1."""
+
+    force: float = setting(0.4, 'weight of the force term', minimum=0.0, maximum=1.0)
+    damage: float = setting(0.4, 'weight of the damage term', minimum=0.0, maximum=1.0)
+    critical: float = setting(0.2, 'weight of a critical error', minimum=0.0, maximum=1.0)
+
+    def __post_init__(self) -> None:
+        """Check ranges, then that D_t cannot leave [0, 1]."""
+        super().__post_init__()
+        total = self.force + self.damage + self.critical
+        if not math.isclose(total, 1.0, abs_tol=1e-9):
+            raise SettingError('risk weights', total, 'weights that sum to 1')
+
+
+DEFAULT_WEIGHTS = RiskWeights()
+
+
+class RiskTerms(NamedTuple):
+    """F_t, Td_t, C_t and the D_t that they make, each in [0, 1] and of the shape of the forces."""
+
+    force: np.ndarray
+    damage: np.ndarray
+    critical: np.ndarray
+    total: np.ndarray
+
+
+def risk_terms(
+    force: np.ndarray,
+    damage: np.ndarray,
+    critical: np.ndarray,
+    force_limit: np.ndarray | float,
+    weights: RiskWeights = DEFAULT_WEIGHTS,
+) -> RiskTerms:
+    """
+    Compute the risk of each step and its three terms (FDRL Eq. 10).
+
+    :param force: force on the tissue, newton, any shape, at least 0.
+    :param damage: impulse above the warning force since the case began, newton second, same shape.
+    :param critical: whether a critical error stands, same shape.
+    :param force_limit: the procedure's limit, newton, above 0.
+    :raises StateError: if a number is not finite, negative, or the limit is not above 0.
+    """
+    forces, damages, limits = (
+        np.asarray(x, dtype=np.float64) for x in (force, damage, force_limit)
+    )
+    for name, values in (('force', forces), ('damage', damages), ('force limit', limits)):
+        if not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise StateError(f'{name}: expected finite numbers of at least 0')
+    if np.any(limits <= 0):
+        raise StateError('force limit: expected newtons above 0')
+    force_term = np.minimum(forces / limits, 1.0)
+    damage_term = np.minimum(damages / FULL_DAMAGE, 1.0)
+    critical_term = np.asarray(critical).astype(bool).astype(np.float64)
+    total = (
+        weights.force * force_term
+        + weights.damage * damage_term
+        + weights.critical * critical_term
+    )
+    return RiskTerms(force_term, damage_term, critical_term, total)
+
+
+def r_mit(cases: Sequence[np.ndarray]) -> float:
+    """
+    Compute the risk mitigation score: 1 - mean over cases of the mean of D_t (FDRL Eq. 9).
+
+    :param cases: D_t of each case, shape (steps,); a case without a step has no mean and is left
+        out, as it is online.
+    :returns: in [0, 1], or NaN without any step.
+    """
+    means = [float(np.mean(case)) for case in cases if len(case)]
+    return 1.0 - float(np.mean(means)) if means else math.nan
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Risk of the present step, and R_mit over the cases up to and with the present one."""
+
+    force: float
+    damage: float
+    critical: float
+    total: float
+    mitigation: float
+    steps: int
+    cases: int
+
+
+class RiskMeter:
+    """R_mit kept up to date step by step; equal to :func:`r_mit` over the same steps."""
+
+    def __init__(self, weights: RiskWeights = DEFAULT_WEIGHTS) -> None:
+        self._weights = weights
+        self._finished = RunningSum()
+        self._finished_cases = 0
+        self._case = RunningSum()
+        self._steps = 0
+
+    def add(self, force: float, damage: float, critical: bool, force_limit: float) -> Risk:
+        """
+        Take in one step of the present case.
+
+        Parameters and refusals are those of :func:`risk_terms`, for one step.
+        """
+        if not (0.0 <= force < math.inf and 0.0 <= damage < math.inf):
+            raise StateError(f'expected finite force and damage of at least 0: {force}, {damage}')
+        if not 0.0 < force_limit < math.inf:
+            raise StateError(f'force limit: expected newtons above 0, got {force_limit}')
+        force_term = min(force / force_limit, 1.0)
+        damage_term = min(damage / FULL_DAMAGE, 1.0)
+        critical_term = 1.0 if critical else 0.0
+        weights = self._weights
+        total = (
+            weights.force * force_term
+            + weights.damage * damage_term
+            + weights.critical * critical_term
+        )
+        self._case.add(total)
+        self._steps += 1
+        return Risk(
+            force=force_term,
+            damage=damage_term,
+            critical=critical_term,
+            total=total,
+            mitigation=self.mitigation,
+            steps=self._steps,
+            cases=self.cases,
+        )
+
+    def end_case(self) -> None:
+        """Close the present case, if it had a step."""
+        if self._steps:
+            self._finished.add(self._case.value / self._steps)
+            self._finished_cases += 1
+            self._case = RunningSum()
+            self._steps = 0
+
+    @property
+    def cases(self) -> int:
+        """Cases that had a step, the present one included."""
+        return self._finished_cases + (self._steps > 0)
+
+    @property
+    def mitigation(self) -> float:
+        """R_mit so far; NaN before the first step."""
+        if not self.cases:
+            return math.nan
+        present = self._case.value / self._steps if self._steps else 0.0
+        return 1.0 - (self._finished.value + present) / self.cases

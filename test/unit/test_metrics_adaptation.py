@@ -1,0 +1,100 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Variation rate and alpha_adapt: by hand, where undefined, and online against batch."""
+
+import math
+
+from fdrl_ros.errors import StateError
+from fdrl_ros.metrics import AdaptationMeter, alpha_adapt, state_change, variation_rate
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+cases_strategy = st.lists(
+    st.lists(
+        st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.integers(0, 2)), min_size=0, max_size=12
+    ),
+    min_size=1,
+    max_size=6,
+)
+SCALES = np.array([1.0, 2.0])
+
+
+def arrays(case):
+    states = np.array([step[:2] for step in case], dtype=float).reshape(-1, 2)
+    return states, np.array([step[2] for step in case], dtype=int)
+
+
+def slow_alpha(cases, threshold):
+    """Count with loops, as Eq. 11 is written."""
+    ratios = []
+    for states, actions in cases:
+        changed = answered = 0
+        for t in range(1, len(states)):
+            d = math.dist(states[t] / SCALES, states[t - 1] / SCALES)
+            if d > threshold:
+                changed += 1
+                answered += int(actions[t] != actions[t - 1])
+        if changed:
+            ratios.append(answered / changed)
+    return (sum(ratios) / len(ratios), len(ratios)) if ratios else (math.nan, 0)
+
+
+def test_distance_is_euclidean_in_scales():
+    assert state_change(np.array([3.0, 8.0]), np.zeros(2), SCALES) == pytest.approx(5.0)
+
+
+def test_by_hand():
+    states = np.array([[0.0], [1.0], [1.1], [2.1], [3.1]])
+    actions = np.array([0, 1, 0, 0, 2])
+    assert alpha_adapt([(states, actions)]) == (pytest.approx(2 / 3), 1)
+    assert variation_rate([states]) == pytest.approx(3 / 4)
+
+
+def test_undefined_is_nan_with_count_zero():
+    still = (np.zeros((5, 2)), np.arange(5))
+    alpha, cases = alpha_adapt([still, (np.zeros((1, 2)), np.zeros(1))])
+    assert math.isnan(alpha) and cases == 0
+    assert variation_rate([still[0]]) == 0.0
+    assert math.isnan(variation_rate([np.zeros((1, 2))]))
+
+
+def test_a_case_without_change_does_not_dilute():
+    still = (np.zeros((5, 1)), np.zeros(5))
+    moving = (np.arange(5.0)[:, None], np.arange(5))
+    assert alpha_adapt([still, moving]) == (1.0, 1)
+
+
+def test_states_and_actions_must_pair():
+    with pytest.raises(StateError):
+        alpha_adapt([(np.zeros((3, 1)), np.zeros(2))])
+
+
+@given(cases_strategy, st.floats(0.1, 2))
+def test_online_equals_batch_and_the_slow_count(raw, threshold):
+    cases = [arrays(case) for case in raw]
+    meter = AdaptationMeter(SCALES, threshold)
+    for number, (states, actions) in enumerate(cases):
+        for t in range(len(states)):
+            online = meter.add(states[t], int(actions[t]))
+            past = [*cases[:number], (states[: t + 1], actions[: t + 1])]
+            alpha, count = alpha_adapt(past, SCALES, threshold)
+            rate = variation_rate([s for s, _ in past], SCALES, threshold)
+            assert online.cases == count
+            assert online.alpha_adapt == pytest.approx(alpha, abs=1e-12, nan_ok=True)
+            assert online.variation_rate == pytest.approx(rate, abs=1e-12, nan_ok=True)
+            assert math.isnan(online.alpha_adapt) == (online.cases == 0)
+        meter.end_case()
+    batch = alpha_adapt(cases, SCALES, threshold)
+    slow = slow_alpha(cases, threshold)
+    assert batch[0] == pytest.approx(slow[0], abs=1e-12, nan_ok=True)
+    assert batch[1] == slow[1]
+
+
+def test_the_meter_keeps_no_reference_to_the_state():
+    meter = AdaptationMeter()
+    state = np.zeros(2)
+    meter.add(state, 0)
+    state[:] = 1.0
+    assert meter.add(state, 1).change == pytest.approx(math.sqrt(2))

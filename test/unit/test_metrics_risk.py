@@ -1,0 +1,87 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Risk and its mitigation score: closed forms, bounds, and online against batch."""
+
+import math
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.metrics import RiskMeter, RiskWeights, r_mit, risk_terms
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+step = st.tuples(st.floats(0, 30), st.floats(0, 900), st.booleans(), st.floats(0.5, 20))
+cases_of_steps = st.lists(st.lists(step, min_size=0, max_size=12), min_size=1, max_size=8)
+
+
+def test_terms_match_the_formula_by_hand():
+    terms = risk_terms([1.7, 5.0], [30.0, 600.0], [False, True], 3.4)
+    np.testing.assert_allclose(terms.force, [0.5, 1.0])
+    np.testing.assert_allclose(terms.damage, [0.1, 1.0])
+    np.testing.assert_allclose(terms.critical, [0.0, 1.0])
+    np.testing.assert_allclose(terms.total, [0.4 * 0.5 + 0.4 * 0.1, 1.0])
+
+
+def test_mitigation_averages_cases_not_steps():
+    assert r_mit([np.array([1.0]), np.zeros(9)]) == pytest.approx(0.5)
+
+
+def test_mitigation_without_a_step_is_undefined():
+    assert math.isnan(r_mit([]))
+    assert math.isnan(RiskMeter().mitigation)
+
+
+@given(cases_of_steps)
+def test_online_equals_batch_after_every_step(cases):
+    meter = RiskMeter()
+    seen = []
+    for case in cases:
+        totals = []
+        seen.append(totals)
+        for force, damage, critical, limit in case:
+            risk = meter.add(force, damage, critical, limit)
+            terms = risk_terms(force, damage, critical, limit)
+            totals.append(float(terms.total))
+            assert risk.total == pytest.approx(float(terms.total), abs=1e-15)
+            assert abs(risk.mitigation - r_mit([np.array(t) for t in seen])) < 1e-12
+            assert 0.0 <= risk.total <= 1.0 + 1e-15
+            assert -1e-12 <= risk.mitigation <= 1.0
+        meter.end_case()
+    batch = r_mit([np.array(t) for t in seen])
+    assert abs(meter.mitigation - batch) < 1e-12 or math.isnan(meter.mitigation) == math.isnan(
+        batch
+    )
+    assert meter.cases == sum(bool(case) for case in cases)
+
+
+def test_online_does_not_drift_over_a_long_operation():
+    meter = RiskMeter()
+    for _ in range(200_000):
+        risk = meter.add(0.1, 0.0, False, 3.4)
+    assert abs(risk.mitigation - (1.0 - 0.4 * 0.1 / 3.4)) < 1e-14
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_weights_that_sum_to_one_are_taken(first, share):
+    second = (1 - first) * share
+    third = max(0.0, 1 - first - second)
+    weights = RiskWeights(force=first, damage=second, critical=third)
+    assert 0 <= float(risk_terms(99.0, 999.0, True, 1.0, weights).total) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize('values', [(0.5, 0.5, 0.5), (0.4, 0.4, 0.1), (-0.2, 0.6, 0.6)])
+def test_other_weights_are_refused(values):
+    with pytest.raises(SettingError):
+        RiskWeights(*values)
+
+
+@pytest.mark.parametrize(
+    'bad', [(math.nan, 0, 1), (-1, 0, 1), (1, math.inf, 1), (1, 0, 0), (1, 0, math.nan)]
+)
+def test_impossible_numbers_are_refused_in_both_forms(bad):
+    force, damage, limit = bad
+    with pytest.raises(StateError):
+        risk_terms(force, damage, False, limit)
+    with pytest.raises(StateError):
+        RiskMeter().add(force, damage, False, limit)
