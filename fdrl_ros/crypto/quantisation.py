@@ -1,0 +1,115 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Turn a hospital's weighted delta into integers, and their sum back (FDRL Eq. 6).
+
+What is quantised is (n_i / n_max) (theta_i - theta): clipped to a stated range, offset so
+that every integer is positive, and rounded up with a probability equal to the remainder,
+so that the rounding has mean zero.
+"""
+
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.errors import CryptoError
+from fdrl_ros.settings import setting, Settings
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class EncryptionSettings(Settings):
+    """What all hospitals of a federation must agree on before they encrypt."""
+
+    limit: float = setting(
+        1.0,
+        'weighted change of one weight in one round beyond which it is clipped',
+        minimum=1e-6,
+        maximum=1e3,
+    )
+    bits: int = setting(
+        16, 'bits of one quantised value; more are finer and larger', minimum=16, maximum=32
+    )
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """
+    Stochastic rounding of [-limit, limit] to the integers 0 .. 2^bits - 1.
+
+    One value is off by less than :attr:`step`, a sum of ``count`` values by less than
+    ``count`` steps, and neither has a bias.
+
+    :param limit: values are clipped to [-limit, limit].
+    :param bits: bits of one integer.
+    :param members: most hospitals whose integers are summed.
+    """
+
+    limit: float
+    bits: int
+    members: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be exact in float64 and int64."""
+        if not (math.isfinite(self.limit) and self.limit > 0):
+            raise CryptoError(f'limit = {self.limit!r}: expected a finite positive number')
+        if not 1 <= self.bits <= 32:
+            raise CryptoError(f'bits = {self.bits!r}: expected 1 to 32')
+        if not 1 <= self.members <= 2**16:
+            raise CryptoError(f'members = {self.members!r}: expected 1 to 65536')
+
+    @property
+    def levels(self) -> int:
+        """Return the largest integer, 2^bits - 1."""
+        return 2**self.bits - 1
+
+    @property
+    def step(self) -> float:
+        """Return the distance of two neighbouring values: the error bound of one value."""
+        return 2 * self.limit / self.levels
+
+    def quantise(self, values: ArrayLike, uniforms: ArrayLike) -> NDArray[np.int64]:
+        """
+        Clip the values and round each to one of its two neighbours.
+
+        :param values: the weighted delta, shape (P,), float64.
+        :param uniforms: one uniform number of [0, 1) per value, shape (P,), drawn by the
+            caller from its randomness source.
+        :returns: integers in [0, 2^bits - 1], shape (P,).
+        :raises CryptoError: if a value is not finite, or the shapes or uniforms do not fit.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        uniforms = np.asarray(uniforms, dtype=np.float64)
+        if values.ndim != 1 or values.shape != uniforms.shape:
+            raise CryptoError(
+                f'values {values.shape} and uniforms {uniforms.shape}: expected one shape (P,)'
+            )
+        if not np.isfinite(values).all():
+            bad = int(np.count_nonzero(~np.isfinite(values)))
+            raise CryptoError(f'{bad} of {values.size} values are not finite; nothing was sent')
+        if not ((uniforms >= 0) & (uniforms < 1)).all():
+            raise CryptoError('uniforms: expected numbers in [0, 1)')
+        scaled = (np.clip(values, -self.limit, self.limit) + self.limit) / self.step
+        lower = np.floor(scaled)
+        rounded = lower + (uniforms < scaled - lower)
+        # The division may land one unit in the last place above the top level.
+        return np.minimum(rounded, self.levels).astype(np.int64)
+
+    def dequantise_sum(self, sums: ArrayLike, count: int) -> NDArray[np.float64]:
+        """
+        Turn sums of integers back into sums of values.
+
+        :param sums: sums of ``count`` hospitals' integers, shape (P,).
+        :param count: how many hospitals were summed.
+        :returns: sums of the clipped values, shape (P,).
+        :raises CryptoError: if so many hospitals cannot have made such sums.
+        """
+        if not 1 <= count <= self.members:
+            raise CryptoError(f'count = {count!r}: expected 1 to {self.members} members')
+        sums = np.asarray(sums)
+        if sums.size and not (sums.min() >= 0 and sums.max() <= count * self.levels):
+            raise CryptoError(
+                f'sums in [{sums.min()}, {sums.max()}]: expected 0 to {count * self.levels}; '
+                f'the masks did not cancel or an update was malformed'
+            )
+        return sums.astype(np.float64) * self.step - count * self.limit
