@@ -8,7 +8,6 @@ that a power cut interrupted therefore redraws the very noise that its budget wa
 drawing fresh noise for the same gradients would release them twice and average the noise away.
 """
 
-from collections.abc import Callable
 import hashlib
 import math
 import os
@@ -133,7 +132,8 @@ class NoiseSource:
 
 def _to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Map 64-bit words into (0, 1), keeping full relative precision near 0."""
-    return np.minimum((words + 0.5) * 2.0**-64, _BELOW_ONE)
+    unit: NDArray[np.float64] = (words + 0.5) * 2.0**-64
+    return np.minimum(unit, _BELOW_ONE, out=unit)
 
 
 def _create_key(path: Path) -> bytes:
@@ -159,11 +159,11 @@ def _read_key(path: Path) -> bytes:
     def refuse(problem: str) -> KeyFileError:
         return KeyFileError(f'noise key {path} {problem}')
 
-    opener: Callable[[str, int], int] = lambda name, flags: os.open(  # noqa: E731
-        name, flags | os.O_NOFOLLOW
-    )
+    def open_itself(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW)
+
     try:
-        with open(path, 'rb', opener=opener) as file:
+        with open(path, 'rb', opener=open_itself) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise refuse('is not a plain file')

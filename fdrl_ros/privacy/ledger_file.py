@@ -1,0 +1,276 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The ledger's file: SQLite tables, the hashes that chain their rows, the lock, durability.
+
+It keeps a rollback journal, not a write-ahead log: after a commit everything is in the one file
+that a backup copies. With synchronous = EXTRA the file is synced, and then the journal's end, before
+a commit returns, so that a power cut cannot roll a reservation back.
+"""
+
+from dataclasses import dataclass
+import hashlib
+import os
+from pathlib import Path
+import sqlite3
+import stat
+import struct
+from typing import Any, Self
+
+from fdrl_ros.errors import (
+    LedgerCorruptError,
+    LedgerError,
+    LedgerLockedError,
+    LedgerOwnerError,
+)
+from fdrl_ros.privacy.accountant import Charge
+
+_APPLICATION = 0x4644524C  # 'FDRL'
+_VERSION = 1
+_SCHEMA = f"""
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+CREATE TABLE owner (
+    hospital TEXT NOT NULL, unit TEXT NOT NULL, delta REAL NOT NULL, budget REAL NOT NULL,
+    digest BLOB NOT NULL
+) STRICT;
+CREATE TABLE entry (
+    number INTEGER PRIMARY KEY, round INTEGER NOT NULL, block INTEGER NOT NULL,
+    noise_multiplier REAL NOT NULL, sampling_probability REAL NOT NULL, steps INTEGER NOT NULL,
+    inputs BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (round, block)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose ledger it is and what it promises; its hash begins the chain."""
+
+    hospital: str
+    unit: str
+    delta: float
+    budget: float
+
+    @property
+    def digest(self) -> bytes:
+        """Return the SHA-256 that the first entry builds on."""
+        names = [each.encode() for each in (self.hospital, self.unit)]
+        text = b''.join(struct.pack('<I', len(name)) + name for name in names)
+        text += struct.pack('<dd', self.delta, self.budget)
+        return hashlib.sha256(b'fdrl_ros ledger 1 ' + text).digest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: a block of steps, the digest of its inputs, and the hash of all up to here."""
+
+    number: int
+    round: int
+    block: int
+    charge: Charge
+    inputs: bytes
+    digest: bytes
+
+    @classmethod
+    def after(
+        cls, last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
+    ) -> Self:
+        """Make the entry that follows the one with digest `last`."""
+        digest = hashlib.sha256(inputs).digest()
+        return cls(
+            number,
+            round,
+            block,
+            charge,
+            digest,
+            _chain(last, number, round, block, charge, digest),
+        )
+
+    def fits(self, last: bytes) -> bool:
+        """Tell whether this row is unchanged and follows the one with digest `last`."""
+        try:
+            expected = _chain(last, self.number, self.round, self.block, self.charge, self.inputs)
+        except (struct.error, TypeError):
+            return False
+        return self.digest == expected
+
+
+def _chain(
+    last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
+) -> bytes:
+    numbers = struct.pack('<qqqddq', number, round, block, *charge)
+    return hashlib.sha256(last + numbers + inputs).digest()
+
+
+def connect(path: Path, owner: Owner) -> sqlite3.Connection:
+    """
+    Open a ledger file and lock it for this process, beginning it if there is none.
+
+    :raises LedgerError: see :meth:`fdrl_ros.privacy.ledger.Ledger.open`.
+    """
+    if not os.path.lexists(path):
+        _create(path, owner)
+    _check_file(path)
+    connection = None
+    try:
+        connection = _lock(path)
+        _check_form(connection, path)
+        _check_owner(connection, path, owner)
+    except sqlite3.Error as error:
+        if connection is not None:
+            connection.close()
+        raise _translated(error, path) from error
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def append(connection: sqlite3.Connection, entry: Entry) -> None:
+    """Write one entry; it is on the disk when this returns."""
+    try:
+        connection.execute('BEGIN IMMEDIATE')
+        connection.execute(
+            'INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+            (entry.number, entry.round, entry.block, *entry.charge, entry.inputs, entry.digest),
+        )
+        connection.execute('COMMIT')
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute('ROLLBACK')
+        raise
+
+
+def read(connection: sqlite3.Connection, path: Path, owner: Owner) -> list[Entry]:
+    """
+    Read all entries and walk the chain.
+
+    :raises LedgerCorruptError: naming the first entry that does not fit.
+    """
+    entries: list[Entry] = []
+    last = owner.digest
+    try:
+        for row in connection.execute('SELECT * FROM entry ORDER BY number'):
+            number, round, block, sigma, q, steps, inputs, digest = row
+            entry = Entry(number, round, block, Charge(sigma, q, steps), inputs, digest)
+            expected = len(entries) + 1
+            if number != expected or not entry.fits(last):
+                raise LedgerCorruptError(
+                    f'ledger {path}: entry {expected} is missing or changed; restore a backup '
+                    'that is not older than the last head sent, or retire this ledger'
+                )
+            entries.append(entry)
+            last = digest
+    except sqlite3.Error as error:
+        raise _translated(error, path, len(entries) + 1) from error
+    return entries
+
+
+def _create(path: Path, owner: Owner) -> None:
+    """Make a whole ledger beside its place and move it there, so that no half of one is left."""
+    draft = path.with_name(f'{path.name}.{os.getpid()}.new')
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
+        try:
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                connection.execute('PRAGMA synchronous = EXTRA')
+                connection.executescript(_SCHEMA)
+                connection.execute(
+                    'INSERT INTO owner VALUES (?, ?, ?, ?, ?)',
+                    (owner.hospital, owner.unit, owner.delta, owner.budget, owner.digest),
+                )
+            finally:
+                connection.close()
+            # A link, unlike a rename, never replaces a ledger that came meanwhile.
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f'ledger {path} cannot be made: {error}') from error
+
+
+def _check_file(path: Path) -> None:
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        raise LedgerError(f'ledger {path} cannot be opened: {error.strerror}') from error
+    if not stat.S_ISREG(status.st_mode):
+        raise LedgerCorruptError(f'ledger {path} is not a plain file')
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
+        raise LedgerError(f'ledger {path} has mode {mode:04o} and is open to others: chmod 600 it')
+    if status.st_size == 0:
+        # SQLite would take it for a new database, with nothing spent.
+        raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
+
+
+def _lock(path: Path) -> sqlite3.Connection:
+    """Open the file and take SQLite's exclusive lock, which the process keeps until it closes."""
+    connection = sqlite3.connect(path, timeout=0.1, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute('PRAGMA locking_mode = EXCLUSIVE')
+        connection.execute('PRAGMA synchronous = EXTRA')
+        connection.execute('BEGIN EXCLUSIVE')
+        connection.execute('COMMIT')
+        mode = connection.execute('PRAGMA journal_mode = DELETE').fetchone()[0]
+        if mode != 'delete':
+            raise LedgerCorruptError(f'ledger {path} keeps a journal of mode {mode!r}')
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_form(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute('PRAGMA application_id').fetchone()[0]
+    version = connection.execute('PRAGMA user_version').fetchone()[0]
+    if application != _APPLICATION:
+        raise LedgerCorruptError(f'{path} is a database, but not a ledger')
+    if version != _VERSION:
+        raise LedgerCorruptError(f'ledger {path} has version {version}: expected {_VERSION}')
+    problem = connection.execute('PRAGMA integrity_check(1)').fetchone()[0]
+    if problem != 'ok':
+        raise LedgerCorruptError(f'ledger {path} is damaged: {problem}')
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path, owner: Owner) -> None:
+    rows: list[Any] = connection.execute('SELECT * FROM owner').fetchall()
+    if len(rows) != 1:
+        raise LedgerCorruptError(f'ledger {path} has {len(rows)} owners: expected 1')
+    *fields, digest = rows[0]
+    found = Owner(*fields)
+    if digest != found.digest:
+        raise LedgerCorruptError(f'ledger {path}: its owner was changed')
+    for name in ('hospital', 'unit', 'delta', 'budget'):
+        if getattr(found, name) != getattr(owner, name):
+            raise LedgerOwnerError(
+                f'ledger {path} was begun for {name} {getattr(found, name)!r}, '
+                f'not {getattr(owner, name)!r}'
+            )
+
+
+def _translated(error: sqlite3.Error, path: Path, entry: int | None = None) -> LedgerError:
+    """Say in our words what SQLite met."""
+    code = getattr(error, 'sqlite_errorcode', None)
+    primary = None if code is None else code & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerLockedError(f'ledger {path} is open in another process')
+    if primary in (
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_FULL,
+    ):
+        return LedgerError(f'ledger {path} cannot be read or written: {error}')
+    where = '' if entry is None else f': entry {entry} cannot be read'
+    return LedgerCorruptError(f'{path} is damaged or not a ledger{where} ({error})')
