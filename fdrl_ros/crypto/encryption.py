@@ -148,7 +148,7 @@ class SecretContext:
 
     @classmethod
     def generate(cls, scheme: Scheme) -> Self:
-        """Draw a key pair from the operating system's randomness."""
+        """Draw a key pair from SEAL's generator, which the system's random device seeds."""
         public_key, secret_key = Bfv.generate(scheme)
         return cls(scheme, public_key=public_key, secret_key=secret_key)
 

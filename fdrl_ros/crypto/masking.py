@@ -12,17 +12,15 @@ computationally indistinguishable from uniform noise.
 from collections.abc import Collection, Mapping
 from typing import Final, Self
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
-
-from fdrl_ros.errors import CryptoError
 
 KEY_BYTES: Final = 32
 
@@ -80,7 +78,7 @@ class RoundSecret:
             raise CryptoError('round key: a peer sent our own key back')
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except ValueError as error:
             raise CryptoError(
                 'round key of small order: the shared secret would be zero'
             ) from error
