@@ -57,8 +57,9 @@ def epsilon_pld(history: Iterable[tuple[float, float, int]], delta: float) -> fl
     """
     Return epsilon by the privacy loss distribution: the value for stops and reports.
 
-    Exact (Balle and Wang 2018) if no step was sampled. Otherwise composed on a grid of 1e-3 nats,
-    rounded upwards; where the Renyi bound is smaller that is returned, since both are upper bounds.
+    Exact (Balle and Wang 2018) if no step was sampled; otherwise composed on a grid of 1e-3 nats
+    and rounded upwards. Where the Renyi bound is smaller, which happens only for epsilons that
+    are tiny beside the grid, that is returned: both are upper bounds, so the smaller holds too.
 
     :param history: charges, or tuples (noise_multiplier, sampling_probability, steps).
     :param delta: in [1e-10, 1).

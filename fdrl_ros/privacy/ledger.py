@@ -27,7 +27,7 @@ from fdrl_ros.errors import (
 )
 from fdrl_ros.privacy import ledger_file
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger_file import Entry, Owner
+from fdrl_ros.privacy.ledger_entry import Entry, Owner
 
 
 class Head(NamedTuple):

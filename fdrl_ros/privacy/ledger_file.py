@@ -1,21 +1,17 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The ledger's file: SQLite tables, the hashes that chain their rows, the lock, durability.
+The ledger's file: SQLite tables, the lock that makes one writer, durability.
 
 It keeps a rollback journal, not a write-ahead log: after a commit everything is in the one file
-that a backup copies. With synchronous = EXTRA the file is synced, and then the journal's end, before
-a commit returns, so that a power cut cannot roll a reservation back.
+that a backup copies. With synchronous = EXTRA the file, and then the end of the journal, is synced
+before a commit returns, so that a power cut cannot roll a reservation back.
 """
 
-from dataclasses import dataclass
-import hashlib
 import os
 from pathlib import Path
 import sqlite3
 import stat
-import struct
-from typing import Any, Self
 
 from fdrl_ros.errors import (
     LedgerCorruptError,
@@ -24,6 +20,7 @@ from fdrl_ros.errors import (
     LedgerOwnerError,
 )
 from fdrl_ros.privacy.accountant import Charge
+from fdrl_ros.privacy.ledger_entry import Entry, Owner
 
 _APPLICATION = 0x4644524C  # 'FDRL'
 _VERSION = 1
@@ -40,66 +37,6 @@ CREATE TABLE entry (
     inputs BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (round, block)
 ) STRICT;
 """
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whose ledger it is and what it promises; its hash begins the chain."""
-
-    hospital: str
-    unit: str
-    delta: float
-    budget: float
-
-    @property
-    def digest(self) -> bytes:
-        """Return the SHA-256 that the first entry builds on."""
-        names = [each.encode() for each in (self.hospital, self.unit)]
-        text = b''.join(struct.pack('<I', len(name)) + name for name in names)
-        text += struct.pack('<dd', self.delta, self.budget)
-        return hashlib.sha256(b'fdrl_ros ledger 1 ' + text).digest()
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row: a block of steps, the digest of its inputs, and the hash of all up to here."""
-
-    number: int
-    round: int
-    block: int
-    charge: Charge
-    inputs: bytes
-    digest: bytes
-
-    @classmethod
-    def after(
-        cls, last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
-    ) -> Self:
-        """Make the entry that follows the one with digest `last`."""
-        digest = hashlib.sha256(inputs).digest()
-        return cls(
-            number,
-            round,
-            block,
-            charge,
-            digest,
-            _chain(last, number, round, block, charge, digest),
-        )
-
-    def fits(self, last: bytes) -> bool:
-        """Tell whether this row is unchanged and follows the one with digest `last`."""
-        try:
-            expected = _chain(last, self.number, self.round, self.block, self.charge, self.inputs)
-        except (struct.error, TypeError):
-            return False
-        return self.digest == expected
-
-
-def _chain(
-    last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
-) -> bytes:
-    numbers = struct.pack('<qqqddq', number, round, block, *charge)
-    return hashlib.sha256(last + numbers + inputs).digest()
 
 
 def connect(path: Path, owner: Owner) -> sqlite3.Connection:
@@ -151,7 +88,10 @@ def read(connection: sqlite3.Connection, path: Path, owner: Owner) -> list[Entry
     entries: list[Entry] = []
     last = owner.digest
     try:
-        for row in connection.execute('SELECT * FROM entry ORDER BY number'):
+        for row in connection.execute(
+            'SELECT number, round, block, noise_multiplier, sampling_probability, steps, inputs,'
+            ' digest FROM entry ORDER BY number'
+        ):
             number, round, block, sigma, q, steps, inputs, digest = row
             entry = Entry(number, round, block, Charge(sigma, q, steps), inputs, digest)
             expected = len(entries) + 1
@@ -243,7 +183,7 @@ def _check_form(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, owner: Owner) -> None:
-    rows: list[Any] = connection.execute('SELECT * FROM owner').fetchall()
+    rows = connection.execute('SELECT hospital, unit, delta, budget, digest FROM owner').fetchall()
     if len(rows) != 1:
         raise LedgerCorruptError(f'ledger {path} has {len(rows)} owners: expected 1')
     *fields, digest = rows[0]

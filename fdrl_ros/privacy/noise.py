@@ -132,7 +132,9 @@ class NoiseSource:
 
 def _to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Map 64-bit words into (0, 1), keeping full relative precision near 0."""
-    unit: NDArray[np.float64] = (words + 0.5) * 2.0**-64
+    unit = words.astype(np.float64)
+    unit += 0.5
+    unit *= 2.0**-64
     return np.minimum(unit, _BELOW_ONE, out=unit)
 
 
