@@ -33,6 +33,10 @@ class RecordsError(FdrlError):
     """A hospital's records are missing, damaged or of another form than the policy's."""
 
 
+class StoreError(FdrlError):
+    """A party's durable state cannot be read or written."""
+
+
 class MessageError(FdrlError):
     """A message is refused; `reason` is one word for the log and the diagnostics."""
 

@@ -55,7 +55,9 @@ class Message:
         """Return the bytes that are signed; equal messages have equal bytes, others do not."""
         unsigned = replace(self, envelope=replace(self.envelope, signature=b''))
         kind = f'fdrl_ros/{PROTOCOL_VERSION}/{type(self).__name__}'
-        return b''.join((_encode(kind), *(_encode(getattr(unsigned, f.name)) for f in fields(self))))
+        return b''.join(
+            (_encode(kind), *(_encode(getattr(unsigned, f.name)) for f in fields(self)))
+        )
 
     def signed_by(self, identity: Identity) -> Self:
         """Return this message with the signature of `identity`."""
@@ -77,9 +79,13 @@ class RoundStatus(Message):
 
 @dataclass(frozen=True)
 class EncryptionKey(Message):
-    """Public context of the federation's homomorphic encryption."""
+    """Public encryption context, and how updates become integers."""
 
     context: bytes
+    n_parameters: int
+    members: int
+    bits: int
+    limit: float
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The policy: its network for training, its numpy form for acting, its bytes for travelling."""
+"""
+The policy: its numpy form for acting, its bytes for travelling.
+
+Its network for training lies in :mod:`fdrl_ros.policy.network`, apart, because only a trainer
+needs torch.
+"""
 
 from fdrl_ros.policy.codec import decode_weights, digest_of, encode_weights
-from fdrl_ros.policy.network import DuelingNetwork
 from fdrl_ros.policy.policy import Policy
 from fdrl_ros.policy.shape import NetworkShape
 
 __all__ = [
-    'DuelingNetwork',
     'NetworkShape',
     'Policy',
     'decode_weights',

@@ -4,10 +4,9 @@
 
 import hashlib
 
-import numpy as np
-
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy.shape import NetworkShape
+import numpy as np
 
 
 def encode_weights(weights: np.ndarray) -> bytes:

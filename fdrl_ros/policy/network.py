@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dueling Q network in torch: Q = V + A - mean(A) (Wang et al. 2016, Eq. 9; DP-DQN)."""
 
+from fdrl_ros.policy.codec import check_weights
+from fdrl_ros.policy.shape import NetworkShape
 import numpy as np
 import torch
 from torch import nn
-
-from fdrl_ros.policy.codec import check_weights
-from fdrl_ros.policy.shape import NetworkShape
 
 
 class DuelingNetwork(nn.Module):
@@ -56,7 +55,9 @@ class DuelingNetwork(nn.Module):
     def flat_weights(self) -> np.ndarray:
         """Return a copy of all weights, shape (n_parameters,), float32."""
         return (
-            torch.cat([p.detach().reshape(-1) for p in self.parameters()]).to(torch.float32).numpy()
+            torch.cat([p.detach().reshape(-1) for p in self.parameters()])
+            .to(torch.float32)
+            .numpy()
         )
 
     def load_flat_weights(self, weights: np.ndarray) -> None:

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy that acts: the dueling network in plain numpy, a few microseconds a state."""
 
-import numpy as np
-
 from fdrl_ros.policy.codec import check_weights, digest_of
 from fdrl_ros.policy.shape import NetworkShape
+import numpy as np
 
 
 class Policy:
@@ -29,7 +28,9 @@ class Policy:
         self.digest = digest_of(self.weights)
         matrices = [
             (
-                self.weights[layer.start : layer.bias_start].reshape(layer.outputs, layer.inputs).T,
+                self.weights[layer.start : layer.bias_start]
+                .reshape(layer.outputs, layer.inputs)
+                .T,
                 self.weights[layer.bias_start : layer.stop],
             )
             for layer in shape.layers()

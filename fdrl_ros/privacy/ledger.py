@@ -142,11 +142,24 @@ class Ledger:
             for earlier in self._entries:
                 if (earlier.round, earlier.block) == (round, block):
                     return self._repeat(earlier, entry)
-            wanted = epsilon_pld([*self.history(), charge], self._owner.delta)
-            if not wanted <= self._owner.budget:
-                raise BudgetExceededError(self.epsilon(), wanted, self._owner.budget)
+            self.check(charge)
             self._append(entry)
             return _reservation(entry)
+
+    def check(self, charge: Charge) -> None:
+        """
+        Refuse a charge that would pass the budget; nothing is written either way.
+
+        :raises BudgetExceededError: if it would.
+        """
+        wanted = epsilon_pld([*self.history(), charge], self._owner.delta)
+        if not wanted <= self._owner.budget:
+            raise BudgetExceededError(self.epsilon(), wanted, self._owner.budget)
+
+    def blocks(self, round: int) -> int:
+        """Return how many blocks of a round are reserved."""
+        with self._lock:
+            return sum(entry.round == round for entry in self._entries)
 
     def epsilon(self) -> float:
         """Return what is spent, by the tight accountant."""

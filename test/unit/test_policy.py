@@ -6,11 +6,11 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import (
     decode_weights,
     digest_of,
-    DuelingNetwork,
     encode_weights,
     NetworkShape,
     Policy,
 )
+from fdrl_ros.policy.network import DuelingNetwork
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

@@ -1,0 +1,80 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Signing what a party sends and checking what it hears."""
+
+from typing import Any, TypeVar
+
+from fdrl_ros.crypto.roster import Member, Roster
+from fdrl_ros.crypto.signing import Identity, verify
+from fdrl_ros.errors import ReplayError, RosterError, RoundError, SignatureError
+from fdrl_ros.federation.message import Envelope, Message
+from fdrl_ros.federation.store import Store
+
+M = TypeVar('M', bound=Message)
+
+
+class Channel:
+    """
+    One party's end of the signed conversation.
+
+    Counters grow per sender and kind of message: kinds travel on topics of their own, which may
+    overtake each other. A party that starts again forgets the counters that it heard; what binds
+    an old message then is its round and attempt.
+    """
+
+    def __init__(self, identity: Identity, roster: Roster, store: Store) -> None:
+        """
+        Speak as `identity` in the federation of `roster`.
+
+        :raises SignatureError: if the roster names another key for this identity.
+        """
+        if roster.member(identity.name).public != identity.public:
+            raise SignatureError(identity.name, 'the roster holds another key for this name')
+        self.name = identity.name
+        self.roster = roster
+        self._identity = identity
+        self._store = store
+        self._heard: dict[tuple[str, type[Message]], int] = {}
+
+    def seal(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
+        """Make a signed message of this party."""
+        envelope = Envelope(
+            self.roster.federation, round, attempt, self.name, self._store.next_counter()
+        )
+        return kind(envelope=envelope, **fields).signed_by(self._identity)
+
+    def verify(self, message: Message, role: str) -> Member:
+        """
+        Check who says it, whatever the counter.
+
+        :param role: role in the roster that may send this kind.
+        :returns: the sender.
+        :raises SignatureError: unless a member of that role signed exactly this.
+        :raises RoundError: if it belongs to another federation.
+        """
+        envelope = message.envelope
+        if envelope.federation != self.roster.federation:
+            raise RoundError(envelope.sender, f'of federation {envelope.federation!r}')
+        try:
+            member = self.roster.member(envelope.sender)
+        except RosterError as error:
+            raise SignatureError(envelope.sender, str(error)) from error
+        if member.role != role:
+            raise SignatureError(envelope.sender, f'a {member.role} cannot speak as a {role}')
+        if not verify(member.public, envelope.signature, message.canonical()):
+            raise SignatureError(envelope.sender, f'bad signature on {type(message).__name__}')
+        return member
+
+    def accept(self, message: Message, role: str) -> Member:
+        """
+        Check who says it and that it is new.
+
+        :raises ReplayError: if its counter is not above the last one heard.
+        """
+        member = self.verify(message, role)
+        key = (member.name, type(message))
+        counter = message.envelope.counter
+        if counter <= self._heard.get(key, -1):
+            raise ReplayError(member.name, f'{type(message).__name__} counter {counter}')
+        self._heard[key] = counter
+        return member

@@ -1,0 +1,79 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a party must not forget: a small durable table of named bytes."""
+
+import os
+from pathlib import Path
+import sqlite3
+
+from fdrl_ros.errors import StoreError
+
+# Counters are handed out from blocks that are durable before their first number is used.
+COUNTER_BLOCK = 1000
+
+
+class Store:
+    """
+    Named values on disk; each write is durable when it returns.
+
+    Without a path the values live in memory, for simulation.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """
+        Open or create the file, readable by the owner alone.
+
+        :raises StoreError: if it is damaged, locked by another process, or cannot be written.
+        """
+        self.path = path
+        try:
+            if path is not None:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._table = sqlite3.connect(
+                path or ':memory:', timeout=0.5, isolation_level=None, check_same_thread=False
+            )
+            self._table.execute('PRAGMA locking_mode=EXCLUSIVE')
+            self._table.execute('PRAGMA synchronous=FULL')
+            self._table.execute(
+                'CREATE TABLE IF NOT EXISTS entry (name TEXT PRIMARY KEY, value BLOB NOT NULL)'
+            )
+            # The first write takes the lock that keeps a second process out.
+            self._next_counter = self._reserve_counters(self.get_number('counter'))
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f'cannot use the state file {path}: {error}') from error
+
+    def _reserve_counters(self, first: int) -> int:
+        self.put_number('counter', first + COUNTER_BLOCK)
+        return first
+
+    def get(self, name: str) -> bytes | None:
+        """Return a value, or None where there is none."""
+        row = self._table.execute('SELECT value FROM entry WHERE name = ?', (name,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put(self, name: str, value: bytes) -> None:
+        """Write a value durably."""
+        self._table.execute(
+            'INSERT INTO entry VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value',
+            (name, value),
+        )
+
+    def get_number(self, name: str, default: int = 0) -> int:
+        """Return a whole number."""
+        value = self.get(name)
+        return default if value is None else int(value)
+
+    def put_number(self, name: str, value: int) -> None:
+        """Write a whole number durably."""
+        self.put(name, str(value).encode())
+
+    def next_counter(self) -> int:
+        """Return a number that no earlier call returned, not even before a crash."""
+        self._next_counter += 1
+        if self._next_counter % COUNTER_BLOCK == 0:
+            self._reserve_counters(self._next_counter)
+        return self._next_counter
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._table.close()

@@ -1,0 +1,85 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a hospital trains: the contract between the protocol and a learner."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fdrl_ros.errors import FdrlError
+import numpy as np
+
+
+class TrainingStopped(FdrlError):
+    """Training was asked to stop; it goes on from its checkpoint when it is started again."""
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far local training is; epsilon is the quick upper bound of the ledger."""
+
+    round: int
+    step: int
+    steps: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """
+    What a learner hands to the protocol.
+
+    :param weights: after local training, shape (n_parameters,), float32.
+    :param epsilon: spent in all, by the tight accountant.
+    :param ledger_entries: entries of the privacy ledger.
+    :param ledger_head: chain value of the newest entry, 32 bytes.
+    """
+
+    weights: np.ndarray
+    epsilon: float
+    ledger_entries: int
+    ledger_head: bytes
+
+
+class Learner(Protocol):
+    """Global weights and a round in; local weights and the privacy spent out."""
+
+    @property
+    def n_units(self) -> int:
+        """Privacy units that it trains on."""
+        ...
+
+    @property
+    def secure(self) -> bool:
+        """Whether all randomness comes from the operating system's secure source."""
+        ...
+
+    def check_affordable(self, round: int) -> None:
+        """
+        Refuse a round that the budget does not cover in full.
+
+        :raises BudgetExceededError: if it does not; nothing is spent.
+        """
+        ...
+
+    def train(
+        self,
+        weights: np.ndarray,
+        round: int,
+        *,
+        report: Callable[[TrainingProgress], None],
+        stopped: Callable[[], bool],
+    ) -> TrainingResult:
+        """
+        Train on the private records, starting from `weights`.
+
+        Asked again for the same round and weights it gives the same result and spends nothing.
+
+        :raises TrainingStopped: as soon as `stopped` says so.
+        :raises PrivacyError: when going on would void or exceed the guarantee.
+        """
+        ...
+
+    def rounding(self, round: int, size: int) -> np.ndarray:
+        """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
+        ...

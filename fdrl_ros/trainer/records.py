@@ -1,0 +1,172 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A hospital's records D_i: transitions grouped by patient, and the file that holds them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+import hashlib
+import os
+from pathlib import Path
+
+from fdrl_ros.env.episode import Episode
+from fdrl_ros.errors import RecordsError
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Batch:
+    """
+    Transitions of some patients, the same number of each.
+
+    ``states`` and ``next_states`` have shape (units, transitions, states), float32; ``actions``
+    int64, ``rewards`` float32 and ``terminals`` float32 (1 where no value follows) have shape
+    (units, transitions).
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    terminals: np.ndarray
+
+
+@dataclass(frozen=True)
+class Records:
+    """
+    Transitions of all patients of a hospital, those of one patient in one run.
+
+    ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``:
+    float32, ``terminals``: bool, each (transitions,). ``starts``: first transition of each
+    patient, then the number of transitions: (patients + 1,), int64. ``patients``: their
+    pseudonyms, (patients,).
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    terminals: np.ndarray
+    starts: np.ndarray
+    patients: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that contradict each other or hold values that are not finite."""
+        count = len(self.states)
+        same_length = all(
+            len(getattr(self, name)) == count
+            for name in ('actions', 'rewards', 'next_states', 'terminals')
+        )
+        if not same_length or self.states.ndim != 2 or self.next_states.shape != self.states.shape:
+            raise RecordsError('the arrays of the records differ in length or shape')
+        if (
+            len(self.starts) != len(self.patients) + 1
+            or len(self.patients) == 0
+            or self.starts[0] != 0
+            or self.starts[-1] != count
+            or np.any(np.diff(self.starts) < 1)
+        ):
+            raise RecordsError('the patients of the records do not cover the transitions')
+        if len(np.unique(self.patients)) != len(self.patients):
+            raise RecordsError('a patient appears twice: one patient is one privacy unit')
+        for name in ('states', 'rewards', 'next_states'):
+            if not np.all(np.isfinite(getattr(self, name))):
+                raise RecordsError(f'{name} of the records are not all finite')
+        if np.any(self.actions < 0):
+            raise RecordsError('an action of the records is negative')
+
+    @property
+    def n_patients(self) -> int:
+        """Return n_i, the number of privacy units."""
+        return len(self.patients)
+
+    @classmethod
+    def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
+        """
+        Group episodes by patient: all of one patient are one unit, whatever the procedure.
+
+        :raises RecordsError: without an episode.
+        """
+        if not episodes:
+            raise RecordsError('no episodes to make records of')
+        by_patient: dict[str, list[Episode]] = {}
+        for episode in episodes:
+            by_patient.setdefault(episode.patient, []).append(episode)
+        ordered = [episode for group in by_patient.values() for episode in group]
+        lengths = [sum(len(e.actions) for e in group) for group in by_patient.values()]
+        terminals = [np.zeros(len(e.actions), dtype=bool) for e in ordered]
+        for flags, episode in zip(terminals, ordered, strict=True):
+            flags[-1] = episode.terminated
+        return cls(
+            states=np.concatenate([e.states[:-1] for e in ordered]).astype(np.float32),
+            actions=np.concatenate([e.actions for e in ordered]).astype(np.int64),
+            rewards=np.concatenate([e.rewards for e in ordered]).astype(np.float32),
+            next_states=np.concatenate([e.states[1:] for e in ordered]).astype(np.float32),
+            terminals=np.concatenate(terminals),
+            starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+            patients=np.array(list(by_patient)),
+        )
+
+    def by_transition(self) -> 'Records':
+        """Return the same records with every transition a privacy unit of its own."""
+        count = len(self.actions)
+        names = np.array([f'transition_{i}' for i in range(count)])
+        return replace(self, starts=np.arange(count + 1, dtype=np.int64), patients=names)
+
+    def sample(self, units: np.ndarray, uniforms: np.ndarray) -> Batch:
+        """
+        Draw transitions of the given patients, uniformly with replacement.
+
+        What is drawn of a patient depends on no other patient.
+
+        :param units: numbers of the patients, shape (units,).
+        :param uniforms: in [0, 1), shape (units, transitions).
+        """
+        first = self.starts[units][:, None]
+        length = (self.starts[units + 1] - self.starts[units])[:, None]
+        index = first + np.minimum((uniforms * length).astype(np.int64), length - 1)
+        return Batch(
+            self.states[index],
+            self.actions[index],
+            self.rewards[index],
+            self.next_states[index],
+            self.terminals[index].astype(np.float32),
+        )
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 over all arrays, 32 bytes."""
+        sha = hashlib.sha256()
+        for each in fields(self):
+            array = np.ascontiguousarray(getattr(self, each.name))
+            sha.update(f'{each.name} {array.dtype.str} {array.shape}'.encode())
+            sha.update(array.tobytes())
+        return sha.digest()
+
+    def save(self, path: Path) -> None:
+        """Write the records atomically, readable by the owner alone."""
+        part = path.with_name(path.name + '.part')
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'wb') as file:
+            np.savez(file, **{each.name: getattr(self, each.name) for each in fields(self)})
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path, n_states: int) -> 'Records':
+        """
+        Read records.
+
+        :param n_states: numbers in a state that the policy expects.
+        :raises RecordsError: if the file is missing, damaged, or of another form.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                records = cls(**{each.name: file[each.name] for each in fields(cls)})
+        except RecordsError:
+            raise
+        except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
+            raise RecordsError(f'cannot read the records {path}: {error}') from error
+        if records.states.shape[1] != n_states:
+            raise RecordsError(
+                f'{path}: states of {records.states.shape[1]} numbers, the policy expects {n_states}'
+            )
+        return records

@@ -1,0 +1,165 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A federation of three or four hospitals whose learners are simple enough to check by hand."""
+
+from collections.abc import Callable
+import hashlib
+from pathlib import Path
+
+from fdrl_ros.crypto.encryption import SecretContext
+from fdrl_ros.crypto.quantisation import EncryptionSettings
+from fdrl_ros.crypto.roster import Member, Roster
+from fdrl_ros.crypto.scheme import choose_scheme
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.errors import BudgetExceededError
+from fdrl_ros.federation.aggregator import Aggregator
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.hospital import Hospital
+from fdrl_ros.federation.key_authority import KeyAuthority, Validation
+from fdrl_ros.federation.local import LocalFederation
+from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.settings import RoundSettings
+from fdrl_ros.federation.store import Store
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
+import numpy as np
+import pytest
+
+SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
+START = np.linspace(-1.0, 1.0, SHAPE.n_parameters).astype(np.float32)
+ENCRYPTION = EncryptionSettings(limit=0.5, bits=16)
+SERVERS = ('aggregator', 'key_authority')
+
+
+class KnownLearner:
+    """Moves the weights by a known step and keeps count of how often it was asked to."""
+
+    secure = False
+
+    def __init__(self, number: int, rounds_affordable: int = 1000) -> None:
+        self.number = number
+        self.n_units = 10 * number
+        self.trained: list[int] = []
+        self.rounds_affordable = rounds_affordable
+
+    def delta(self, round: int) -> np.ndarray:
+        generator = np.random.default_rng([self.number, round])
+        return generator.uniform(-0.4, 0.4, SHAPE.n_parameters).astype(np.float32)
+
+    def check_affordable(self, round: int) -> None:
+        if round > self.rounds_affordable:
+            raise BudgetExceededError(7.0, 9.0, 8.0)
+
+    def train(self, weights, round, *, report, stopped) -> TrainingResult:
+        self.check_affordable(round)
+        self.trained.append(round)
+        report(TrainingProgress(round, 1, 1, float(round)))
+        head = hashlib.sha256(f'{self.number} {round}'.encode()).digest()
+        return TrainingResult(weights + self.delta(round), float(round), round, head)
+
+    def rounding(self, round: int, size: int) -> np.ndarray:
+        return np.random.default_rng([self.number, round, 1]).uniform(1e-9, 1.0 - 1e-9, size)
+
+
+class Bench:
+    """Everything of one federation, in the hands of a test."""
+
+    def __init__(self, directory: Path, hospitals: int = 3, rounds: int = 2) -> None:
+        self.directory = directory
+        names = [f'hospital_{i}' for i in range(1, hospitals + 1)]
+        self.names = names
+        self.identities = {
+            name: Identity.generate(name) for name in (*names, *SERVERS, 'operator')
+        }
+        self.roster = Roster(
+            'test',
+            2 * hospitals // 3 + 1,
+            (
+                *(
+                    Member(name, 'hospital', self.identities[name].public, 10 * i)
+                    for i, name in enumerate(names, 1)
+                ),
+                *(
+                    Member(name, name, self.identities[name].public)
+                    for name in (*SERVERS, 'operator')
+                ),
+            ),
+            True,
+        )
+        self.learners = {name: KnownLearner(i) for i, name in enumerate(names, 1)}
+        self.settings = RoundSettings(rounds=rounds)
+        self.scheme = choose_scheme(SHAPE.n_parameters, hospitals, ENCRYPTION.bits)
+        self.secret = SecretContext.generate(self.scheme)
+        self.stores: dict[str, Store] = {}
+        self.validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, 'ok')
+        self.federation = LocalFederation({})
+        for name in (*SERVERS, *names):
+            self.start(name)
+
+    def store(self, name: str) -> Store:
+        self.stores[name] = Store(self.directory / f'{name}.sqlite')
+        return self.stores[name]
+
+    def make(self, name: str):
+        store = self.store(name)
+        channel = Channel(self.identities[name], self.roster, store)
+        if name == 'aggregator':
+            return Aggregator(channel, self.settings, store)
+        if name == 'key_authority':
+            return KeyAuthority(
+                channel,
+                SHAPE,
+                START,
+                self.secret,
+                ENCRYPTION,
+                lambda weights: self.validate(weights),
+                store,
+                secure=False,
+            )
+        return Hospital(
+            channel,
+            self.learners[name],
+            SHAPE,
+            store,
+            unit='patient',
+            delta=1e-4,
+            quorum=3,
+            release=True,
+        )
+
+    def start(self, name: str) -> None:
+        self.federation.join(name, self.make(name))
+
+    def kill(self, name: str) -> None:
+        self.federation.leave(name)
+        self.stores.pop(name).close()
+
+    def __getattr__(self, name: str):
+        if name in ('aggregator', 'key_authority'):
+            return self.federation.parties[name]
+        raise AttributeError(name)
+
+    def run(self, until: Callable[[], bool] | None = None, ticks: int = 2000) -> bool:
+        return self.federation.run(until or self.is_over, ticks=ticks)
+
+    def is_over(self) -> bool:
+        """Tell whether all rounds are done and every hospital that runs has the last policy."""
+        hospitals = [self.federation.parties.get(name) for name in self.names]
+        return self.aggregator.phase is Phase.FINISHED and all(
+            each.policy.envelope.round == self.settings.rounds for each in hospitals if each
+        )
+
+    def expected(self, rounds: int, members: list[str] | None = None) -> np.ndarray:
+        """Return FedAvg of the known steps, in float64 and without encryption (FDRL Eq. 2)."""
+        weights = START.astype(np.float64)
+        names = members or self.names
+        sizes = np.array([self.roster.member(name).size for name in names], dtype=float)
+        for round in range(1, rounds + 1):
+            deltas = np.stack([self.learners[name].delta(round) for name in names])
+            weights = weights + sizes @ deltas / sizes.sum()
+        return weights
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)

@@ -1,0 +1,185 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
+
+from conftest import Bench, ENCRYPTION, SHAPE, START
+from fdrl_ros.federation.key_authority import Validation
+from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.update import UpdateCodec
+from fdrl_ros.policy import decode_weights
+import numpy as np
+
+
+def weights_of(bench, name='hospital_1'):
+    policy = bench.federation.parties[name].policy
+    return decode_weights(policy.weights, SHAPE.n_parameters)
+
+
+def test_rounds_give_the_weighted_average_within_the_quantiser(bench):
+    assert bench.run()
+    step = 2 * ENCRYPTION.limit / (2**ENCRYPTION.bits - 1)
+    # Each of three updates is off by less than a step, and the sum is scaled by n_max / n.
+    bound = 2 * 3 * step * 30 / 60 + 1e-6
+    np.testing.assert_allclose(weights_of(bench), bench.expected(2), atol=bound)
+    assert all(learner.trained == [1, 2] for learner in bench.learners.values())
+    assert not bench.federation.refused
+
+
+def test_decrypted_sum_is_exactly_the_sum_of_the_quantised_updates(bench):
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    codec = UpdateCodec.agree(SHAPE.n_parameters, 3, ENCRYPTION.bits, ENCRYPTION.limit)
+    total = np.zeros((codec.scheme.ciphertexts, codec.scheme.slots), dtype=np.int64)
+    for name in bench.names:
+        learner, member = bench.learners[name], bench.roster.member(name)
+        total += codec.encode(
+            START + learner.delta(1),
+            START,
+            member.size / 30,
+            learner.rounding(1, SHAPE.n_parameters),
+        )
+    expected = codec.apply_sum(total % codec.scheme.plain_modulus, START, [10, 20, 30], 30)
+    bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
+    np.testing.assert_array_equal(weights_of(bench), expected)
+
+
+def test_every_party_ends_with_the_same_policy(bench):
+    assert bench.run()
+    digests = {bench.federation.parties[name].policy.digest for name in bench.names}
+    assert len(digests) == 1
+
+
+def test_with_three_hospitals_a_missing_one_is_waited_for(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=1)
+    bench.kill('hospital_2')
+    assert not bench.run(ticks=200)
+    assert bench.aggregator.phase is Phase.OPEN
+    assert all(not bench.learners[name].trained for name in bench.names)
+    bench.start('hospital_2')
+    assert bench.run()
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+
+
+def test_with_four_hospitals_a_missing_one_is_left_behind(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    bench.kill('hospital_4')
+    assert bench.run()
+    np.testing.assert_allclose(
+        weights_of(bench), bench.expected(1, ['hospital_1', 'hospital_2', 'hospital_3']), atol=1e-3
+    )
+
+
+def test_hospital_killed_in_training_comes_back_and_nobody_trains_twice(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=1)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.kill('hospital_3')
+    # The others train and send; their updates of this attempt are of no use now.
+    assert bench.run(
+        lambda: bench.learners['hospital_1'].trained and bench.learners['hospital_2'].trained
+    )
+    bench.start('hospital_3')
+    assert bench.run()
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+    assert all(learner.trained == [1] for learner in bench.learners.values())
+
+
+def test_hospital_killed_after_training_sends_the_same_update_again(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=1)
+    assert bench.run(lambda: bool(bench.learners['hospital_2'].trained))
+    bench.run(lambda: bench.stores['hospital_2'].get('update') is not None)
+    bench.kill('hospital_2')
+    bench.start('hospital_2')
+    assert bench.run()
+    assert bench.learners['hospital_2'].trained == [1]
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+
+
+def test_aggregator_killed_in_every_phase_goes_on(tmp_path):
+    for phase in (Phase.OPEN, Phase.TRAIN, Phase.SETTLE, Phase.SUM):
+        directory = tmp_path / phase.name
+        directory.mkdir()
+        bench = Bench(directory, hospitals=3, rounds=2)
+        assert bench.run(lambda bench=bench, phase=phase: bench.aggregator.phase is phase)
+        bench.kill('aggregator')
+        bench.run(ticks=5, until=lambda: False)
+        bench.start('aggregator')
+        assert bench.run(), phase
+        np.testing.assert_allclose(weights_of(bench), bench.expected(2), atol=2e-3)
+        assert all(learner.trained == [1, 2] for learner in bench.learners.values())
+
+
+def test_key_authority_killed_between_sum_and_release_decrypts_no_second_sum(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=1)
+    decryptions = []
+    decrypt = bench.secret.decrypt
+    bench.secret.decrypt = lambda each: decryptions.append(each) or decrypt(each)
+
+    def power_cut(weights):
+        raise KeyboardInterrupt
+
+    bench.validate = power_cut
+    try:
+        bench.run()
+    except KeyboardInterrupt:
+        pass
+    bench.validate = lambda weights: Validation(True, 'ok')
+    bench.kill('key_authority')
+    bench.start('key_authority')
+    assert bench.run()
+    assert len(decryptions) == bench.scheme.ciphertexts
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+
+
+def test_policy_that_fails_on_public_patients_is_rolled_back(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=2)
+    verdicts = iter([Validation(False, 'success fell'), Validation(True, 'ok')])
+    bench.validate = lambda weights: next(verdicts)
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
+    assert bench.federation.parties['hospital_1'].policy.rolled_back
+    np.testing.assert_array_equal(weights_of(bench), START)
+    assert bench.run()
+    assert not bench.federation.parties['hospital_1'].policy.rolled_back
+
+
+def test_hospital_without_budget_declines_before_anything_is_spent(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=2)
+    bench.learners['hospital_1'].rounds_affordable = 1
+    assert bench.run()
+    assert bench.learners['hospital_1'].trained == [1]
+    assert bench.learners['hospital_2'].trained == [1, 2]
+
+
+def test_pause_resume_withdraw_admit_and_stop(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=3)
+    federation, aggregator = bench.federation, bench.aggregator
+    assert bench.run(lambda: aggregator.phase is Phase.TRAIN)
+    federation.apply('aggregator', lambda: aggregator.pause(federation.now))
+    assert not bench.run(ticks=200)
+    assert aggregator.phase is Phase.PAUSED
+    federation.apply('aggregator', lambda: aggregator.withdraw('hospital_4', federation.now))
+    federation.apply('aggregator', lambda: aggregator.resume(federation.now))
+    assert bench.run(lambda: aggregator.round == 2)
+    policy = bench.federation.parties['hospital_1'].policy
+    bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
+    policy = bench.federation.parties['hospital_1'].policy
+    assert policy.contributors == ('hospital_1', 'hospital_2', 'hospital_3')
+    federation.apply('aggregator', lambda: aggregator.admit('hospital_4', federation.now))
+    assert bench.run(lambda: bench.key_authority.round == 3 or aggregator.round == 4)
+    federation.apply('aggregator', lambda: aggregator.stop(federation.now))
+    assert aggregator.phase is Phase.FINISHED
+    for learner in bench.learners.values():
+        assert learner.trained == sorted(set(learner.trained))
+
+
+def test_released_hospital_policy_is_the_local_one(bench):
+    released = []
+    post = bench.federation.post
+    bench.federation.post = lambda message: (
+        released.append(message) if type(message).__name__ == 'HospitalPolicy' else None,
+        post(message),
+    )
+    assert bench.run(lambda: len(released) >= 3)
+    one = next(m for m in released if m.envelope.sender == 'hospital_1')
+    weights = decode_weights(one.weights, SHAPE.n_parameters)
+    np.testing.assert_allclose(weights, START + bench.learners['hospital_1'].delta(1), atol=1e-6)
+    assert one.unit == 'patient' and one.delta == 1e-4 and not one.secure
