@@ -1,0 +1,179 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Noise is reproducible, cryptographic, Gaussian, and its key is nobody else's."""
+
+import hashlib
+import hmac
+import math
+import os
+import stat
+import struct
+
+from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
+from fdrl_ros.errors import KeyFileError
+from fdrl_ros.privacy.noise import _to_unit, NoiseSource
+from hypothesis import given, strategies
+import numpy as np
+import pytest
+from scipy import stats
+
+NAMES = strategies.tuples(
+    strategies.text(max_size=8),
+    strategies.integers(0, 2**32),
+    strategies.integers(0, 2**32),
+    strategies.integers(1, 9),
+)
+
+
+def slow_words(key, kind, purpose, round, step, size, words):
+    """HKDF-Expand (RFC 5869) by HMAC and AES by single blocks, written out."""
+    info = b'fdrl_ros noise 1 stream'
+    for name in (kind, purpose):
+        info += struct.pack('<I', len(name.encode())) + name.encode()
+    info += struct.pack('<QQQ', round, step, size)
+    stream_key = hmac.new(key, info + b'\x01', hashlib.sha256).digest()
+    block = Cipher(algorithms.AES(stream_key), modes.ECB()).encryptor()
+    stream = b''.join(block.update(i.to_bytes(16, 'big')) for i in range((words + 1) // 2))
+    return struct.unpack(f'<{words}Q', stream[: 8 * words])
+
+
+def test_the_keystream_is_aes_256_in_counter_mode_under_a_key_of_its_own(tmp_path):
+    source = NoiseSource.secure(tmp_path / 'key')
+    key = (tmp_path / 'key').read_bytes()
+    words = source.words('inclusion', 3, 4, 7)
+    assert tuple(words) == slow_words(key, 'words', 'inclusion', 3, 4, 7, 7)
+
+
+def test_each_draw_is_half_the_sum_of_four_box_muller_gaussians(tmp_path):
+    source = NoiseSource.secure(tmp_path / 'key')
+    key = (tmp_path / 'key').read_bytes()
+    words = slow_words(key, 'gaussian', 'gradient', 1, 2, 5, 8 * 3)
+    unit = [(word + 0.5) / 2.0**64 for word in words]
+    draws = source.gaussian('gradient', 1, 2, 5)
+    for i in range(5):
+        turn, pair = divmod(i, 3)
+        total = 0.0
+        for addend in range(4):
+            radius = math.sqrt(-2.0 * math.log(unit[3 * addend + pair]))
+            angle = 2.0 * math.pi * unit[12 + 3 * addend + pair]
+            total += radius * (math.sin(angle) if turn else math.cos(angle))
+        assert draws[i] == pytest.approx(total / 2.0, abs=1e-12)
+
+
+@given(NAMES)
+def test_the_same_name_draws_the_same_noise(name):
+    first, second = NoiseSource.seeded(1), NoiseSource.seeded(1)
+    first.gaussian('something else', 0, 0, 3)
+    assert np.array_equal(first.gaussian(*name), second.gaussian(*name))
+    assert np.array_equal(first.uniform(*name), second.uniform(*name))
+
+
+@given(NAMES, NAMES)
+def test_different_names_never_share_a_word_of_keystream(one, other):
+    source = NoiseSource.seeded(1)
+    words, uniforms = source.words(*one), source.uniform(*one)
+    assert not set(_to_unit(words)) & set(uniforms)
+    if one != other:
+        assert not set(words) & set(source.words(*other))
+
+
+def test_another_seed_or_key_draws_other_noise(tmp_path):
+    sources = [NoiseSource.seeded(1), NoiseSource.seeded(2)]
+    sources += [NoiseSource.secure(tmp_path / name) for name in 'ab']
+    assert len({source.fingerprint for source in sources}) == 4
+    assert len({tuple(source.gaussian('gradient', 0, 0, 3)) for source in sources}) == 4
+
+
+def test_only_a_secure_source_calls_itself_private(tmp_path):
+    assert not NoiseSource.seeded(1).private
+    assert 'NOT PRIVATE' in NoiseSource.seeded(1).label
+    secure = NoiseSource.secure(tmp_path / 'key')
+    assert secure.private
+    assert 'NOT PRIVATE' not in secure.label
+
+
+def test_uniforms_stay_inside_the_open_interval_for_every_word():
+    unit = _to_unit(np.array([0, 1, 2**63, 2**64 - 1], np.uint64))
+    assert unit[0] == 2.0**-65
+    assert unit[1] == 1.5 * 2.0**-64
+    assert unit[2] == 0.5
+    assert 0.0 < unit.min() and unit.max() < 1.0
+
+
+def test_tails_reach_beyond_those_of_32_bit_uniforms():
+    longest = math.sqrt(-2.0 * math.log(_to_unit(np.zeros(1, np.uint64))[0]))
+    assert longest > 9.4
+    assert math.sqrt(2.0 * math.log(2.0**32)) < 6.7
+
+
+def test_draws_are_standard_normal():
+    # 200 000 draws of a fixed seed. Each of the limits below would raise a false alarm with
+    # probability 1e-6 under another seed (normal approximations for the moments).
+    draws = NoiseSource.seeded(7).gaussian('gradient', 0, 0, 200_001)
+    n = draws.size
+    limit = stats.norm.isf(0.5e-6)
+    assert stats.kstest(draws, 'norm').pvalue > 1e-6
+    assert abs(draws.mean()) < limit / math.sqrt(n)
+    assert abs((draws**2).mean() - 1.0) < limit * math.sqrt(2.0 / n)
+    assert abs((draws**4).mean() - 3.0) < limit * math.sqrt(96.0 / n)
+    beyond = int((np.abs(draws) > 4.0).sum())
+    expected = stats.binom(n, 2.0 * stats.norm.sf(4.0))
+    assert expected.cdf(beyond) > 0.5e-6 and expected.sf(beyond - 1) > 0.5e-6
+
+
+def test_the_two_draws_from_the_same_pairs_are_independent():
+    # False alarm: 1e-6 for each of the two correlations.
+    draws = NoiseSource.seeded(8).gaussian('gradient', 0, 0, 200_000)
+    cosines, sines = draws[:100_000], draws[100_000:]
+    limit = stats.norm.isf(0.5e-6) / math.sqrt(100_000)
+    assert abs(np.corrcoef(cosines, sines)[0, 1]) < limit
+    assert abs(np.corrcoef(cosines**2, sines**2)[0, 1]) < limit
+
+
+def test_uniforms_are_uniform():
+    # False alarm: 1e-6.
+    draws = NoiseSource.seeded(9).uniform('rounding', 0, 0, 100_000)
+    assert stats.kstest(draws, 'uniform').pvalue > 1e-6
+
+
+def test_a_key_file_is_made_once_for_the_owner_alone(tmp_path):
+    path = tmp_path / 'key'
+    old = os.umask(0)
+    try:
+        first = NoiseSource.secure(path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_size == 32
+    again = NoiseSource.secure(path)
+    assert np.array_equal(first.gaussian('gradient', 1, 2, 4), again.gaussian('gradient', 1, 2, 4))
+
+
+@pytest.mark.parametrize('mode', [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o666])
+def test_a_key_that_others_can_open_is_refused(tmp_path, mode):
+    path = tmp_path / 'key'
+    NoiseSource.secure(path)
+    path.chmod(mode)
+    with pytest.raises(KeyFileError, match=f'mode {mode:04o}'):
+        NoiseSource.secure(path)
+
+
+@pytest.mark.parametrize('size', [0, 31, 33])
+def test_a_damaged_key_is_refused_and_kept(tmp_path, size):
+    path = tmp_path / 'key'
+    path.touch(0o600)
+    path.write_bytes(bytes(size))
+    with pytest.raises(KeyFileError, match='damaged'):
+        NoiseSource.secure(path)
+    assert path.stat().st_size == size
+
+
+def test_a_link_a_folder_or_a_missing_folder_is_refused(tmp_path):
+    NoiseSource.secure(tmp_path / 'key')
+    (tmp_path / 'link').symlink_to(tmp_path / 'key')
+    (tmp_path / 'dangling').symlink_to(tmp_path / 'nothing')
+    (tmp_path / 'folder').mkdir(0o700)
+    for name in ('link', 'dangling', 'folder', 'missing/key'):
+        with pytest.raises(KeyFileError):
+            NoiseSource.secure(tmp_path / name)
+    assert not (tmp_path / 'nothing').exists()
