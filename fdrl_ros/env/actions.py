@@ -1,0 +1,70 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The 13 discrete actions: six coarse moves, six fine ones, and stay."""
+
+from dataclasses import dataclass
+
+from fdrl_ros.errors import StateError
+import numpy as np
+from numpy.typing import NDArray
+
+COARSE_STEP = 0.0025
+"""Coarse move, metres a tick: 50 mm/s at 20 Hz."""
+
+FINE_STEP = 0.0005
+"""Fine move, metres a tick."""
+
+SUBSTEP = 1.0 / 240.0
+"""Physics step, seconds."""
+
+SUBSTEPS = 12
+"""Physics steps in one policy tick."""
+
+TICK = SUBSTEP * SUBSTEPS
+"""Policy tick, seconds: one action each."""
+
+MAXIMUM_SPEED = COARSE_STEP / TICK
+"""Fastest that the set-point of the tip may move, metres a second."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One move of the tip's set-point, metres in the arm's base frame."""
+
+    name: str
+    displacement: tuple[float, float, float]
+
+
+def _moves(word: str, step: float) -> list[Action]:
+    moves = []
+    for axis, letter in enumerate('xyz'):
+        for sign, mark in ((-1.0, '-'), (1.0, '+')):
+            displacement = [0.0, 0.0, 0.0]
+            displacement[axis] = sign * step
+            moves.append(Action(f'{word} {mark}{letter}', tuple(displacement)))  # type: ignore[arg-type]
+    return moves
+
+
+ACTIONS: tuple[Action, ...] = (
+    *_moves('coarse', COARSE_STEP),
+    *_moves('fine', FINE_STEP),
+    Action('stay', (0.0, 0.0, 0.0)),
+)
+ACTION_COUNT = len(ACTIONS)
+STAY = ACTION_COUNT - 1
+
+DISPLACEMENTS: NDArray[np.float64] = np.array([each.displacement for each in ACTIONS])
+"""The moves as rows, shape (13, 3), metres; read-only."""
+DISPLACEMENTS.setflags(write=False)
+
+
+def displacement(action: int) -> tuple[float, float, float]:
+    """
+    Return what an action adds to the set-point, metres.
+
+    :raises StateError: if there is no such action.
+    """
+    index = int(action)
+    if index != action or not 0 <= index < ACTION_COUNT:
+        raise StateError(f'action {action!r}: expected a whole number from 0 to {STAY}')
+    return ACTIONS[index].displacement

@@ -1,0 +1,227 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Patients, and the hospitals they come from: heterogeneity H moves hospitals smoothly apart.
+
+H = 0: every hospital draws from one distribution. H = 1: median stiffness spans 2.7 to 26 kPa
+over the hospitals, and their procedures, breathing, servo lag and reward emphasis differ too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+import math
+from typing import Protocol
+
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.procedures import Procedure, PROCEDURES
+from fdrl_ros.errors import SettingError
+import numpy as np
+
+SPLITS = ('train', 'test')
+_PUBLIC, _PRIVATE, _FACTORS = 1, 2, 3
+
+Point = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Patient:
+    """
+    One simulated patient on one arm; all that the world needs to know, most of it unseen.
+
+    :param name: hospital, split and index; no two patients of a seed share it.
+    :param procedure: what is done.
+    :param young_modulus: E of the organ, Pa. No policy observes it.
+    :param damping: Hunt-Crossley factor lambda, s/m.
+    :param friction: Coulomb coefficient.
+    :param thickness: of the organ, m; pressing deeper is a breach.
+    :param registration_error: true minus planned height of the surface, m. Unseen.
+    :param trocar_offset: where the organ is shifted as the port was placed, x and y, m.
+    :param breathing_amplitude: of the surface, m.
+    :param breathing_phase: at the start, rad.
+    :param respiratory_rate: breaths a minute.
+    :param servo_lag: time constant of the arm behind its set-point, s.
+    :param mean_arterial_pressure: before insufflation, mmHg.
+    :param heart_rate: before insufflation, 1/min.
+    :param oxygen_saturation: SpO2, %.
+    :param goal: planned contact point in the arm's base frame, m.
+    :param start: tip at the start in the arm's base frame, m.
+    :param force_emphasis: weight of forces in the hospital's reward.
+    :param time_emphasis: weight of time in the hospital's reward.
+    """
+
+    name: str
+    procedure: Procedure
+    young_modulus: float
+    damping: float
+    friction: float
+    thickness: float
+    registration_error: float
+    trocar_offset: tuple[float, float]
+    breathing_amplitude: float
+    breathing_phase: float
+    respiratory_rate: float
+    servo_lag: float
+    mean_arterial_pressure: float
+    heart_rate: float
+    oxygen_saturation: float
+    goal: Point
+    start: Point
+    force_emphasis: float = 1.0
+    time_emphasis: float = 1.0
+
+
+class PatientSource(Protocol):
+    """Anything that patients come from."""
+
+    def patient(self, index: int, split: str = 'train') -> Patient:
+        """Return patient number `index`, always the same one."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """
+    The patients of one hospital, each a pure function of its number.
+
+    :param hospital: from 0; hospitals are ordered from soft to stiff organs.
+    :param hospitals: how many there are.
+    :param heterogeneity: H in [0, 1].
+    :param seed: of the whole federation's patients.
+    :param public: made-up patients that belong to no hospital.
+    """
+
+    hospital: int
+    hospitals: int
+    heterogeneity: float
+    seed: int
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no hospital."""
+        if self.hospitals < 1:
+            raise SettingError('hospitals', self.hospitals, 'at least 1')
+        if not 0 <= self.hospital < self.hospitals:
+            raise SettingError('hospital', self.hospital, f'0 to {self.hospitals - 1}')
+        if not 0.0 <= self.heterogeneity <= 1.0:
+            raise SettingError('heterogeneity', self.heterogeneity, 'a number from 0 to 1')
+        if self.seed < 0:
+            raise SettingError('seed', self.seed, 'at least 0')
+
+    @property
+    def name(self) -> str:
+        """Name of the hospital."""
+        return 'public' if self.public else f'hospital_{self.hospital + 1}'
+
+    @cached_property
+    def leanings(self) -> tuple[float, ...]:
+        """
+        Return H times the hospital's place in [-1, 1] in each way that hospitals differ.
+
+        Stiffness, breathing amplitude, breathing rate, servo lag, procedures, emphasis. Stiffness
+        grows with the hospital's number; the seed shuffles the order of the others.
+        """
+        if self.hospitals == 1:
+            return (0.0,) * 6
+        places = np.linspace(-1.0, 1.0, self.hospitals)
+        rng = np.random.default_rng([_FACTORS, self.seed])
+        orders = [np.arange(self.hospitals)]
+        orders += [rng.permutation(self.hospitals) for _ in range(5)]
+        return tuple(self.heterogeneity * float(places[each[self.hospital]]) for each in orders)
+
+    def patient(self, index: int, split: str = 'train') -> Patient:
+        """
+        Return a patient; the same number and split give the same patient in any order.
+
+        :param index: from 0, without end.
+        :param split: 'train' or 'test'; they never share a patient.
+        :raises SettingError: on an unknown split or a negative index.
+        """
+        if split not in SPLITS:
+            raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
+        if index < 0:
+            raise SettingError('index', index, 'at least 0')
+        stream = _PUBLIC if self.public else _PRIVATE
+        key = [stream, self.seed, self.hospital, SPLITS.index(split), index]
+        rng = np.random.default_rng(key)
+        uniform = iter(rng.random(11).tolist())
+        normal = iter(rng.standard_normal(7).tolist())
+        stiffness, breathing, rate, servo, mix, emphasis = self.leanings
+
+        def between(group: str, name: str) -> float:
+            low, high = constant(f'{group}.{name}_low'), constant(f'{group}.{name}_high')
+            return low + (high - low) * next(uniform)
+
+        low, high = math.log(constant('stiffness.low')), math.log(constant('stiffness.high'))
+        log_modulus = (low + high) / 2 + stiffness * (high - low) / 2
+        log_modulus += constant('stiffness.spread') * next(normal)
+        palpation = 0.5 + constant('hospital.procedure_shift') * mix
+        procedure = PROCEDURES[0 if next(uniform) < palpation else 1]
+        reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
+        angle = 2 * math.pi * next(uniform)
+        offset = (reach * math.cos(angle), reach * math.sin(angle))
+        goal = (offset[0], offset[1], constant('workspace.surface'))
+        side = constant('workspace.start_lateral')
+        force_emphasis = constant('hospital.emphasis_ratio') ** emphasis
+        return Patient(
+            name=f'{self.name}/{split}/{index}',
+            procedure=procedure,
+            young_modulus=min(
+                max(math.exp(log_modulus), constant('stiffness.least')),
+                constant('stiffness.most'),
+            ),
+            damping=between('patient', 'damping'),
+            friction=between('patient', 'friction'),
+            thickness=between('patient', 'thickness'),
+            registration_error=constant('patient.registration') * next(normal),
+            trocar_offset=offset,
+            breathing_amplitude=constant('patient.breathing_amplitude')
+            * constant('hospital.breathing_ratio') ** breathing
+            * math.exp(constant('patient.breathing_spread') * next(normal)),
+            breathing_phase=2 * math.pi * next(uniform),
+            respiratory_rate=constant('patient.respiratory_rate')
+            * constant('hospital.respiratory_ratio') ** rate
+            * math.exp(constant('patient.respiratory_spread') * next(normal)),
+            servo_lag=constant('hospital.servo_lag') * constant('hospital.servo_ratio') ** servo,
+            mean_arterial_pressure=constant('patient.mean_arterial_pressure')
+            + constant('patient.mean_arterial_pressure_spread')
+            * max(-2.0, min(2.0, next(normal))),
+            heart_rate=constant('patient.heart_rate')
+            + constant('patient.heart_rate_spread') * max(-2.5, min(2.5, next(normal))),
+            oxygen_saturation=min(
+                100.0,
+                constant('patient.oxygen_saturation')
+                + constant('patient.oxygen_saturation_spread') * next(normal),
+            ),
+            goal=goal,
+            start=(
+                goal[0] + side * (2 * next(uniform) - 1),
+                goal[1] + side * (2 * next(uniform) - 1),
+                goal[2] + between('workspace', 'start'),
+            ),
+            force_emphasis=force_emphasis,
+            time_emphasis=1.0 / force_emphasis,
+        )
+
+
+def public_cohort(seed: int) -> Cohort:
+    """Return the made-up patients at H = 0 for a public start; no hospital shares one."""
+    return Cohort(0, 1, 0.0, seed, public=True)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Patients of several cohorts in turn, such as the unseen patients of all hospitals."""
+
+    cohorts: Sequence[Cohort]
+
+    def patient(self, index: int, split: str = 'test') -> Patient:
+        """Return patient `index // n` of cohort `index % n`."""
+        count = len(self.cohorts)
+        return self.cohorts[index % count].patient(index // count, split)
+
+
+def mixture(hospitals: int, heterogeneity: float, seed: int) -> Mixture:
+    """Return the patients of all hospitals in equal shares."""
+    return Mixture(
+        tuple(Cohort(each, hospitals, heterogeneity, seed) for each in range(hospitals))
+    )

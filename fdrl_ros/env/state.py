@@ -1,0 +1,87 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The state that a policy sees: names, units and scales, in two parts as the two topics.
+
+The patient's stiffness is not among them: it shows only in force against depth.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fdrl_ros.errors import StateError
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Field:
+    """One number of the state; a policy sees the value divided by the scale."""
+
+    name: str
+    unit: str
+    scale: float
+    description: str
+
+
+OPERATION_FIELDS: tuple[Field, ...] = (
+    Field('palpation', '1', 1.0, '1 if the procedure is palpation'),
+    Field('retraction', '1', 1.0, '1 if the procedure is retraction'),
+    Field('goal_error_x', 'm', 0.01, 'set-point of the tip minus the planned goal, x'),
+    Field('goal_error_y', 'm', 0.01, 'set-point of the tip minus the planned goal, y'),
+    Field('goal_error_z', 'm', 0.01, 'set-point of the tip minus the planned surface, z up'),
+    Field('lag', 'm', 0.001, 'height of the measured tip above its set-point'),
+    Field('depth', 'm', 0.01, 'how far the set-point is below where contact was first felt'),
+    Field('contact', '1', 1.0, '1 if force is felt'),
+    Field('force', 'N', 2.5, 'force between tip and tissue'),
+    Field('force_error', '1', 0.25, '(target - force) / target'),
+    Field('force_limit', 'N', 10.0, 'force that the procedure must never pass'),
+    Field('force_rate', 'N/s', 5.0, 'change of force over the last tick'),
+    Field('time_left', '1', 1.0, 'fraction of the time allowed'),
+    Field('hold', '1', 1.0, 'fraction of the required time within the force band'),
+)
+PATIENT_FIELDS: tuple[Field, ...] = (
+    Field('mean_arterial_pressure', 'mmHg', 100.0, 'mean arterial pressure'),
+    Field('heart_rate', '1/min', 100.0, 'heart rate'),
+    Field('oxygen_saturation', '%', 100.0, 'oxygen saturation SpO2'),
+    Field('respiratory_rate', '1/min', 20.0, 'breaths a minute'),
+)
+STATE_FIELDS: tuple[Field, ...] = OPERATION_FIELDS + PATIENT_FIELDS
+OPERATION_SIZE = len(OPERATION_FIELDS)
+STATE_SIZE = len(STATE_FIELDS)
+INDEX: dict[str, int] = {each.name: index for index, each in enumerate(STATE_FIELDS)}
+"""Column of a field in the state."""
+
+SCALES: NDArray[np.float64] = np.array([each.scale for each in STATE_FIELDS])
+SCALES.setflags(write=False)
+_FACTORS = 1.0 / SCALES
+
+
+def scale(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:
+    """
+    Turn values in their units into what a policy sees.
+
+    :param values: shape (..., STATE_SIZE), in the order and units of STATE_FIELDS.
+    :returns: values / scales, float32, same shape.
+    :raises StateError: if the last dimension is not STATE_SIZE.
+    """
+    array = np.asarray(values, np.float64)
+    if array.shape[-1:] != (STATE_SIZE,):
+        raise StateError(f'state of shape {array.shape}: expected (..., {STATE_SIZE})')
+    return (array * _FACTORS).astype(np.float32)
+
+
+def unscale(state: NDArray[np.float32]) -> NDArray[np.float64]:
+    """
+    Turn what a policy sees back into values in their units.
+
+    :param state: shape (..., STATE_SIZE).
+    :returns: values, float64, same shape.
+    :raises StateError: if the last dimension is not STATE_SIZE or a number is not finite.
+    """
+    array = np.asarray(state, np.float64)
+    if array.shape[-1:] != (STATE_SIZE,):
+        raise StateError(f'state of shape {array.shape}: expected (..., {STATE_SIZE})')
+    if not np.isfinite(array).all():
+        raise StateError('state holds a number that is not finite')
+    return array * SCALES

@@ -1,0 +1,145 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The Gymnasium env: one operation driven by the 13 discrete actions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fdrl_ros.env.actions import ACTION_COUNT, displacement, SUBSTEPS
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.errors import SettingError, StateError
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+ENV_ID = 'fdrl_ros/Surgery-v0'
+STATE_BOUND = 200.0
+"""No scaled number of a state is beyond this."""
+
+_PATIENT_NUMBERS = 2**31
+
+
+class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """
+    Press a tool on breathing tissue with the right force, patient after patient.
+
+    The state is described in :mod:`fdrl_ros.env.state`. Success and the failures by force,
+    breach and vitals terminate; the end of the time truncates.
+
+    :param cohort: where patients come from; public ones at H = 0 unless told otherwise.
+    :param settings: of the world.
+    :param split: 'train' or 'test' patients.
+    :param render_mode: 'rgb_array' or none.
+    """
+
+    metadata: dict[str, Any] = {
+        'render_modes': ['rgb_array'],
+        'render_fps': 20,
+    }
+
+    def __init__(
+        self,
+        cohort: PatientSource | None = None,
+        settings: WorldSettings | None = None,
+        split: str = 'train',
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in (None, 'rgb_array'):
+            raise SettingError('render_mode', render_mode, "'rgb_array' or None")
+        self.cohort: PatientSource = cohort if cohort is not None else public_cohort(0)
+        self.settings = settings or WorldSettings()
+        self.split = split
+        self.render_mode = render_mode
+        self.operation = Operation(self.settings)
+        self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
+        self.observation_space = gymnasium.spaces.Box(
+            -STATE_BOUND, STATE_BOUND, (STATE_SIZE,), np.float32
+        )
+
+    @property
+    def patient(self) -> Patient:
+        """Return who is on the table."""
+        return self.operation.patient
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """
+        Begin with the next patient: `options['patient']`, or one drawn from the cohort.
+
+        :raises SettingError: on another option, or a patient that is none.
+        """
+        super().reset(seed=seed)
+        given = dict(options or {})
+        patient = given.pop('patient', None)
+        if given:
+            raise SettingError('options', sorted(given), "only 'patient'")
+        if patient is None:
+            patient = self.cohort.patient(
+                int(self.np_random.integers(_PATIENT_NUMBERS)), self.split
+            )
+        if not isinstance(patient, Patient):
+            raise SettingError('patient', patient, 'a Patient')
+        self.operation.rng = self.np_random
+        self.operation.reset(patient)
+        return self.operation.state(), self._info(False, False, '')
+
+    def step(
+        self, action: np.int64 | int
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """
+        Move the set-point by one action and let 50 ms pass.
+
+        :raises StateError: on an action that does not exist, or after the end.
+        """
+        operation = self.operation
+        dx, dy, dz = displacement(int(action))
+        operation.patient  # noqa: B018 (refuses before the first reset)
+        if operation.done:
+            raise StateError('the operation is over: reset the env')
+        x, y, z = operation.target
+        operation.set_target((x + dx, y + dy, z + dz))
+        operation.advance(SUBSTEPS)
+        outcome = operation.tick()
+        info = self._info(outcome.critical, outcome.success, outcome.failure)
+        info['peak_force'] = outcome.peak_force
+        return (
+            operation.state(),
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            info,
+        )
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """Return a picture, shape (240, 320, 3), when made with render_mode 'rgb_array'."""
+        if self.render_mode is None:
+            return None
+        from fdrl_ros.env.picture import picture  # a second physics client: only when asked
+
+        return picture(self.operation)
+
+    def close(self) -> None:
+        """Give back the physics client."""
+        self.operation.close()
+
+    def _info(self, critical: bool, success: bool, failure: str) -> dict[str, Any]:
+        """Say what the state leaves out: newtons, newton seconds since the start, mmHg."""
+        operation = self.operation
+        return {
+            'force': operation.force[2],
+            'peak_force': operation.force[2],
+            'damage': operation.damage,
+            'mean_arterial_pressure': operation.physiology.values()[0],
+            'critical': critical,
+            'success': success,
+            'failure': failure,
+            'patient': operation.patient.name,
+        }
+
+
+if ENV_ID not in gymnasium.registry:
+    gymnasium.register(ENV_ID, entry_point='fdrl_ros.env.surgery:SurgeryEnv')

@@ -1,0 +1,77 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Force of soft tissue on a rounded tip: Hertz at rest, Hunt-Crossley when moving.
+
+F = K d^1.5 (1 + lambda d'), F >= 0, with K = 4/3 E / (1 - nu^2) sqrt(R). The organ is taken for
+a half-space, which is too soft for organs that are thin against the depth.
+"""
+
+import math
+
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.patient import Patient
+
+POISSON = constant('tissue.poisson_ratio')
+EXPONENT = constant('tissue.exponent')
+SLIP_SPEED = constant('tissue.slip_speed')
+
+
+def contact_stiffness(young_modulus: float, radius: float) -> float:
+    """
+    Return K of a sphere on an elastic half-space (Hertz), N / m^1.5.
+
+    :param young_modulus: E, Pa.
+    :param radius: R of the sphere, m.
+    """
+    return 4.0 / 3.0 * young_modulus / (1.0 - POISSON**2) * math.sqrt(radius)
+
+
+class Tissue:
+    """The organ of one patient under one instrument; it breathes and remembers nothing."""
+
+    __slots__ = ('_amplitude', '_phase', '_rate', '_rest', 'damping', 'friction', 'stiffness')
+
+    def __init__(self, patient: Patient) -> None:
+        self.stiffness = contact_stiffness(patient.young_modulus, patient.procedure.contact_radius)
+        self.damping = patient.damping
+        self.friction = patient.friction
+        self._rest = patient.goal[2] + patient.registration_error
+        self._amplitude = patient.breathing_amplitude
+        self._rate = 2.0 * math.pi * patient.respiratory_rate / 60.0
+        self._phase = patient.breathing_phase
+
+    def surface(self, time: float) -> tuple[float, float]:
+        """Return height (m) and upward speed (m/s) of the untouched surface at a time."""
+        angle = self._rate * time + self._phase
+        return (
+            self._rest + self._amplitude * math.sin(angle),
+            self._amplitude * self._rate * math.cos(angle),
+        )
+
+    def normal_force(self, depth: float, speed: float = 0.0) -> float:
+        """
+        Return the force that pushes the tip out, N.
+
+        :param depth: of the tip below the untouched surface, m.
+        :param speed: at which the depth grows, m/s.
+        """
+        if depth <= 0.0:
+            return 0.0
+        force = self.stiffness * depth * math.sqrt(depth) * (1.0 + self.damping * speed)
+        return force if force > 0.0 else 0.0
+
+    def friction_force(self, normal: float, x: float, y: float) -> tuple[float, float]:
+        """
+        Return the force along the surface on a tip that slides, N (regularised Coulomb).
+
+        :param normal: normal force, N.
+        :param x: speed along x, m/s.
+        :param y: speed along y, m/s.
+        """
+        factor = -self.friction * normal / math.sqrt(x * x + y * y + SLIP_SPEED * SLIP_SPEED)
+        return factor * x, factor * y
+
+    def depth_for(self, force: float) -> float:
+        """Return the depth at rest for a force, m (the inverse of Hertz)."""
+        return float((force / self.stiffness) ** (1.0 / EXPONENT))

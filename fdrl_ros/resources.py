@@ -1,0 +1,38 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Find the files that belong to an installation: urdf/, config/ and what else is shared."""
+
+import os
+from pathlib import Path
+
+from fdrl_ros.errors import ResourceError
+
+PACKAGE = 'fdrl_ros'
+
+
+def roots() -> list[Path]:
+    """List the folders that may hold our files: the source, a wheel, then each ament prefix."""
+    package = Path(__file__).resolve().parent
+    prefixes = [each for each in os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep) if each]
+    return [
+        package.parent,
+        package / '_share',
+        *(Path(each) / 'share' / PACKAGE for each in prefixes),
+    ]
+
+
+def resource(name: str) -> Path:
+    """
+    Return the path of a file or folder of this package, such as ``urdf/psm.urdf``.
+
+    The files beside this very code come first, so that code and files are of one version.
+
+    :param name: path below the package's share folder.
+    :raises ResourceError: if no installation has it, saying where it was looked for.
+    """
+    tried = [root / name for root in roots()]
+    for each in tried:
+        if each.exists():
+            return each
+    places = ', '.join(str(each) for each in tried)
+    raise ResourceError(f'{name} is not part of this installation: looked for {places}')
