@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""State-variation rate (FDRL Eq. 4) and adaptation metric alpha_adapt (Eq. 11), batch and online."""
+"""State-variation rate and adaptation metric alpha_adapt (FDRL Eq. 4 and 11), batch and online."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def variation_rate(
     """
     Compute the fraction of steps whose state changed, averaged over cases (FDRL Eq. 4).
 
-    :param cases: states of each case, shape (steps, S); the first has none before it and is no step.
+    :param cases: states of each case, shape (steps, S); the first follows no other.
     :returns: in [0, 1], or NaN if no case has two states.
     """
     rates = [

@@ -1,0 +1,31 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The selector: values policies in this state, chooses one cautiously, moves the tip slowly."""
+
+from fdrl_ros.selector.calibration import Calibration, calibration, mean_coverage
+from fdrl_ros.selector.fitting import ValueSettings, fit_value, returns_to_go
+from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
+from fdrl_ros.selector.observation import Observation, Reason
+from fdrl_ros.selector.selector import HOLD, Candidate, Selection, Selector, SelectorSettings
+from fdrl_ros.selector.value import ValueBank, ValueModel
+
+__all__ = [
+    'HOLD',
+    'Calibration',
+    'Candidate',
+    'Limiter',
+    'LimiterSettings',
+    'Observation',
+    'Reason',
+    'Selection',
+    'Selector',
+    'SelectorSettings',
+    'SetPoint',
+    'ValueBank',
+    'ValueModel',
+    'ValueSettings',
+    'calibration',
+    'fit_value',
+    'mean_coverage',
+    'returns_to_go',
+]

@@ -1,0 +1,75 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""How well a value model's estimates and intervals hold on cases that it was not fitted to."""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from fdrl_ros.selector.value import ValueModel
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """
+    Measured quality of a value model.
+
+    :param error: root mean squared error of the predicted return.
+    :param baseline_error: the same for the mean of the returns as a constant prediction.
+    :param coverage: fraction of returns inside the intervals for a single return.
+    :param confidence: the coverage that was asked for.
+    :param cases: cases measured on; each weighs the same.
+    """
+
+    error: float
+    baseline_error: float
+    coverage: float
+    confidence: float
+    cases: int
+
+
+def calibration(
+    model: ValueModel,
+    states: np.ndarray,
+    returns: np.ndarray,
+    cases: np.ndarray,
+    confidence: float = 0.9,
+) -> Calibration:
+    """
+    Measure a model on held-out cases.
+
+    Parameters are those of :func:`fdrl_ros.selector.fitting.fit_value`.
+    """
+    _, case, sizes = np.unique(cases, return_inverse=True, return_counts=True)
+    weights = 1.0 / (len(sizes) * sizes[case])
+    returns = np.asarray(returns, dtype=np.float64)
+    mean, _ = model.mean_and_std(states)
+    low, high = model.interval(states, confidence)
+    constant = float(weights @ returns)
+    return Calibration(
+        error=float(weights @ (returns - mean) ** 2) ** 0.5,
+        baseline_error=float(weights @ (returns - constant) ** 2) ** 0.5,
+        coverage=float(weights @ ((low <= returns) & (returns <= high))),
+        confidence=confidence,
+        cases=len(sizes),
+    )
+
+
+def mean_coverage(
+    model: ValueModel,
+    states: np.ndarray,
+    mean_returns: np.ndarray,
+    standard_errors: np.ndarray | float,
+    confidence: float = 0.9,
+) -> float:
+    """
+    Measure how often the intervals for E[J given s] hold the Monte-Carlo mean.
+
+    :param mean_returns: mean of many returns from each state, shape (N,).
+    :param standard_errors: of those means, shape (N,) or one number.
+    :returns: fraction of states, of which `confidence` is expected.
+    """
+    mean, std = model.mean_and_std(states)
+    factor = NormalDist().inv_cdf(0.5 + confidence / 2)
+    half = factor * np.sqrt(std**2 + np.square(standard_errors))
+    return float(np.mean(np.abs(np.asarray(mean_returns) - mean) <= half))

@@ -1,0 +1,68 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Risk and adaptation of the operation under way, from the states alone (FDRL Eq. 4, 9-11)."""
+
+from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.procedures import PROCEDURES
+from fdrl_ros.env.state import INDEX
+from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
+from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
+from fdrl_ros.selector.observation import State
+
+LONGEST_STEP = 4 * TICK
+"""A gap between two states counts as this long at most, seconds: nobody knows what was in it."""
+
+
+class OperationMonitor:
+    """
+    Keeps the meters of one robot.
+
+    Damage and the time of low pressure are not in the state: they are integrated here, so that a
+    real patient monitor and a real arm need not know them.
+    """
+
+    def __init__(self, weights: RiskWeights, threshold: float) -> None:
+        self._risk = RiskMeter(weights)
+        self._adaptation = AdaptationMeter(1.0, threshold)
+        self._warn = {each.name: each.warn_force for each in PROCEDURES}
+        self._hard_stop = constant('tissue.hard_stop')
+        self._hypotension = constant('physiology.hypotension')
+        self._hypotension_time = constant('physiology.hypotension_time')
+        self._force = INDEX['force']
+        self._limit = INDEX['force_limit']
+        self._pressure = INDEX['mean_arterial_pressure']
+        self._start_case()
+
+    def _start_case(self) -> None:
+        self._damage = 0.0
+        self._low_pressure = 0.0
+        self._last: float | None = None
+
+    def end_case(self) -> None:
+        """Close the case in both meters."""
+        self._risk.end_case()
+        self._adaptation.end_case()
+        self._start_case()
+
+    def step(
+        self, state: State, procedure: str, action: int, now: float, breach: bool
+    ) -> tuple[Risk, Adaptation]:
+        """
+        Take in one step.
+
+        :param action: the action executed in this state.
+        :param now: seconds of the steady clock.
+        :param breach: whether the workspace or the trocar was breached, as the robot reports it.
+        """
+        force = max(float(state.values[self._force]), 0.0)
+        elapsed = TICK if self._last is None else min(max(now - self._last, 0.0), LONGEST_STEP)
+        self._last = now
+        self._damage += max(0.0, force - self._warn[procedure]) * elapsed
+        low = float(state.values[self._pressure]) < self._hypotension
+        self._low_pressure = self._low_pressure + elapsed if low else 0.0
+        critical = (
+            breach or force > self._hard_stop or self._low_pressure >= self._hypotension_time
+        )
+        risk = self._risk.add(force, self._damage, critical, float(state.values[self._limit]))
+        return risk, self._adaptation.add(state.scaled, action)

@@ -1,0 +1,123 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the robot sees, as it arrives on the two state topics, and whether it may be acted on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+import math
+
+from fdrl_ros.env.procedures import PROCEDURES
+from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS, Field, scale
+import numpy as np
+
+PHYSICAL_RANGES = {
+    'N': (-1.0, 100.0),
+    'mmHg': (0.0, 300.0),
+    '1/min': (0.0, 400.0),
+    '%': (0.0, 100.0),
+}
+"""Values that a working sensor can show, by unit; other units are bounded in scales."""
+
+
+class Reason(StrEnum):
+    """Why a selection came out as it did: a fixed vocabulary for logs and diagnostics."""
+
+    BEST = 'best'
+    KEPT = 'kept'
+    UNVALUED = 'unvalued'
+    CAUTION = 'caution'
+    MISSING = 'missing'
+    STALE = 'stale'
+    CLOCK = 'clock'
+    MISMATCH = 'mismatch'
+    NOT_FINITE = 'not_finite'
+    OUT_OF_RANGE = 'out_of_range'
+    NO_POLICY = 'no_policy'
+    POLICY_FAILED = 'policy_failed'
+
+
+@dataclass(frozen=True)
+class Observation:
+    """
+    One message of a state topic: the operation or the patient.
+
+    :param patient: pseudonym of the case; another one begins a new case.
+    :param names: of the values.
+    :param values: in the units of the fields, shape (n,).
+    :param scales: what a policy sees is values / scales, shape (n,).
+    :param received: when it arrived, seconds of the steady clock.
+    :param procedure: name of the procedure; only the operation has one.
+    """
+
+    patient: str
+    names: tuple[str, ...]
+    values: Sequence[float] | np.ndarray
+    scales: Sequence[float] | np.ndarray
+    received: float
+    procedure: str = ''
+
+
+@dataclass(frozen=True)
+class State:
+    """
+    A state that may be acted on.
+
+    :param values: in units, shape (STATE_SIZE,), float64, read-only.
+    :param scaled: as the policies see it, float32, read-only.
+    """
+
+    values: np.ndarray
+    scaled: np.ndarray
+
+
+class StateReader:
+    """Puts the two parts together and refuses what cannot be the state of this robot."""
+
+    def __init__(self, bound: float) -> None:
+        """
+        Prepare the checks.
+
+        :param bound: largest magnitude of a value without a physical range, in scales.
+        """
+        fields = OPERATION_FIELDS + PATIENT_FIELDS
+        self._names = tuple(
+            tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS)
+        )
+        self._scales = np.array([each.scale for each in fields])
+        limits = [self._limits(each, bound) for each in fields]
+        self._low = np.array([low for low, _ in limits])
+        self._high = np.array([high for _, high in limits])
+        self._force_limit = [each.name for each in fields].index('force_limit')
+        self._procedures = frozenset(each.name for each in PROCEDURES)
+
+    @staticmethod
+    def _limits(field: Field, bound: float) -> tuple[float, float]:
+        return PHYSICAL_RANGES.get(field.unit, (-bound * field.scale, bound * field.scale))
+
+    def read(self, operation: Observation, patient: Observation) -> State | Reason:
+        """Return the state, or why there is none."""
+        if (
+            operation.patient != patient.patient
+            or operation.procedure not in self._procedures
+            or tuple(operation.names) != self._names[0]
+            or tuple(patient.names) != self._names[1]
+        ):
+            return Reason.MISMATCH
+        try:
+            values = np.concatenate((operation.values, patient.values), dtype=np.float64)
+            scales = np.concatenate((operation.scales, patient.scales), dtype=np.float64)
+        except (TypeError, ValueError):
+            return Reason.MISMATCH
+        if values.shape != self._scales.shape or not np.array_equal(scales, self._scales):
+            return Reason.MISMATCH
+        if not math.isfinite(float(values @ values)):
+            # An overflow of the squares is no number to act on either.
+            return Reason.NOT_FINITE
+        in_range = ((values >= self._low) & (values <= self._high)).all()
+        if not in_range or values[self._force_limit] <= 0:
+            return Reason.OUT_OF_RANGE
+        scaled = scale(values)
+        values.flags.writeable = False
+        scaled.flags.writeable = False
+        return State(values, scaled)

@@ -1,0 +1,336 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The meta-surgical selector: the right policy for this patient, now (FDRL Eq. 7).
+
+pi*(s) = argmax_i of a lower confidence bound on E[J(pi_i) given s], with hysteresis, and holding
+still whenever the state or the policies cannot be trusted.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import logging
+import math
+from statistics import NormalDist
+
+from fdrl_ros.env.actions import ACTION_COUNT, STAY
+from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.metrics.adaptation import Adaptation
+from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, Risk, RiskWeights
+from fdrl_ros.selector.monitor import OperationMonitor
+from fdrl_ros.selector.observation import Observation, Reason, State, StateReader
+from fdrl_ros.selector.value import ValueBank, ValueModel
+from fdrl_ros.settings import Settings, setting
+import numpy as np
+
+HOLD = 'hold'
+"""Name of the candidate that keeps the tip where it is."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SelectorSettings(Settings):
+    """How cautious the selector is."""
+
+    confidence: float = setting(
+        0.9, 'one-sided confidence of the lower bound', minimum=0.5, maximum=0.999
+    )
+    margin: float = setting(
+        0.05, 'advantage that another policy needs', unit='return', minimum=0.0
+    )
+    dwell: float = setting(
+        0.15, 'shortest time between two switches', unit='s', minimum=0.0, maximum=10.0
+    )
+    patience: float = setting(
+        1.0, 'time after which any advantage is enough', unit='s', minimum=0.0, maximum=60.0
+    )
+    state_timeout: float = setting(
+        0.04, 'age at which a state is stale', unit='s', minimum=0.005, maximum=1.0
+    )
+    state_bound: float = setting(
+        100.0, 'largest plausible value of a state, in its scale', minimum=1.0
+    )
+    failure_pause: float = setting(
+        1.0, 'time for which a failed policy is left out', unit='s', minimum=0.05, maximum=60.0
+    )
+    hold_return: float = setting(0.0, 'return expected of holding, without a model', unit='return')
+    change_threshold: float = setting(
+        0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0
+    )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """
+    A policy to choose from.
+
+    :param name: global, the hospital's name, or hold.
+    :param policy: from a scaled state (STATE_SIZE,), read-only, to an action number; None only
+        for hold, which may be given to bring a value model.
+    :param value: the estimate of its return; without one it runs only where nothing has one.
+    :param digest: of the policy; the value model must be of the same one, if both are given.
+    """
+
+    name: str
+    policy: Callable[[np.ndarray], int] | None
+    value: ValueModel | None = None
+    digest: bytes = b''
+
+
+@dataclass(frozen=True)
+class Selection:
+    """
+    What the robot shall do now, and why.
+
+    :param value: estimated return of the chosen candidate in this state; NaN without an estimate.
+    :param uncertainty: standard deviation of that estimate.
+    :param time: when it was made, seconds of the steady clock.
+    :param risk: None where there was no state to measure.
+    """
+
+    policy: str
+    action: int
+    value: float
+    uncertainty: float
+    reason: Reason
+    time: float
+    patient: str = ''
+    risk: Risk | None = None
+    adaptation: Adaptation | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the tip shall be kept where it is."""
+        return self.policy == HOLD
+
+
+class _LineUp:
+    """Candidates with their value models stacked; never changes once made."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        names = [each.name for each in candidates]
+        if len(set(names)) < len(names) or not all(names):
+            raise PolicyError(f'candidates {names}: expected different names')
+        for each in candidates:
+            if (each.policy is None) != (each.name == HOLD):
+                raise PolicyError(f'candidate {each.name!r}: only {HOLD!r} goes without a policy')
+            if each.value is not None:
+                _check_value(each, each.value)
+        ordered = [each for each in candidates if each.name != HOLD]
+        hold = [each for each in candidates if each.name == HOLD] or [Candidate(HOLD, None)]
+        self.candidates = (*ordered, *hold)
+        self.names = tuple(each.name for each in self.candidates)
+        self.bank = ValueBank([each.value for each in self.candidates])
+
+
+def _check_value(candidate: Candidate, value: ValueModel) -> None:
+    if value.state_size != STATE_SIZE:
+        raise PolicyError(
+            f'value model of {candidate.name!r} takes {value.state_size} numbers: '
+            f'expected {STATE_SIZE}'
+        )
+    if candidate.digest and value.policy and value.policy != candidate.digest.hex():
+        raise PolicyError(
+            f'value model of {candidate.name!r} values policy {value.policy}: '
+            f'expected {candidate.digest.hex()}'
+        )
+
+
+class Selector:
+    """
+    The party that runs in the operating room: state in, action, risk and adaptation out.
+
+    It reads no clock: `now` and the times of arrival are seconds of one steady clock.
+    """
+
+    def __init__(
+        self,
+        settings: SelectorSettings | None = None,
+        weights: RiskWeights = DEFAULT_WEIGHTS,
+    ) -> None:
+        self.settings = settings or SelectorSettings()
+        self._reader = StateReader(self.settings.state_bound)
+        self._monitor = OperationMonitor(weights, self.settings.change_threshold)
+        self._factor = NormalDist().inv_cdf(self.settings.confidence)
+        self._line_up = _LineUp(())
+        self._failed_until: dict[str, float] = {}
+        self._inputs: tuple[Observation | None, Observation | None] = (None, None)
+        self._case: str | None = None
+        self._now = -math.inf
+        self._current: str | None = None
+        self._since = -math.inf
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Those to choose from, hold last."""
+        return self._line_up.candidates
+
+    def set_candidates(self, candidates: Sequence[Candidate]) -> None:
+        """
+        Replace the candidates, all or none; the next selection uses the new ones.
+
+        :raises PolicyError: if they contradict each other; the old ones stay.
+        """
+        line_up = _LineUp(candidates)
+        replaced = {each.name: each for each in self._line_up.candidates}
+        for each in line_up.candidates:
+            if replaced.get(each.name) is None or replaced[each.name].policy is not each.policy:
+                self._failed_until.pop(each.name, None)
+        self._line_up = line_up
+
+    def reset(self) -> None:
+        """End the case: meters, hysteresis and the standing state start anew."""
+        self._monitor.end_case()
+        self._case = None
+        self._current = None
+        self._since = -math.inf
+        self._inputs = (None, None)
+
+    def select(
+        self,
+        operation: Observation | None,
+        patient: Observation | None,
+        now: float,
+        breach: bool = False,
+    ) -> Selection:
+        """
+        Choose a policy for this state and let it act.
+
+        Whatever is wrong with state or policy, the answer is to hold, in this very call. Steps
+        without a usable state count neither in risk nor in adaptation.
+
+        :param now: seconds of the steady clock.
+        :param breach: whether the robot reports a breach of workspace or trocar.
+        """
+        self._inputs = (operation, patient)
+        fault = self._time_fault(now)
+        if operation is None or patient is None or fault is not None:
+            return self._hold(fault or Reason.MISSING, now)
+        state = self._reader.read(operation, patient)
+        if isinstance(state, Reason):
+            return self._hold(state, now)
+        if operation.patient != self._case:
+            if self._case is not None:
+                inputs = self._inputs
+                self.reset()
+                self._inputs = inputs
+            self._case = operation.patient
+        selection = self._choose(state, now)
+        risk, adaptation = self._monitor.step(
+            state, operation.procedure, selection.action, now, breach
+        )
+        return Selection(
+            selection.policy,
+            selection.action,
+            selection.value,
+            selection.uncertainty,
+            selection.reason,
+            now,
+            operation.patient,
+            risk,
+            adaptation,
+        )
+
+    def watchdog(self, now: float) -> Selection | None:
+        """
+        Look whether the state that was last selected on has gone stale; call it at 100 Hz.
+
+        :returns: a selection to hold, or None while all is well.
+        """
+        fault = self._time_fault(now)
+        return None if fault is None else self._hold(fault, now)
+
+    def _time_fault(self, now: float) -> Reason | None:
+        """Check the times of both inputs against the clock, and the clock against itself."""
+        backwards = not now >= self._now
+        self._now = now
+        operation, patient = self._inputs
+        if operation is None or patient is None:
+            return Reason.MISSING
+        ages = (now - operation.received, now - patient.received)
+        if backwards or not all(age >= 0.0 for age in ages):
+            return Reason.CLOCK
+        return Reason.STALE if max(ages) > self.settings.state_timeout else None
+
+    def _hold(self, reason: Reason, now: float) -> Selection:
+        return Selection(HOLD, STAY, math.nan, math.nan, reason, now, self._case or '')
+
+    def _choose(self, state: State, now: float) -> Selection:
+        """Rank the candidates, then ask the chosen one."""
+        line_up = self._line_up
+        means, stds = line_up.bank.mean_and_std(state.scaled)
+        if line_up.candidates[-1].value is None:
+            means[-1], stds[-1] = self.settings.hold_return, 0.0
+        usable = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
+        bounds = [
+            mean - self._factor * std if ok and math.isfinite(mean - std) else -math.inf
+            for mean, std, ok in zip(means, stds, usable, strict=True)
+        ]
+        place, reason = self._rank(line_up, bounds, usable, now)
+        candidate = line_up.candidates[place]
+        action = STAY
+        if candidate.policy is not None:
+            answer = self._ask(candidate.name, candidate.policy, state)
+            if answer is None:
+                self._failed_until[candidate.name] = now + self.settings.failure_pause
+                return self._hold(Reason.POLICY_FAILED, now)
+            action = answer
+        if candidate.name != self._current:
+            self._current = candidate.name
+            self._since = now
+        return Selection(candidate.name, action, means[place], stds[place], reason, now)
+
+    def _rank(
+        self, line_up: _LineUp, bounds: list[float], usable: list[bool], now: float
+    ) -> tuple[int, Reason]:
+        """Choose a place in the line-up by the lower bounds, and say why."""
+        hold = len(bounds) - 1
+        if hold == 0:
+            return hold, Reason.NO_POLICY
+        if not any(usable[:hold]):
+            return hold, Reason.POLICY_FAILED
+        if all(bound == -math.inf for bound in bounds[:hold]):
+            if any(each.value is not None for each in line_up.candidates[:hold]):
+                return hold, Reason.CAUTION
+            return usable.index(True), Reason.UNVALUED
+        best = max(range(len(bounds)), key=bounds.__getitem__)
+        if self._current in line_up.names:
+            current = line_up.names.index(self._current)
+            if best != current and self._keep(bounds, current, best, hold, now):
+                return current, Reason.KEPT
+        return best, Reason.CAUTION if best == hold else Reason.BEST
+
+    def _keep(self, bounds: list[float], current: int, best: int, hold: int, now: float) -> bool:
+        """
+        Decide whether the present choice stays although another has a better bound.
+
+        A switch needs the dwell time, and then the margin or patience. Only holding may come at
+        once, by the margin: the way back waits again, so switches cannot chatter.
+        """
+        stayed = now - self._since
+        advantage = bounds[best] - bounds[current]
+        if bounds[current] == -math.inf:
+            return False
+        if best == hold and advantage > self.settings.margin:
+            return False
+        if stayed < self.settings.dwell:
+            return True
+        return advantage <= self.settings.margin and stayed < self.settings.patience
+
+    @staticmethod
+    def _ask(name: str, policy: Callable[[np.ndarray], int], state: State) -> int | None:
+        """Return the policy's action, or None if it has none to give."""
+        try:
+            action = policy(state.scaled)
+        except Exception:  # a policy is foreign code: whatever it raises, the robot holds
+            logger.exception('policy %s failed; it is left out for a while', name)
+            return None
+        if isinstance(action, bool) or not isinstance(action, int | np.integer):
+            logger.error('policy %s answered %r, which is no action', name, action)
+            return None
+        if not 0 <= action < ACTION_COUNT:
+            logger.error('policy %s answered action %d, which there is not', name, action)
+            return None
+        return int(action)
