@@ -154,11 +154,9 @@ class SecretContext:
 
     def to_bytes(self) -> bytes:
         """Return the secret bytes; whoever has them can decrypt, so store them encrypted."""
-        return _write(
-            _SECRET,
-            self.scheme,
-            _to_bytes(self.public.public_key, 8) + _to_bytes(self._secret_key, 8),
-        )
+        keys = _to_bytes(self.public.public_key, 8) + _to_bytes(self._secret_key, 8)
+        data = _write(_SECRET, self.scheme, keys)
+        return data + hashlib.sha256(data).digest()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -168,9 +166,11 @@ class SecretContext:
         :raises CryptoError: if the bytes are not exactly a secret context whose keys fit.
         """
         scheme, body = _read(_SECRET, data)
+        if hashlib.sha256(data[:-DIGEST_BYTES]).digest() != data[-DIGEST_BYTES:]:
+            raise CryptoError('the secret context is damaged: its checksum is wrong')
         primes = scheme.key_moduli
         shape = (3, len(primes), scheme.poly_degree)
-        keys = _from_bytes(body, shape, primes, 8)
+        keys = _from_bytes(body[:-DIGEST_BYTES], shape, primes, 8)
         return cls(scheme, public_key=keys[:2], secret_key=keys[2])
 
     def public_bytes(self) -> bytes:
@@ -234,4 +234,6 @@ def _read(magic: bytes, data: bytes) -> tuple[Scheme, bytes]:
         scheme = Scheme(**fields)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CryptoError(f'{kind}: its scheme cannot be read: {error}') from error
+    if not data.startswith(_write(magic, scheme, b'')):
+        raise CryptoError(f'{kind}: its scheme is not written in the one form')
     return scheme, data[end + 1 :]

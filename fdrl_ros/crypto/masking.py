@@ -117,6 +117,7 @@ def pair_key(
         raise CryptoError(f'{mine!r} and {theirs!r}: expected two of the members {members!r}')
     if not (0 <= round < 2**64 and 0 <= attempt < 2**64):
         raise CryptoError(f'round {round!r}, attempt {attempt!r}: expected numbers from 0')
+    shared = secret.agree(their_public)
     ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
     parts = [
         _PAIR_MASK,
@@ -129,7 +130,7 @@ def pair_key(
     # Each part is preceded by its length, so that no two lists of parts read the same.
     info = b''.join(len(part).to_bytes(4, 'big') + part for part in parts)
     derivation = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info)
-    return derivation.derive(secret.agree(their_public))
+    return derivation.derive(shared)
 
 
 def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:

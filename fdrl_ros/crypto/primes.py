@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Primes p = 1 mod 2N, for which a ring of degree N splits into slots (batching, NTT)."""
 
+from fdrl_ros.errors import CryptoError
+
 
 def is_prime(number: int) -> bool:
     """Tell whether a number below 2^64 is prime (Miller-Rabin with bases that settle it)."""
@@ -37,13 +39,19 @@ def plain_prime(least: int, poly_degree: int) -> int:
 
 
 def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ...]:
-    """Return, for each size, the largest prime below 2^bits with p = 1 mod 2N not yet used."""
+    """
+    Return, for each size, a prime of that many bits with p = 1 mod 2N: the largest there are.
+
+    :raises CryptoError: if there are not enough of them.
+    """
     factor = 2 * poly_degree
     primes: dict[int, list[int]] = {}
     for size in sorted(set(bits)):
         number = (2**size - 1) // factor * factor + 1
         found = primes.setdefault(size, [])
         while len(found) < bits.count(size):
+            if number < 2 ** (size - 1):
+                raise CryptoError(f'{bits.count(size)} primes of {size} bits: there are fewer')
             if is_prime(number):
                 found.append(number)
             number -= factor

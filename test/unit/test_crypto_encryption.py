@@ -1,0 +1,292 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Encryption: the decrypted sum is the sum, and no bytes crash or fool the parties."""
+
+import math
+
+from fdrl_ros.crypto.bfv import Bfv
+from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.masking import net_mask, RoundSecret
+from fdrl_ros.crypto.quantisation import Quantisation
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+import tenseal as ts
+
+# One prime and two values a slot, two primes and three, and two primes at many members.
+SHAPES = [(8192, 3, 16), (12288, 10, 16), (12288, 14, 16), (8192, 24, 16)]
+
+
+@pytest.fixture(scope='module')
+def secret():
+    return SecretContext.generate(choose_scheme(8000, 3, 16))
+
+
+@pytest.fixture(scope='module')
+def public(secret):
+    return PublicContext.from_bytes(secret.public_bytes())
+
+
+@pytest.fixture(scope='module', params=SHAPES, ids=str)
+def key_authority(request):
+    return SecretContext.generate(choose_scheme(*request.param))
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=strategies.integers(0, 2**32), fraction=strategies.floats(0, 1))
+def test_decrypted_sum_of_all_members_is_the_plaintext_sum(key_authority, seed, fraction):
+    scheme, rng = key_authority.scheme, np.random.default_rng(seed)
+    top = 2**scheme.bits - 1
+    integers = rng.integers(0, top + 1, (scheme.members, scheme.n_parameters))
+    integers[:, rng.random(scheme.n_parameters) < fraction] = top
+    packed = [scheme.pack(row) for row in integers]
+    sums = []
+    for place in range(scheme.ciphertexts):
+        encrypted = [key_authority.public.encrypt(rows[place]) for rows in packed]
+        sums.append(key_authority.decrypt(key_authority.public.add(encrypted)))
+    assert np.array_equal(scheme.unpack(np.array(sums)), integers.sum(axis=0))
+
+
+def test_noise_of_a_full_sum_stays_within_the_proven_margin(key_authority):
+    scheme, public = key_authority.scheme, key_authority.public
+    edge = np.full(scheme.slots, scheme.plain_modulus - 1)
+    total = public.add([public.encrypt(edge) for _ in range(scheme.members)])
+    values, budget = key_authority._bfv.decrypt(public.residues(total))
+    assert budget >= math.floor(scheme.noise_margin) >= 1
+    assert (values == -scheme.members % scheme.plain_modulus).all()
+
+
+@pytest.mark.parametrize('value', ['0', '1', 't // 2', 't // 2 + 1', 't - 1'])
+def test_every_residue_modulo_t_survives(secret, value):
+    # TenSEAL decodes to signed integers; slots are [0, t) on both ends.
+    slots = np.full(secret.scheme.slots, eval(value, {'t': secret.scheme.plain_modulus}))
+    assert np.array_equal(secret.decrypt(secret.public.encrypt(slots)), slots)
+
+
+def test_added_residues_are_what_the_library_adds(secret):
+    bfv, rng = secret._bfv, np.random.default_rng(3)
+    rows = [rng.integers(0, secret.scheme.plain_modulus, secret.scheme.slots) for _ in range(2)]
+    ours = [secret.public.encrypt(row) for row in rows]
+    vectors = []
+    for ciphertext in ours:
+        residues = secret.public.residues(ciphertext)
+        stream = bfv._stream.ciphertext(residues, bfv._first_parms, is_ntt_form=False)
+        head = b'\x0a\x02\x80\x20\x12' + bytes([len(stream) & 127 | 128])
+        head += bytes([len(stream) >> 7 & 127 | 128, len(stream) >> 14])
+        vectors.append(ts.bfv_vector_from(bfv._context, head + stream))
+    theirs = (vectors[0] + vectors[1]).ciphertext()[0]
+    summed = secret.public.residues(secret.public.add(ours)).reshape(-1)
+    assert summed.tolist() == [theirs[place] for place in range(summed.size)]
+
+
+def test_whole_round_gives_exactly_the_sum_of_the_quantised_deltas(secret, public):
+    scheme, rng = secret.scheme, np.random.default_rng(11)
+    quantisation = Quantisation(limit=1.0, bits=scheme.bits, members=scheme.members)
+    names = ['hospital_1', 'hospital_2', 'hospital_10']
+    secrets = {name: RoundSecret.generate() for name in names}
+    integers, sent = [], []
+    for name in names:
+        delta = rng.normal(0, 0.5, scheme.n_parameters)
+        integers.append(quantisation.quantise(delta, rng.random(delta.size)))
+        slots = scheme.pack(integers[-1])
+        masks = net_mask(
+            secrets[name],
+            {peer: secrets[peer].public for peer in names if peer != name},
+            federation='trial',
+            round=4,
+            attempt=0,
+            mine=name,
+            count=slots.size,
+            modulus=scheme.plain_modulus,
+        )
+        masked = (slots + masks.reshape(slots.shape)) % scheme.plain_modulus
+        sent.append([public.encrypt(row) for row in masked])
+    sums = np.array([secret.decrypt(public.add(row)) for row in zip(*sent, strict=True)])
+    exact = np.sum(integers, axis=0)
+    assert np.array_equal(scheme.unpack(sums), exact)
+    restored = quantisation.dequantise_sum(scheme.unpack(sums), 3)
+    assert np.array_equal(restored, quantisation.dequantise_sum(exact, 3))
+
+    # With one hospital left out, or alone, what the key authority decrypts is noise.
+    for part in (sent[:2], sent[1:], sent[:1]):
+        noise = [secret.decrypt(public.add(row)) for row in zip(*part, strict=True)]
+        with pytest.raises(CryptoError):
+            scheme.unpack(np.array(noise))
+
+
+def test_same_slots_encrypt_differently_each_time(public):
+    slots = np.zeros(public.scheme.slots, dtype=np.int64)
+    assert public.encrypt(slots) != public.encrypt(slots)
+
+
+def test_nothing_is_printed(secret, public, capfd):
+    secret.decrypt(public.encrypt(np.zeros(public.scheme.slots, dtype=np.int64)))
+    assert capfd.readouterr() == ('', '')
+
+
+def test_public_context_has_no_secret_and_cannot_decrypt(secret, public):
+    hidden = secret.to_bytes()[-1024:-32]
+    assert hidden not in secret.public_bytes()
+    assert not hasattr(public, 'decrypt')
+    with pytest.raises(CryptoError, match='cannot decrypt'):
+        public._bfv.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
+    assert not public._bfv._context.has_secret_key()
+    assert not public._bfv._context.has_galois_keys()
+    assert not public._bfv._context.has_relin_keys()
+
+
+def test_repr_shows_no_key(secret):
+    assert repr(secret) == f'SecretContext(public={secret.public.digest})'
+
+
+def test_contexts_come_back_from_their_bytes(secret, public):
+    again = SecretContext.from_bytes(secret.to_bytes())
+    assert again.public_bytes() == secret.public_bytes() == public.to_bytes()
+    assert again.public.digest == secret.public.digest == public.digest
+    assert again.scheme == public.scheme == secret.scheme
+    slots = np.arange(4096)
+    assert np.array_equal(again.decrypt(public.encrypt(slots)), slots)
+
+
+@pytest.mark.parametrize(
+    'slots',
+    [
+        np.zeros(4095, dtype=np.int64),
+        np.zeros(4097, dtype=np.int64),
+        np.zeros((1, 4096), dtype=np.int64),
+        np.zeros(4096),
+        np.full(4096, -1),
+        np.full(4096, 2**61),
+    ],
+)
+def test_slots_that_do_not_fit_are_refused(public, slots):
+    with pytest.raises(CryptoError):
+        public.encrypt(slots)
+
+
+def malformed(public):
+    """Yield ciphertexts that are none of this context, by name."""
+    good = public.encrypt(np.arange(4096))
+    other = SecretContext.generate(public.scheme).public
+    large = SecretContext.generate(choose_scheme(8000, 40, 16)).public
+    polynomial = (len(good) - 32) // 2
+    yield 'empty', b''
+    yield 'one byte short', good[:-1]
+    yield 'one byte long', good + b'\0'
+    yield 'half', good[: len(good) // 2]
+    yield 'digest only', good[:32]
+    yield 'huge', bytes(10 * len(good))
+    yield 'zeros', bytes(len(good))
+    yield 'ones', b'\xff' * len(good)
+    yield 'residues above the prime', good[:32] + b'\xff' * (len(good) - 32)
+    yield 'another key', other.encrypt(np.arange(4096))
+    yield 'another scheme', large.encrypt(np.arange(4096))
+    yield 'not encrypted', good[: 32 + polynomial] + bytes(polynomial)
+    yield 'a TenSEAL vector', ts.bfv_vector(public._bfv._context, [1, 2, 3]).serialize()
+    yield 'not bytes', 'text'
+    yield 'mutable', bytearray(good)
+    yield 'nothing', None
+
+
+def test_malformed_ciphertexts_are_refused_by_everyone(secret, public):
+    good = public.encrypt(np.arange(4096))
+    for name, bad in malformed(public):
+        for use in (lambda c: public.add([c]), lambda c: public.add([good, c]), secret.decrypt):
+            with pytest.raises(CryptoError):
+                use(bad)
+                pytest.fail(name)
+
+
+def test_too_many_or_no_ciphertexts_are_refused(public):
+    good = public.encrypt(np.arange(4096))
+    for count in (0, 4):
+        with pytest.raises(CryptoError, match='expected 1 to 3 members'):
+            public.add([good] * count)
+
+
+def test_random_ciphertexts_are_refused_at_decryption(secret, public):
+    # They are well-formed, so anybody adds them; the noise gives them away (all of 20 pass
+    # unseen with a chance below 2^-1000: each needs 4,096 small coefficients).
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        residues = rng.integers(0, public.scheme.moduli[0], (2, 1, 4096), dtype=np.uint64)
+        with pytest.raises(CryptoError, match='noise budget'):
+            secret.decrypt(public.add([public._wire(residues)]))
+
+
+def test_flipped_bits_are_refused_or_decrypt_without_a_crash(secret, public):
+    rng = np.random.default_rng(6)
+    good, refused = public.encrypt(np.arange(4096)), 0
+    places = [*range(0, 256, 17), *rng.integers(0, 8 * len(good), 300)]
+    for place in places:
+        flipped = bytearray(good)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            values = secret.decrypt(public.add([bytes(flipped)]))
+            assert values.min() >= 0 and values.max() < public.scheme.plain_modulus
+        except CryptoError:
+            refused += 1
+    # All in the digest and the second polynomial, and the high ones of the first.
+    assert refused > len(places) / 2
+
+
+def test_flipped_bit_in_a_context_is_refused_or_changes_the_digest(secret):
+    rng = np.random.default_rng(8)
+    data = secret.public_bytes()
+    for place in [*range(0, 8 * 240, 31), *rng.integers(0, 8 * len(data), 40)]:
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            assert PublicContext.from_bytes(bytes(flipped)).digest != secret.public.digest
+        except CryptoError:
+            pass
+
+
+def test_flipped_bit_in_a_secret_context_is_refused(secret):
+    rng = np.random.default_rng(9)
+    data = secret.to_bytes()
+    for place in [*range(0, 8 * 240, 31), *rng.integers(8 * 240, 8 * len(data), 30)]:
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        with pytest.raises(CryptoError):
+            SecretContext.from_bytes(bytes(flipped))
+
+
+@pytest.mark.parametrize(
+    'data',
+    [
+        b'',
+        b'garbage',
+        b'fdrl_ros public context 1\n',
+        b'fdrl_ros public context 1\n' + b'[' * 5000,
+        b'fdrl_ros public context 1\n' + b'[' * 1000 + b'\n',
+        b'fdrl_ros public context 1\n[]\n',
+        b'fdrl_ros public context 1\n{}\n',
+        b'fdrl_ros public context 1\n{"coefficient_bits": 3}\n',
+        b'fdrl_ros public context 1\n\xff\xfe\n',
+        None,
+    ],
+)
+def test_what_is_no_context_is_refused(data):
+    for context in (PublicContext, SecretContext):
+        with pytest.raises(CryptoError):
+            context.from_bytes(data)
+
+
+def test_public_context_is_no_secret_context_and_longer_ones_are_none(secret):
+    with pytest.raises(CryptoError):
+        SecretContext.from_bytes(secret.public_bytes())
+    with pytest.raises(CryptoError):
+        PublicContext.from_bytes(secret.to_bytes())
+    for change in (lambda data: data + b'\0', lambda data: data[:-1]):
+        with pytest.raises(CryptoError):
+            PublicContext.from_bytes(change(secret.public_bytes()))
+
+
+def test_keys_of_two_pairs_do_not_make_one():
+    scheme = choose_scheme(100, 3, 16)
+    public_key, _ = Bfv.generate(scheme)
+    _, secret_key = Bfv.generate(scheme)
+    with pytest.raises(CryptoError, match='does not belong'):
+        SecretContext(scheme, public_key=public_key, secret_key=secret_key)

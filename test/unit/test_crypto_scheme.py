@@ -1,0 +1,166 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Schemes: secure, roomy enough for every carry, and packing that loses nothing."""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.crypto.primes import coefficient_primes, is_prime, plain_prime
+from fdrl_ros.crypto.scheme import CANDIDATES, choose_scheme, Scheme, SECURITY_128
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+import tenseal.sealapi as seal
+
+
+def test_prime_test_agrees_with_trial_division():
+    obvious = [n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1)) for n in range(5000)]
+    assert [is_prime(n) for n in range(5000)] == obvious
+
+
+@pytest.mark.parametrize('liar', [2047, 3215031751, 3825123056546413051])
+def test_strong_pseudoprimes_are_not_prime(liar):
+    assert not is_prime(liar)
+
+
+def test_plain_prime_is_the_smallest_that_batches():
+    # 12289 = 3 * 4096 + 1 and 40961 are the first primes of these forms.
+    assert plain_prime(2, 2048) == 12289
+    assert plain_prime(8194, 4096) == 40961
+    assert plain_prime(40961, 4096) == 40961
+
+
+@pytest.mark.parametrize(('degree', 'sizes'), CANDIDATES)
+def test_coefficient_primes_are_those_that_seal_takes(degree, sizes):
+    primes = coefficient_primes(sizes, degree)
+    assert primes == tuple(p.value() for p in seal.CoeffModulus.Create(degree, list(sizes)))
+
+
+def test_more_primes_than_there_are_is_an_error_and_not_an_endless_search():
+    with pytest.raises(CryptoError, match='there are fewer'):
+        coefficient_primes((20,) * 21, 16384)
+
+
+@pytest.mark.parametrize('degree', SECURITY_128)
+def test_security_table_is_seals_too(degree):
+    assert SECURITY_128[degree] == seal.CoeffModulus.MaxBitCount(degree, seal.SEC_LEVEL_TYPE.TC128)
+
+
+@pytest.mark.parametrize('members', [3, 10, 50, 1000])
+@pytest.mark.parametrize('bits', [16, 20, 24, 32])
+def test_chosen_scheme_is_secure_exact_and_small(members, bits):
+    scheme = choose_scheme(26_000, members, bits)
+    assert sum(scheme.coefficient_bits) <= SECURITY_128[scheme.poly_degree]
+    assert scheme.plain_modulus > (members * (2**bits - 1) + 1) ** scheme.values_per_slot - 1
+    assert scheme.noise_margin >= 1
+    assert scheme.ciphertexts * scheme.ciphertext_bytes < 26_000 * 27
+
+
+def test_reference_policy_takes_one_ciphertext_of_57_kb():
+    scheme = choose_scheme(6_500, 3, 16)
+    assert (scheme.values_per_slot, scheme.ciphertexts) == (2, 1)
+    assert scheme.ciphertext_bytes == 32 + 2 * 4096 * 7
+
+
+def test_large_policy_takes_less_than_7_bytes_a_parameter():
+    scheme = choose_scheme(1_000_000, 3, 16)
+    assert scheme.ciphertexts * scheme.ciphertext_bytes < 7_000_000
+
+
+def test_weak_modulus_is_refused():
+    with pytest.raises(CryptoError, match='128-bit security'):
+        replace(choose_scheme(100, 3, 16), coefficient_bits=(60, 50))
+
+
+def test_members_beyond_the_carry_are_refused():
+    with pytest.raises(CryptoError, match='do not fit'):
+        replace(choose_scheme(100, 3, 16), members=5)
+
+
+def test_members_beyond_the_noise_are_refused():
+    scheme = choose_scheme(100, 3, 16)
+    with pytest.raises(CryptoError, match='noise margin'):
+        replace(scheme, plain_modulus=plain_prime(2**44, 4096))
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'plain_modulus': 2**40},
+        {'plain_modulus': 2**70},
+        {'poly_degree': 4000},
+        {'n_parameters': 0},
+        {'members': True},
+        {'bits': 16.0},
+        {'values_per_slot': 0},
+        {'coefficient_bits': (56,)},
+        {'coefficient_bits': [56, 53]},
+        {'coefficient_bits': (56, 19)},
+    ],
+)
+def test_scheme_with_an_impossible_field_is_refused(change):
+    with pytest.raises(CryptoError):
+        replace(choose_scheme(100, 3, 16), **change)
+
+
+def test_what_no_scheme_can_hold_is_refused():
+    with pytest.raises(CryptoError):
+        choose_scheme(100, 3, 40)
+
+
+@settings(max_examples=50)
+@given(
+    strategies.integers(1, 40_000),
+    strategies.sampled_from([(3, 16), (3, 24), (12, 16), (100, 32)]),
+    strategies.integers(0, 2**32),
+)
+def test_unpacked_sum_of_slots_is_the_sum_of_integers(n_parameters, shape, seed):
+    members, bits = shape
+    scheme = choose_scheme(n_parameters, members, bits)
+    rng = np.random.default_rng(seed)
+    integers = rng.integers(0, 2**bits, (3, n_parameters))
+    integers[:, :: rng.integers(1, 9)] = 2**bits - 1
+    sums = sum(scheme.pack(row) for row in integers)
+    assert sums.shape == (scheme.ciphertexts, scheme.slots)
+    assert np.array_equal(scheme.unpack(sums, n_parameters), integers.sum(axis=0))
+
+
+@pytest.mark.parametrize('shape', [(3, 16), (12, 16), (16, 16), (50, 16), (100, 32)])
+def test_all_members_at_the_top_level_do_not_overflow(shape):
+    members, bits = shape
+    scheme = choose_scheme(20_000, members, bits)
+    top = scheme.pack(np.full(20_000, 2**bits - 1))
+    assert members * int(top.max()) < scheme.plain_modulus
+    assert (scheme.unpack(members * top) == members * (2**bits - 1)).all()
+
+
+def test_integers_that_do_not_fit_are_refused():
+    scheme = choose_scheme(4, 3, 16)
+    for bad in ([0, 0, 0], [0, 0, 0, 65536], [0, 0, 0, -1], [0.0, 0.0, 0.0, 0.0]):
+        with pytest.raises(CryptoError):
+            scheme.pack(bad)
+
+
+def test_sums_that_members_cannot_have_made_are_refused():
+    scheme = choose_scheme(100, 3, 16)
+    sums = scheme.pack(np.arange(100))
+    for place, value, words in (
+        ((0, 0), -1, 'out of range'),
+        ((0, 0), scheme.radix**scheme.values_per_slot, 'out of range'),
+        ((0, 4095), 1, 'padding'),
+    ):
+        bad = sums.copy()
+        bad[place] = value
+        with pytest.raises(CryptoError, match=words):
+            scheme.unpack(bad)
+    with pytest.raises(CryptoError):
+        scheme.unpack(sums[:, :-1])
+    with pytest.raises(CryptoError):
+        scheme.unpack(sums, 99)
+
+
+def test_scheme_is_plain_data():
+    scheme = choose_scheme(100, 3, 16)
+    assert scheme == choose_scheme(100, 3, 16) and isinstance(scheme, Scheme)
+    assert hash(scheme) == hash(choose_scheme(100, 3, 16))
