@@ -6,7 +6,7 @@ Encrypt, add and decrypt packed updates under BFV: sum Enc = Enc sum (FDRL Eq. 6
 A ciphertext on the wire has one form and one size: the digest of the public context, then
 the residues of its two polynomials. Bytes of another party are compared with that size and
 digest and every residue with its prime, before anything else sees them. Adding is adding
-residues, so the aggregator needs no encryption library at all.
+residues modulo their primes, in which no encryption library takes part.
 
 Encryption does not say who encrypted: a changed ciphertext is still one. Signatures (over
 every ciphertext) and the key authority's rules (spec section 4) are what protects the sum.

@@ -6,13 +6,14 @@ import math
 
 from fdrl_ros.crypto.quantisation import EncryptionSettings, Quantisation
 from fdrl_ros.errors import CryptoError, SettingError
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 
 QUANTISATION = Quantisation(limit=0.5, bits=16, members=3)
 
 
+@settings(deadline=None)
 @given(
     strategies.lists(strategies.floats(-0.5, 0.5), min_size=1, max_size=50),
     strategies.sampled_from([1, 8, 16, 32]),
@@ -54,6 +55,7 @@ def test_rounding_has_no_bias():
     assert abs(mean - value) < 5 * 0.5 * QUANTISATION.step / math.sqrt(count)
 
 
+@settings(deadline=None)
 @given(strategies.integers(0, 2**32), strategies.integers(1, 3))
 def test_sum_of_integers_is_the_sum_of_values_within_count_steps(seed, count):
     rng = np.random.default_rng(seed)

@@ -109,7 +109,7 @@ def test_what_no_scheme_can_hold_is_refused():
         choose_scheme(100, 3, 40)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(
     strategies.integers(1, 40_000),
     strategies.sampled_from([(3, 16), (3, 24), (12, 16), (100, 32)]),

@@ -3,7 +3,7 @@
 """Signing: published vectors, and False for whatever is not exactly a signature."""
 
 from fdrl_ros.crypto.signing import fingerprint, Identity, verify
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 import pytest
 
 IDENTITY = Identity.generate('hospital_1')
@@ -20,6 +20,7 @@ def test_verification_is_rfc_8032():
     assert not verify(public, signature, b'\x73')
 
 
+@settings(deadline=None)
 @given(strategies.binary(max_size=200), strategies.data())
 def test_one_flipped_bit_anywhere_is_noticed(message, data):
     parts = [IDENTITY.public, IDENTITY.sign(message), message]
