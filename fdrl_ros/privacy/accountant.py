@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy import loss_distribution, renyi
 import numpy as np
+from scipy.optimize import brentq
 
 _LEAST_SAMPLED_NOISE = 0.05  # below it, sampling is not credited: a step is charged at q = 1
 _LEAST_DELTA = 1e-10  # below it, rounding in the composed grid is no longer negligible
@@ -84,7 +85,7 @@ def noise_multiplier_for(*, epsilon: float, delta: float, q: float, steps: int) 
     """
     Return the least noise multiplier whose epsilon is at most the given one, within 0.01 %.
 
-    Bisection on :func:`epsilon_pld`, always returning the safe end.
+    Found by :func:`epsilon_pld`; the result is on the safe side of the root.
 
     :param epsilon: target, > 0; infinity gives 0.
     :param q: sampling probability, in (0, 1].
@@ -95,23 +96,21 @@ def noise_multiplier_for(*, epsilon: float, delta: float, q: float, steps: int) 
     if math.isinf(epsilon):
         return 0.0
 
-    def private(sigma: float) -> bool:
-        return epsilon_pld([Charge(sigma, q, steps)], delta) <= epsilon
+    def excess(log_sigma: float) -> float:
+        spent = epsilon_pld([Charge(math.exp(log_sigma), q, steps)], delta)
+        return math.log(max(spent, 1e-12) / epsilon)
 
-    low, high = 0.5, 1.0
-    while not private(high):
-        low, high = high, 2.0 * high
-        if high > 1e6:
+    low, high = math.log(0.5), 0.0
+    while excess(high) > 0.0:
+        low, high = high, high + math.log(2.0)
+        if high > math.log(1e6):
             raise PrivacyError(f'no noise multiplier reaches epsilon = {epsilon:g} at {delta:g}')
-    while low > 1e-6 and private(low):
-        low, high = 0.5 * low, low
-    while high - low > 1e-4 * high:
-        middle = math.sqrt(low * high)
-        if private(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    while excess(low) <= 0.0:
+        low, high = low - math.log(2.0), low
+    root = float(brentq(excess, low, high, xtol=2e-5))
+    while excess(root) > 0.0:
+        root += 2e-5
+    return math.exp(root)
 
 
 def check_delta(delta: float, n_units: int) -> None:
