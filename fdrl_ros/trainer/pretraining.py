@@ -1,0 +1,166 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The public start: dueling double DQN on made-up patients at H = 0, which costs no epsilon.
+
+The patients are drawn from a stream that no hospital draws from (spec section 5), so nothing of
+any hospital's patient is in the weights that every round begins with.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.patient import public_cohort
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.network import DuelingNetwork
+from fdrl_ros.settings import setting, Settings
+from fdrl_ros.trainer.collection import collect_records, CollectionSettings, Progress
+from fdrl_ros.trainer.dqn import double_dqn_targets
+from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.trainer.records import Batch, Records
+from fdrl_ros.trainer.settings import LearnerSettings
+import numpy as np
+import torch
+from torch.nn.functional import smooth_l1_loss
+
+_REPORT_EVERY = 50
+
+
+@dataclass(frozen=True)
+class PretrainingSettings(Settings):
+    """How the public starting policy is learned."""
+
+    patients: int = setting(
+        400, 'public patients at H = 0', unit='patients', minimum=1, maximum=1000000
+    )
+    steps: int = setting(4000, 'steps of Adam', unit='steps', minimum=0, maximum=10000000)
+    batch: int = setting(
+        256, 'transitions of a step', unit='transitions', minimum=1, maximum=1000000
+    )
+    learning_rate: float = setting(0.001, 'step size of Adam', minimum=1e-8, maximum=1.0)
+    target_period: int = setting(
+        100, 'steps between two copies into the target network', minimum=1, maximum=1000000
+    )
+    discount: float = setting(0.97, 'gamma of FDRL Eq. 1', minimum=0.0, maximum=1.0)
+
+
+def network_shape(learner: LearnerSettings) -> NetworkShape:
+    """Return the network that the settings ask for: state in, value of every action out."""
+    return NetworkShape(STATE_SIZE, ACTION_COUNT, (learner.hidden, learner.hidden))
+
+
+def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
+    """Return the weights that training begins with, shape (n_parameters,), float32."""
+    return DuelingNetwork(shape, torch.Generator().manual_seed(seed)).flat_weights()
+
+
+def pretrain(
+    records: Records,
+    shape: NetworkShape,
+    settings: PretrainingSettings,
+    *,
+    seed: int,
+    weights: np.ndarray | None = None,
+    progress: Progress = lambda done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """
+    Learn from public records without privacy: double DQN, Huber loss, minibatches, Adam.
+
+    :param records: of public patients alone.
+    :param seed: of the starting weights and the minibatches; the same seed, the same result.
+    :param weights: to go on from, shape (n_parameters,); fresh ones unless given.
+    :param progress: told steps done and steps in all.
+    :returns: weights, shape (n_parameters,), float32.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the matrices are small: a second thread costs time and order
+    try:
+        return _descend(records, shape, settings, seed, weights, progress, stopped)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def pretrain_public(
+    shape: NetworkShape,
+    settings: PretrainingSettings,
+    collection: CollectionSettings,
+    world: WorldSettings | None = None,
+    *,
+    seed: int,
+    progress: Callable[[str, int, int], None] = lambda what, done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """
+    Collect public patients and learn the starting policy from them.
+
+    :param collection: how surgeons behave; its number of patients does not count here.
+    :param progress: told 'collect' or 'pretrain', and how many of how many are done.
+    :returns: weights, shape (n_parameters,), float32.
+    """
+    records = collect_records(
+        public_cohort(seed),
+        CollectionSettings(
+            patients=settings.patients,
+            exploration=collection.exploration,
+            variation=collection.variation,
+        ),
+        world,
+        progress=lambda done, count: progress('collect', done, count),
+        stopped=stopped,
+    )
+    return pretrain(
+        records,
+        shape,
+        settings,
+        seed=seed,
+        progress=lambda done, count: progress('pretrain', done, count),
+        stopped=stopped,
+    )
+
+
+def _descend(
+    records: Records,
+    shape: NetworkShape,
+    settings: PretrainingSettings,
+    seed: int,
+    weights: np.ndarray | None,
+    progress: Progress,
+    stopped: Callable[[], bool],
+) -> np.ndarray:
+    network = DuelingNetwork(shape, torch.Generator().manual_seed(seed))
+    target = DuelingNetwork(shape, torch.Generator().manual_seed(seed))
+    if weights is not None:
+        network.load_flat_weights(weights)
+    optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, foreach=True)
+    rng = np.random.default_rng(seed)
+    for step in range(settings.steps):
+        if stopped():
+            raise TrainingStopped(f'pre-training stopped before step {step}')
+        if step % settings.target_period == 0:
+            target.load_state_dict(network.state_dict())
+        batch = _minibatch(records, rng.integers(len(records.actions), size=settings.batch))
+        expected = double_dqn_targets(network, target, batch, settings.discount)
+        actions = torch.from_numpy(batch.actions)
+        values = network(torch.from_numpy(batch.states)).gather(-1, actions[:, None])[:, 0]
+        optimizer.zero_grad()
+        smooth_l1_loss(values, expected).backward()
+        optimizer.step()
+        if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
+            progress(step + 1, settings.steps)
+    return network.flat_weights()
+
+
+def _minibatch(records: Records, index: np.ndarray) -> Batch:
+    """Take single transitions, shape (batch, ...)."""
+    return Batch(
+        records.states[index],
+        records.actions[index],
+        records.rewards[index],
+        records.next_states[index],
+        records.terminals[index].astype(np.float32),
+    )
