@@ -158,7 +158,8 @@ class Limiter:
                 self._start = self._start + way * self._away
                 self._retracted += way
                 retracting = True
-        self._now = now
+        if not math.isnan(now):
+            self._now = now
         self._last = self._position(now)
         position = self._last.copy()
         position.flags.writeable = False

@@ -5,7 +5,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-import math
 
 from fdrl_ros.env.procedures import PROCEDURES
 from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS, Field, scale
@@ -111,8 +110,7 @@ class StateReader:
             return Reason.MISMATCH
         if values.shape != self._scales.shape or not np.array_equal(scales, self._scales):
             return Reason.MISMATCH
-        if not math.isfinite(float(values @ values)):
-            # An overflow of the squares is no number to act on either.
+        if not np.isfinite(values).all():
             return Reason.NOT_FINITE
         in_range = ((values >= self._low) & (values <= self._high)).all()
         if not in_range or values[self._force_limit] <= 0:

@@ -245,7 +245,8 @@ class Selector:
     def _time_fault(self, now: float) -> Reason | None:
         """Check the times of both inputs against the clock, and the clock against itself."""
         backwards = not now >= self._now
-        self._now = now
+        if not math.isnan(now):
+            self._now = now
         operation, patient = self._inputs
         if operation is None or patient is None:
             return Reason.MISSING
