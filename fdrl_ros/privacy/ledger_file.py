@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 import sqlite3
 import stat
+import tempfile
 
 from fdrl_ros.errors import (
     LedgerCorruptError,
@@ -24,6 +25,8 @@ from fdrl_ros.privacy.ledger_entry import Entry, Owner
 
 _APPLICATION = 0x4644524C  # 'FDRL'
 _VERSION = 1
+# What a damaged file makes SQLite's module raise: its messages may quote bytes that are no text.
+_Damage = (sqlite3.Error, UnicodeDecodeError)
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
@@ -53,13 +56,11 @@ def connect(path: Path, owner: Owner) -> sqlite3.Connection:
         connection = _lock(path)
         _check_form(connection, path)
         _check_owner(connection, path, owner)
-    except sqlite3.Error as error:
+    except BaseException as error:
         if connection is not None:
             connection.close()
-        raise _translated(error, path) from error
-    except BaseException:
-        if connection is not None:
-            connection.close()
+        if isinstance(error, _Damage):
+            raise _translated(error, path) from error
         raise
     return connection
 
@@ -102,17 +103,17 @@ def read(connection: sqlite3.Connection, path: Path, owner: Owner) -> list[Entry
                 )
             entries.append(entry)
             last = digest
-    except sqlite3.Error as error:
+    except _Damage as error:
         raise _translated(error, path, len(entries) + 1) from error
     return entries
 
 
 def _create(path: Path, owner: Owner) -> None:
     """Make a whole ledger beside its place and move it there, so that no half of one is left."""
-    draft = path.with_name(f'{path.name}.{os.getpid()}.new')
     try:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
+        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
         try:
+            os.close(descriptor)
             connection = sqlite3.connect(draft, isolation_level=None)
             try:
                 connection.execute('PRAGMA synchronous = EXTRA')
@@ -198,7 +199,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path, owner: Owner) -> No
             )
 
 
-def _translated(error: sqlite3.Error, path: Path, entry: int | None = None) -> LedgerError:
+def _translated(error: Exception, path: Path, entry: int | None = None) -> LedgerError:
     """Say in our words what SQLite met."""
     code = getattr(error, 'sqlite_errorcode', None)
     primary = None if code is None else code & 0xFF

@@ -1,0 +1,520 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: durable before it returns, one writer, tamper-evident, never above the budget."""
+
+import hashlib
+import math
+import os
+from pathlib import Path
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import fdrl_ros
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    LedgerCorruptError,
+    LedgerError,
+    LedgerLockedError,
+    LedgerOwnerError,
+    PrivacyError,
+)
+from fdrl_ros.privacy.accountant import Charge, epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.ledger import Head, Ledger
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+
+OWNER = {'hospital': 'hospital_1', 'unit': 'patient', 'delta': 1e-4, 'budget': 8.0}
+BLOCK = {'noise_multiplier': 2.0, 'sampling_probability': 0.128, 'steps': 20}
+COLUMNS = {
+    'number': [0, 7, -1],
+    'round': [5, 9],
+    'block': [5, 9],
+    'noise_multiplier': [2.0000000000000004, 20.0, math.inf, 0.0],
+    'sampling_probability': [0.12799999999999997, 0.001, 1.0],
+    'steps': [1, 21, 0, -20],
+    'inputs': [b'', bytes(32)],
+    'digest': [b'', bytes(32)],
+}
+
+
+def reserve(ledger, round, block=0, inputs=b'weights and records', **changes):
+    return ledger.reserve(round=round, block=block, inputs=inputs, **(BLOCK | changes))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / 'hospital_1.ledger'
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+    """Four reserved blocks in a closed ledger that tests copy."""
+    path = tmp_path_factory.mktemp('written') / 'hospital_1.ledger'
+    with Ledger.open(path, **OWNER) as ledger:
+        for round in (1, 2):
+            for block in (0, 1):
+                reserve(ledger, round, block, inputs=bytes([round, block]))
+        head = ledger.head()
+    return path, head
+
+
+@pytest.fixture
+def copied(written, path):
+    shutil.copy(written[0], path)
+    return path
+
+
+def alter(path, *statements):
+    """Change a ledger behind its back."""
+    connection = sqlite3.connect(path)
+    for statement, values in statements:
+        connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+def test_a_new_ledger_has_spent_nothing(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        assert ledger.epsilon() == ledger.epsilon_rdp() == 0.0
+        assert ledger.history() == ()
+        assert ledger.head().entries == 0
+        assert len(ledger.head().digest) == 32
+        assert ledger.blocks(1) == 0
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_what_is_reserved_is_charged_and_kept(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        reservation = reserve(ledger, 1)
+        assert reservation.charge == Charge(2.0, 0.128, 20)
+        assert reservation.inputs == hashlib.sha256(b'weights and records').digest()
+        reserve(ledger, 1, 1, steps=5)
+        history = ledger.history()
+        head = ledger.head()
+    with Ledger.open(path, **OWNER, seen=head) as ledger:
+        assert ledger.history() == history == (Charge(2.0, 0.128, 20), Charge(2.0, 0.128, 5))
+        assert ledger.epsilon() == epsilon_pld(history, 1e-4)
+        assert ledger.epsilon_rdp() == epsilon_rdp(history, 1e-4)
+        assert ledger.head() == head
+        assert ledger.blocks(1) == 2
+
+
+def test_the_chain_is_the_hashes_written_out(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        first = ledger.head().digest
+        reserve(ledger, 3, 1)
+        numbers = np.array([1, 3, 1], '<i8').tobytes() + np.array([2.0, 0.128], '<f8').tobytes()
+        numbers += np.array([20], '<i8').tobytes()
+        inputs = hashlib.sha256(b'weights and records').digest()
+        assert ledger.head() == Head(1, hashlib.sha256(first + numbers + inputs).digest())
+
+
+def test_asking_again_charges_nothing(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        first = reserve(ledger, 1)
+        head = ledger.head()
+        assert reserve(ledger, np.int64(1), steps=np.int64(20)) == first
+        assert ledger.head() == head
+    with Ledger.open(path, **OWNER) as ledger:
+        assert reserve(ledger, 1) == first
+        assert ledger.head() == head
+
+
+def test_asking_again_is_granted_even_when_the_budget_is_spent(path):
+    spent = epsilon_pld([Charge(2.0, 0.128, 20)], 1e-4)
+    with Ledger.open(path, **(OWNER | {'budget': spent})) as ledger:
+        first = reserve(ledger, 1)
+        with pytest.raises(BudgetExceededError):
+            reserve(ledger, 2, steps=1)
+        assert reserve(ledger, 1) == first
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'inputs': b'other records'},
+        {'noise_multiplier': 1.0},
+        {'sampling_probability': 0.1},
+        {'steps': 19},
+    ],
+)
+def test_a_block_is_never_reserved_for_something_else(path, change):
+    with Ledger.open(path, **OWNER) as ledger:
+        reserve(ledger, 1)
+        head = ledger.head()
+        with pytest.raises(PrivacyError, match='release it twice'):
+            reserve(ledger, 1, **change)
+        assert ledger.head() == head
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'inputs': b''},
+        {'steps': 0},
+        {'steps': 1.5},
+        {'steps': -1},
+        {'sampling_probability': 0.0},
+        {'sampling_probability': 1.5},
+        {'noise_multiplier': -1.0},
+        {'noise_multiplier': math.nan},
+        {'round': -1},
+        {'round': 2**63},
+        {'block': 0.5},
+    ],
+)
+def test_a_reservation_that_cannot_be_is_refused(path, change):
+    with Ledger.open(path, **OWNER) as ledger:
+        with pytest.raises(PrivacyError):
+            ledger.reserve(**({'round': 1, 'block': 0, 'inputs': b'x'} | BLOCK | change))
+        assert ledger.head().entries == 0
+
+
+def test_what_would_pass_the_budget_is_refused_and_not_written(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        reserve(ledger, 1)
+        spent, head = ledger.epsilon(), ledger.head()
+        with pytest.raises(BudgetExceededError) as refusal:
+            reserve(ledger, 2, steps=5000)
+        assert refusal.value.spent == spent == ledger.epsilon()
+        assert refusal.value.wanted > refusal.value.budget == 8.0
+        assert ledger.head() == head
+        with pytest.raises(BudgetExceededError):
+            ledger.check(Charge(2.0, 0.128, 5000))
+        ledger.check(Charge(2.0, 0.128, 1))
+        assert ledger.head() == head
+
+
+def test_steps_without_noise_need_a_budget_without_limit(tmp_path):
+    with Ledger.open(tmp_path / 'finite', **OWNER) as ledger:
+        with pytest.raises(BudgetExceededError):
+            reserve(ledger, 1, noise_multiplier=0.0)
+    with Ledger.open(tmp_path / 'infinite', **(OWNER | {'budget': math.inf})) as ledger:
+        reserve(ledger, 1, noise_multiplier=0.0)
+        assert ledger.epsilon() == math.inf
+    with Ledger.open(tmp_path / 'infinite', **(OWNER | {'budget': math.inf})) as ledger:
+        assert ledger.epsilon() == math.inf
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    strategies.sampled_from([0.5, 2.0, 8.0]),
+    strategies.lists(
+        strategies.tuples(
+            strategies.sampled_from([1.0, 2.0]),
+            strategies.sampled_from([0.128, 1.0]),
+            strategies.sampled_from([1, 50]),
+        ),
+        max_size=5,
+    ),
+)
+def test_the_budget_is_never_passed_and_epsilon_never_falls(budget, charges):
+    with tempfile.TemporaryDirectory() as folder:
+        with Ledger.open(Path(folder) / 'ledger', **(OWNER | {'budget': budget})) as ledger:
+            for round, (sigma, q, steps) in enumerate(charges):
+                before = ledger.epsilon()
+                try:
+                    reserve(
+                        ledger,
+                        round,
+                        noise_multiplier=sigma,
+                        sampling_probability=q,
+                        steps=steps,
+                    )
+                except BudgetExceededError as refusal:
+                    assert refusal.wanted > budget
+                    assert ledger.epsilon() == before
+                assert before <= ledger.epsilon() <= budget
+
+
+def test_a_reservation_takes_less_than_a_tenth_of_a_second(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        reserve(ledger, 0)
+        seconds = []
+        for round in range(1, 12):
+            start = time.process_time()
+            reserve(ledger, round)
+            seconds.append(time.process_time() - start)
+    assert sorted(seconds)[len(seconds) // 2] < 0.1
+
+
+CHILD = """
+import sys, time
+from fdrl_ros.privacy.ledger import Ledger
+ledger = Ledger.open(sys.argv[1], hospital='hospital_1', unit='patient', delta=1e-4, budget=8.0)
+ledger.reserve(round=1, block=0, noise_multiplier=2.0, sampling_probability=0.128, steps=20,
+               inputs=b'weights and records')
+print('reserved', flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_hospital_keeps_its_reservation_and_a_living_one_its_lock(path):
+    root = str(Path(fdrl_ros.__file__).parent.parent)
+    child = subprocess.Popen(
+        [sys.executable, '-c', CHILD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, 'PYTHONPATH': root},
+    )
+    try:
+        assert child.stdout.readline() == b'reserved\n'
+        start = time.monotonic()
+        with pytest.raises(LedgerLockedError):
+            Ledger.open(path, **OWNER)
+        assert time.monotonic() - start < 2.0
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    with Ledger.open(path, **OWNER) as ledger:
+        assert ledger.history() == (Charge(2.0, 0.128, 20),)
+        head = ledger.head()
+        reserve(ledger, 1)
+        assert ledger.head() == head
+
+
+def test_of_many_who_begin_a_ledger_at_once_one_gets_it(path):
+    start = threading.Barrier(8)
+    opened, refused = [], []
+
+    def begin():
+        start.wait()
+        try:
+            opened.append(Ledger.open(path, **OWNER))
+        except LedgerLockedError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(opened), len(refused)) == (1, 7)
+    opened[0].close()
+    Ledger.open(path, **OWNER).close()
+
+
+def test_threads_of_one_hospital_share_a_ledger(path):
+    with Ledger.open(path, **OWNER) as ledger:
+        threads = [threading.Thread(target=reserve, args=(ledger, i)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(ledger.history()) == 6
+        ledger.verify()
+
+
+@pytest.mark.parametrize(
+    'change',
+    [{'hospital': 'hospital_2'}, {'unit': 'transition'}, {'delta': 1e-5}, {'budget': 9.0}],
+)
+def test_a_ledger_belongs_to_one_hospital_unit_delta_and_budget(copied, change):
+    with pytest.raises(LedgerOwnerError, match=next(iter(change))):
+        Ledger.open(copied, **(OWNER | change))
+    Ledger.open(copied, **OWNER).close()
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'unit': 'step'},
+        {'delta': 0.0},
+        {'delta': math.nan},
+        {'budget': math.nan},
+        {'budget': -1.0},
+    ],
+)
+def test_an_owner_that_cannot_be_begins_nothing(path, change):
+    with pytest.raises(PrivacyError):
+        Ledger.open(path, **(OWNER | change))
+    assert not path.exists()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    strategies.integers(1, 4),
+    strategies.sampled_from(
+        [(name, value) for name, values in COLUMNS.items() for value in values]
+    ),
+)
+def test_a_changed_entry_is_named(written, number, change):
+    name, value = change
+    with tempfile.TemporaryDirectory() as folder:
+        path = shutil.copy(written[0], folder)
+        alter(path, (f'UPDATE entry SET {name} = ? WHERE number = ?', (value, number)))
+        first = 1 if name == 'number' and value < 1 else number
+        with pytest.raises(LedgerCorruptError, match=f'entry {first} is missing or changed'):
+            Ledger.open(path, **OWNER)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    strategies.integers(1, 4),
+    strategies.sampled_from(['inputs', 'digest']),
+    strategies.integers(0, 31),
+    strategies.integers(0, 7),
+)
+def test_one_changed_bit_of_a_hash_is_named(written, number, name, byte, bit):
+    with tempfile.TemporaryDirectory() as folder:
+        path = shutil.copy(written[0], folder)
+        connection = sqlite3.connect(path)
+        query = f'SELECT {name} FROM entry WHERE number = ?'
+        value = bytearray(connection.execute(query, (number,)).fetchone()[0])
+        connection.close()
+        value[byte] ^= 1 << bit
+        alter(path, (f'UPDATE entry SET {name} = ? WHERE number = ?', (bytes(value), number)))
+        with pytest.raises(LedgerCorruptError, match=f'entry {number} is missing or changed'):
+            Ledger.open(path, **OWNER)
+
+
+@settings(max_examples=150, deadline=None)
+@given(strategies.data())
+def test_a_changed_byte_of_the_file_is_harmless_or_refused(written, data):
+    content = bytearray(written[0].read_bytes())
+    place = data.draw(
+        strategies.one_of(
+            strategies.integers(0, 200),
+            # Pages are empty for the most part: look where something is written.
+            strategies.sampled_from([i for i, byte in enumerate(content) if byte]),
+        )
+    )
+    content[place] ^= data.draw(strategies.integers(1, 255))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'ledger'
+        path.touch(0o600)
+        path.write_bytes(content)
+        try:
+            ledger = Ledger.open(path, **OWNER, seen=written[1])
+        except LedgerError:
+            return
+        with ledger:
+            assert ledger.head() == written[1]
+            assert ledger.history() == (Charge(2.0, 0.128, 20),) * 4
+
+
+@pytest.mark.parametrize('number', [1, 2, 3])
+def test_a_removed_entry_is_named(copied, number):
+    alter(copied, ('DELETE FROM entry WHERE number = ?', (number,)))
+    with pytest.raises(LedgerCorruptError, match=f'entry {number} is missing'):
+        Ledger.open(copied, **OWNER)
+
+
+def test_a_removed_entry_is_named_even_when_the_rest_is_renumbered(copied):
+    alter(
+        copied,
+        ('DELETE FROM entry WHERE number = 2', ()),
+        ('UPDATE entry SET number = 2 WHERE number = 3', ()),
+        ('UPDATE entry SET number = 3 WHERE number = 4', ()),
+    )
+    with pytest.raises(LedgerCorruptError, match='entry 2 is missing or changed'):
+        Ledger.open(copied, **OWNER)
+
+
+def test_a_ledger_cut_at_its_end_is_refused_by_who_saw_a_later_head(written, copied):
+    alter(copied, ('DELETE FROM entry WHERE number = 4', ()))
+    with pytest.raises(LedgerCorruptError, match='has 3 entries and had 4'):
+        Ledger.open(copied, **OWNER, seen=written[1])
+
+
+def test_another_history_of_the_same_length_is_refused_by_who_saw_the_head(written, path):
+    with Ledger.open(path, **OWNER) as ledger:
+        for block in range(5):
+            reserve(ledger, 1, block)
+        with pytest.raises(LedgerCorruptError, match='entry 4 is not the one seen'):
+            ledger.verify(written[1])
+
+
+def test_an_older_head_is_no_reason_to_refuse(written, copied):
+    with Ledger.open(copied, **OWNER) as ledger:
+        reserve(ledger, 3)
+    Ledger.open(copied, **OWNER, seen=written[1]).close()
+
+
+@pytest.mark.parametrize('name, value', [('budget', 80.0), ('delta', 1e-3), ('hospital', 'x')])
+def test_a_changed_owner_is_noticed(copied, name, value):
+    alter(copied, (f'UPDATE owner SET {name} = ?', (value,)))
+    for owner in (OWNER, OWNER | {name: value}):
+        with pytest.raises(LedgerCorruptError, match='owner was changed'):
+            Ledger.open(copied, **owner)
+
+
+@settings(max_examples=30, deadline=None)
+@given(strategies.floats(0.0, 1.0, exclude_max=True))
+def test_a_truncated_file_is_refused(written, fraction):
+    content = written[0].read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'ledger'
+        path.touch(0o600)
+        path.write_bytes(content[: int(fraction * len(content))])
+        with pytest.raises(LedgerCorruptError):
+            Ledger.open(path, **OWNER)
+
+
+@pytest.mark.parametrize('content', [b'', b'text', bytes(8192), b'SQLite format 3\0' * 512])
+def test_what_is_no_database_is_refused_and_kept(path, content):
+    path.touch(0o600)
+    path.write_bytes(content)
+    with pytest.raises(LedgerCorruptError):
+        Ledger.open(path, **OWNER)
+    assert path.read_bytes() == content
+
+
+def test_another_database_or_version_is_refused(tmp_path, copied):
+    other = tmp_path / 'other'
+    other.touch(0o600)
+    alter(other, ('CREATE TABLE entry (number)', ()))
+    with pytest.raises(LedgerCorruptError, match='not a ledger'):
+        Ledger.open(other, **OWNER)
+    alter(copied, ('PRAGMA user_version = 2', ()))
+    with pytest.raises(LedgerCorruptError, match='version 2'):
+        Ledger.open(copied, **OWNER)
+
+
+def test_the_file_is_its_owners_alone(path):
+    old = os.umask(0)
+    try:
+        with Ledger.open(path, **OWNER) as ledger:
+            reserve(ledger, 1)
+            modes = {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    finally:
+        os.umask(old)
+    assert modes == {0o600}
+    path.chmod(0o640)
+    with pytest.raises(LedgerError, match='open to others'):
+        Ledger.open(path, **OWNER)
+
+
+def test_a_link_a_folder_or_a_missing_folder_is_refused(tmp_path, copied):
+    (tmp_path / 'link').symlink_to(copied)
+    (tmp_path / 'folder').mkdir(0o700)
+    for name in ('link', 'folder', 'missing/ledger'):
+        with pytest.raises(LedgerError):
+            Ledger.open(tmp_path / name, **OWNER)
+
+
+def test_a_closed_ledger_reserves_nothing(path):
+    ledger = Ledger.open(path, **OWNER)
+    ledger.close()
+    ledger.close()
+    with pytest.raises(LedgerError, match='closed'):
+        reserve(ledger, 1)
+
+
+def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(path):
+    ledger = Ledger.open(path, **OWNER)
+    ledger._connection.execute('PRAGMA query_only = ON')
+    with pytest.raises(LedgerError, match='cannot be written'):
+        reserve(ledger, 1)
+    with pytest.raises(LedgerError, match='closed'):
+        reserve(ledger, 1)
+    with Ledger.open(path, **OWNER) as again:
+        assert again.head().entries == 0
