@@ -36,7 +36,7 @@ class PretrainingSettings(Settings):
     patients: int = setting(
         400, 'public patients at H = 0', unit='patients', minimum=1, maximum=1000000
     )
-    steps: int = setting(4000, 'steps of Adam', unit='steps', minimum=0, maximum=10000000)
+    steps: int = setting(6000, 'steps of Adam', unit='steps', minimum=0, maximum=10000000)
     batch: int = setting(
         256, 'transitions of a step', unit='transitions', minimum=1, maximum=1000000
     )
@@ -44,7 +44,7 @@ class PretrainingSettings(Settings):
     target_period: int = setting(
         100, 'steps between two copies into the target network', minimum=1, maximum=1000000
     )
-    discount: float = setting(0.97, 'gamma of FDRL Eq. 1', minimum=0.0, maximum=1.0)
+    discount: float = setting(0.9, 'gamma of FDRL Eq. 1', minimum=0.0, maximum=1.0)
 
 
 def network_shape(learner: LearnerSettings) -> NetworkShape:
