@@ -1,0 +1,189 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Put the parties together out of a prepared directory, for whatever driver moves them.
+
+With the seeded source every driver gets the same parties, hence the same global policy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import hashlib
+from pathlib import Path
+
+from fdrl_ros.crypto.encryption import SecretContext
+from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, read_secret, write_secret
+from fdrl_ros.crypto.scheme import choose_scheme, Scheme
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.federation.aggregator import Aggregator
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.hospital import Hospital
+from fdrl_ros.federation.key_authority import KeyAuthority, Validation
+from fdrl_ros.federation.store import Store
+from fdrl_ros.plan import Plan
+from fdrl_ros.prepare import Layout, load_policy
+from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.trainer.collection import collect_records
+from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.trainer import Trainer
+from fdrl_ros.validation import PublicValidation
+import numpy as np
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """A hospital's trainer with the ledger that it writes; close it when done."""
+
+    trainer: Trainer
+    ledger: Ledger
+
+    def close(self) -> None:
+        """Release the ledger."""
+        self.ledger.close()
+
+
+def noise_source(directory: Path, name: str, plan: Plan) -> NoiseSource:
+    """
+    Return a hospital's source of noise, as the plan asks.
+
+    :param directory: where its key lies or is made.
+    :param name: of the hospital; with the seed it names a seeded source.
+    """
+    if plan.federation.noise == 'secure':
+        return NoiseSource.secure(directory / 'noise.key')
+    text = f'{plan.federation.seed} {name}'.encode()
+    return NoiseSource.seeded(int.from_bytes(hashlib.sha256(text).digest()[:8], 'little'))
+
+
+def open_records(
+    layout: Layout,
+    name: str,
+    plan: Plan,
+    *,
+    progress: Callable[[int, int], None] = lambda done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Records:
+    """
+    Read a hospital's records, or collect them on the first call.
+
+    :raises RecordsError: if the file is damaged.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    path = layout.party(name) / 'records.npz'
+    if path.exists():
+        return Records.load(path, plan.shape.states)
+    if name not in plan.hospitals:
+        raise RecordsError(f'{name} is none of the hospitals {", ".join(plan.hospitals)}')
+    cohort = plan.cohorts[plan.hospitals.index(name)]
+    records = collect_records(
+        cohort, plan.collection, plan.world, progress=progress, stopped=stopped
+    )
+    records.save(path)
+    return records
+
+
+def open_training(
+    directory: Path, name: str, plan: Plan, records: Records, *, purpose: str = ''
+) -> LocalTraining:
+    """
+    Open a hospital's ledger, noise and trainer.
+
+    :param directory: of the hospital; ledger, noise key and checkpoint lie there.
+    :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
+    :raises LedgerError: if the ledger is locked, damaged or of another hospital.
+    """
+    privacy = plan.privacy
+    ledger = Ledger.open(
+        directory / 'ledger.sqlite',
+        hospital=name,
+        unit=privacy.unit,
+        delta=privacy.delta,
+        budget=privacy.budget,
+    )
+    try:
+        trainer = Trainer(
+            records,
+            plan.shape,
+            plan.learner,
+            privacy,
+            ledger,
+            noise_source(directory, f'{name} {purpose}'.strip(), plan),
+            directory / 'checkpoint.npz',
+        )
+    except BaseException:
+        ledger.close()
+        raise
+    return LocalTraining(trainer, ledger)
+
+
+def open_channel(layout: Layout, name: str, store: Store) -> Channel:
+    """Open a party's end of the signed conversation with its key."""
+    identity = load_identity(layout.keys / name / KEY_FILE, name)
+    return Channel(identity, layout.roster(), store)
+
+
+def open_hospital(
+    layout: Layout, name: str, plan: Plan, training: LocalTraining, store: Store
+) -> Hospital:
+    """Put a hospital together."""
+    channel = open_channel(layout, name, store)
+    return Hospital(
+        channel,
+        training.trainer,
+        plan.shape,
+        store,
+        unit=plan.privacy.unit,
+        delta=plan.privacy.delta,
+        quorum=max(plan.rounds.quorum, channel.roster.quorum),
+        release=plan.federation.release,
+    )
+
+
+def open_aggregator(layout: Layout, plan: Plan, store: Store) -> Aggregator:
+    """Put the aggregator together."""
+    return Aggregator(open_channel(layout, 'aggregator', store), plan.rounds, store)
+
+
+def open_key_authority(
+    layout: Layout,
+    plan: Plan,
+    store: Store,
+    *,
+    validate: Callable[[np.ndarray], Validation] | None = None,
+) -> KeyAuthority:
+    """
+    Put the key authority together; it makes its secret key on the first call.
+
+    :param validate: test of a new policy; on public patients unless given.
+    """
+    start, shape = load_policy(layout.pretrained)
+    channel = open_channel(layout, 'key_authority', store)
+    scheme = choose_scheme(shape.n_parameters, len(channel.roster.hospitals), plan.encryption.bits)
+    return KeyAuthority(
+        channel,
+        shape,
+        start,
+        open_secret_context(layout.party('key_authority') / 'he_secret.key', scheme),
+        plan.encryption,
+        validate or PublicValidation(plan, start),
+        store,
+        secure=plan.federation.noise == 'secure',
+    )
+
+
+def open_secret_context(path: Path, scheme: Scheme) -> SecretContext:
+    """
+    Read the secret key of the homomorphic encryption, or draw one.
+
+    :raises KeyFileError: if the file is open to others.
+    :raises CryptoError: if it is damaged.
+    """
+    if path.exists():
+        return SecretContext.from_bytes(read_secret(path))
+    secret = SecretContext.generate(scheme)
+    part = path.with_name(path.name + '.part')
+    part.unlink(missing_ok=True)
+    write_secret(part, secret.to_bytes())
+    part.rename(path)
+    return secret

@@ -1,0 +1,193 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A federation's directory: what lies where, and how it is made ready.
+
+Preparing is idempotent: what exists is kept, what an interruption left half done is done again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import shutil
+from zipfile import BadZipFile
+
+from fdrl_ros.crypto.keystore import (
+    load_root_public,
+    make_federation,
+    make_private_directory,
+    ROOT_FILE,
+    ROSTER_FILE,
+)
+from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
+from fdrl_ros.trainer.pretraining import pretrain_public
+import numpy as np
+
+SERVERS = ('aggregator', 'key_authority')
+ROBOTS = ('robot_1',)
+FREE_GROUPS = ('rounds', 'selector', 'value', 'evaluation')
+"""Settings that a directory may change later: nothing that is kept depends on them."""
+
+Progress = Callable[[str, int, int], None]
+"""What is under way, and how many of how many are done."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths below a federation's directory."""
+
+    directory: Path
+
+    @property
+    def plan(self) -> Path:
+        """The plan that the directory was prepared for."""
+        return self.directory / 'plan.yaml'
+
+    @property
+    def keys(self) -> Path:
+        """Keys of all parties and the signed roster."""
+        return self.directory / 'keys'
+
+    @property
+    def pretrained(self) -> Path:
+        """The public starting policy."""
+        return self.directory / 'pretrained.npz'
+
+    @property
+    def log(self) -> Path:
+        """Log files, one a node."""
+        return self.directory / 'log'
+
+    def party(self, name: str) -> Path:
+        """Return the directory of a hospital, server or robot."""
+        return self.directory / name
+
+    def state(self, name: str) -> Path:
+        """Return the file of what a party must not forget."""
+        return self.party(name) / 'state.sqlite'
+
+    def roster(self) -> Roster:
+        """
+        Read the roster and check it against the root's public key beside it.
+
+        :raises RosterError: if the root did not sign it.
+        """
+        return Roster.load(self.keys / ROSTER_FILE, load_root_public(self.keys / ROOT_FILE))
+
+
+def save_policy(path: Path, weights: np.ndarray, shape: NetworkShape) -> None:
+    """
+    Write weights and the shape of their network atomically, as npz.
+
+    :raises StoreError: if the file cannot be written.
+    """
+    part = path.with_name(path.name + '.part')
+    try:
+        with part.open('wb') as file:
+            np.savez(
+                file,
+                weights=np.frombuffer(encode_weights(weights), '<f4'),
+                states=np.int64(shape.states),
+                actions=np.int64(shape.actions),
+                hidden=np.array(shape.hidden, dtype=np.int64),
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise StoreError(f'cannot write the policy {path}: {error.strerror}') from error
+
+
+def load_policy(path: Path) -> tuple[np.ndarray, NetworkShape]:
+    """
+    Read what :func:`save_policy` wrote.
+
+    :returns: weights, shape (n_parameters,), float32, and the network.
+    :raises PolicyError: if the file is missing, damaged, or contradicts itself.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            shape = NetworkShape(
+                int(file['states']), int(file['actions']), tuple(map(int, file['hidden']))
+            )
+            data = file['weights'].astype('<f4').tobytes()
+    except OSError as error:
+        raise PolicyError(f'cannot read the policy {path}: {error.strerror or error}') from error
+    except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
+        raise PolicyError(f'{path} is no policy file: {error}') from error
+    return decode_weights(data, shape.n_parameters), shape
+
+
+def prepare(
+    directory: Path,
+    plan: Plan,
+    *,
+    progress: Progress = lambda what, done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Layout:
+    """
+    Make a directory ready for every party: plan, keys, directories, public starting policy.
+
+    :param progress: told what is made.
+    :raises StoreError: if the directory was prepared for another plan.
+    :raises KeyFileError: if it cannot be made, or others may enter it.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    layout = Layout(directory)
+    make_private_directory(directory)
+    _keep_plan(layout, plan)
+    _make_keys(layout, plan)
+    for name in (*plan.hospitals, *SERVERS, *ROBOTS):
+        make_private_directory(layout.party(name))
+    make_private_directory(layout.log)
+    if not layout.pretrained.exists():
+        weights = pretrain_public(
+            plan.shape,
+            plan.pretraining,
+            plan.collection,
+            plan.world,
+            seed=plan.federation.seed,
+            progress=progress,
+            stopped=stopped,
+        )
+        save_policy(layout.pretrained, weights, plan.shape)
+    return layout
+
+
+def _keep_plan(layout: Layout, plan: Plan) -> None:
+    """Write the plan, or refuse one that contradicts what the directory was prepared for."""
+    if layout.plan.exists():
+        before, now = Plan.load(layout.plan).to_mapping(), plan.to_mapping()
+        changed = [
+            f'{group}.{name}'
+            for group, named in now.items()
+            for name, value in named.items()
+            if before[group][name] != value and group not in FREE_GROUPS
+        ]
+        if changed:
+            raise StoreError(
+                f'{layout.directory} was prepared with other settings ({", ".join(changed)}): '
+                'take those again, or another directory'
+            )
+    part = layout.plan.with_name('plan.yaml.part')
+    part.write_text(plan.to_yaml(), 'utf-8')
+    part.replace(layout.plan)
+
+
+def _make_keys(layout: Layout, plan: Plan) -> None:
+    """Make all keys in one step, so that an interruption leaves none."""
+    if layout.keys.exists():
+        layout.roster()
+        return
+    part = layout.directory / 'keys.part'
+    if part.exists():
+        shutil.rmtree(part)
+    names = plan.hospitals
+    sizes = dict.fromkeys(names, plan.collection.patients)
+    # Simulated hospitals draw from streams of their own: no patient is in two of them.
+    make_federation(part, names, sizes=sizes, disjoint_patients=True)
+    part.rename(layout.keys)
