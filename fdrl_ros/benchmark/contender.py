@@ -1,0 +1,120 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Who is compared: the expert, a policy, and the selector over several policies."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.episode import Choice
+from fdrl_ros.env.expert import expert
+from fdrl_ros.env.patient import Patient
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
+from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.selector import Candidate, Observation, Selector, SelectorSettings, ValueModel
+import numpy as np
+
+
+class Contender(Protocol):
+    """Anything that can operate; it travels to worker processes."""
+
+    @property
+    def name(self) -> str:
+        """Name of its row in the table."""
+        ...
+
+    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+        """Return who chooses the actions on this patient."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExpertContender:
+    """The expert, who knows what no policy sees."""
+
+    name: str = 'expert'
+
+    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+        """Return the expert for this patient."""
+        return lambda state: expert(state, patient, world)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyContender:
+    """
+    One policy.
+
+    :param weights: flat, shape (n_parameters,).
+    """
+
+    name: str
+    weights: np.ndarray
+    shape: NetworkShape
+
+    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+        """Return the policy, which is the same for everyone."""
+        return Policy(self.weights, self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectorContender:
+    """
+    The selector over candidates, as the robot runs it (FDRL Eq. 7).
+
+    :param policies: candidate's name to weights.
+    :param values: candidate's name to the estimate of its return.
+    """
+
+    name: str
+    policies: dict[str, np.ndarray]
+    values: dict[str, ValueModel]
+    shape: NetworkShape
+    settings: SelectorSettings
+
+    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+        """Return a fresh selector for this patient."""
+        selector = Selector(self.settings)
+        candidates = []
+        for name, weights in self.policies.items():
+            policy = Policy(weights, self.shape)
+            candidates.append(Candidate(name, policy, self.values.get(name), policy.digest))
+        selector.set_candidates(candidates)
+        return SelectorSession(selector, patient)
+
+
+_OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
+_OPERATION_SCALES = np.array([each.scale for each in OPERATION_FIELDS])
+_PATIENT_NAMES = tuple(each.name for each in PATIENT_FIELDS)
+_PATIENT_SCALES = np.array([each.scale for each in PATIENT_FIELDS])
+
+
+class SelectorSession:
+    """
+    A selector at work on one patient, with states as the two topics would bring them.
+
+    ``chosen`` holds the name of the policy that each action came from.
+    """
+
+    def __init__(self, selector: Selector, patient: Patient) -> None:
+        self.chosen: list[str] = []
+        self._selector = selector
+        self._patient = patient
+
+    def __call__(self, state: np.ndarray) -> int:
+        """Select a policy and return its action; holding is staying."""
+        now = len(self.chosen) * TICK
+        values = unscale(state)
+        name = self._patient.name
+        operation = Observation(
+            name,
+            _OPERATION_NAMES,
+            values[:OPERATION_SIZE],
+            _OPERATION_SCALES,
+            now,
+            self._patient.procedure.name,
+        )
+        vitals = Observation(name, _PATIENT_NAMES, values[OPERATION_SIZE:], _PATIENT_SCALES, now)
+        selection = self._selector.select(operation, vitals, now)
+        self.chosen.append(selection.policy)
+        return selection.action

@@ -1,0 +1,37 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Progress of long work as data, for whoever draws it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """
+    How far a piece of work is.
+
+    :param what: 'pretrain', 'collect', 'train', 'local', 'value' or 'evaluate'.
+    :param who: hospital or policy that it is for.
+    :param done: of `total`.
+    :param detail: more for people, such as the epsilon spent.
+    """
+
+    what: str
+    who: str
+    done: int
+    total: int
+    detail: str = ''
+
+
+Report = Callable[[Progress], None]
+Stopped = Callable[[], bool]
+
+
+def silent(progress: Progress) -> None:
+    """Report to nobody."""
+
+
+def never() -> bool:
+    """Go on to the end."""
+    return False
