@@ -140,8 +140,10 @@ def _merge(history: Iterable[tuple[float, float, int]]) -> _Merged:
             raise PrivacyError(f'noise multiplier {sigma!r}: expected 0 or above')
         if not 0.0 < q <= 1.0:
             raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
-        if steps != int(steps) or steps < 1:
-            raise PrivacyError(f'{steps!r} steps: expected a whole number, at least 1')
+        if steps != int(steps) or steps < 0:
+            raise PrivacyError(f'{steps!r} steps: expected a whole number, 0 or above')
+        if steps == 0:
+            continue
         if q == 1.0 or sigma < _LEAST_SAMPLED_NOISE:
             variance = sigma * sigma
             mu_squared += int(steps) / variance if variance > 0.0 else math.inf

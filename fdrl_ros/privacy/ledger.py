@@ -131,6 +131,8 @@ class Ledger:
         """
         if not inputs:
             raise PrivacyError('a reservation needs the inputs that it is made for')
+        if steps < 1:
+            raise PrivacyError(f'{steps!r} steps: a block has at least 1')
         round, block = _whole('round', round), _whole('block', block)
         charge = Charge(
             float(noise_multiplier), float(sampling_probability), _whole('steps', steps)
