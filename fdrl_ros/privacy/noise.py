@@ -106,13 +106,16 @@ class NoiseSource:
         words = self._keystream(
             'gaussian', purpose, round, step, size, 2 * _ADDENDS * pairs
         ).reshape(2, _ADDENDS, pairs)
-        radius = np.sqrt(-2.0 * np.log(_to_unit(words[0])))
-        angle = (2.0 * math.pi) * _to_unit(words[1])
-        # The cosines and the sines of the same pairs are independent: two draws from four pairs.
-        scale = 1.0 / math.sqrt(_ADDENDS)
-        first = (radius * np.cos(angle)).sum(axis=0)
-        second = (radius * np.sin(angle)).sum(axis=0)
-        return scale * np.concatenate((first, second))[:size]
+        draws = np.zeros((2, pairs))
+        for radius, angle in zip(_to_unit(words[0]), _to_unit(words[1]), strict=True):
+            np.log(radius, out=radius)
+            radius *= -2.0 / _ADDENDS
+            np.sqrt(radius, out=radius)
+            angle *= 2.0 * math.pi
+            # Cosine and sine of one pair are independent: two draws from the same four pairs.
+            draws[0] += radius * np.cos(angle)
+            draws[1] += radius * np.sin(angle)
+        return draws.reshape(-1)[:size]
 
     def _keystream(
         self, kind: str, purpose: str, round: int, step: int, size: int, words: int
