@@ -3,8 +3,9 @@
 """
 Patients, and the hospitals they come from: heterogeneity H moves hospitals smoothly apart.
 
-H = 0: every hospital draws from one distribution. H = 1: median stiffness spans 2.7 to 26 kPa
-over the hospitals, and their procedures, breathing, servo lag and reward emphasis differ too.
+H = 0: every hospital draws from one distribution, of healthy organs, shallow breathing and quick
+servos. H = 1: median stiffness spans 2.7 to 26 kPa over the hospitals, and their breathing, servo
+lag, procedures and reward emphasis differ too.
 """
 
 from collections.abc import Sequence
@@ -112,21 +113,38 @@ class Cohort:
         """Name of the hospital."""
         return 'public' if self.public else f'hospital_{self.hospital + 1}'
 
+    @property
+    def strength(self) -> float:
+        """Return H (2 - H): how far hospitals are moved apart, from 0 to 1 as H is."""
+        return self.heterogeneity * (2.0 - self.heterogeneity)
+
     @cached_property
     def leanings(self) -> tuple[float, ...]:
         """
-        Return H times the hospital's place in [-1, 1] in each way that hospitals differ.
+        Return how far the hospital leans in each way that hospitals differ, each times H (2 - H).
 
-        Stiffness, breathing amplitude, breathing rate, servo lag, procedures, emphasis. Stiffness
-        grows with the hospital's number; the seed shuffles the order of the others.
+        Stiffness, breathing, servo lag: 0 to 1, the places shifted against each other so that
+        no hospital is the extreme one in two ways. Procedures, emphasis: -1 to 1, in orders
+        that the seed shuffles.
         """
-        if self.hospitals == 1:
-            return (0.0,) * 6
-        places = np.linspace(-1.0, 1.0, self.hospitals)
+        count, place = self.hospitals, self.hospital
+        if count == 1:
+            return (0.0,) * 5
         rng = np.random.default_rng([_FACTORS, self.seed])
-        orders = [np.arange(self.hospitals)]
-        orders += [rng.permutation(self.hospitals) for _ in range(5)]
-        return tuple(self.heterogeneity * float(places[each[self.hospital]]) for each in orders)
+        orders = [np.arange(count), np.roll(np.arange(count), -1), np.roll(np.arange(count), -2)]
+        leans = [float(each[place]) / (count - 1) for each in orders]
+        leans += [2.0 * float(rng.permutation(count)[place]) / (count - 1) - 1.0 for _ in range(2)]
+        return tuple(self.strength * each for each in leans)
+
+    @cached_property
+    def log_median(self) -> float:
+        """Return the logarithm of the hospital's median stiffness in Pa."""
+        healthy = math.log(constant('stiffness.healthy'))
+        low, high = math.log(constant('stiffness.low')), math.log(constant('stiffness.high'))
+        if self.hospitals == 1:
+            return healthy
+        own = low + (high - low) * self.hospital / (self.hospitals - 1)
+        return healthy + self.strength * (own - healthy)
 
     def patient(self, index: int, split: str = 'train') -> Patient:
         """
@@ -145,15 +163,13 @@ class Cohort:
         rng = np.random.default_rng(key)
         uniform = iter(rng.random(11).tolist())
         normal = iter(rng.standard_normal(7).tolist())
-        stiffness, breathing, rate, servo, mix, emphasis = self.leanings
+        _, breathing, servo, mix, emphasis = self.leanings
 
         def between(group: str, name: str) -> float:
             low, high = constant(f'{group}.{name}_low'), constant(f'{group}.{name}_high')
             return low + (high - low) * next(uniform)
 
-        low, high = math.log(constant('stiffness.low')), math.log(constant('stiffness.high'))
-        log_modulus = (low + high) / 2 + stiffness * (high - low) / 2
-        log_modulus += constant('stiffness.spread') * next(normal)
+        log_modulus = self.log_median + constant('stiffness.spread') * next(normal)
         palpation = 0.5 + constant('hospital.procedure_shift') * mix
         procedure = PROCEDURES[0 if next(uniform) < palpation else 1]
         reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
@@ -179,7 +195,7 @@ class Cohort:
             * math.exp(constant('patient.breathing_spread') * next(normal)),
             breathing_phase=2 * math.pi * next(uniform),
             respiratory_rate=constant('patient.respiratory_rate')
-            * constant('hospital.respiratory_ratio') ** rate
+            * constant('hospital.respiratory_ratio') ** breathing
             * math.exp(constant('patient.respiratory_spread') * next(normal)),
             servo_lag=constant('hospital.servo_lag') * constant('hospital.servo_ratio') ** servo,
             mean_arterial_pressure=constant('patient.mean_arterial_pressure')
