@@ -1,0 +1,113 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The aggregator's node: runs the rounds, and lets the operator pause, resume, stop and admit."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fdrl_ros.assembly import open_aggregator
+from fdrl_ros.errors import FdrlError
+from fdrl_ros.federation.aggregator import Aggregator
+from fdrl_ros.federation.message import DecryptRequest, Message, Phase, RoundStatus
+from fdrl_ros.federation.party import Outcome
+from fdrl_ros.federation.store import Store
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.diagnostics import Health
+from fdrl_ros.nodes.managed_node import run_node
+from fdrl_ros.nodes.party_node import PartyNode
+from fdrl_ros.nodes.worker import Post
+from fdrl_ros.srv import Decrypt, Member
+from std_srvs.srv import Trigger
+
+
+class AggregatorNode(PartyNode):
+    """Moves the aggregator's messages; asks the key authority by a service."""
+
+    groups = ('rounds',)
+    sends = (RoundStatus,)
+    member = 'aggregator'
+    party: Aggregator
+
+    def __init__(self, post: Post) -> None:
+        super().__init__('aggregator', post)
+
+    def open(self) -> None:
+        """Make the publishers and the key authority's client."""
+        super().open()
+        self._request: DecryptRequest | None = None
+        self._client = self.create_client(Decrypt, f'{self.settings.federation}/decrypt')
+        self.keep(lambda: self.destroy_client(self._client))
+
+    def begin(self) -> None:
+        """Offer the operator's services."""
+        super().begin()
+        for name in ('pause', 'resume', 'stop'):
+            self.answer(Trigger, f'~/{name}', self._operator(name))
+        for name in ('admit', 'withdraw'):
+            self.answer(Member, f'~/{name}', self._operator(name))
+        self.every(0.1, self._ask)
+
+    def make_party(self, prepared: Any, store: Store) -> Aggregator:
+        """Put the aggregator together."""
+        return open_aggregator(self.layout, self.plan(), store)
+
+    def send(self, message: Message) -> None:
+        """Publish, or ask the key authority."""
+        if isinstance(message, DecryptRequest):
+            self._request = message
+            self._ask()
+        else:
+            super().send(message)
+
+    def _ask(self) -> None:
+        """Send the request as soon as the key authority is there, unless its time is over."""
+        request = self._request
+        if request is None or not self._client.service_is_ready():
+            return
+        self._request = None
+        party = self.party
+        if party is None or party.phase is not Phase.SUM:
+            return
+        future = self._client.call_async(to_ros(request, Decrypt.Request()))
+        future.add_done_callback(self._answered)
+
+    def _answered(self, future: Any) -> None:
+        response = future.result()
+        if response is not None and not response.received:
+            self.get_logger().warning(f'the key authority refused: {response.reason}')
+
+    def _operator(self, name: str) -> Callable[[Any, Any], Any]:
+        """Make the callback of one of the operator's services."""
+
+        def serve(request: Any, response: Any) -> Any:
+            def ask() -> Outcome:
+                method = getattr(self.party, name)
+                hospital = getattr(request, 'hospital', None)
+                return method(self.now) if hospital is None else method(hospital, self.now)
+
+            if self.party is None:
+                response.success, response.message = False, 'the aggregator is not ready'
+                return response
+            try:
+                refusal = self.act(ask)
+            except FdrlError as error:
+                self.fail(error)
+                refusal = error
+            response.success = refusal is None
+            response.message = str(refusal) if refusal else f'{name}: done'
+            return response
+
+        return serve
+
+    def health(self) -> Health:
+        """Add the phase."""
+        health, party = super().health(), getattr(self, 'party', None)
+        if party is None or self.fault:
+            return health
+        summary = f'round {party.round}: {party.phase.name}'
+        return Health(health.level, summary, {**health.values, 'phase': party.phase.name})
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(AggregatorNode)

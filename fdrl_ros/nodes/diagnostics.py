@@ -1,0 +1,61 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The node's health on /diagnostics once a second, as REP 107 has it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from fdrl_ros.nodes import qos
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+
+
+class Level(IntEnum):
+    """How well a node is."""
+
+    OK = 0
+    WARN = 1
+    ERROR = 2
+    STALE = 3
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a node says of itself."""
+
+    level: Level
+    summary: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Diagnostics:
+    """Publishes a node's health for as long as the node lives, whatever its state."""
+
+    def __init__(self, node: Node, health: Callable[[], Health]) -> None:
+        """
+        Begin.
+
+        :param health: asked once a second, on the executor's thread.
+        """
+        self._node = node
+        self._health = health
+        self._publisher = node.create_publisher(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = node.create_timer(1.0, self.publish, clock=steady)
+
+    def publish(self) -> None:
+        """Say how the node is now."""
+        health = self._health()
+        status = DiagnosticStatus(
+            level=bytes([health.level]),
+            name=self._node.get_fully_qualified_name(),
+            message=health.summary,
+            hardware_id='simulated',
+            values=[KeyValue(key=key, value=str(value)) for key, value in health.values.items()],
+        )
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self._node.get_clock().now().to_msg()
+        self._publisher.publish(array)

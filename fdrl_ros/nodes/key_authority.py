@@ -1,0 +1,56 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The key authority's node: answers requests to decrypt, and publishes each released policy."""
+
+from typing import Any
+
+from fdrl_ros.assembly import open_key_authority
+from fdrl_ros.federation.key_authority import KeyAuthority
+from fdrl_ros.federation.message import DecryptRequest, EncryptionKey, GlobalPolicy, Verdict
+from fdrl_ros.federation.store import Store
+from fdrl_ros.nodes.diagnostics import Health
+from fdrl_ros.nodes.managed_node import run_node
+from fdrl_ros.nodes.party_node import PartyNode
+from fdrl_ros.nodes.worker import Post
+from fdrl_ros.srv import Decrypt
+
+
+class KeyAuthorityNode(PartyNode):
+    """Moves the key authority's messages."""
+
+    groups = ('encryption', 'validation', 'world')
+    sends = (EncryptionKey, GlobalPolicy, Verdict)
+    member = 'key_authority'
+
+    def __init__(self, post: Post) -> None:
+        super().__init__('key_authority', post)
+
+    def begin(self) -> None:
+        """Offer to decrypt."""
+        super().begin()
+        self.answer(Decrypt, f'{self.settings.federation}/decrypt', self._decrypt)
+
+    def make_party(self, prepared: Any, store: Store) -> KeyAuthority:
+        """Put the key authority together."""
+        return open_key_authority(self.layout, self.plan(), store)
+
+    def _decrypt(self, request: Any, response: Any) -> Any:
+        """Take a request; the policy or the verdict follows on its topic."""
+        refusals = []
+        self._guarded(lambda: refusals.append(self.take(request, DecryptRequest)))()
+        refusal = refusals[0] if refusals else self.fault
+        response.received = refusal is None
+        response.reason = str(refusal) if refusal else ''
+        return response
+
+    def health(self) -> Health:
+        """Add the newest released round."""
+        health, party = super().health(), getattr(self, 'party', None)
+        if party is None or self.fault:
+            return health
+        return Health(health.level, f'released round {party.round}', health.values)
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(KeyAuthorityNode)

@@ -1,0 +1,125 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Settings as ROS parameters: declared with description and range, read back as they were."""
+
+from collections.abc import Mapping
+import sys
+from typing import Any
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.settings import Setting, Settings
+from rcl_interfaces.msg import (
+    FloatingPointRange,
+    IntegerRange,
+    ParameterDescriptor,
+    SetParametersResult,
+)
+from rclpy.lifecycle import LifecycleNode
+from rclpy.parameter import Parameter
+
+_INT64 = 2**63 - 1
+# Of rclpy itself; everything else that is given and not declared is a mistake.
+_OF_ROS = ('use_sim_time', 'start_type_description_service', 'qos_overrides')
+
+
+class NodeParameters:
+    """
+    The parameters of one node, grouped as ``privacy.clip_norm``.
+
+    They may be changed while the node is unconfigured; it reads them when it is configured. The
+    node must have been made with ``automatically_declare_parameters_from_overrides``, so that
+    what was given by mistake is seen.
+    """
+
+    def __init__(self, node: LifecycleNode) -> None:
+        self._node = node
+        self._settings: dict[str, Setting] = {}
+        given = node.get_parameters_by_prefix('')
+        self._given = {
+            name: parameter.value
+            for name, parameter in given.items()
+            if name.split('.')[0] not in _OF_ROS
+        }
+
+    def declare(
+        self, group: str, kind: type[Settings], defaults: Settings | None = None
+    ) -> Settings:
+        """
+        Declare a group of settings.
+
+        :param group: prefix of the names; empty for none.
+        :param defaults: to take instead of those of `kind`.
+        :returns: the values as they are now.
+        :raises SettingError: if a given value cannot be.
+        """
+        for each in kind.describe():
+            name = f'{group}.{each.name}' if group else each.name
+            default = getattr(defaults, each.name) if defaults else each.default
+            value = self._given.pop(name, default)
+            try:
+                value = each.check(value)
+            except SettingError as error:
+                raise SettingError(name, value, error.expected) from None
+            if self._node.has_parameter(name):
+                self._node.undeclare_parameter(name)
+            self._node.declare_parameter(name, value, describe(each), ignore_override=True)
+            self._settings[name] = each
+        return self.read(group, kind)
+
+    def seal(self) -> None:
+        """
+        Refuse what was given and not declared, and watch changes from now on.
+
+        :raises SettingError: naming the first unknown parameter.
+        """
+        for name, value in self._given.items():
+            known = ', '.join(self._settings)
+            raise SettingError(name, value, f'one of the parameters {known}')
+        self._node.add_on_set_parameters_callback(self._judge)
+
+    def read(self, group: str, kind: type[Settings]) -> Settings:
+        """Return a declared group as it is now."""
+        return kind.from_mapping(self._values(group, kind))
+
+    def _values(self, group: str, kind: type[Settings]) -> Mapping[str, Any]:
+        names = {
+            each.name: f'{group}.{each.name}' if group else each.name for each in kind.describe()
+        }
+        return {short: self._node.get_parameter(name).value for short, name in names.items()}
+
+    def _judge(self, parameters: list[Parameter]) -> SetParametersResult:
+        """Refuse a change that comes too late or cannot be, and say why."""
+        for parameter in parameters:
+            known = self._settings.get(parameter.name)
+            if known is None:
+                continue
+            if not self._node.changeable:
+                reason = f'{parameter.name} is read when the node is configured: clean it up first'
+                return SetParametersResult(successful=False, reason=reason)
+            try:
+                known.check(parameter.value)
+            except SettingError as error:
+                return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+
+def describe(setting: Setting) -> ParameterDescriptor:
+    """Turn a setting into what `ros2 param describe` shows."""
+    text = setting.description + (f' [{setting.unit}]' if setting.unit else '')
+    descriptor = ParameterDescriptor(description=text)
+    if setting.choices:
+        descriptor.additional_constraints = 'one of ' + ', '.join(map(str, setting.choices))
+    if setting.minimum is None and setting.maximum is None:
+        return descriptor
+    if setting.type is int:
+        low = -_INT64 if setting.minimum is None else int(setting.minimum)
+        high = _INT64 if setting.maximum is None else int(setting.maximum)
+        descriptor.integer_range = [IntegerRange(from_value=low, to_value=high, step=0)]
+    elif setting.type is float:
+        least, most = -sys.float_info.max, sys.float_info.max
+        low_f = least if setting.minimum is None else float(setting.minimum)
+        high_f = most if setting.maximum is None else float(setting.maximum)
+        descriptor.floating_point_range = [
+            FloatingPointRange(from_value=low_f, to_value=high_f, step=0.0)
+        ]
+    return descriptor

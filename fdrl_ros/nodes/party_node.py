@@ -1,0 +1,180 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The ROS driver of a party: moves the same plain object as the in-process driver does."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from fdrl_ros.errors import FdrlError, MessageError, RoundError
+from fdrl_ros.federation.message import Message
+from fdrl_ros.federation.party import Job, Outcome, Party
+from fdrl_ros.federation.store import Store
+from fdrl_ros.nodes.convert import from_ros, to_ros
+from fdrl_ros.nodes.diagnostics import Health, Level
+from fdrl_ros.nodes.managed_node import ManagedNode
+from fdrl_ros.nodes.wires import WIRES
+
+TICK = 0.25
+"""Time between two ticks of a party, second."""
+
+
+class PartyNode(ManagedNode):
+    """
+    Drives one party: messages in, messages out, jobs on the worker.
+
+    Activating makes the party anew out of its durable state, just as a restart does, so that
+    nothing of an earlier activation is mixed in.
+    """
+
+    sends: ClassVar[tuple[type[Message], ...]] = ()
+
+    def open(self) -> None:
+        """Make the publishers."""
+        self.party: Party | None = None
+        self.refused: Counter[str] = Counter()
+        self.job = ''
+        self._senders: dict[type[Message], Any] = {
+            kind: self.publisher(WIRES[kind].type, self.topic(kind), WIRES[kind].sending)
+            for kind in self.sends
+        }
+        self.state_file = self.layout.state(self.member)
+
+    def topic(self, kind: type[Message]) -> str:
+        """Name the topic of a kind of message."""
+        return f'{self.settings.federation}/{WIRES[kind].topic}'
+
+    def begin(self) -> None:
+        """Prepare what takes long on the worker, then start the party."""
+        self.keep(self._drop_party)
+        self.submit(self.prepare, self._start, self.reported)
+        self.every(TICK, self._tick)
+
+    @property
+    @abstractmethod
+    def member(self) -> str:
+        """Name in the roster."""
+
+    def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> Any:
+        """Do on the worker what must be done before there is a party."""
+        return None
+
+    @abstractmethod
+    def make_party(self, prepared: Any, store: Store) -> Party:
+        """Put the party together."""
+
+    # What subclasses may look at.
+
+    def reported(self, progress: Any) -> None:
+        """Take the progress of a job."""
+
+    def accepted(self, message: Message) -> None:
+        """Look at a message that the party took."""
+
+    def finished(self, job: Job, result: Any) -> None:
+        """Look at the result of a job."""
+
+    # The driver.
+
+    def _start(self, prepared: Any) -> None:
+        if isinstance(prepared, Exception):
+            raise prepared
+        self._made = self._active
+        try:
+            store = Store(self.state_file)
+            self.keep(store.close)
+            party = self.make_party(prepared, store)
+            self.party = party
+            for kind in party.takes:
+                if kind in WIRES:
+                    self.hear(
+                        WIRES[kind].type, self.topic(kind), self._hearer(kind), WIRES[kind].hearing
+                    )
+        finally:
+            self._made = None
+        self.act(lambda: party.start(self.now))
+
+    def _drop_party(self) -> None:
+        self.party, self.job = None, ''
+
+    def _hearer(self, kind: type[Message]) -> Callable[[Any], None]:
+        return lambda source: self.take(source, kind)
+
+    def take(self, source: Any, kind: type[Message]) -> MessageError | None:
+        """
+        Give a ROS message to the party.
+
+        :returns: why it was refused, or None.
+        """
+        party = self.party
+        if party is None:
+            return RoundError(source.envelope.sender, f'{self.get_name()} is not ready')
+        if source.envelope.sender == self.member:
+            return None
+
+        def handle() -> Outcome:
+            message = from_ros(source, kind)
+            outcome = party.handle(message, self.now)
+            self.accepted(message)
+            return outcome
+
+        return self.act(handle)
+
+    def act(self, action: Callable[[], Outcome]) -> MessageError | None:
+        """
+        Let the party act, log and count what it refuses, and carry out what it wants.
+
+        :returns: the refusal, or None.
+        """
+        try:
+            outcome = action()
+        except MessageError as error:
+            self.refused[error.reason] += 1
+            self.get_logger().warning(f'refused: {error}')
+            return error
+        for note in outcome.notes:
+            self.get_logger().info(note)
+        for message in outcome.messages:
+            self.send(message)
+        for job in outcome.jobs:
+            self._run(job)
+        return None
+
+    def send(self, message: Message) -> None:
+        """Publish a message of the party."""
+        target = to_ros(message, WIRES[type(message)].type())
+        self._senders[type(message)].publish(self.stamped(target))
+
+    def _run(self, job: Job) -> None:
+        self.job = job.name
+
+        def done(result: Any) -> None:
+            party = self.party
+            if party is None:
+                return
+            self.job = ''
+            if isinstance(result, Exception) and not isinstance(result, FdrlError):
+                raise result
+            self.act(lambda: party.finish(job, result, self.now))
+            self.finished(job, result)
+
+        self.submit(job.run, done, self.reported)
+
+    def _tick(self) -> None:
+        if (party := self.party) is not None:
+            self.act(lambda: party.tick(self.now))
+
+    def health(self) -> Health:
+        """Tell what the party does and what it refused."""
+        health = super().health()
+        if health.level is not Level.OK:
+            return health
+        refused = getattr(self, 'refused', Counter())
+        values = {
+            'state': self.state_name,
+            'job': getattr(self, 'job', ''),
+            'refused': sum(refused.values()),
+            **{f'refused {reason}': count for reason, count in sorted(refused.items())},
+        }
+        return Health(Level.OK, self.state_name, values)

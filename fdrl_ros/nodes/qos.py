@@ -1,0 +1,53 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Named quality-of-service profiles of every topic; what each is for is said once, here."""
+
+from typing import Final
+
+from rclpy.duration import Duration
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+
+def _profile(
+    depth: int, *, latched: bool = False, reliable: bool = True, period: float | None = None
+) -> QoSProfile:
+    profile = QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=depth,
+        reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
+    )
+    if period is not None:
+        profile.deadline = Duration(seconds=period)
+    return profile
+
+
+LATCHED: Final = _profile(1, latched=True)
+"""To publish what late joiners need the newest of: round status, keys, policies."""
+
+KEPT: Final = _profile(256, latched=True)
+"""To publish chunks and signatures, which a server that starts again in between still gets."""
+
+HEARD: Final = _profile(1000, latched=True)
+"""To hear both; a depth of 1 would keep one message of *all* hospitals together."""
+
+EVENT: Final = _profile(100)
+"""Rare things that nobody may miss while listening: progress, outcomes, verdicts."""
+
+STATE: Final = _profile(5, period=0.1)
+"""To publish the robot's state at 100 Hz: reliable, so that any subscriber matches."""
+
+SENSOR: Final = _profile(1, reliable=False)
+"""To hear the robot's state: the newest counts, the rest is history."""
+
+ACTION: Final = _profile(5, period=0.1)
+"""To publish the selected action; its age is judged by its stamp."""
+
+COMMAND: Final = _profile(1)
+"""Set-points: the newest counts."""
+
+PICTURE: Final = _profile(2)
+"""Markers, for people."""
+
+DIAGNOSTICS: Final = _profile(10)
+"""/diagnostics, as REP 107 has it."""

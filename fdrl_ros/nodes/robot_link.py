@@ -1,0 +1,53 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The trainer's foot in the robots' DDS domain: it only publishes, and only released policies."""
+
+from typing import Any
+
+from fdrl_ros import msg as ros
+from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
+import rclpy
+from rclpy.context import Context
+
+
+class RobotLink:
+    """A node of its own in the other domain; it hears nothing there."""
+
+    def __init__(self, name: str, namespace: str, federation: str, domain: int) -> None:
+        """
+        Join the domain.
+
+        :param federation: namespace of the federation's topics, the same in both domains.
+        """
+        self._context = Context()
+        rclpy.init(context=self._context, domain_id=domain)
+        self._node = rclpy.create_node(
+            name,
+            namespace=namespace,
+            context=self._context,
+            start_parameter_services=False,
+            enable_rosout=False,
+            use_global_arguments=False,
+        )
+        self._global = self._node.create_publisher(
+            ros.GlobalPolicy, f'{federation}/policy', qos.LATCHED
+        )
+        self._own = self._node.create_publisher(ros.HospitalPolicy, 'policy', qos.LATCHED)
+
+    def publish(self, message: Message, stamp: Any) -> None:
+        """Publish a policy as its sender signed it; the selectors check it themselves."""
+        if isinstance(message, GlobalPolicy):
+            target, publisher = ros.GlobalPolicy(), self._global
+        elif isinstance(message, HospitalPolicy):
+            target, publisher = ros.HospitalPolicy(), self._own
+        else:
+            return
+        to_ros(message, target).header.stamp = stamp
+        publisher.publish(target)
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._node.destroy_node()
+        rclpy.shutdown(context=self._context)

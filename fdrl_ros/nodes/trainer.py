@@ -1,0 +1,169 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The hospital's node: trains and takes part in the rounds.
+
+It is the only party in both DDS domains: what it verified and released goes on to the robots,
+nothing comes back from them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import math
+from typing import Any
+
+from fdrl_ros import msg as ros
+from fdrl_ros.assembly import LocalTraining, open_hospital, open_records, open_training
+from fdrl_ros.errors import SettingError
+from fdrl_ros.federation.local_update import LocalUpdate
+from fdrl_ros.federation.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    MaskedUpdate,
+    Message,
+    RoundKey,
+    Settle,
+)
+from fdrl_ros.federation.party import Job, Party
+from fdrl_ros.federation.store import Store
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.managed_node import NodeSettings, run_node
+from fdrl_ros.nodes.party_node import PartyNode
+from fdrl_ros.nodes.robot_link import RobotLink
+from fdrl_ros.nodes.worker import Post
+from fdrl_ros.privacy.accountant import epsilon_paper
+from fdrl_ros.settings import setting
+from fdrl_ros.trainer.learner import TrainingProgress
+
+PAPER_ORDER = 2.0
+"""Renyi order alpha of the paper's epsilon; the smallest whole one."""
+
+
+@dataclass(frozen=True)
+class TrainerSettings(NodeSettings):
+    """What a trainer's node is told."""
+
+    robot_domain: int = setting(
+        -1, 'DDS domain of the robots that get the policies; -1 for none', minimum=-1, maximum=232
+    )
+
+
+class TrainerNode(PartyNode):
+    """Moves a hospital's messages."""
+
+    groups = ('learner', 'privacy', 'collection', 'world')
+    own = TrainerSettings
+    sends = (RoundKey, MaskedUpdate, Settle)
+
+    def __init__(self, post: Post) -> None:
+        super().__init__('trainer', post)
+
+    @property
+    def member(self) -> str:
+        """Name in the roster: the namespace."""
+        return self.place
+
+    def open(self) -> None:
+        """Make the publishers of both domains."""
+        super().open()
+        self._progress = self.publisher(ros.Progress, 'progress', qos.EVENT)
+        self._privacy = self.publisher(ros.Privacy, 'privacy', qos.LATCHED)
+        self._policy = self.publisher(ros.HospitalPolicy, 'policy', qos.LATCHED)
+        domain = self.settings.robot_domain
+        self._robots: RobotLink | None = None
+        if domain >= 0:
+            if domain == self.context.get_domain_id():
+                raise SettingError('robot_domain', domain, "another domain than the federation's")
+            self._robots = RobotLink(
+                self.get_name(), self.get_namespace(), self.settings.federation, domain
+            )
+            self.keep(self._robots.close)
+
+    def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> LocalTraining:
+        """Collect records if there are none yet; open the ledger and verify it."""
+        plan = self.plan()
+        records = open_records(
+            self.layout,
+            self.member,
+            plan,
+            progress=lambda done, count: report((done, count)),
+            stopped=stopped,
+        )
+        return open_training(self.layout.party(self.member), self.member, plan, records)
+
+    def make_party(self, prepared: LocalTraining, store: Store) -> Party:
+        """Put the hospital together."""
+        self.keep(prepared.close)
+        self._training = prepared
+        self._say('waiting', 0, 0, 0, prepared.ledger.epsilon_rdp())
+        self._say_privacy(prepared.ledger.epsilon(), prepared.ledger.head().entries)
+        return open_hospital(self.layout, self.member, self.plan(), prepared, store)
+
+    def send(self, message: Message) -> None:
+        """Publish; a released policy goes to the robots too."""
+        if isinstance(message, HospitalPolicy):
+            self._policy.publish(self.stamped(to_ros(message, ros.HospitalPolicy())))
+            self._to_robots(message)
+        else:
+            super().send(message)
+
+    def accepted(self, message: Message) -> None:
+        """Hand a verified global policy on to the robots."""
+        if isinstance(message, GlobalPolicy):
+            self._to_robots(message)
+
+    def _to_robots(self, message: Message) -> None:
+        if self._robots is not None:
+            self._robots.publish(message, self.get_clock().now().to_msg())
+
+    def reported(self, progress: Any) -> None:
+        """Publish how far collecting or training is."""
+        if isinstance(progress, TrainingProgress):
+            self._say('training', progress.round, progress.step, progress.steps, progress.epsilon)
+        else:
+            self._say('collecting', 0, *progress, 0.0)
+
+    def finished(self, job: Job, result: Any) -> None:
+        """Publish what a round of training cost."""
+        if isinstance(result, LocalUpdate):
+            spent = result.result
+            self._say_privacy(spent.epsilon, spent.ledger_entries)
+            self._say('sending', result.round, 0, 0, spent.epsilon)
+
+    def _say(self, stage: str, round: int, step: int, steps: int, epsilon: float) -> None:
+        self._progress.publish(
+            self.stamped(
+                ros.Progress(
+                    hospital=self.member,
+                    round=round,
+                    step=step,
+                    steps=steps,
+                    epsilon=epsilon,
+                    stage=stage,
+                    public_return=math.nan,
+                )
+            )
+        )
+
+    def _say_privacy(self, epsilon: float, entries: int) -> None:
+        privacy = self.plan().privacy
+        self._privacy.publish(
+            self.stamped(
+                ros.Privacy(
+                    hospital=self.member,
+                    unit=privacy.unit,
+                    epsilon=epsilon,
+                    epsilon_paper=epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
+                    delta=privacy.delta,
+                    budget=privacy.budget,
+                    entries=entries,
+                    secure=self._training.trainer.secure,
+                )
+            )
+        )
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(TrainerNode)

@@ -1,0 +1,45 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Which message of the protocol travels on which topic, and how."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fdrl_ros import msg as ros
+from fdrl_ros.federation import message as protocol
+from fdrl_ros.federation.message import Message
+from fdrl_ros.nodes import qos
+from rclpy.qos import QoSProfile
+
+
+@dataclass(frozen=True)
+class Wire:
+    """
+    One topic below the federation's namespace.
+
+    :param topic: name below the namespace; None below the sender's own.
+    :param type: ROS type.
+    :param sending: QoS of the publisher; subscriptions use qos.HEARD or, where it is volatile,
+        the same.
+    """
+
+    topic: str
+    type: type[Any]
+    sending: QoSProfile
+
+    @property
+    def hearing(self) -> QoSProfile:
+        """QoS of the subscription."""
+        return qos.EVENT if self.sending is qos.EVENT else qos.HEARD
+
+
+WIRES: dict[type[Message], Wire] = {
+    protocol.RoundStatus: Wire('round', ros.RoundStatus, qos.LATCHED),
+    protocol.EncryptionKey: Wire('key', ros.EncryptionKey, qos.LATCHED),
+    protocol.RoundKey: Wire('round_key', ros.RoundKey, qos.LATCHED),
+    protocol.MaskedUpdate: Wire('update', ros.MaskedUpdate, qos.KEPT),
+    protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
+    protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
+    protocol.Verdict: Wire('verdict', ros.Verdict, qos.EVENT),
+}
+"""HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""

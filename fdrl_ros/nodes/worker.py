@@ -1,0 +1,104 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The one thread beside the executor's: it runs jobs that take long, one after the other."""
+
+from collections.abc import Callable
+from functools import partial
+from queue import Full, Queue
+import threading
+from typing import Any
+
+from fdrl_ros.errors import FdrlError
+
+Post = Callable[[Callable[[], None]], Any]
+Run = Callable[[Callable[[Any], None], Callable[[], bool]], Any]
+
+WAITING = 16
+"""Jobs that may wait; a party asks for one at a time."""
+
+
+class Worker:
+    """Runs jobs in order and hands results and reports back to the executor's thread."""
+
+    def __init__(self, name: str, post: Post) -> None:
+        """
+        Start the thread.
+
+        :param post: makes the executor call something on its own thread.
+        """
+        self._post = post
+        self._jobs: Queue[tuple[Run, Callable[[Any], None], Callable[[Any], None]] | None]
+        self._jobs = Queue(WAITING)
+        self._stopping = threading.Event()
+        self._newest: tuple[Callable[[Any], None], Any] | None = None
+        self._lock = threading.Lock()
+        # A daemon, so that a job that hangs in foreign code cannot keep the process alive.
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, run: Run, done: Callable[[Any], None], reported: Callable[[Any], None]
+    ) -> None:
+        """
+        Queue a job.
+
+        :param run: the work: told how to report and how to learn that it shall stop.
+        :param done: called with the result, or the exception that ended it.
+        :param reported: called with the newest report; older ones may be left out.
+        :raises FdrlError: if too many jobs wait.
+        """
+        try:
+            self._jobs.put_nowait((run, done, reported))
+        except Full:
+            raise FdrlError(f'{WAITING} jobs wait already') from None
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that have not begun."""
+        return self._jobs.qsize()
+
+    def close(self, timeout: float) -> bool:
+        """
+        Ask the job to stop, forget the others and all results.
+
+        :param timeout: longest wait for the thread, second.
+        :returns: whether the thread has ended.
+        """
+        self._stopping.set()
+        while not self._jobs.empty():
+            self._jobs.get_nowait()
+        self._jobs.put_nowait(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            run, done, reported = job
+            try:
+                result = run(
+                    lambda value, to=reported: self._report(to, value), self._stopping.is_set
+                )
+            except Exception as error:  # whatever it is, the party judges it
+                result = error
+            self._deliver(partial(done, result))
+
+    def _report(self, reported: Callable[[Any], None], value: Any) -> None:
+        """Keep the newest report and ask for one call, however fast reports come."""
+        with self._lock:
+            pending, self._newest = self._newest, (reported, value)
+        if pending is None:
+            self._deliver(self._flush)
+
+    def _flush(self) -> None:
+        with self._lock:
+            newest, self._newest = self._newest, None
+        if newest is not None:
+            newest[0](newest[1])
+
+    def _deliver(self, action: Callable[[], None]) -> None:
+        def unless_closed() -> None:
+            if not self._stopping.is_set():
+                action()
+
+        if not self._stopping.is_set():
+            self._post(unless_closed)
