@@ -1,0 +1,37 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+#
+#   make run     set up what is missing, then run the federation        (ARGS="--rounds 3")
+#   make test    set up what is missing, then run every test
+#   make setup   only set up: .venv, the wheels, the colcon build
+#   make lint    check style and types             make format   repair style
+#   make clean   remove all that these made; runs/ stays
+#
+# On a machine without ROS 2. With ROS 2 installed: colcon build, as CONTRIBUTING.md says.
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: run test setup lint format clean
+.NOTPARALLEL:
+
+run: setup
+	@tools/in_workspace fdrl run $(ARGS)
+
+test: setup
+	@tools/in_workspace tools/test_workspace
+
+setup:
+	@command -v $(PYTHON) > /dev/null || { \
+	  echo 'Python is missing: apt-get install -y python3 python3-venv python3-dev'; exit 1; }
+	@$(PYTHON) tools/setup_workspace.py
+
+lint: setup
+	@tools/in_workspace python -m pytest -q test/test_lint.py test/unit/test_architecture.py
+
+format: setup
+	@tools/in_workspace ruff check --fix-only --quiet .
+	@tools/in_workspace ruff format .
+
+clean:
+	rm -rf .venv build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,51 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Serve pip: the library without ROS and the `fdrl` script.
+
+The colcon build does not read this file (see CMakeLists.txt). The version is package.xml's.
+"""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+SHARED = ('config', 'urdf')
+
+
+class BuildWithSharedFiles(build_py):
+    """Copy urdf/ and config/ into the wheel, where `fdrl_ros.resources` looks for them."""
+
+    def run(self):
+        super().run()
+        if self.editable_mode:  # the source folders are found as they are
+            return
+        for folder in SHARED:
+            target = Path(self.build_lib) / 'fdrl_ros' / '_share' / folder
+            self.copy_tree(str(ROOT / folder), str(target))
+
+
+def requirements():
+    lines = (ROOT / 'requirements' / 'learning.txt').read_text().splitlines()
+    return [line for line in lines if line and not line.startswith('#')]
+
+
+manifest = ElementTree.parse(ROOT / 'package.xml').getroot()
+setup(
+    name='fdrl_ros',
+    version=manifest.findtext('version'),
+    description='Private federated reinforcement learning for surgical robots on ROS 2',
+    author=manifest.findtext('author'),
+    maintainer=manifest.findtext('maintainer'),
+    maintainer_email=manifest.find('maintainer').get('email'),
+    license='Apache-2.0',
+    license_files=['LICENSE'],
+    packages=find_packages(include=['fdrl_ros', 'fdrl_ros.*']),
+    python_requires='>=3.11,<3.13',
+    install_requires=requirements(),
+    entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
+    cmdclass={'build_py': BuildWithSharedFiles},
+)

@@ -1,0 +1,226 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Set up everything on a machine without ROS: environment, wheels, colcon build.
+
+Each of the two steps leaves a stamp, the hash of all that it depends on, as its very last act.
+A step whose stamp holds is skipped; one that was interrupted has none and is done again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+import shutil
+import subprocess
+import sys
+import time
+
+import preflight
+import wheel_paths
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / '.venv'
+REQUIREMENTS = [ROOT / 'requirements' / name for name in ('learning.txt', 'ros.txt', 'test.txt')]
+CONSTRAINTS = ROOT / 'constraints.txt'
+ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
+LOG = ROOT / 'log' / 'setup.log'
+CPU_TORCH = 'https://download.pytorch.org/whl/cpu'
+# What the build reads; of the rest only the names count, since the install is of links.
+BUILD_FILES = ('CMakeLists.txt', 'package.xml', 'msg/*', 'srv/*')
+LINKED_FILES = ('fdrl_ros/**/*.py', 'launch/*', 'config/**/*', 'urdf/*', 'test/*')
+
+
+def main():
+    """Bring the environment and the build up to date; say what is done and how long it took."""
+    started = time.monotonic()
+    with open(__file__) as lock:  # a second `make` waits for the first
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        environment = environment_stamp()
+        build = build_stamp(environment)
+        install = read(VENV / 'stamp') != environment
+        if install or read(ROOT / 'build' / 'stamp') != build:
+            check_machine(install)
+            LOG.parent.mkdir(exist_ok=True)
+            if install:
+                make_environment()
+                (VENV / 'stamp').write_text(environment)
+            build_workspace(environment)
+            (ROOT / 'build' / 'stamp').write_text(build)
+    print(f'Set-up is complete ({time.monotonic() - started:.1f} s).', flush=True)
+
+
+def environment_stamp():
+    """Return the hash of all that .venv depends on, this folder's path included."""
+    files = [*REQUIREMENTS, CONSTRAINTS, ENVIRONMENT, Path(__file__), Path(wheel_paths.__file__)]
+    words = [str(ROOT), sys.version, os.environ.get('TORCH_INDEX', '')]
+    return digest(*words, *(path.read_text() for path in files))
+
+
+def build_stamp(environment):
+    """Return the hash of all that the build depends on."""
+    read_files = [path for pattern in BUILD_FILES for path in sorted(ROOT.glob(pattern))]
+    names = [
+        str(path.relative_to(ROOT))
+        for pattern in LINKED_FILES
+        for path in sorted(ROOT.glob(pattern))
+        if '__pycache__' not in path.parts
+    ]
+    return digest(environment, *names, *(f'{path.name} {path.read_text()}' for path in read_files))
+
+
+def check_machine(install):
+    """Stop with every reason at once, before anything is changed."""
+    reasons = preflight.problems(ROOT, install=install)
+    if reasons:
+        sys.exit('This machine is not ready:\n' + ''.join(f'- {each}\n' for each in reasons))
+
+
+def make_environment():
+    """Make .venv anew, with the pinned wheels, their paths repaired, and our environment."""
+    step(f'Making {VENV.name} with Python {sys.version.split()[0]}')
+    shutil.rmtree(VENV, ignore_errors=True)
+    run([sys.executable, '-m', 'venv', VENV])
+    python = VENV / 'bin' / 'python'
+    pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install', '-c', CONSTRAINTS]
+    index = torch_index(pip)
+    total = sum('==' in line for line in CONSTRAINTS.read_text().splitlines())
+    step(f'Installing about {total} pinned wheels, less than 2 GB')
+    files = [word for path in REQUIREMENTS for word in ('-r', path)]
+    run([*pip, '--no-compile', *index, *files], count='Collecting ')  # compiled when imported
+    include, numpy_include = subprocess.check_output(
+        [
+            python,
+            '-c',
+            'import numpy, sysconfig; print(sysconfig.get_path("include"), numpy.get_include())',
+        ],
+        text=True,
+    ).split()
+    changed = wheel_paths.repair(VENV, include, numpy_include)
+    step(f'Repaired the include paths of {changed} CMake files')
+    text = ENVIRONMENT.read_text().replace('@VENV@', str(VENV))
+    for name in ('local_setup.sh', 'local_setup.bash', 'local_setup.zsh'):
+        (VENV / name).write_text(text)  # where colcon's setup files look for it
+
+
+def torch_index(pip):
+    """
+    Choose where torch comes from, as pip arguments: a build without CUDA unless told otherwise.
+
+    TORCH_INDEX names an index; TORCH_INDEX=default takes what pip's own configuration gives.
+    """
+    asked = os.environ.get('TORCH_INDEX', '')
+    if asked == 'default':
+        return []
+    pin = next(line for line in CONSTRAINTS.read_text().splitlines() if line.startswith('torch=='))
+    if not asked:
+        report = LOG.parent / 'torch.json'
+        run([*pip, '--dry-run', '--no-deps', '--report', report, pin])
+        metadata = json.loads(report.read_text())['install'][0]['metadata']
+        if metadata['version'].endswith('+cpu'):
+            return []
+    return ['--extra-index-url', asked or CPU_TORCH, pin if asked else pin + '+cpu']
+
+
+def build_workspace(environment):
+    """Run colcon; from an empty folder if the environment is another or the build fails."""
+    if read(ROOT / 'build' / 'environment') != environment:
+        clean_build()
+    (ROOT / 'build').mkdir(exist_ok=True)
+    (ROOT / 'build' / 'environment').write_text(environment)
+    drop_dead_links()
+    step('Building the workspace with colcon')
+    try:
+        colcon_build()
+    except Failed:
+        step('That failed; once more from an empty build folder')
+        clean_build()
+        colcon_build()
+        (ROOT / 'build' / 'environment').write_text(environment)
+
+
+def colcon_build():
+    """Build the package into build/ and install/, the Python files as links."""
+    command = (
+        f'. {VENV}/local_setup.sh && exec colcon --log-base log build --symlink-install '
+        f'--cmake-args -DPython3_EXECUTABLE={VENV}/bin/python3 -Wno-dev'
+    )
+    run(['sh', '-c', command])
+
+
+def clean_build():
+    """Remove what colcon made."""
+    for name in ('build', 'install'):
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+
+
+def drop_dead_links():
+    """Remove links in the install to files that the source no longer has."""
+    for path in (ROOT / 'install').rglob('*'):
+        if path.is_symlink() and not path.exists():
+            path.unlink()
+
+
+class Failed(Exception):
+    """A command failed; its output is in the log."""
+
+
+def run(command, count=None):
+    """
+    Run a command in an environment without any other ROS; its output goes to the log.
+
+    :param count: show progress: how many lines start with this.
+    """
+    unwanted = ('AMENT_', 'COLCON_', 'CMAKE_PREFIX', 'LD_LIBRARY', 'PYTHON', 'VIRTUAL_ENV', '_ROS')
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
+    words = [str(each) for each in command]
+    seen = 0
+    shown = 0.0
+    with open(LOG, 'a') as log:
+        log.write(f'\n$ {" ".join(words)}\n')
+        log.flush()
+        process = subprocess.Popen(
+            words, cwd=ROOT, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        tail = []
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            tail = [*tail[-40:], line]
+            if count and line.startswith(count):
+                seen += 1
+                if time.monotonic() - shown > (0.2 if sys.stdout.isatty() else 15.0):
+                    shown = time.monotonic()
+                    end = '\r' if sys.stdout.isatty() else '\n'
+                    print(f'   fetched {seen} {"":30}', end=end, flush=True)
+            elif count and line.startswith('Installing collected'):
+                print(f'   fetched all {seen}, installing {"":30}', flush=True)
+        if process.wait() != 0:
+            print(''.join(tail), file=sys.stderr)
+            raise Failed(f'{words[0]} ended with {process.returncode}; all output: {LOG}')
+
+
+def step(text):
+    """Say what happens now."""
+    print(f'-- {text}', flush=True)
+
+
+def digest(*words):
+    """Return the hash of some words."""
+    return hashlib.sha256('\0'.join(words).encode()).hexdigest()
+
+
+def read(path):
+    """Return a file's text, nothing if it does not exist."""
+    return path.read_text() if path.is_file() else ''
+
+
+if __name__ == '__main__':
+    preflight.use_supported_python()
+    try:
+        main()
+    except Failed as failed:
+        sys.exit(f'{failed}\nRun the same command again after mending it.')
+    except KeyboardInterrupt:
+        sys.exit('\nInterrupted. The same command goes on from here.')
