@@ -50,6 +50,7 @@ class Aggregator:
             Phase.TRAIN: settings.train_timeout,
             Phase.SETTLE: settings.settle_timeout,
             Phase.SUM: settings.sum_timeout,
+            Phase.FAILED: settings.retry_delay,
         }
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._round = store.get_number('round', 1)
@@ -68,6 +69,7 @@ class Aggregator:
         self._keyed: dict[str, bytes] = {}
         self._updates: dict[str, dict[int, MaskedUpdate]] = {}
         self._settles: dict[str, Settle] = {}
+        self._failure = ''
 
     @property
     def phase(self) -> Phase:
@@ -186,6 +188,8 @@ class Aggregator:
                 return self._train(now)
             self._deadline = now + self._timeouts[Phase.OPEN]
             return self._say(f'waiting for {_names(set(self._admitted) - set(self._keyed))}', now)
+        if self._phase is Phase.FAILED:
+            return self._open(now, f'again: {self._failure}')
         late = {
             Phase.TRAIN: set(self._members) - {n for n in self._members if self._complete(n)},
             Phase.SETTLE: set(self._members) - set(self._settles),
@@ -286,8 +290,9 @@ class Aggregator:
         return self._enter(Phase.TRAIN, now, reason)
 
     def _fail(self, now: float, reason: str) -> Outcome:
-        """End this attempt and open the next."""
-        return self._enter(Phase.FAILED, now, reason) + self._open(now, f'again: {reason}')
+        """End this attempt; the next one opens after a moment, so that failures cannot spin."""
+        self._failure = reason
+        return self._enter(Phase.FAILED, now, reason)
 
     def _enter(self, phase: Phase, now: float, reason: str) -> Outcome:
         self._phase = phase

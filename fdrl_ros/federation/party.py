@@ -48,7 +48,10 @@ class Party(Protocol):
     seconds.
     """
 
-    takes: tuple[type[Message], ...]
+    @property
+    def takes(self) -> tuple[type[Message], ...]:
+        """Kinds of messages that it wants to hear."""
+        ...
 
     def start(self, now: float) -> Outcome:
         """Begin, or go on after a restart."""

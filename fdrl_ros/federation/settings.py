@@ -25,3 +25,6 @@ class RoundSettings(Settings):
     sum_timeout: float = setting(
         60.0, 'wait for the key authority to release the policy', unit='second', minimum=0.1
     )
+    retry_delay: float = setting(
+        2.0, 'pause between a failed attempt and the next', unit='second', minimum=0.1
+    )

@@ -54,7 +54,8 @@ class Store:
     def put(self, name: str, value: bytes) -> None:
         """Write a value durably."""
         self._table.execute(
-            'INSERT INTO entry VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value',
+            'INSERT INTO entry VALUES (?, ?) '
+            'ON CONFLICT (name) DO UPDATE SET value = excluded.value',
             (name, value),
         )
 

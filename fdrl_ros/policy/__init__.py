@@ -1,11 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""
-The policy: its numpy form for acting, its bytes for travelling.
-
-Its network for training lies in :mod:`fdrl_ros.policy.network`, apart, because only a trainer
-needs torch.
-"""
+"""The policy: its shape, its numpy form for acting, its bytes for travelling."""
 
 from fdrl_ros.policy.codec import decode_weights, digest_of, encode_weights
 from fdrl_ros.policy.policy import Policy

@@ -4,8 +4,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+import math
 
 from fdrl_ros.errors import PolicyError
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,19 @@ class NetworkShape:
             layer = Layer(name, inputs, outputs, start)
             start = layer.stop
             yield layer
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """
+        Draw starting weights: uniform as Glorot & Bengio (2010), biases zero.
+
+        :returns: flat, shape (n_parameters,), float32.
+        """
+        weights = np.zeros(self.n_parameters, dtype=np.float32)
+        for layer in self.layers():
+            bound = math.sqrt(6.0 / (layer.inputs + layer.outputs))
+            size = layer.bias_start - layer.start
+            weights[layer.start : layer.bias_start] = rng.uniform(-bound, bound, size)
+        return weights
 
     @property
     def n_parameters(self) -> int:

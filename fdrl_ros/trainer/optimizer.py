@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Adam (Kingma & Ba 2015) on flat weights: it sees noised gradients only, so it costs no privacy."""
+"""Adam (Kingma & Ba 2015) on flat weights; on noised gradients it costs no privacy."""
 
 import numpy as np
 

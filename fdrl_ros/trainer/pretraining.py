@@ -15,16 +15,14 @@ from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.policy.network import DuelingNetwork
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.trainer.collection import collect_records, CollectionSettings, Progress
-from fdrl_ros.trainer.dqn import double_dqn_targets
+from fdrl_ros.trainer.gradient import per_unit_gradients
 from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.trainer.optimizer import Adam
 from fdrl_ros.trainer.records import Batch, Records
 from fdrl_ros.trainer.settings import LearnerSettings
 import numpy as np
-import torch
-from torch.nn.functional import smooth_l1_loss
 
 _REPORT_EVERY = 50
 
@@ -54,7 +52,7 @@ def network_shape(learner: LearnerSettings) -> NetworkShape:
 
 def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
     """Return the weights that training begins with, shape (n_parameters,), float32."""
-    return DuelingNetwork(shape, torch.Generator().manual_seed(seed)).flat_weights()
+    return shape.draw(np.random.default_rng(seed))
 
 
 def pretrain(
@@ -77,12 +75,23 @@ def pretrain(
     :returns: weights, shape (n_parameters,), float32.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the matrices are small: a second thread costs time and order
-    try:
-        return _descend(records, shape, settings, seed, weights, progress, stopped)
-    finally:
-        torch.set_num_threads(threads)
+    rng = np.random.default_rng(seed)
+    wide = (shape.draw(rng) if weights is None else weights).astype(np.float64)
+    optimizer = Adam(settings.learning_rate, np.zeros((2, len(wide))), 0)
+    target = current = wide.astype(np.float32)
+    for step in range(settings.steps):
+        if stopped():
+            raise TrainingStopped(f'pre-training stopped before step {step}')
+        if step % settings.target_period == 0:
+            target = current
+        batch = _minibatch(records, rng.integers(len(records.actions), size=settings.batch))
+        # One unit that holds the whole minibatch: its gradient is that of the mean loss.
+        gradient = per_unit_gradients(current, target, shape, batch, settings.discount)[0]
+        wide += optimizer.step(gradient)
+        current = wide.astype(np.float32)
+        if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
+            progress(step + 1, settings.steps)
+    return current
 
 
 def pretrain_public(
@@ -123,44 +132,12 @@ def pretrain_public(
     )
 
 
-def _descend(
-    records: Records,
-    shape: NetworkShape,
-    settings: PretrainingSettings,
-    seed: int,
-    weights: np.ndarray | None,
-    progress: Progress,
-    stopped: Callable[[], bool],
-) -> np.ndarray:
-    network = DuelingNetwork(shape, torch.Generator().manual_seed(seed))
-    target = DuelingNetwork(shape, torch.Generator().manual_seed(seed))
-    if weights is not None:
-        network.load_flat_weights(weights)
-    optimizer = torch.optim.Adam(network.parameters(), settings.learning_rate, foreach=True)
-    rng = np.random.default_rng(seed)
-    for step in range(settings.steps):
-        if stopped():
-            raise TrainingStopped(f'pre-training stopped before step {step}')
-        if step % settings.target_period == 0:
-            target.load_state_dict(network.state_dict())
-        batch = _minibatch(records, rng.integers(len(records.actions), size=settings.batch))
-        expected = double_dqn_targets(network, target, batch, settings.discount)
-        actions = torch.from_numpy(batch.actions)
-        values = network(torch.from_numpy(batch.states)).gather(-1, actions[:, None])[:, 0]
-        optimizer.zero_grad()
-        smooth_l1_loss(values, expected).backward()
-        optimizer.step()
-        if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
-            progress(step + 1, settings.steps)
-    return network.flat_weights()
-
-
 def _minibatch(records: Records, index: np.ndarray) -> Batch:
-    """Take single transitions, shape (batch, ...)."""
+    """Take single transitions as those of one unit, shape (1, batch, ...)."""
     return Batch(
-        records.states[index],
-        records.actions[index],
-        records.rewards[index],
-        records.next_states[index],
-        records.terminals[index].astype(np.float32),
+        records.states[index][None],
+        records.actions[index][None],
+        records.rewards[index][None],
+        records.next_states[index][None],
+        records.terminals[index][None].astype(np.float32),
     )

@@ -90,7 +90,7 @@ class Records:
             raise RecordsError('no episodes to make records of')
         by_patient: dict[str, list[Episode]] = {}
         for episode in episodes:
-            by_patient.setdefault(episode.patient, []).append(episode)
+            by_patient.setdefault(episode.patient.name, []).append(episode)
         ordered = [episode for group in by_patient.values() for episode in group]
         lengths = [sum(len(e.actions) for e in group) for group in by_patient.values()]
         terminals = [np.zeros(len(e.actions), dtype=bool) for e in ordered]
@@ -167,6 +167,6 @@ class Records:
             raise RecordsError(f'cannot read the records {path}: {error}') from error
         if records.states.shape[1] != n_states:
             raise RecordsError(
-                f'{path}: states of {records.states.shape[1]} numbers, the policy expects {n_states}'
+                f'{path}: states of {records.states.shape[1]} numbers, expected {n_states}'
             )
         return records

@@ -9,19 +9,17 @@ from pathlib import Path
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.policy import digest_of, NetworkShape
-from fdrl_ros.policy.network import DuelingNetwork
 from fdrl_ros.privacy.accountant import Charge, check_delta
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.mechanism import clip_per_unit, noisy_mean, poisson_inclusion
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.checkpoint import Checkpoint
-from fdrl_ros.trainer.dqn import per_unit_gradients
+from fdrl_ros.trainer.gradient import per_unit_gradients
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
 from fdrl_ros.trainer.optimizer import Adam
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 import numpy as np
-import torch
 
 
 class Trainer:
@@ -136,20 +134,14 @@ class Trainer:
         self, state: Checkpoint, anchor: np.ndarray, stopped: Callable[[], bool]
     ) -> Checkpoint:
         """Run one block of DP-SGD steps and return the state after it."""
-        network = DuelingNetwork(self._shape, torch.Generator().manual_seed(0))
-        target = DuelingNetwork(self._shape, torch.Generator().manual_seed(0))
         optimizer = Adam(self._learner.learning_rate, state.moments.copy(), state.steps)
-        weights, target_weights = state.weights.copy(), state.target
+        weights, target = state.weights.copy(), state.target
         for step in range(state.steps, state.steps + self.steps_per_block):
             if stopped():
                 raise TrainingStopped(f'round {state.round} stopped before step {step}')
             if step % self._learner.target_period == 0:
-                target_weights = weights.copy()
-                target.load_flat_weights(target_weights)
-            elif step == state.steps:
-                target.load_flat_weights(target_weights)
-            network.load_flat_weights(weights)
-            gradient = self._private_gradient(network, target, state.round, step)
+                target = weights.copy()
+            gradient = self._private_gradient(weights, target, state.round, step)
             gradient += self._learner.proximal * (weights - anchor)
             weights = weights + optimizer.step(gradient)
         return Checkpoint(
@@ -158,12 +150,12 @@ class Trainer:
             blocks=state.blocks + 1,
             steps=state.steps + self.steps_per_block,
             weights=weights,
-            target=target_weights,
+            target=target,
             moments=optimizer.moments,
         )
 
     def _private_gradient(
-        self, network: DuelingNetwork, target: DuelingNetwork, round: int, step: int
+        self, weights: np.ndarray, target: np.ndarray, round: int, step: int
     ) -> np.ndarray:
         """Return the noised mean gradient of one Poisson batch, shape (n_parameters,)."""
         included = np.flatnonzero(
@@ -175,7 +167,13 @@ class Trainer:
             uniforms = self._source.uniform('transitions', round, step, self.n_units * per_unit)
             chosen = uniforms.reshape(self.n_units, per_unit)[included]
             batch = self._records.sample(included, chosen)
-            gradients = per_unit_gradients(network, target, batch, self._learner.discount)
+            gradients = per_unit_gradients(
+                weights.astype(np.float32),
+                target.astype(np.float32),
+                self._shape,
+                batch,
+                self._learner.discount,
+            )
             clipped = clip_per_unit(gradients, self._privacy.clip_norm)
         return noisy_mean(
             clipped,

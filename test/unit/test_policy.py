@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy's three forms agree: torch network, numpy policy, bytes."""
 
+from dueling_network import DuelingNetwork
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import (
     decode_weights,
@@ -10,7 +11,6 @@ from fdrl_ros.policy import (
     NetworkShape,
     Policy,
 )
-from fdrl_ros.policy.network import DuelingNetwork
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -85,8 +85,6 @@ def test_weights_that_are_not_finite_are_refused_everywhere():
         encode_weights(weights)
     with pytest.raises(PolicyError):
         Policy(weights, SHAPE)
-    with pytest.raises(PolicyError):
-        network().load_flat_weights(weights)
     with pytest.raises(PolicyError):
         decode_weights(weights.tobytes(), SHAPE.n_parameters)
 

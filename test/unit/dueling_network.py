@@ -1,9 +1,8 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Dueling Q network in torch: Q = V + A - mean(A) (Wang et al. 2016, Eq. 9; DP-DQN)."""
+"""The dueling network as anybody would write it in torch: what our closed forms must equal."""
 
-from fdrl_ros.policy.codec import check_weights
-from fdrl_ros.policy.shape import NetworkShape
+from fdrl_ros.policy import NetworkShape
 import numpy as np
 import torch
 from torch import nn
@@ -65,9 +64,7 @@ class DuelingNetwork(nn.Module):
         Take over all weights.
 
         :param weights: shape (n_parameters,).
-        :raises PolicyError: on another length or a value that is not finite.
         """
-        check_weights(weights, self.shape)
         start = 0
         flat = torch.from_numpy(np.array(weights, dtype=np.float32))
         with torch.no_grad():
