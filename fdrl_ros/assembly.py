@@ -83,6 +83,16 @@ def open_records(
     return records
 
 
+def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
+    """
+    Read what a hospital has spent, by the tight accountant, from its ledger.
+
+    :raises LedgerError: if the ledger is in use, damaged or of another hospital.
+    """
+    with _open_ledger(layout.party(name), name, plan) as ledger:
+        return ledger.epsilon()
+
+
 def open_training(
     directory: Path, name: str, plan: Plan, records: Records, *, purpose: str = ''
 ) -> LocalTraining:
@@ -93,20 +103,13 @@ def open_training(
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
     """
-    privacy = plan.privacy
-    ledger = Ledger.open(
-        directory / 'ledger.sqlite',
-        hospital=name,
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
-    )
+    ledger = _open_ledger(directory, name, plan)
     try:
         trainer = Trainer(
             records,
             plan.shape,
             plan.learner,
-            privacy,
+            plan.privacy,
             ledger,
             noise_source(directory, f'{name} {purpose}'.strip(), plan),
             directory / 'checkpoint.npz',
@@ -115,6 +118,16 @@ def open_training(
         ledger.close()
         raise
     return LocalTraining(trainer, ledger)
+
+
+def _open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
+    return Ledger.open(
+        directory / 'ledger.sqlite',
+        hospital=name,
+        unit=plan.privacy.unit,
+        delta=plan.privacy.delta,
+        budget=plan.privacy.budget,
+    )
 
 
 def open_channel(layout: Layout, name: str, store: Store) -> Channel:

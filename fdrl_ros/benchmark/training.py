@@ -1,0 +1,226 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Train a federation in this process, and each hospital alone with the same budget for comparison.
+
+Both go on where an interruption left them: nothing is trained or charged twice.
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.assembly import (
+    LocalTraining,
+    open_aggregator,
+    open_hospital,
+    open_key_authority,
+    open_records,
+    open_training,
+)
+from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.benchmark.rounds import Observer, RoundNote, Stopwatch, TimedParty
+from fdrl_ros.benchmark.workers import run_tasks
+from fdrl_ros.crypto.keystore import make_private_directory
+from fdrl_ros.errors import BudgetExceededError, FdrlError
+from fdrl_ros.federation.local import LocalFederation
+from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.store import Store
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.prepare import Layout, load_policy, save_policy
+from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
+from fdrl_ros.validation import PublicValidation
+import torch
+
+_LONGEST_WAIT = 1000
+"""Jumps of the clock without any work after which a federation counts as stuck."""
+
+
+def collect_all(
+    layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> None:
+    """Let every hospital collect its records, if it has none yet."""
+    missing = [n for n in plan.hospitals if not (layout.party(n) / 'records.npz').exists()]
+    run_tasks(
+        collect_one,
+        [(layout, name, plan) for name in missing],
+        workers=plan.evaluation.workers,
+        report=report,
+        stopped=stopped,
+    )
+
+
+def collect_one(
+    layout: Layout, name: str, plan: Plan, *, report: Report, stopped: Stopped
+) -> None:
+    """Collect one hospital's records; a piece of work for a worker process."""
+    open_records(
+        layout,
+        name,
+        plan,
+        progress=lambda done, count: report(Progress('collect', name, done, count)),
+        stopped=stopped,
+    )
+
+
+def train_federation(
+    layout: Layout,
+    plan: Plan,
+    policies: Path,
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> list[RoundNote]:
+    """
+    Run all rounds in this process, over the very parties that run on ROS 2.
+
+    :param policies: directory for what is released: each global policy, and the hospitals'.
+    :returns: notes of every round.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises FdrlError: if the rounds cannot go on, saying why.
+    """
+    stopwatch = Stopwatch()
+    with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
+
+        def store(name: str) -> Store:
+            opened = Store(layout.state(name))
+            stack.callback(opened.close)
+            return opened
+
+        trainings: dict[str, LocalTraining] = {}
+        for name in plan.hospitals:
+            records = open_records(layout, name, plan)
+            trainings[name] = open_training(layout.party(name), name, plan, records)
+            stack.callback(trainings[name].close)
+        start, _ = load_policy(layout.pretrained)
+        validate = stopwatch.timed('validate', PublicValidation(plan, start))
+        aggregator = open_aggregator(layout, plan, store('aggregator'))
+        authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
+        hospitals = {
+            name: open_hospital(layout, name, plan, training, store(name))
+            for name, training in trainings.items()
+        }
+        observer = Observer(
+            policies,
+            policies.parent / 'rounds.json',
+            plan.shape,
+            stopwatch,
+            lambda: {name: each.ledger.epsilon() for name, each in trainings.items()},
+        )
+        federation = LocalFederation({}, report=lambda name, each: tell(name, each))
+
+        def tell(name: str, progress: TrainingProgress) -> None:
+            report(_progress('train', name, progress, plan))
+            if stopped():
+                federation.stop()
+
+        parties: dict[str, Any] = {
+            'aggregator': aggregator,
+            'key_authority': authority,
+            **hospitals,
+        }
+        federation.join('observer', observer)
+        for name, party in parties.items():
+            federation.join(name, TimedParty(party, stopwatch))
+
+        def over() -> bool:
+            if stopped():
+                federation.stop()
+            return aggregator.phase is Phase.FINISHED and all(
+                each.policy is not None and each.policy.envelope.round >= plan.rounds.rounds
+                for each in hospitals.values()
+            )
+
+        finished = federation.run(over, ticks=_LONGEST_WAIT)
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+        if not finished:
+            raise FdrlError(_stuck(federation, aggregator.phase, observer.notes, plan))
+        return observer.notes
+
+
+def train_alone(
+    layout: Layout, name: str, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> float:
+    """
+    Train one hospital without the others: same start, steps, noise level and budget.
+
+    It has a ledger of its own: this is what would have been without a federation. A hospital
+    that really did both would have to add both epsilons.
+
+    :returns: epsilon spent; the weights lie in :func:`alone_path`.
+    """
+    directory = layout.directory / 'alone' / name
+    make_private_directory(directory)
+    store = Store(directory / 'state.sqlite')
+    training = open_training(
+        directory, name, plan, open_records(layout, name, plan), purpose='alone'
+    )
+    try:
+        weights, shape = load_policy(layout.pretrained)
+        saved, first = store.get('weights'), 1
+        if saved is not None:
+            first = int.from_bytes(saved[:8], 'little') + 1
+            weights = decode_weights(saved[8:], shape.n_parameters)
+        for round in range(first, plan.rounds.rounds + 1):
+            try:
+                training.trainer.check_affordable(round)
+                result = training.trainer.train(
+                    weights,
+                    round,
+                    report=lambda each: report(_progress('alone', name, each, plan)),
+                    stopped=stopped,
+                )
+            except BudgetExceededError:
+                break
+            weights = result.weights
+            store.put('weights', round.to_bytes(8, 'little') + encode_weights(weights))
+        save_policy(alone_path(layout, name), weights, shape)
+        return training.ledger.epsilon()
+    finally:
+        training.close()
+        store.close()
+
+
+def alone_path(layout: Layout, name: str) -> Path:
+    """Return the file of the policy that a hospital trained without the others."""
+    return layout.directory / 'alone' / name / 'policy.npz'
+
+
+def train_all_alone(
+    layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> None:
+    """Train every hospital alone, if that was not done yet."""
+    missing = [name for name in plan.hospitals if not alone_path(layout, name).exists()]
+    run_tasks(
+        train_alone,
+        [(layout, name, plan) for name in missing],
+        workers=plan.evaluation.workers,
+        report=report,
+        stopped=stopped,
+    )
+
+
+def _progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> Progress:
+    rounds = plan.rounds.rounds
+    return Progress(
+        what,
+        name,
+        (progress.round - 1) * progress.steps + progress.step,
+        rounds * progress.steps,
+        f'round {progress.round}/{rounds}  epsilon <= {progress.epsilon:.2f}',
+    )
+
+
+def _stuck(federation: LocalFederation, phase: Phase, notes: list[RoundNote], plan: Plan) -> str:
+    """Say why the rounds do not go on."""
+    done = notes[-1].round if notes else 0
+    refused = f'; last refusal: {federation.refused[-1][1]}' if federation.refused else ''
+    return (
+        f'the federation stands still in phase {phase.name} after {done} of '
+        f'{plan.rounds.rounds} rounds: too few hospitals can go on, most likely because their '
+        f'privacy budget of {plan.privacy.budget:g} is spent{refused}'
+    )
