@@ -10,8 +10,8 @@ from fdrl_ros.metrics.adaptation import (
     variation_rate,
 )
 from fdrl_ros.metrics.divergence import central_divergence, federated_divergence, kl_divergence
-from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskTerms, RiskWeights, r_mit, risk_terms
-from fdrl_ros.metrics.task import StateSet, TaskAccuracy, task_accuracy
+from fdrl_ros.metrics.risk import r_mit, Risk, risk_terms, RiskMeter, RiskTerms, RiskWeights
+from fdrl_ros.metrics.task import StateSet, task_accuracy, TaskAccuracy
 
 __all__ = [
     'Adaptation',

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.metrics.summation import RunningSum
-from fdrl_ros.settings import Settings, setting
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 
 FULL_DAMAGE = 300.0

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The selector: values policies in this state, chooses one cautiously, moves the tip slowly."""
 
+from fdrl_ros.selector.bank import ValueBank
 from fdrl_ros.selector.calibration import Calibration, calibration, mean_coverage
-from fdrl_ros.selector.fitting import ValueSettings, fit_value, returns_to_go
+from fdrl_ros.selector.candidate import Candidate, HOLD, Selection
+from fdrl_ros.selector.fitting import fit_value, returns_to_go, ValueSettings
 from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
-from fdrl_ros.selector.selector import HOLD, Candidate, Selection, Selector, SelectorSettings
-from fdrl_ros.selector.value import ValueBank, ValueModel
+from fdrl_ros.selector.selector import Selector, SelectorSettings
+from fdrl_ros.selector.value import ValueModel
 
 __all__ = [
     'HOLD',

@@ -6,15 +6,22 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.selector.value import ValueModel, expand
-from fdrl_ros.settings import Settings, setting
+from fdrl_ros.selector.value import expand, ValueModel
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 """Ridge penalties tried, as a fraction of the mean feature variance."""
 
-NEIGHBOURS = 2000
-"""States among which neighbours are sought for the misfit."""
+NEIGHBOURS = 800
+"""States among which each member seeks neighbours for the misfit."""
+
+LEAST_SPREAD = 0.5
+"""
+A component that varies by less than this, in its scale, is not blown up to unit variance.
+
+Vital signs that differ a little between cases would else serve to learn cases by heart.
+"""
 
 FEWEST_CASES = 8
 
@@ -68,9 +75,7 @@ def fit_value(
     states, returns, case = _checked(states, returns, cases)
     count, size = states.shape
     center = states.mean(axis=0)
-    spread = states.std(axis=0)
-    # A component that never varied says nothing; one scale keeps a later change visible.
-    spread[spread < 1e-6] = 1.0
+    spread = np.maximum(states.std(axis=0), LEAST_SPREAD)
     normal = (states - center) / spread
     low, high = normal.min(axis=0), normal.max(axis=0)
     projection = rng.normal(size=(size, settings.features)) / np.sqrt(size)
@@ -86,7 +91,7 @@ def fit_value(
     residual = returns[held_out] - guess
     variance = predictions.var(axis=1, ddof=1)[held_out]
 
-    misfit = _misfit(normal[held_out], residual, case[held_out], variance, rng)
+    misfit = _misfit(normal, returns, case, predictions, unseen, rng)
     noise = math.sqrt(max(float(np.mean(residual**2) - variance.mean()) - misfit**2, 0.0))
     deviation = np.sqrt(variance + misfit**2 + noise**2)
     scores = np.abs(residual) / np.maximum(deviation, 1e-12)
@@ -102,8 +107,18 @@ def fit_value(
         misfit=misfit,
         noise=noise,
         caution=float(returns.std()),
-        quantiles=np.quantile(scores, np.arange(1, 100) / 100),
+        quantiles=_quantiles(scores, case[held_out]),
     )
+
+
+def _quantiles(scores: np.ndarray, case: np.ndarray) -> np.ndarray:
+    """Return the 1 to 99 % quantiles of scores where every case weighs the same, shape (99,)."""
+    order = np.argsort(scores)
+    weights = 1.0 / np.bincount(case)[case[order]]
+    reached = np.cumsum(weights) / weights.sum()
+    places = np.searchsorted(reached, np.arange(1, 100) / 100)
+    quantiles: np.ndarray = scores[order][np.minimum(places, len(scores) - 1)]
+    return quantiles
 
 
 def _checked(
@@ -169,25 +184,46 @@ def _regressions(
 
 def _misfit(
     normal: np.ndarray,
-    residual: np.ndarray,
+    returns: np.ndarray,
     case: np.ndarray,
-    variance: np.ndarray,
+    predictions: np.ndarray,
+    unseen: np.ndarray,
     rng: np.random.Generator,
 ) -> float:
     """
     Measure what the regressions cannot express, from neighbours of different cases.
 
     Two cases that pass through nearly the same state share the error of the estimate but not the
-    noise of their returns: the mean product of their residuals is the squared error. The
-    estimate followed both returns a little, which lowers the product by about its own variance.
+    noise of their returns: the mean product of the residuals of a member that has seen neither
+    is its squared error. Neighbours are not twins, so the product is divided by how much the
+    members' deviations agree between them. A member errs by the misfit, by the sample, and by
+    its bootstrap of the sample; the members' variance stands for each of the last two.
 
+    :param predictions: of each member, shape (N, K).
+    :param unseen: shape (K, N).
     :returns: root of the mean squared misfit, at least 0.
     """
-    chosen = rng.permutation(len(normal))[:NEIGHBOURS]
-    points, errors, names = normal[chosen], residual[chosen], case[chosen]
+    freedom = predictions.shape[1] - 1
+    deviations = predictions - predictions.mean(axis=1, keepdims=True)
+    product = variance = shared = 0.0
+    for member, mask in enumerate(unseen):
+        chosen = rng.permutation(np.flatnonzero(mask))[:NEIGHBOURS]
+        if len(np.unique(case[chosen])) < 2:
+            continue
+        nearest = _neighbours(normal[chosen], case[chosen])
+        errors = returns[chosen] - predictions[chosen, member]
+        own = deviations[chosen]
+        product += float(np.mean(errors * errors[nearest]))
+        variance += float(np.mean(np.square(own).sum(axis=1))) / freedom
+        shared += float(np.mean((own * own[nearest]).sum(axis=1))) / freedom
+    agreement = min(max(shared / variance, 0.2), 1.0) if variance > 0 else 1.0
+    return math.sqrt(max(product / agreement - 2.0 * variance, 0.0) / len(unseen))
+
+
+def _neighbours(points: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Find for each point the nearest one of another case, shape (M,)."""
     squares = np.square(points).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2.0 * (points @ points.T)
     distances[names[:, None] == names[None, :]] = np.inf
-    nearest = distances.argmin(axis=1)
-    product = float(np.mean(errors * errors[nearest]))
-    return math.sqrt(max(product + float(variance.mean()), 0.0))
+    nearest: np.ndarray = distances.argmin(axis=1)
+    return nearest

@@ -10,10 +10,10 @@ faster than the speed limit, and stands still when no fresh action comes.
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, TICK, displacement
+from fdrl_ros.env.actions import displacement, MAXIMUM_SPEED, TICK
 from fdrl_ros.errors import StateError
-from fdrl_ros.selector.selector import Selection
-from fdrl_ros.settings import Settings, setting
+from fdrl_ros.selector.candidate import Selection
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 
 UP = (0.0, 0.0, 1.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fdrl_ros.env.procedures import PROCEDURES
-from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS, Field, scale
+from fdrl_ros.env.state import Field, OPERATION_FIELDS, PATIENT_FIELDS, scale
 import numpy as np
 
 PHYSICAL_RANGES = {

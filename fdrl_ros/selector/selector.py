@@ -14,18 +14,12 @@ import math
 from statistics import NormalDist
 
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
-from fdrl_ros.env.state import STATE_SIZE
-from fdrl_ros.errors import PolicyError
-from fdrl_ros.metrics.adaptation import Adaptation
-from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, Risk, RiskWeights
+from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
+from fdrl_ros.selector.candidate import Candidate, HOLD, LineUp, Selection
 from fdrl_ros.selector.monitor import OperationMonitor
 from fdrl_ros.selector.observation import Observation, Reason, State, StateReader
-from fdrl_ros.selector.value import ValueBank, ValueModel
-from fdrl_ros.settings import Settings, setting
+from fdrl_ros.settings import setting, Settings
 import numpy as np
-
-HOLD = 'hold'
-"""Name of the candidate that keeps the tip where it is."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,87 +49,12 @@ class SelectorSettings(Settings):
     failure_pause: float = setting(
         1.0, 'time for which a failed policy is left out', unit='s', minimum=0.05, maximum=60.0
     )
-    hold_return: float = setting(0.0, 'return expected of holding, without a model', unit='return')
+    hold_return: float = setting(
+        -0.25, 'return expected of holding, without a model: lost time', unit='return'
+    )
     change_threshold: float = setting(
         0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0
     )
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """
-    A policy to choose from.
-
-    :param name: global, the hospital's name, or hold.
-    :param policy: from a scaled state (STATE_SIZE,), read-only, to an action number; None only
-        for hold, which may be given to bring a value model.
-    :param value: the estimate of its return; without one it runs only where nothing has one.
-    :param digest: of the policy; the value model must be of the same one, if both are given.
-    """
-
-    name: str
-    policy: Callable[[np.ndarray], int] | None
-    value: ValueModel | None = None
-    digest: bytes = b''
-
-
-@dataclass(frozen=True)
-class Selection:
-    """
-    What the robot shall do now, and why.
-
-    :param value: estimated return of the chosen candidate in this state; NaN without an estimate.
-    :param uncertainty: standard deviation of that estimate.
-    :param time: when it was made, seconds of the steady clock.
-    :param risk: None where there was no state to measure.
-    """
-
-    policy: str
-    action: int
-    value: float
-    uncertainty: float
-    reason: Reason
-    time: float
-    patient: str = ''
-    risk: Risk | None = None
-    adaptation: Adaptation | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the tip shall be kept where it is."""
-        return self.policy == HOLD
-
-
-class _LineUp:
-    """Candidates with their value models stacked; never changes once made."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        names = [each.name for each in candidates]
-        if len(set(names)) < len(names) or not all(names):
-            raise PolicyError(f'candidates {names}: expected different names')
-        for each in candidates:
-            if (each.policy is None) != (each.name == HOLD):
-                raise PolicyError(f'candidate {each.name!r}: only {HOLD!r} goes without a policy')
-            if each.value is not None:
-                _check_value(each, each.value)
-        ordered = [each for each in candidates if each.name != HOLD]
-        hold = [each for each in candidates if each.name == HOLD] or [Candidate(HOLD, None)]
-        self.candidates = (*ordered, *hold)
-        self.names = tuple(each.name for each in self.candidates)
-        self.bank = ValueBank([each.value for each in self.candidates])
-
-
-def _check_value(candidate: Candidate, value: ValueModel) -> None:
-    if value.state_size != STATE_SIZE:
-        raise PolicyError(
-            f'value model of {candidate.name!r} takes {value.state_size} numbers: '
-            f'expected {STATE_SIZE}'
-        )
-    if candidate.digest and value.policy and value.policy != candidate.digest.hex():
-        raise PolicyError(
-            f'value model of {candidate.name!r} values policy {value.policy}: '
-            f'expected {candidate.digest.hex()}'
-        )
 
 
 class Selector:
@@ -154,7 +73,7 @@ class Selector:
         self._reader = StateReader(self.settings.state_bound)
         self._monitor = OperationMonitor(weights, self.settings.change_threshold)
         self._factor = NormalDist().inv_cdf(self.settings.confidence)
-        self._line_up = _LineUp(())
+        self._line_up = LineUp(())
         self._failed_until: dict[str, float] = {}
         self._inputs: tuple[Observation | None, Observation | None] = (None, None)
         self._case: str | None = None
@@ -173,7 +92,7 @@ class Selector:
 
         :raises PolicyError: if they contradict each other; the old ones stay.
         """
-        line_up = _LineUp(candidates)
+        line_up = LineUp(candidates)
         replaced = {each.name: each for each in self._line_up.candidates}
         for each in line_up.candidates:
             if replaced.get(each.name) is None or replaced[each.name].policy is not each.policy:
@@ -284,7 +203,7 @@ class Selector:
         return Selection(candidate.name, action, means[place], stds[place], reason, now)
 
     def _rank(
-        self, line_up: _LineUp, bounds: list[float], usable: list[bool], now: float
+        self, line_up: LineUp, bounds: list[float], usable: list[bool], now: float
     ) -> tuple[int, Reason]:
         """Choose a place in the line-up by the lower bounds, and say why."""
         hold = len(bounds) - 1

@@ -5,7 +5,7 @@
 import math
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.metrics import RiskMeter, RiskWeights, r_mit, risk_terms
+from fdrl_ros.metrics import r_mit, risk_terms, RiskMeter, RiskWeights
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np

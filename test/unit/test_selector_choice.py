@@ -10,8 +10,8 @@ from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, PATIENT_FIELDS, SCALES, 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
 from fdrl_ros.selector import (
-    HOLD,
     Candidate,
+    HOLD,
     Observation,
     Reason,
     Selector,
