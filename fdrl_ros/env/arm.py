@@ -7,6 +7,7 @@ Modified DH parameters of the dVRK PSM with a large needle driver (SIRK PSM.json
 frame has its origin in the remote centre of motion (RCM): z up, the shaft along -z at zero.
 """
 
+from collections.abc import Sequence
 import math
 
 from fdrl_ros.errors import StateError
@@ -35,6 +36,7 @@ TIP_LINK = 0.0102
 STRAIGHT = INSERTION_TO_WRIST + WRIST_LINK + TIP_LINK
 """Tip along the shaft from the RCM at zero insertion and a straight wrist, metres."""
 
+_LOWER, _UPPER = LOWER.tolist(), UPPER.tolist()
 _SLACK = 1e-9
 
 
@@ -48,13 +50,35 @@ def within_limits(joints: ArrayLike) -> bool:
     return bool(np.all((values >= LOWER - _SLACK) & (values <= UPPER + _SLACK)))
 
 
-def _checked(joints: Vector, asked: object) -> Vector:
-    for name, value, low, high in zip(JOINTS, joints, LOWER, UPPER, strict=True):
+def _checked(joints: Sequence[float], asked: object) -> Sequence[float]:
+    for name, value, low, high in zip(JOINTS, joints, _LOWER, _UPPER, strict=True):
         if not low - _SLACK <= value <= high + _SLACK:
             raise UnreachableError(
                 f'pose {asked} needs {name} = {value:.4f}: expected {low:g} to {high:g}'
             )
     return joints
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def _cross(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    return [
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    ]
+
+
+def _orthonormal(x: Sequence[float], y: Sequence[float], z: Sequence[float]) -> bool:
+    error = max(
+        abs(_dot(x, x) - 1.0),
+        abs(_dot(y, y) - 1.0),
+        abs(_dot(x, y)),
+        *(abs(a - b) for a, b in zip(_cross(x, y), z, strict=True)),
+    )
+    return error <= 1e-6
 
 
 def _shaft_rotation(yaw: float, pitch: float) -> Vector:
@@ -113,36 +137,37 @@ def inverse_kinematics(position: ArrayLike, rotation: ArrayLike, near_roll: floa
     matrix = np.asarray(rotation, np.float64)
     if tip.shape != (3,) or not np.isfinite(tip).all():
         raise StateError(f'position {position!r}: expected three finite numbers')
-    if (
-        matrix.shape != (3, 3)
-        or not np.isfinite(matrix).all()
-        or np.abs(matrix @ matrix.T - np.eye(3)).max() > 1e-6
-        or np.linalg.det(matrix) < 0
-    ):
+    if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+        raise StateError(f'rotation {rotation!r}: expected a 3 x 3 matrix of finite numbers')
+    x_axis, y_axis, approach = matrix.T.tolist()
+    if not _orthonormal(x_axis, y_axis, approach):
         raise StateError(f'rotation {rotation!r}: expected a rotation matrix')
-    yaw_axis, side, approach = -matrix[:, 0], -matrix[:, 1], matrix[:, 2]
-    yaw_centre = tip - TIP_LINK * approach
-    wrist = yaw_centre - yaw_axis * (yaw_axis @ yaw_centre)
-    length = float(np.linalg.norm(wrist))
+    yaw_axis, side = [-each for each in x_axis], [-each for each in y_axis]
+    centre = [at - TIP_LINK * each for at, each in zip(tip.tolist(), approach, strict=True)]
+    along = _dot(yaw_axis, centre)
+    wrist = [at - along * each for at, each in zip(centre, yaw_axis, strict=True)]
+    length = math.sqrt(_dot(wrist, wrist))
     if length < 1e-6:
         raise UnreachableError(f'pose at {tip.tolist()} leaves no direction for the wrist')
-    wrist = wrist / length
-    pitch_axis = np.cross(wrist, yaw_axis)
-    pitch_centre = yaw_centre - WRIST_LINK * wrist
-    reach = float(np.linalg.norm(pitch_centre))
+    wrist = [each / length for each in wrist]
+    pitch_axis = _cross(wrist, yaw_axis)
+    centre = [at - WRIST_LINK * each for at, each in zip(centre, wrist, strict=True)]
+    reach = math.sqrt(_dot(centre, centre))
     if reach < 1e-6:
         raise UnreachableError(f'pose at {tip.tolist()} puts the wrist into the remote centre')
-    direction = pitch_centre / reach
-    yaw = math.atan2(direction[0], -direction[2])
-    pitch = math.asin(max(-1.0, min(1.0, -direction[1])))
-    shaft = _shaft_rotation(yaw, pitch)
-    roll = math.atan2(-(shaft[:, 0] @ pitch_axis), shaft[:, 1] @ pitch_axis)
-    roll += 2 * math.pi * round((near_roll - roll) / (2 * math.pi))
-    across = shaft[:, 0] * math.cos(roll) + shaft[:, 1] * math.sin(roll)
-    wrist_pitch = math.atan2(across @ wrist, shaft[:, 2] @ wrist)
-    wrist_yaw = math.atan2(side @ wrist, side @ pitch_axis)
-    joints = np.array([yaw, pitch, reach - INSERTION_TO_WRIST, roll, wrist_pitch, wrist_yaw])
-    return _checked(joints, tip.tolist())
+    shaft = [each / reach for each in centre]
+    yaw = math.atan2(shaft[0], -shaft[2])
+    pitch = math.asin(max(-1.0, min(1.0, -shaft[1])))
+    down = [-math.sin(pitch) * math.sin(yaw), -math.cos(pitch), math.sin(pitch) * math.cos(yaw)]
+    left = [-math.cos(yaw), 0.0, -math.sin(yaw)]
+    roll = math.atan2(-_dot(down, pitch_axis), _dot(left, pitch_axis))
+    turn = 2 * math.pi
+    roll += turn * round((near_roll - roll) / turn)
+    across = math.cos(roll) * _dot(down, wrist) + math.sin(roll) * _dot(left, wrist)
+    wrist_pitch = math.atan2(across, _dot(shaft, wrist))
+    wrist_yaw = math.atan2(_dot(side, wrist), _dot(side, pitch_axis))
+    joints = (yaw, pitch, reach - INSERTION_TO_WRIST, roll, wrist_pitch, wrist_yaw)
+    return np.array(_checked(joints, tip.tolist()))
 
 
 def straight_joints(x: float, y: float, z: float) -> tuple[float, float, float]:
@@ -158,9 +183,9 @@ def straight_joints(x: float, y: float, z: float) -> tuple[float, float, float]:
     pitch = math.asin(-y / reach)
     insertion = reach - STRAIGHT
     if not (
-        LOWER[0] <= yaw <= UPPER[0]
-        and LOWER[1] <= pitch <= UPPER[1]
-        and LOWER[2] <= insertion <= UPPER[2]
+        _LOWER[0] <= yaw <= _UPPER[0]
+        and _LOWER[1] <= pitch <= _UPPER[1]
+        and _LOWER[2] <= insertion <= _UPPER[2]
     ):
-        _checked(np.array([yaw, pitch, insertion, 0.0, 0.0, 0.0]), (x, y, z))
+        _checked((yaw, pitch, insertion, 0.0, 0.0, 0.0), (x, y, z))
     return yaw, pitch, insertion

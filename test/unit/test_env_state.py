@@ -1,0 +1,96 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""States, actions, constants and the files they come from."""
+
+from pathlib import Path
+
+from fdrl_ros import resources
+from fdrl_ros.env.actions import (
+    ACTION_COUNT,
+    ACTIONS,
+    displacement,
+    DISPLACEMENTS,
+    MAXIMUM_SPEED,
+    STAY,
+    TICK,
+)
+from fdrl_ros.env.constants import constant, constants
+from fdrl_ros.env.state import (
+    OPERATION_FIELDS,
+    PATIENT_FIELDS,
+    scale,
+    STATE_FIELDS,
+    STATE_SIZE,
+    unscale,
+)
+from fdrl_ros.errors import ResourceError, StateError
+import numpy as np
+import pytest
+
+
+def test_thirteen_actions_in_the_agreed_order():
+    assert [each.name for each in ACTIONS] == [
+        f'{size} {sign}{axis}' for size in ('coarse', 'fine') for axis in 'xyz' for sign in '-+'
+    ] + ['stay']
+    assert ACTION_COUNT == 13
+    assert STAY == 12
+    assert displacement(4) == (0.0, 0.0, -0.0025)
+    assert displacement(7) == (0.0005, 0.0, 0.0)
+    assert not DISPLACEMENTS.flags.writeable
+
+
+def test_no_action_is_faster_than_fifty_millimetres_a_second():
+    assert TICK == pytest.approx(0.05)
+    assert pytest.approx(0.05) == MAXIMUM_SPEED
+    assert np.abs(DISPLACEMENTS).sum(axis=1).max() / TICK <= MAXIMUM_SPEED + 1e-12
+
+
+@pytest.mark.parametrize('wrong', [-1, 13, 0.5])
+def test_actions_that_do_not_exist_are_refused(wrong):
+    with pytest.raises(StateError):
+        displacement(wrong)
+
+
+def test_fields_have_names_units_and_scales_in_two_parts():
+    assert STATE_FIELDS == OPERATION_FIELDS + PATIENT_FIELDS
+    assert len({each.name for each in STATE_FIELDS}) == STATE_SIZE
+    assert all(each.scale > 0 and each.unit and each.description for each in STATE_FIELDS)
+    assert not any('stiffness' in each.name or 'modulus' in each.name for each in STATE_FIELDS)
+
+
+def test_unscale_undoes_scale():
+    values = np.linspace(-3.0, 3.0, 2 * STATE_SIZE).reshape(2, STATE_SIZE)
+    state = scale(values)
+    assert state.dtype == np.float32
+    assert np.allclose(unscale(state), values, rtol=1e-6, atol=1e-9)
+
+
+def test_states_of_the_wrong_size_or_not_finite_are_refused():
+    with pytest.raises(StateError, match='shape'):
+        scale([0.0] * (STATE_SIZE - 1))
+    with pytest.raises(StateError, match='shape'):
+        unscale(np.zeros(STATE_SIZE + 1, np.float32))
+    with pytest.raises(StateError, match='finite'):
+        unscale(np.full(STATE_SIZE, np.nan, np.float32))
+
+
+def test_every_constant_has_a_unit_and_a_source():
+    assert len(constants()) > 50
+    assert constant('physiology.hypotension') == 65.0
+    with pytest.raises(ResourceError, match='nothing.here'):
+        constant('nothing.here')
+
+
+def test_files_are_found_in_the_source_a_wheel_and_an_ament_prefix(tmp_path, monkeypatch):
+    assert resources.resource('urdf/psm.urdf').is_file()
+    module = tmp_path / 'site' / 'fdrl_ros' / 'resources.py'
+    module.parent.mkdir(parents=True)
+    monkeypatch.setattr(resources, '__file__', str(module))
+    monkeypatch.setenv('AMENT_PREFIX_PATH', f'/nowhere:{tmp_path / "install"}')
+    with pytest.raises(ResourceError, match='/nowhere/share/fdrl_ros'):
+        resources.resource('urdf/psm.urdf')
+    for place in ('install/share/fdrl_ros', 'site/fdrl_ros/_share'):
+        path = tmp_path / place / 'urdf' / 'psm.urdf'
+        path.parent.mkdir(parents=True)
+        path.touch()
+        assert resources.resource('urdf/psm.urdf') == Path(path)
