@@ -1,0 +1,135 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A run's directory: where everything of it lies, and the link to the latest one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import os
+from pathlib import Path
+import time
+from typing import Any
+
+from fdrl_ros.benchmark.assessment import Assessment
+from fdrl_ros.benchmark.plots import draw_all
+from fdrl_ros.benchmark.report import render_text
+from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.errors import StoreError
+from fdrl_ros.prepare import Layout
+import numpy as np
+
+LATEST = 'latest'
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """
+    One run: ``federation/`` (private), ``policies/``, ``plots/``, tables and numbers.
+
+    :param path: such as ``runs/2026-11-21_09-30-00``.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, runs: Path, name: str | None = None) -> 'RunDirectory':
+        """
+        Make a directory for a new run, named by the time unless told otherwise.
+
+        :raises StoreError: if it cannot be written.
+        """
+        stem = name or time.strftime('%Y-%m-%d_%H-%M-%S')
+        for number in range(1000):
+            path = runs / (f'{stem}_{number + 1}' if number else stem)
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise StoreError(f'cannot make the directory {path}: {error.strerror}') from error
+            return cls(path)
+        raise StoreError(f'{runs} holds a thousand runs named {stem}')
+
+    @classmethod
+    def open(cls, path: Path) -> 'RunDirectory':
+        """
+        Go on in a directory, made if it is missing.
+
+        :raises StoreError: if it cannot be written.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f'cannot make the directory {path}: {error.strerror}') from error
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise StoreError(f'cannot write into {path}: no permission')
+        return cls(path)
+
+    @property
+    def layout(self) -> Layout:
+        """Private files of the parties."""
+        return Layout(self.path / 'federation')
+
+    @property
+    def policies(self) -> Path:
+        """What was released."""
+        return self.path / 'policies'
+
+    @property
+    def summary(self) -> Path:
+        """The numbers of the run."""
+        return self.path / 'summary.json'
+
+    def save(self, found: Assessment) -> None:
+        """
+        Write summary, table, plots and the numbers of each patient, then point the link here.
+
+        :raises StoreError: if something cannot be written.
+        """
+        try:
+            (self.path / 'table.txt').write_text(render_text(found), 'utf-8')
+            (self.path / 'plan.yaml').write_text(found.plan.to_yaml(), 'utf-8')
+            _save_arrays(self.path / 'patients.npz', _patients(found))
+            draw_all(found, self.path / 'plots')
+        except OSError as error:
+            raise StoreError(f'cannot write into {self.path}: {error.strerror}') from error
+        write_json(
+            self.path / 'details.json',
+            {
+                'private': found.plan.federation.noise == 'secure',
+                'state_set': found.probe_digest,
+                'differences': found.differences(),
+                'learning': found.learning,
+                'chosen': {n: e.chosen for n, e in found.evaluations.items() if e.chosen},
+            },
+        )
+        write_json(self.summary, found.summary())
+        self.point_latest()
+
+    def point_latest(self) -> None:
+        """
+        Let ``latest`` beside the run point to it, in one step.
+
+        :raises StoreError: if the link cannot be made.
+        """
+        link = self.path.parent / LATEST
+        part = self.path.parent / f'.{LATEST}.{os.getpid()}'
+        try:
+            part.unlink(missing_ok=True)
+            part.symlink_to(self.path.name, target_is_directory=True)
+            part.replace(link)
+        except OSError as error:
+            raise StoreError(f'cannot point {link} to this run: {error.strerror}') from error
+
+
+def _patients(found: Assessment) -> dict[str, np.ndarray]:
+    """Return every number of every patient, named by policy and column."""
+    return {
+        f'{name}/{column}': values
+        for name, each in found.evaluations.items()
+        for column, values in each.cases.arrays().items()
+    }
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    with path.open('wb') as file:
+        np.savez_compressed(file, **arrays)
