@@ -3,6 +3,7 @@
 """The aggregator's node: runs the rounds, and lets the operator pause, resume, stop and admit."""
 
 from collections.abc import Callable
+import sys
 from typing import Any
 
 from fdrl_ros.assembly import open_aggregator
@@ -26,7 +27,6 @@ class AggregatorNode(PartyNode):
     groups = ('rounds',)
     sends = (RoundStatus,)
     member = 'aggregator'
-    party: Aggregator
 
     def __init__(self, post: Post) -> None:
         super().__init__('aggregator', post)
@@ -66,7 +66,7 @@ class AggregatorNode(PartyNode):
             return
         self._request = None
         party = self.party
-        if party is None or party.phase is not Phase.SUM:
+        if not isinstance(party, Aggregator) or party.phase is not Phase.SUM:
             return
         future = self._client.call_async(to_ros(request, Decrypt.Request()))
         future.add_done_callback(self._answered)
@@ -83,11 +83,15 @@ class AggregatorNode(PartyNode):
             def ask() -> Outcome:
                 method = getattr(self.party, name)
                 hospital = getattr(request, 'hospital', None)
-                return method(self.now) if hospital is None else method(hospital, self.now)
+                outcome: Outcome = (
+                    method(self.now) if hospital is None else method(hospital, self.now)
+                )
+                return outcome
 
             if self.party is None:
                 response.success, response.message = False, 'the aggregator is not ready'
                 return response
+            refusal: FdrlError | None
             try:
                 refusal = self.act(ask)
             except FdrlError as error:
@@ -101,8 +105,8 @@ class AggregatorNode(PartyNode):
 
     def health(self) -> Health:
         """Add the phase."""
-        health, party = super().health(), getattr(self, 'party', None)
-        if party is None or self.fault:
+        health, party = super().health(), self.party
+        if not isinstance(party, Aggregator) or self.fault:
             return health
         summary = f'round {party.round}: {party.phase.name}'
         return Health(health.level, summary, {**health.values, 'phase': party.phase.name})
@@ -111,3 +115,7 @@ class AggregatorNode(PartyNode):
 def main() -> int:
     """Run the node."""
     return run_node(AggregatorNode)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -9,13 +9,11 @@ checked for what Python or the signature's encoding cannot hold, before anybody 
 
 from collections.abc import Callable
 from dataclasses import fields
-from functools import lru_cache
-import typing
-from typing import Any, TypeVar
+from typing import Any, get_args, get_origin, get_type_hints, TypeVar
 
-from fdrl_ros import msg as ros
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.message import Envelope, Message
+import fdrl_ros.msg as ros
 
 M = TypeVar('M', bound=Message)
 
@@ -70,7 +68,7 @@ def from_ros(source: Any, kind: type[M]) -> M:
         return kind(**{name: take(getattr(source, name)) for name, take in readers(kind).items()})
 
     def readers(kind: type[Any]) -> dict[str, Callable[[Any], Any]]:
-        return {name: reader(hint) for name, hint in _hints(kind).items()}
+        return {name: reader(hint) for name, hint in get_type_hints(kind).items()}
 
     def reader(hint: Any) -> Callable[[Any], Any]:
         if hint is bytes:
@@ -79,8 +77,8 @@ def from_ros(source: Any, kind: type[M]) -> M:
             return number
         if isinstance(hint, type) and issubclass(hint, Message | Envelope):
             return lambda value: read(value, hint)
-        if typing.get_origin(hint) is tuple:
-            item = reader(typing.get_args(hint)[0])
+        if get_origin(hint) is tuple:
+            item = reader(get_args(hint)[0])
             return lambda values: tuple(item(value) for value in values)
         return lambda value: value
 
@@ -93,9 +91,3 @@ def _item_to_ros(item: Any) -> Any:
     if isinstance(item, Message):
         return to_ros(item, getattr(ros, type(item).__name__)())
     return item
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Return the types of the fields of a message class."""
-    return typing.get_type_hints(kind)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key authority's node: answers requests to decrypt, and publishes each released policy."""
 
+import sys
 from typing import Any
 
 from fdrl_ros.assembly import open_key_authority
@@ -12,7 +13,9 @@ from fdrl_ros.nodes.diagnostics import Health
 from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.worker import Post
+from fdrl_ros.prepare import load_policy
 from fdrl_ros.srv import Decrypt
+from fdrl_ros.validation import PublicValidation
 
 
 class KeyAuthorityNode(PartyNode):
@@ -32,7 +35,10 @@ class KeyAuthorityNode(PartyNode):
 
     def make_party(self, prepared: Any, store: Store) -> KeyAuthority:
         """Put the key authority together."""
-        return open_key_authority(self.layout, self.plan(), store)
+        plan = self.plan()
+        start, _ = load_policy(self.layout.pretrained)
+        validate = self.timed('validate', PublicValidation(plan, start))
+        return open_key_authority(self.layout, plan, store, validate=validate)
 
     def _decrypt(self, request: Any, response: Any) -> Any:
         """Take a request; the policy or the verdict follows on its topic."""
@@ -45,8 +51,8 @@ class KeyAuthorityNode(PartyNode):
 
     def health(self) -> Health:
         """Add the newest released round."""
-        health, party = super().health(), getattr(self, 'party', None)
-        if party is None or self.fault:
+        health, party = super().health(), self.party
+        if not isinstance(party, KeyAuthority) or self.fault:
             return health
         return Health(health.level, f'released round {party.round}', health.values)
 
@@ -54,3 +60,7 @@ class KeyAuthorityNode(PartyNode):
 def main() -> int:
     """Run the node."""
     return run_node(KeyAuthorityNode)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -34,6 +34,9 @@ SPIN = 0.5
 PATIENCE = 10.0
 """How long a job may take to stop, second."""
 
+PARENT = 'FDRL_PARENT'
+"""Variable with the process whose end ends the node; the runner sets it."""
+
 _SUCCESS = TransitionCallbackReturn.SUCCESS
 
 
@@ -80,9 +83,9 @@ class ManagedNode(LifecycleNode):
         self._made: ExitStack | None = None
         self._configured, self._active = ExitStack(), ExitStack()
         parameters = NodeParameters(self)
-        settings = parameters.declare('', self.own)
-        self.layout = Layout(Path(settings.directory))
-        plan = self._plan(settings.directory)
+        directory = parameters.declare('', self.own).directory
+        self.layout = Layout(Path(directory))
+        plan = self._plan(directory)
         for group in self.groups:
             parameters.declare(group, Plan.groups()[group], getattr(plan, group))
         parameters.seal()
@@ -277,12 +280,13 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     Run one node until it is told to stop.
 
     SIGINT and SIGTERM stop the job, deactivate, clean up and end with 0; a second one changes
-    nothing.
+    nothing. So does the end of the runner that started it.
 
     :param make: makes the node.
     :returns: exit code.
     """
     stopping = [False]
+    parent = int(os.environ.get(PARENT, '0'))
 
     def stop(number: int, frame: Any) -> None:
         stopping[0] = True
@@ -304,6 +308,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     try:
         while not stopping[0] and not (autostart and node.fault):
             executor.spin_once(timeout_sec=SPIN)
+            stopping[0] |= bool(parent) and os.getppid() != parent
     except ExternalShutdownException:
         pass
     failed = autostart and node.fault is not None

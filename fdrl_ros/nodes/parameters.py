@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 import sys
-from typing import Any
+from typing import Any, TypeVar
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import Setting, Settings
@@ -16,6 +16,8 @@ from rcl_interfaces.msg import (
 )
 from rclpy.lifecycle import LifecycleNode
 from rclpy.parameter import Parameter
+
+S = TypeVar('S', bound=Settings)
 
 _INT64 = 2**63 - 1
 # Of rclpy itself; everything else that is given and not declared is a mistake.
@@ -41,9 +43,7 @@ class NodeParameters:
             if name.split('.')[0] not in _OF_ROS
         }
 
-    def declare(
-        self, group: str, kind: type[Settings], defaults: Settings | None = None
-    ) -> Settings:
+    def declare(self, group: str, kind: type[S], defaults: Settings | None = None) -> S:
         """
         Declare a group of settings.
 
@@ -77,7 +77,7 @@ class NodeParameters:
             raise SettingError(name, value, f'one of the parameters {known}')
         self._node.add_on_set_parameters_callback(self._judge)
 
-    def read(self, group: str, kind: type[Settings]) -> Settings:
+    def read(self, group: str, kind: type[S]) -> S:
         """Return a declared group as it is now."""
         return kind.from_mapping(self._values(group, kind))
 

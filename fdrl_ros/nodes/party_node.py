@@ -5,6 +5,7 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
+import time
 from typing import Any, ClassVar
 
 from fdrl_ros.errors import FdrlError, MessageError, RoundError
@@ -15,6 +16,7 @@ from fdrl_ros.nodes.convert import from_ros, to_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode
 from fdrl_ros.nodes.wires import WIRES
+from fdrl_ros.nodes.worker import Post
 
 TICK = 0.25
 """Time between two ticks of a party, second."""
@@ -30,11 +32,15 @@ class PartyNode(ManagedNode):
 
     sends: ClassVar[tuple[type[Message], ...]] = ()
 
-    def open(self) -> None:
-        """Make the publishers."""
+    def __init__(self, name: str, post: Post) -> None:
         self.party: Party | None = None
         self.refused: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
         self.job = ''
+        super().__init__(name, post)
+
+    def open(self) -> None:
+        """Make the publishers."""
         self._senders: dict[type[Message], Any] = {
             kind: self.publisher(WIRES[kind].type, self.topic(kind), WIRES[kind].sending)
             for kind in self.sends
@@ -75,6 +81,19 @@ class PartyNode(ManagedNode):
     def finished(self, job: Job, result: Any) -> None:
         """Look at the result of a job."""
 
+    def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `work` with its time added up, for the diagnostics."""
+
+        def run(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return work(*arguments)
+            finally:
+                spent = time.perf_counter() - start
+                self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+        return run
+
     # The driver.
 
     def _start(self, prepared: Any) -> None:
@@ -99,7 +118,10 @@ class PartyNode(ManagedNode):
         self.party, self.job = None, ''
 
     def _hearer(self, kind: type[Message]) -> Callable[[Any], None]:
-        return lambda source: self.take(source, kind)
+        def hear(source: Any) -> None:
+            self.take(source, kind)
+
+        return hear
 
     def take(self, source: Any, kind: type[Message]) -> MessageError | None:
         """
@@ -159,7 +181,7 @@ class PartyNode(ManagedNode):
             self.act(lambda: party.finish(job, result, self.now))
             self.finished(job, result)
 
-        self.submit(job.run, done, self.reported)
+        self.submit(self.timed(job.name, job.run), done, self.reported)
 
     def _tick(self) -> None:
         if (party := self.party) is not None:
@@ -170,11 +192,11 @@ class PartyNode(ManagedNode):
         health = super().health()
         if health.level is not Level.OK:
             return health
-        refused = getattr(self, 'refused', Counter())
         values = {
             'state': self.state_name,
-            'job': getattr(self, 'job', ''),
-            'refused': sum(refused.values()),
-            **{f'refused {reason}': count for reason, count in sorted(refused.items())},
+            'job': self.job,
+            'refused': sum(self.refused.values()),
+            **{f'seconds {name}': f'{each:.6f}' for name, each in self.seconds.items()},
+            **{f'refused {reason}': count for reason, count in sorted(self.refused.items())},
         }
         return Health(Level.OK, self.state_name, values)

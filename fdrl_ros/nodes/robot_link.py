@@ -4,8 +4,8 @@
 
 from typing import Any
 
-from fdrl_ros import msg as ros
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
+import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
 import rclpy

@@ -10,9 +10,9 @@ nothing comes back from them.
 from collections.abc import Callable
 from dataclasses import dataclass
 import math
+import sys
 from typing import Any
 
-from fdrl_ros import msg as ros
 from fdrl_ros.assembly import LocalTraining, open_hospital, open_records, open_training
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.local_update import LocalUpdate
@@ -26,6 +26,7 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.party import Job, Party
 from fdrl_ros.federation.store import Store
+import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.managed_node import NodeSettings, run_node
@@ -122,7 +123,8 @@ class TrainerNode(PartyNode):
         if isinstance(progress, TrainingProgress):
             self._say('training', progress.round, progress.step, progress.steps, progress.epsilon)
         else:
-            self._say('collecting', 0, *progress, 0.0)
+            done, count = progress
+            self._say('collecting', 0, done, count, 0.0)
 
     def finished(self, job: Job, result: Any) -> None:
         """Publish what a round of training cost."""
@@ -167,3 +169,7 @@ class TrainerNode(PartyNode):
 def main() -> int:
     """Run the node."""
     return run_node(TrainerNode)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -5,9 +5,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fdrl_ros import msg as ros
 from fdrl_ros.federation import message as protocol
 from fdrl_ros.federation.message import Message
+import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from rclpy.qos import QoSProfile
 

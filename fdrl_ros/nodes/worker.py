@@ -75,9 +75,7 @@ class Worker:
         while (job := self._jobs.get()) is not None:
             run, done, reported = job
             try:
-                result = run(
-                    lambda value, to=reported: self._report(to, value), self._stopping.is_set
-                )
+                result = run(partial(self._report, reported), self._stopping.is_set)
             except Exception as error:  # whatever it is, the party judges it
                 result = error
             self._deliver(partial(done, result))

@@ -1,0 +1,281 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""An observer of the whole system: calls no service, publishes nothing, hands on plain values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+import math
+from queue import Empty, Full, Queue
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from diagnostic_msgs.msg import DiagnosticArray
+from fdrl_ros.bringup import FEDERATION
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    MaskedUpdate,
+    Message,
+    Phase,
+    RoundStatus,
+)
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import from_ros
+from fdrl_ros.nodes.wires import WIRES
+import rclpy
+from rclpy.context import Context
+from rclpy.experimental import EventsExecutor
+
+WAITING = 10000
+"""Events that wait for :meth:`Watch.poll`; more are dropped."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of the protocol: RoundStatus, GlobalPolicy, HospitalPolicy or MaskedUpdate."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """How far a hospital is; see Progress.msg."""
+
+    hospital: str
+    stage: str
+    round: int
+    step: int
+    steps: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a hospital's ledger says; see Privacy.msg."""
+
+    hospital: str
+    unit: str
+    epsilon: float
+    epsilon_paper: float
+    delta: float
+    budget: float
+    entries: int
+    secure: bool
+
+
+@dataclass(frozen=True)
+class Operated:
+    """How an operation ended; see Outcome.msg."""
+
+    robot: str
+    patient: str
+    procedure: str
+    success: bool
+    failure: str
+    steps: int
+    peak_force: float
+    damage: float
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a selector chose; see SelectedAction.msg."""
+
+    robot: str
+    patient: str
+    policy: str
+    action: int
+    value: float
+    uncertainty: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Risk or adaptation of a robot so far; NaN where not measured."""
+
+    robot: str
+    patient: str
+    risk: float = math.nan
+    mitigation: float = math.nan
+    variation_rate: float = math.nan
+    adaptation: float = math.nan
+
+
+@dataclass(frozen=True)
+class Felt:
+    """A node's health from /diagnostics."""
+
+    node: str
+    level: int
+    summary: str
+    values: dict[str, str] = field(default_factory=dict)
+
+
+Event = Said | Progressed | Spent | Operated | Chosen | Measured | Felt
+
+
+class Watch:
+    """
+    Listens in the domains of the federation and the robots.
+
+    Use it in a `with` and call :meth:`poll`. It believes what it hears: it is for people to look
+    at, nothing may depend on it.
+    """
+
+    def __init__(
+        self,
+        hospitals: tuple[str, ...],
+        federation_domain: int,
+        robots: tuple[str, ...] = (),
+        robot_domain: int | None = None,
+    ) -> None:
+        """Join the domains."""
+        self.finished = False
+        """Whether the aggregator said that the federation has ended."""
+        self._events: Queue[Event] = Queue(WAITING)
+        self._ending = threading.Event()
+        self._closing: list[Callable[[], None]] = []
+        federation = self._join(federation_domain)
+        for kind in (RoundStatus, GlobalPolicy, MaskedUpdate):
+            wire = WIRES[kind]
+            self._hear(
+                federation,
+                wire.type,
+                f'{FEDERATION}/{wire.topic}',
+                self._sayer(kind),
+                wire.hearing,
+            )
+        self._hear(federation, DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
+        for name in hospitals:
+            self._hear(
+                federation,
+                ros.HospitalPolicy,
+                f'/{name}/policy',
+                self._sayer(HospitalPolicy),
+                qos.HEARD,
+            )
+            self._hear(
+                federation, ros.Progress, f'/{name}/progress', self._copy(Progressed), qos.EVENT
+            )
+            self._hear(federation, ros.Privacy, f'/{name}/privacy', self._copy(Spent), qos.HEARD)
+        if robot_domain is None or not robots:
+            return
+        room = self._join(robot_domain)
+        self._hear(room, DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
+        for name in robots:
+            for topic, source, event in (
+                ('outcome', ros.Outcome, Operated),
+                ('action', ros.SelectedAction, Chosen),
+                ('risk', ros.Risk, Measured),
+                ('adaptation', ros.Adaptation, Measured),
+            ):
+                self._hear(
+                    room, source, f'/{name}/{topic}', self._copy(event, robot=name), qos.EVENT
+                )
+
+    def __enter__(self) -> Self:
+        """Do nothing: it listens since it was made."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the domains."""
+        self.close()
+
+    def poll(self, timeout: float) -> list[Event]:
+        """
+        Return what was heard since the last call.
+
+        :param timeout: longest wait for the first event, second.
+        """
+        events = []
+        try:
+            events.append(self._events.get(timeout=timeout))
+            while True:
+                events.append(self._events.get_nowait())
+        except Empty:
+            return events
+
+    def close(self) -> None:
+        """Leave the domains."""
+        self._ending.set()
+        for undo in self._closing:
+            undo()
+        self._closing.clear()
+
+    def _join(self, domain: int) -> Any:
+        """Make a node in a domain and a thread that listens for it."""
+        context = Context()
+        rclpy.init(context=context, domain_id=domain)
+        node = rclpy.create_node(
+            'watch',
+            context=context,
+            enable_rosout=False,
+            start_parameter_services=False,
+            use_global_arguments=False,
+        )
+        executor = EventsExecutor(context=context)
+        executor.add_node(node)
+
+        def listen() -> None:
+            while not self._ending.is_set():
+                executor.spin_once(timeout_sec=0.2)
+
+        thread = threading.Thread(target=listen, name=f'watch {domain}', daemon=True)
+
+        def leave() -> None:
+            thread.join(5.0)
+            executor.remove_node(node)
+            node.destroy_node()
+            rclpy.shutdown(context=context)
+
+        self._closing.append(leave)
+        thread.start()
+        return node
+
+    @staticmethod
+    def _hear(
+        node: Any, kind: type[Any], topic: str, callback: Callable[[Any], None], profile: Any
+    ) -> None:
+        node.create_subscription(kind, topic, callback, profile)
+
+    def _put(self, event: Event) -> None:
+        try:
+            self._events.put_nowait(event)
+        except Full:
+            pass
+
+    def _sayer(self, kind: type[Message]) -> Callable[[Any], None]:
+        def say(source: Any) -> None:
+            try:
+                message = from_ros(source, kind)
+            except MessageError:
+                return
+            if isinstance(message, RoundStatus) and message.phase == Phase.FINISHED:
+                self.finished = True
+            self._put(Said(message))
+
+        return say
+
+    def _copy(self, kind: type[Any], **known: Any) -> Callable[[Any], None]:
+        """Return a callback that copies the fields of the same names."""
+        names = [name for name in kind.__dataclass_fields__ if name not in known]
+
+        def copy(source: Any) -> None:
+            values = {name: getattr(source, name) for name in names if hasattr(source, name)}
+            self._put(kind(**known, **values))
+
+        return copy
+
+    def _felt(self, source: Any) -> None:
+        for status in source.status:
+            values = {each.key: each.value for each in status.values}
+            self._put(Felt(status.name, status.level[0], status.message, values))
