@@ -1,0 +1,163 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The Gymnasium env: its rules, its determinism, and no leak between instances."""
+
+import warnings
+
+from fdrl_ros.env.episode import collect, mixed_behaviour, run_episode
+from fdrl_ros.env.expert import expert
+from fdrl_ros.env.patient import Cohort, mixture, public_cohort
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.simulation import DynamicArm
+from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.env.surgery import ENV_ID, SurgeryEnv
+from fdrl_ros.errors import SettingError, StateError
+import gymnasium
+from gymnasium.utils.env_checker import check_env
+import numpy as np
+import pybullet
+import pytest
+
+KINEMATIC = WorldSettings(mode='kinematic')
+
+
+def walk(env, seed, steps=60):
+    """Return everything that an env says on a seeded random walk."""
+    state, _info = env.reset(seed=seed)
+    rng = np.random.default_rng(seed)
+    said = [state]
+    for _ in range(steps):
+        state, reward, terminated, truncated, info = env.step(int(rng.integers(13)))
+        said += [state, reward, info['force'], info['mean_arterial_pressure']]
+        if terminated or truncated:
+            said.append(env.reset()[0])
+    return b''.join(np.asarray(each).tobytes() for each in said)
+
+
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_gymnasium_finds_nothing_to_warn_of(mode, heterogeneity):
+    env = gymnasium.make(
+        ENV_ID,
+        cohort=Cohort(2, 3, heterogeneity, 0),
+        settings=WorldSettings(mode=mode),
+        render_mode='rgb_array',
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(env.unwrapped, skip_render_check=heterogeneity != 0.5)
+    env.close()
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_a_seed_gives_the_same_bits_whatever_came_before(mode):
+    env, other = (SurgeryEnv(settings=WorldSettings(mode=mode)) for _ in range(2))
+    first = walk(env, 3)
+    walk(env, 4)
+    assert walk(env, 3) == first
+    assert walk(other, 3) == first
+    assert walk(other, 5) != first
+    env.close(), other.close()
+
+
+def test_envs_side_by_side_do_not_touch_each_other():
+    settings = WorldSettings(mode='dynamic')
+    alone = SurgeryEnv(settings=settings)
+    expected = [walk(alone, seed, 20) for seed in range(4)]
+    alone.close()
+    envs = [SurgeryEnv(settings=settings) for _ in range(4)]
+    rngs = [np.random.default_rng(seed) for seed in range(4)]
+    said = [[env.reset(seed=seed)[0]] for seed, env in enumerate(envs)]
+    for _ in range(20):
+        for env, rng, words in zip(envs, rngs, said, strict=True):
+            state, reward, terminated, truncated, info = env.step(int(rng.integers(13)))
+            words += [state, reward, info['force'], info['mean_arterial_pressure']]
+            if terminated or truncated:
+                words.append(env.reset()[0])
+    got = [b''.join(np.asarray(each).tobytes() for each in words) for words in said]
+    assert got == expected
+    for env in envs:
+        env.close()
+
+
+def test_closed_and_forgotten_envs_give_their_physics_client_back():
+    kept = DynamicArm()
+    for _ in range(3):
+        env = SurgeryEnv()
+        client = env.operation.arm._client
+        assert pybullet.isConnected(client)
+        env.close()
+        env.close()
+        assert not pybullet.isConnected(client)
+        forgotten = DynamicArm()
+        client = forgotten._client
+        del forgotten
+        assert not pybullet.isConnected(client)
+    assert pybullet.isConnected(kept._client)
+
+
+def test_the_picture_shows_something():
+    env = SurgeryEnv(settings=KINEMATIC, render_mode='rgb_array')
+    env.reset(seed=0)
+    image = env.render()
+    assert image.shape == (240, 320, 3)
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
+    assert SurgeryEnv(settings=KINEMATIC).render() is None
+
+
+def test_misuse_is_refused():
+    env = SurgeryEnv(settings=KINEMATIC)
+    with pytest.raises(StateError, match='reset'):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(StateError, match='13'):
+        env.step(13)
+    with pytest.raises(SettingError, match='options'):
+        env.reset(options={'colour': 1})
+    with pytest.raises(SettingError, match='patient'):
+        env.reset(options={'patient': 'nobody'})
+    with pytest.raises(SettingError, match='render_mode'):
+        SurgeryEnv(settings=KINEMATIC, render_mode='human')
+    patient = public_cohort(0).patient(0)
+    run_episode(env, lambda state: expert(state, patient)[0], patient)
+    with pytest.raises(StateError, match='over'):
+        env.step(12)
+
+
+def test_an_episode_holds_what_happened():
+    patient = mixture(3, 0.5, 0).patient(0)
+    env = SurgeryEnv(settings=KINEMATIC)
+    episode = run_episode(env, lambda state: expert(state, patient)[0], patient)
+    length = episode.length
+    assert episode.success
+    assert episode.terminated
+    assert episode.failure == ''
+    assert episode.states.shape == (length + 1, STATE_SIZE)
+    for each in (episode.rewards, episode.forces, episode.damages, episode.critical):
+        assert each.shape == (length,)
+    assert np.all(np.diff(episode.damages) >= 0)
+    assert not episode.critical.any()
+    assert episode.forces.max() < patient.procedure.force_limit
+    assert episode.total_reward == pytest.approx(sum(episode.rewards))
+    assert episode.patient is patient
+
+
+def test_collecting_is_a_function_of_the_seed():
+    cohort = Cohort(0, 3, 0.5, 0)
+    runs = [
+        collect(cohort, 5, mixed_behaviour(0.5), np.random.default_rng(1), settings=KINEMATIC)
+        for _ in range(2)
+    ]
+    for one, two in zip(*runs, strict=True):
+        assert np.array_equal(one.states, two.states)
+        assert np.array_equal(one.actions, two.actions)
+    assert [each.patient.name for each in runs[0]] == [
+        f'hospital_1/train/{each}' for each in range(5)
+    ]
+
+
+def test_random_hands_rarely_succeed():
+    episodes = collect(
+        public_cohort(0), 40, mixed_behaviour(0.0), np.random.default_rng(2), settings=KINEMATIC
+    )
+    assert sum(each.success for each in episodes) <= 2
