@@ -144,7 +144,7 @@ def colcon_build():
     """Build the package into build/ and install/, the Python files as links."""
     command = (
         f'. {VENV}/local_setup.sh && exec colcon --log-base log build --symlink-install '
-        f'--cmake-args -DPython3_EXECUTABLE={VENV}/bin/python3 -Wno-dev'
+        f'--cmake-args -DPython3_EXECUTABLE={VENV}/bin/python3 -DCPP_MESSAGES=OFF'
     )
     run(['sh', '-c', command])
 

@@ -1,0 +1,63 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Every test run has two ROS domains of its own, and one torch thread."""
+
+from collections.abc import Iterator
+import os
+import socket
+
+import pytest
+
+# Domains up to 101 keep Fast DDS below Linux's ephemeral ports. A bound port is the reservation,
+# so it ends with the process however that ends.
+DOMAINS = range(1, 102)
+FIRST_PORT = 22119
+
+_reservations: list[socket.socket] = []
+
+
+def _reserve_domain() -> int:
+    """Return a domain that no other test run on this machine has."""
+    for offset in range(len(DOMAINS)):
+        domain = DOMAINS[(os.getpid() + offset) % len(DOMAINS)]
+        port = socket.socket()
+        try:
+            port.bind(('127.0.0.1', FIRST_PORT + domain))
+        except OSError:
+            port.close()
+            continue
+        _reservations.append(port)
+        return domain
+    raise pytest.UsageError('every ROS domain of this machine is taken by another test run')
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Isolate before any module can import rclpy or torch."""
+    os.environ['ROS_DOMAIN_ID'] = str(_reserve_domain())
+    os.environ.setdefault('OMP_NUM_THREADS', '1')
+    os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the domains back."""
+    while _reservations:
+        _reservations.pop().close()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Pass a folder whose every module was skipped, each with its reason."""
+    reporter = session.config.pluginmanager.get_plugin('terminalreporter')
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and reporter.stats.get('skipped'):
+        session.exitstatus = pytest.ExitCode.OK
+
+
+@pytest.fixture(scope='session')
+def federation_domain() -> int:
+    """Domain of the federation's topics in this run."""
+    return int(os.environ['ROS_DOMAIN_ID'])
+
+
+@pytest.fixture(scope='session')
+def robot_domain() -> Iterator[int]:
+    """Domain of a robot's topics in this run, another than the federation's."""
+    yield _reserve_domain()
