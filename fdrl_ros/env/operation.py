@@ -16,8 +16,8 @@ from fdrl_ros.env.constants import constant
 from fdrl_ros.env.expert import remaining_distance
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.physiology import Physiology
+from fdrl_ros.env.placement import Arm, KinematicArm
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.simulation import Arm, DynamicArm, KinematicArm
 from fdrl_ros.env.state import scale
 from fdrl_ros.env.tissue import Tissue
 from fdrl_ros.errors import StateError
@@ -35,6 +35,14 @@ FAILURES = ('force', 'workspace', 'vitals', 'time')
 
 _NOTHING: Point = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
+
+
+def _arm(mode: str) -> Arm:
+    if mode == 'kinematic':
+        return KinematicArm()
+    from fdrl_ros.env.simulation import DynamicArm  # loads PyBullet, which not all users need
+
+    return DynamicArm()
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Operation:
     ) -> None:
         self.settings = settings or WorldSettings()
         self.rng = rng
-        self.arm: Arm = DynamicArm() if self.settings.mode == 'dynamic' else KinematicArm()
+        self.arm: Arm = _arm(self.settings.mode)
         self._patient: Patient | None = None
 
     @property

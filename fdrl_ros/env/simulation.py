@@ -1,94 +1,32 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The arm that carries the tip: PyBullet with motors, or exact placement with the same lag.
+The arm with motors and masses, in PyBullet.
 
-Both follow a set-point with a first-order lag. PyBullet does rigid motion only: the force of
+It follows its set-point with a first-order lag. PyBullet does rigid motion only: the force of
 tissue comes from outside and is applied at the tip (its own compliant contact counts points
 twice). The stepped model is the chain to the tool tip out of urdf/psm.urdf; the full file, with
 jaws and patient, is for RViz and for pictures.
 """
 
 from functools import lru_cache
-import math
 from pathlib import Path
 import tempfile
-from typing import Protocol
 import weakref
 import xml.etree.ElementTree as ElementTree
 
 from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.arm import EFFORT, HOME, JOINTS, straight_joints, Vector
+from fdrl_ros.env.placement import Point, response
 from fdrl_ros.errors import ResourceError
 from fdrl_ros.resources import resource
 import numpy as np
 import pybullet
 
-Point = tuple[float, float, float]
-
 BASE_HEIGHT = 0.26
 """Height of the remote centre above the table (the joint base_joint of the URDF), m."""
 
 _CHAIN = ('world', 'base_link', *(f'{each}_link' for each in JOINTS), 'tool_tip')
-
-
-class Arm(Protocol):
-    """What carries the tip: positions in the base frame, metres."""
-
-    position: Point
-    velocity: Point
-
-    def place(self, position: Point, lag: float) -> None:
-        """Put the tip at rest, and set the time constant of its lag in seconds."""
-
-    def step(self, setpoint: Point, force: Point) -> None:
-        """Move for one sub-step towards a set-point, with a force (N) on the tip."""
-
-    def joints(self) -> Vector:
-        """Return the six joints, rad and m."""
-
-    def close(self) -> None:
-        """Give back what the arm holds; it cannot be used afterwards."""
-
-
-def response(lag: float) -> float:
-    """Return which share of its error a first-order lag (s) removes in one sub-step."""
-    return 1.0 - math.exp(-SUBSTEP / lag)
-
-
-class KinematicArm:
-    """Exact placement: the tip follows its set-point with the lag and feels no force."""
-
-    def __init__(self) -> None:
-        self.position: Point = (0.0, 0.0, -0.1)
-        self.velocity: Point = (0.0, 0.0, 0.0)
-        self._share = 1.0
-
-    def place(self, position: Point, lag: float) -> None:
-        """Put the tip at rest, and set its lag."""
-        straight_joints(*position)
-        self.position = position
-        self.velocity = (0.0, 0.0, 0.0)
-        self._share = response(lag)
-
-    def step(self, setpoint: Point, force: Point) -> None:
-        """Move for one sub-step towards a set-point."""
-        x, y, z = self.position
-        share = self._share
-        dx, dy, dz = (
-            (setpoint[0] - x) * share,
-            (setpoint[1] - y) * share,
-            (setpoint[2] - z) * share,
-        )
-        self.position = (x + dx, y + dy, z + dz)
-        self.velocity = (dx / SUBSTEP, dy / SUBSTEP, dz / SUBSTEP)
-
-    def joints(self) -> Vector:
-        """Return the joints of a straight wrist at the tip."""
-        return np.array([*straight_joints(*self.position), 0.0, 0.0, 0.0])
-
-    def close(self) -> None:
-        """Do nothing: this arm holds nothing."""
 
 
 @lru_cache(maxsize=1)
@@ -108,7 +46,7 @@ def chain_description() -> str:
         if each.tag == 'link' and each.find('inertial') is None:
             inertial = ElementTree.SubElement(each, 'inertial')
             ElementTree.SubElement(inertial, 'mass', value='0')
-            zeros = {name: '0' for name in ('ixx', 'ixy', 'ixz', 'iyy', 'iyz', 'izz')}
+            zeros = dict.fromkeys(('ixx', 'ixy', 'ixz', 'iyy', 'iyz', 'izz'), '0')
             ElementTree.SubElement(inertial, 'inertia', zeros)
     return ElementTree.tostring(root, encoding='unicode')
 

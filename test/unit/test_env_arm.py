@@ -14,7 +14,8 @@ from fdrl_ros.env.arm import (
     UPPER,
     within_limits,
 )
-from fdrl_ros.env.simulation import DynamicArm, KinematicArm
+from fdrl_ros.env.placement import KinematicArm
+from fdrl_ros.env.simulation import DynamicArm
 from fdrl_ros.errors import StateError
 from hypothesis import given, settings, strategies
 import numpy as np
