@@ -12,9 +12,9 @@ import numpy as np
 
 PHYSICAL_RANGES = {
     'N': (-1.0, 100.0),
-    'mmHg': (0.0, 300.0),
-    '1/min': (0.0, 400.0),
-    '%': (0.0, 100.0),
+    'mmHg': (-0.1, 300.0),
+    '1/min': (-0.1, 400.0),
+    '%': (-0.1, 100.1),
 }
 """Values that a working sensor can show, by unit; other units are bounded in scales."""
 

@@ -31,9 +31,7 @@ class SelectorSettings(Settings):
     confidence: float = setting(
         0.9, 'one-sided confidence of the lower bound', minimum=0.5, maximum=0.999
     )
-    margin: float = setting(
-        0.05, 'advantage that another policy needs', unit='return', minimum=0.0
-    )
+    margin: float = setting(0.2, 'advantage that another policy needs', unit='return', minimum=0.0)
     dwell: float = setting(
         0.15, 'shortest time between two switches', unit='s', minimum=0.0, maximum=10.0
     )
@@ -50,7 +48,7 @@ class SelectorSettings(Settings):
         1.0, 'time for which a failed policy is left out', unit='s', minimum=0.05, maximum=60.0
     )
     hold_return: float = setting(
-        -0.25, 'return expected of holding, without a model: lost time', unit='return'
+        -1.5, 'return of holding where no model says it: the time lost', unit='return'
     )
     change_threshold: float = setting(
         0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0

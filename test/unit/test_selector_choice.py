@@ -110,7 +110,7 @@ def test_the_surer_policy_is_preferred_to_a_doubtful_one():
 
 
 def test_when_every_policy_is_doubtful_it_holds():
-    selector = selector_with(candidate('global', 0.3, std=0.8))
+    selector = selector_with(candidate('global', 0.3, std=0.8), hold_return=0.0)
     selection = selector.select(*observe(values_of()), 0.0)
     assert selection.holds and selection.reason == Reason.CAUTION
     assert selection.action == STAY and selection.risk is not None
