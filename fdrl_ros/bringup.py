@@ -92,7 +92,7 @@ def robot_graph(
     settings: BringupSettings, robot: str, operations: int = 0
 ) -> tuple[NodeSpec, ...]:
     """
-    Return the nodes of one operating room.
+    Return the nodes of one operating room; its arm is simulated, so the selector is armed.
 
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
@@ -102,7 +102,13 @@ def robot_graph(
         NodeSpec(
             'env', f'/{robot}', 'env', settings.robot_domain, {**common, 'operations': operations}
         ),
-        NodeSpec('selector', f'/{robot}', 'selector', settings.robot_domain, common),
+        NodeSpec(
+            'selector',
+            f'/{robot}',
+            'selector',
+            settings.robot_domain,
+            {**common, 'armed': True},
+        ),
     )
 
 

@@ -13,6 +13,27 @@ from fdrl_ros.federation.store import Store
 M = TypeVar('M', bound=Message)
 
 
+def check_signed(roster: Roster, message: Message, role: str) -> Member:
+    """
+    Check who says a message; see :meth:`Channel.verify`, which needs a key of its own besides.
+
+    :raises SignatureError: unless a member of that role signed exactly this.
+    :raises RoundError: if it belongs to another federation.
+    """
+    envelope = message.envelope
+    if envelope.federation != roster.federation:
+        raise RoundError(envelope.sender, f'of federation {envelope.federation!r}')
+    try:
+        member = roster.member(envelope.sender)
+    except RosterError as error:
+        raise SignatureError(envelope.sender, str(error)) from error
+    if member.role != role:
+        raise SignatureError(envelope.sender, f'a {member.role} cannot speak as a {role}')
+    if not verify(member.public, envelope.signature, message.canonical()):
+        raise SignatureError(envelope.sender, f'bad signature on {type(message).__name__}')
+    return member
+
+
 class Channel:
     """
     One party's end of the signed conversation.
@@ -52,18 +73,7 @@ class Channel:
         :raises SignatureError: unless a member of that role signed exactly this.
         :raises RoundError: if it belongs to another federation.
         """
-        envelope = message.envelope
-        if envelope.federation != self.roster.federation:
-            raise RoundError(envelope.sender, f'of federation {envelope.federation!r}')
-        try:
-            member = self.roster.member(envelope.sender)
-        except RosterError as error:
-            raise SignatureError(envelope.sender, str(error)) from error
-        if member.role != role:
-            raise SignatureError(envelope.sender, f'a {member.role} cannot speak as a {role}')
-        if not verify(member.public, envelope.signature, message.canonical()):
-            raise SignatureError(envelope.sender, f'bad signature on {type(message).__name__}')
-        return member
+        return check_signed(self.roster, message, role)
 
     def accept(self, message: Message, role: str) -> Member:
         """

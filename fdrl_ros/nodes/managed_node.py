@@ -64,6 +64,9 @@ class ManagedNode(LifecycleNode):
     groups: ClassVar[tuple[str, ...]] = ()
     """Groups of the plan that are parameters of this node."""
 
+    further: ClassVar[dict[str, type[Settings]]] = {}
+    """Groups of parameters that are not in the plan, by name."""
+
     own: ClassVar[type[NodeSettings]] = NodeSettings
 
     def __init__(self, name: str, post: Post) -> None:
@@ -88,6 +91,8 @@ class ManagedNode(LifecycleNode):
         plan = self._plan(directory)
         for group in self.groups:
             parameters.declare(group, Plan.groups()[group], getattr(plan, group))
+        for group, kind in self.further.items():
+            parameters.declare(group, kind)
         parameters.seal()
         self._declared = parameters
         self._diagnostics = Diagnostics(self, self.health)
@@ -112,6 +117,10 @@ class ManagedNode(LifecycleNode):
     def settings(self) -> Any:
         """The node's own settings as they are now."""
         return self._declared.read('', self.own)
+
+    def further_settings(self, group: str) -> Any:
+        """Return a group of :attr:`further` as it is now."""
+        return self._declared.read(group, self.further[group])
 
     def plan(self) -> Plan:
         """Return the plan of the directory, with this node's parameters."""

@@ -1,0 +1,223 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The selector's node: states in; action, risk, adaptation and the tip's set-points out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import sys
+from typing import Any
+
+from fdrl_ros.crypto.keystore import make_private_directory
+from fdrl_ros.env.actions import displacement
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import from_ros
+from fdrl_ros.nodes.diagnostics import Health, Level
+from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.nodes.robot_messages import observation, seconds, set_point
+from fdrl_ros.nodes.valuing import value_model
+from fdrl_ros.nodes.worker import Post
+from fdrl_ros.policy import Policy
+from fdrl_ros.prepare import load_policy
+from fdrl_ros.selector import Limiter, LimiterSettings, Selection, Selector, ValueModel
+from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
+from fdrl_ros.selector.shelf import PolicyShelf
+from fdrl_ros.settings import setting
+from geometry_msgs.msg import PoseStamped
+
+
+@dataclass(frozen=True)
+class SelectorNodeSettings(NodeSettings):
+    """What a selector's node is told."""
+
+    armed: bool = setting(
+        False, 'publish set-points; a real arm has its own emergency stop besides'
+    )
+
+
+class SelectorNode(ManagedNode):
+    """Moves the messages of one robot's control loop, and keeps its candidates up to date."""
+
+    groups = ('selector', 'value', 'evaluation')
+    further = {'limiter': LimiterSettings}
+    own = SelectorNodeSettings
+
+    def __init__(self, post: Post) -> None:
+        self.loop: ControlLoop | None = None
+        self.refused = 0
+        self.reason = ''
+        super().__init__('selector', post)
+
+    def open(self) -> None:
+        """Read who may release policies, and make the publishers."""
+        self._directory = self.layout.party(self.place)
+        make_private_directory(self._directory)
+        self._roster = self.layout.roster()
+        _, self._shape = load_policy(self.layout.pretrained)
+        self._action = self.publisher(ros.SelectedAction, 'action', qos.ACTION)
+        self._risk = self.publisher(ros.Risk, 'risk', qos.EVENT)
+        self._adaptation = self.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
+        self._servo = self.publisher(PoseStamped, 'servo_cp', qos.COMMAND)
+
+    def begin(self) -> None:
+        """Listen to the robot and to who releases policies."""
+        self._armed = self.settings.armed
+        self._threshold = self.plan().selector.change_threshold
+        self._shelf = PolicyShelf(self._roster, self._shape)
+        self._valuing = False
+        self.loop = ControlLoop(
+            Selector(self.plan().selector), Limiter(self.further_settings('limiter'))
+        )
+        self.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
+        self.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
+        self.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
+        self.hear(
+            ros.GlobalPolicy,
+            f'{self.settings.federation}/policy',
+            self._taker(GlobalPolicy),
+            qos.HEARD,
+        )
+        for member in self._roster.hospitals:
+            self.hear(
+                ros.HospitalPolicy,
+                f'/{member.name}/policy',
+                self._taker(HospitalPolicy),
+                qos.HEARD,
+            )
+        self.every(PERIOD, self._watch)
+
+    # Policies.
+
+    def _taker(self, kind: type[GlobalPolicy] | type[HospitalPolicy]) -> Callable[[Any], None]:
+        def take(source: Any) -> None:
+            try:
+                name = self._shelf.take(from_ros(source, kind))
+            except MessageError as error:
+                self.refused += 1
+                self.get_logger().warning(f'refused: {error}')
+                return
+            if name:
+                self._value_next()
+
+        return take
+
+    def _value_next(self) -> None:
+        """Value the next policy on the worker, one at a time."""
+        pending = self._shelf.pending()
+        if pending is None or self._valuing:
+            return
+        self._valuing = True
+        name, policy = pending
+        plan = self.plan()
+        self.submit(
+            lambda report, stopped: value_model(policy, plan, self._directory, stopped),
+            lambda result: self._valued(name, policy, result),
+        )
+
+    def _valued(self, name: str, policy: Policy, result: ValueModel | Exception) -> None:
+        if isinstance(result, Exception):
+            raise result
+        assert self.loop is not None
+        self._valuing = False
+        self._shelf.value(name, policy, result)
+        self.loop.selector.set_candidates(self._shelf.candidates())
+        self.get_logger().info(f'the {name} policy is a candidate')
+        self._value_next()
+
+    # Control.
+
+    def _take_tip(self, source: PoseStamped) -> None:
+        position = source.pose.position
+        assert self.loop is not None
+        self.loop.take_tip((position.x, position.y, position.z), seconds(source.header.stamp))
+
+    def _take_patient(self, source: Any) -> None:
+        assert self.loop is not None
+        self.loop.take_patient(observation(source, self.now))
+
+    def _take_operation(self, source: Any) -> None:
+        assert self.loop is not None
+        now = self.now
+        seen = observation(source, now)
+        self._carry_out(self.loop.take_operation(seen, seconds(source.header.stamp), now))
+
+    def _watch(self) -> None:
+        assert self.loop is not None
+        cycle = self.loop.watchdog(self.now)
+        if cycle is not None:
+            self._carry_out(cycle)
+
+    def _carry_out(self, cycle: Cycle) -> None:
+        """Command the arm first, then tell about it."""
+        if cycle.setpoint is not None and self._armed:
+            stamp = self.get_clock().now().to_msg()
+            self._servo.publish(set_point(stamp, cycle.setpoint.position.tolist()))
+        if cycle.selection is not None:
+            self._tell(cycle.selection)
+
+    def _tell(self, chosen: Selection) -> None:
+        self.reason = chosen.reason
+        moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
+        self._action.publish(
+            self.stamped(
+                ros.SelectedAction(
+                    patient=chosen.patient,
+                    policy=chosen.policy,
+                    action=-1 if chosen.holds else chosen.action,
+                    displacement=moves,
+                    value=chosen.value,
+                    uncertainty=chosen.uncertainty,
+                    reason=chosen.reason,
+                )
+            )
+        )
+        if chosen.risk is not None:
+            self._risk.publish(
+                self.stamped(
+                    ros.Risk(
+                        patient=chosen.patient,
+                        risk=chosen.risk.total,
+                        force=chosen.risk.force,
+                        damage=chosen.risk.damage,
+                        critical=chosen.risk.critical,
+                        mitigation=chosen.risk.mitigation,
+                        steps=chosen.risk.steps,
+                    )
+                )
+            )
+        if chosen.adaptation is not None:
+            adaptation = chosen.adaptation
+            self._adaptation.publish(
+                self.stamped(
+                    ros.Adaptation(
+                        patient=chosen.patient,
+                        variation_rate=adaptation.variation_rate,
+                        adaptation=adaptation.alpha_adapt,
+                        steps=chosen.risk.steps if chosen.risk else 0,
+                        varied=adaptation.changes,
+                        threshold=self._threshold,
+                    )
+                )
+            )
+
+    def health(self) -> Health:
+        """Add the candidates, and warn while the robot holds for want of a state."""
+        health = super().health()
+        if health.level is not Level.OK or self.loop is None:
+            return health
+        names = [each.name for each in self.loop.selector.candidates]
+        values = {'candidates': ', '.join(names), 'refused': self.refused, 'reason': self.reason}
+        wanting = self.reason not in ('best', 'kept', 'caution', 'unvalued')
+        level = Level.WARN if wanting else Level.OK
+        return Health(level, f'holding: {self.reason}' if wanting else self.reason, values)
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(SelectorNode)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,121 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The robot's control loop: states in, selections at 20 Hz and set-points at 100 Hz out.
+
+It moves with the state's own beat, so that a move of one tick is over when the next state is
+judged, and holds on the steady clock when the beat stops.
+"""
+
+from dataclasses import dataclass
+
+from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.state import INDEX, OPERATION_SIZE
+from fdrl_ros.selector.candidate import Selection
+from fdrl_ros.selector.limiter import Limiter, SetPoint
+from fdrl_ros.selector.observation import Observation
+from fdrl_ros.selector.selector import Selector
+import numpy as np
+from numpy.typing import ArrayLike
+
+PERIOD = 0.01
+"""Time between two set-points, second; a set-point is where the tip shall be one period on."""
+
+IDLE = 1.0
+"""Silence after which the operation counts as over, second: no more set-points then."""
+
+_FORCE, _LIMIT = INDEX['force'], INDEX['force_limit']
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """
+    What one beat brought.
+
+    :param selection: a new one, if it was time.
+    :param setpoint: where the tip shall be; None where nothing may move it.
+    """
+
+    selection: Selection | None
+    setpoint: SetPoint | None
+
+
+class ControlLoop:
+    """Joins the selector and the limiter of one robot; all times are of one steady clock."""
+
+    def __init__(self, selector: Selector, limiter: Limiter) -> None:
+        self.selector = selector
+        self.limiter = limiter
+        self._operation: Observation | None = None
+        self._patient: Observation | None = None
+        self._tip: tuple[np.ndarray, float] | None = None
+        self._case: str | None = None
+        self._selected = -np.inf
+        self._stepped = -np.inf
+
+    def take_patient(self, observation: Observation) -> None:
+        """Take in the vital signs."""
+        self._patient = observation
+
+    def take_tip(self, position: ArrayLike, stamp: float) -> None:
+        """
+        Take in where the set-point of the tip is.
+
+        :param position: metre, shape (3,).
+        :param stamp: when that was, second of the clock that stamps states.
+        """
+        self._tip = (np.asarray(position, dtype=np.float64), stamp)
+
+    def take_operation(self, observation: Observation, stamp: float, now: float) -> Cycle:
+        """
+        Take in a state of the operation, and go on by one beat.
+
+        :param stamp: when that state was, second of the clock that stamps states.
+        """
+        self._operation = observation
+        if observation.patient != self._case:
+            self._begin_case(observation.patient, stamp, now)
+        if len(observation.values) >= OPERATION_SIZE:
+            force, limit = float(observation.values[_FORCE]), float(observation.values[_LIMIT])
+            self.limiter.sense(force, limit, now)
+        # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
+        due = now - self._selected >= TICK - PERIOD / 2
+        return self._go(now, self._select(now) if due else None)
+
+    def watchdog(self, now: float) -> Cycle | None:
+        """
+        Hold if the state has gone stale; call it at 100 Hz.
+
+        :returns: None while all is well.
+        """
+        newest = [each.received for each in (self._operation, self._patient) if each]
+        timeout = self.selector.settings.state_timeout
+        if len(newest) == 2 and now - min(newest) <= timeout:
+            return None
+        if self._case is not None and now - max(newest, default=-np.inf) > IDLE:
+            self._case = None
+        return self._go(now, self._select(now))
+
+    def _begin_case(self, patient: str, stamp: float, now: float) -> None:
+        """Start from where the tip is now; wait for a tip that is not older than the state."""
+        self._case = None
+        if self._tip is not None and self._tip[1] >= stamp - PERIOD / 2:
+            self.limiter.reset(self._tip[0], max(now, self._stepped))
+            self._case = patient
+            self._selected = -np.inf
+
+    def _select(self, now: float) -> Selection:
+        selection = self.selector.select(self._operation, self._patient, now)
+        if not selection.holds:
+            # After a hold the next usable state counts, whenever it comes.
+            self._selected = now
+        return selection
+
+    def _go(self, now: float, selection: Selection | None) -> Cycle:
+        begin = max(now, self._stepped)
+        if selection is not None:
+            self.limiter.accept(selection, begin)
+        if self._case is None or len(self.selector.candidates) < 2:
+            return Cycle(selection, None)
+        self._stepped = max(now + PERIOD, self._stepped)
+        return Cycle(selection, self.limiter.step(self._stepped))
