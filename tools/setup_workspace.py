@@ -27,6 +27,10 @@ CONSTRAINTS = ROOT / 'constraints.txt'
 ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
 LOG = ROOT / 'log' / 'setup.log'
 CPU_TORCH = 'https://download.pytorch.org/whl/cpu'
+IMPORTS = (
+    'cryptography, dp_accounting, gymnasium, hypothesis, matplotlib.pyplot, pybullet, pytest, '
+    'rclpy.lifecycle, rich.progress, scipy.stats, sensor_msgs.msg, tenseal, torch, yaml'
+)
 # What the build reads; of the rest only the names count, since the install is of links.
 BUILD_FILES = ('CMakeLists.txt', 'package.xml', 'msg/*', 'srv/*')
 LINKED_FILES = ('fdrl_ros/**/*.py', 'launch/*', 'config/**/*', 'urdf/*', 'test/*')
@@ -88,7 +92,7 @@ def make_environment():
     total = sum('==' in line for line in CONSTRAINTS.read_text().splitlines())
     step(f'Installing about {total} pinned wheels, less than 2 GB')
     files = [word for path in REQUIREMENTS for word in ('-r', path)]
-    run([*pip, '--no-compile', *index, *files], count='Collecting ')  # compiled when imported
+    run([*pip, '--no-compile', *index, *files], count='Collecting ')
     include, numpy_include = subprocess.check_output(
         [
             python,
@@ -102,6 +106,8 @@ def make_environment():
     text = ENVIRONMENT.read_text().replace('@VENV@', str(VENV))
     for name in ('local_setup.sh', 'local_setup.bash', 'local_setup.zsh'):
         (VENV / name).write_text(text)  # where colcon's setup files look for it
+    step('Checking that everything imports')  # and compiling it, which pip was told not to do
+    run(['sh', '-c', f'. {VENV}/local_setup.sh && exec python -c "import {IMPORTS}"'])
 
 
 def torch_index(pip):
