@@ -89,7 +89,7 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
 
     :raises LedgerError: if the ledger is in use, damaged or of another hospital.
     """
-    with _open_ledger(layout.party(name), name, plan) as ledger:
+    with open_ledger(layout.party(name), name, plan) as ledger:
         return ledger.epsilon()
 
 
@@ -103,7 +103,7 @@ def open_training(
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
     """
-    ledger = _open_ledger(directory, name, plan)
+    ledger = open_ledger(directory, name, plan)
     try:
         trainer = Trainer(
             records,
@@ -120,7 +120,13 @@ def open_training(
     return LocalTraining(trainer, ledger)
 
 
-def _open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
+def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
+    """
+    Open a hospital's ledger and verify it.
+
+    :param directory: of the hospital.
+    :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta or budget.
+    """
     return Ledger.open(
         directory / 'ledger.sqlite',
         hospital=name,

@@ -134,7 +134,7 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[list[PolicyCont
             weights, _ = load_policy(alone_path(layout, name))
             rows.append(PolicyContender(f'local_{name}', weights, shape))
     choices = ['global']
-    weights, _ = load_policy(policies / f'global_{plan.rounds.rounds}.npz')
+    weights, _ = load_policy(released_globals(policies)[-1][1])
     rows.append(PolicyContender('global', weights, shape))
     for name in plan.hospitals:
         released = policies / f'{name}.npz'
@@ -143,6 +143,18 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[list[PolicyCont
             rows.append(PolicyContender(name, weights, shape))
             choices.append(name)
     return rows, choices
+
+
+def released_globals(policies: Path) -> list[tuple[int, Path]]:
+    """
+    List the global policy of each round, oldest first.
+
+    :raises PolicyError: if there is none yet.
+    """
+    found = [(int(path.stem.split('_')[1]), path) for path in policies.glob('global_*.npz')]
+    if not found:
+        raise PolicyError(f'{policies} holds no global policy: train first')
+    return sorted(found)
 
 
 def assess(
@@ -215,11 +227,9 @@ def _learning(
     plan: Plan, policies: Path, probe: Probe, report: Report, stopped: Stopped
 ) -> list[tuple[int, float, float, float]]:
     """Evaluate the global policy of each round on the first of the unseen patients."""
-    files = {n: policies / f'global_{n}.npz' for n in range(plan.rounds.rounds + 1)}
     contenders = [
         PolicyContender(f'round {number}', load_policy(path)[0], plan.shape)
-        for number, path in files.items()
-        if path.exists()
+        for number, path in released_globals(policies)
     ]
     patients = unseen_patients(plan, plan.evaluation.round_patients)
     scores = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)

@@ -78,7 +78,7 @@ def render(found: Assessment) -> Group:
 
 def render_text(found: Assessment) -> str:
     """Return the same as plain text."""
-    console = Console(file=io.StringIO(), width=120, no_color=True)
+    console = Console(file=io.StringIO(), width=140, no_color=True)
     console.print(render(found))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -10,7 +10,14 @@ import time
 from typing import Any
 
 from fdrl_ros.errors import StoreError
-from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, MaskedUpdate, Message
+from fdrl_ros.federation.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    MaskedUpdate,
+    Message,
+    Phase,
+    RoundStatus,
+)
 from fdrl_ros.federation.party import Job, Outcome, Party, Report, Stopped
 from fdrl_ros.policy import decode_weights, NetworkShape
 from fdrl_ros.prepare import save_policy
@@ -21,7 +28,7 @@ class RoundNote:
     """
     One round as it ended.
 
-    :param seconds: from the last policy to this one.
+    :param seconds: from the moment that all members were there to the policy.
     :param encrypt_seconds: of all hospitals together: quantise, mask, encrypt.
     :param sum_seconds: the aggregator adding.
     :param decrypt_seconds: the key authority re-adding and decrypting, without its test of the
@@ -143,7 +150,12 @@ class Observer:
     :param epsilon: tells what each hospital has spent.
     """
 
-    takes: tuple[type[Message], ...] = (GlobalPolicy, HospitalPolicy, MaskedUpdate)
+    takes: tuple[type[Message], ...] = (
+        GlobalPolicy,
+        HospitalPolicy,
+        MaskedUpdate,
+        RoundStatus,
+    )
 
     def __init__(
         self,
@@ -160,7 +172,7 @@ class Observer:
         self._stopwatch = stopwatch
         self._epsilon = epsilon
         self._sent: dict[str, int] = {}
-        self._last = time.perf_counter()
+        self._began: tuple[int, float] = (0, time.perf_counter())
 
     def start(self, now: float) -> Outcome:
         """Begin to listen."""
@@ -184,6 +196,9 @@ class Observer:
                 self._keep(message.envelope.sender, message.weights)
             case GlobalPolicy():
                 self._end_round(message)
+            case RoundStatus() if message.phase == Phase.TRAIN:
+                if self._began[0] != message.envelope.round:
+                    self._began = (message.envelope.round, time.perf_counter())
         return Outcome()
 
     def _keep(self, name: str, data: bytes) -> None:
@@ -194,8 +209,7 @@ class Observer:
         round = message.envelope.round
         self._keep(f'global_{round}', message.weights)
         spent = self._stopwatch.take()
-        now = time.perf_counter()
-        seconds, self._last = now - self._last, now
+        seconds = time.perf_counter() - self._began[1]
         sent, self._sent = self._sent, {}
         if round == 0 or any(note.round >= round for note in self.notes):
             return
@@ -212,4 +226,8 @@ class Observer:
                 rolled_back=message.rolled_back,
             )
         )
+        self.save()
+
+    def save(self) -> None:
+        """Write the notes of all rounds."""
         write_json(self._rounds, [asdict(note) for note in self.notes])

@@ -31,7 +31,6 @@ from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.prepare import Layout, load_policy, save_policy
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.validation import PublicValidation
-import torch
 
 _LONGEST_WAIT = 1000
 """Jumps of the clock without any work after which a federation counts as stuck."""
@@ -78,12 +77,10 @@ def train_federation(
     :param policies: directory for what is released: each global policy, and the hospitals'.
     :returns: notes of every round.
     :raises TrainingStopped: as soon as `stopped` says so.
-    :raises FdrlError: if the rounds cannot go on, saying why.
+    :raises FdrlError: if not one round can be done, saying why.
     """
     stopwatch = Stopwatch()
     with ExitStack() as stack:
-        stack.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)
 
         def store(name: str) -> Store:
             opened = Store(layout.state(name))
@@ -138,7 +135,12 @@ def train_federation(
         if stopped():
             raise TrainingStopped('stopped by the user')
         if not finished:
-            raise FdrlError(_stuck(federation, aggregator.phase, observer.notes, plan))
+            words = _stuck(federation, aggregator.phase, observer.notes, plan)
+            if not observer.notes:
+                raise FdrlError(words)
+            # What was learned until the budget ended is a policy all the same.
+            done, total = observer.notes[-1].round, plan.rounds.rounds
+            report(Progress('train', 'federation', done, total, words))
         return observer.notes
 
 

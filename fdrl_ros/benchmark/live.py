@@ -1,0 +1,210 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Run a federation over ROS 2: start its nodes, watch the rounds, let a robot operate, end it all.
+
+The nodes do the work in processes of their own; this only looks on and keeps what is released.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+import importlib
+import importlib.util
+import time
+from typing import Any
+
+from fdrl_ros.benchmark.progress import Progress, Report, Stopped
+from fdrl_ros.benchmark.rounds import Observer, RoundNote, Stopwatch, write_json
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, robot_graph
+from fdrl_ros.env.actions import TICK
+from fdrl_ros.errors import FdrlError
+from fdrl_ros.plan import Plan
+from fdrl_ros.prepare import prepare, ROBOTS
+from fdrl_ros.runner import Runner
+from fdrl_ros.trainer.learner import TrainingStopped
+
+Say = Callable[[str], None]
+
+_POLL = 0.2  # longest wait for the next event, seconds
+_LAST_WORDS = 3.0  # for the last policies and diagnostics to arrive, seconds
+_START = 60.0  # for the robot's nodes to come up, seconds
+
+
+def missing_ros() -> str:
+    """Say what of ROS 2 is missing to run nodes; nothing if all is there."""
+    if importlib.util.find_spec('rclpy') is None:
+        return 'rclpy is not found (source a ROS 2 installation, or run `make setup`)'
+    try:
+        importlib.import_module('fdrl_ros.msg')
+    except ImportError:
+        return 'the messages of this package are not built (colcon build, then source install/)'
+    return ''
+
+
+class LiveFederation:
+    """One federation on this host, as processes over DDS."""
+
+    def __init__(
+        self, run: RunDirectory, plan: Plan, *, report: Report, stopped: Stopped, say: Say
+    ) -> None:
+        """
+        Prepare the directory.
+
+        :param report: told the progress of each hospital.
+        :param say: told what people should know, such as the death of a node.
+        :raises FdrlError: if the directory cannot be prepared.
+        """
+        self._run = run
+        self._plan = plan
+        self._report = report
+        self._stopped = stopped
+        self._say = say
+        run.policies.mkdir(exist_ok=True)
+        self._layout = prepare(
+            run.path / 'federation',
+            plan,
+            progress=lambda what, done, count: report(Progress(what, 'public', done, count)),
+            stopped=stopped,
+        )
+        federation, robots = free_domains(2)
+        self._settings = BringupSettings(
+            directory=str(self._layout.directory.resolve()),
+            federation_domain=federation,
+            robot_domain=robots,
+        )
+        self._epsilon: dict[str, float] = {}
+        self._seconds: dict[str, dict[str, float]] = {}
+        self._operations: list[dict[str, Any]] = []
+        self._observer = Observer(
+            run.policies,
+            run.path / 'rounds.json',
+            plan.shape,
+            Stopwatch(),
+            lambda: dict(self._epsilon),
+        )
+        self._heard = time.monotonic()
+
+    def operate(self, operations: int) -> list[RoundNote]:
+        """
+        Run all rounds, then let a robot operate under the selector.
+
+        :param operations: patients of the robot.
+        :returns: notes of every round.
+        :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
+        :raises FdrlError: if a node died for good before the first round was done.
+        """
+        watching = importlib.import_module('fdrl_ros.nodes.watch')
+        before = len(self._observer.notes)
+        settings = self._settings
+        with (
+            Runner(settings, self._layout.log, restarts=1) as runner,
+            watching.Watch(
+                self._plan.hospitals, settings.federation_domain, ROBOTS, settings.robot_domain
+            ) as watch,
+        ):
+            runner.start(federation_graph(settings, self._plan.hospitals))
+            self._follow(runner, watch, lambda: watch.finished, self._longest_silence())
+            self._follow(runner, watch, lambda: False, _LAST_WORDS)
+            self._share_seconds(before)
+            if operations:
+                for robot in ROBOTS:
+                    runner.start(robot_graph(settings, robot, operations))
+                each = self._plan.world.horizon * TICK + 5.0
+                self._follow(
+                    runner,
+                    watch,
+                    lambda: len(self._operations) >= operations * len(ROBOTS),
+                    _START + operations * each,
+                    operations,
+                )
+                write_json(self._run.path / 'operations.json', self._operations)
+        if not self._observer.notes:
+            raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
+        return self._observer.notes
+
+    def _follow(
+        self,
+        runner: Runner,
+        watch: Any,
+        done: Callable[[], bool],
+        limit: float,
+        operations: int = 0,
+    ) -> None:
+        """
+        Look on until something is done, or nothing has moved for a time.
+
+        :param limit: longest time without progress, seconds.
+        """
+        self._heard = time.monotonic()
+        while not done() and time.monotonic() - self._heard < limit:
+            if self._stopped():
+                raise TrainingStopped('stopped by the user')
+            for event in watch.poll(_POLL):
+                self._take(event, operations)
+            for death in runner.poll():
+                self._say(str(death))
+            if not runner.running:
+                raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
+
+    def _take(self, event: Any, operations: int) -> None:
+        """Keep and show what was heard."""
+        match type(event).__name__:
+            case 'Said':
+                self._observer.handle(event.message, time.monotonic())
+            case 'Spent':
+                self._epsilon[event.hospital] = event.epsilon
+            case 'Felt':
+                self._feel(event.node, event.values)
+                return
+            case 'Progressed' if event.steps:
+                self._report(self._progress(event))
+            case 'Operated':
+                self._operations.append(asdict(event))
+                words = 'success' if event.success else f'failure: {event.failure}'
+                count = sum(each['robot'] == event.robot for each in self._operations)
+                words = f'{event.patient} {event.procedure}: {words}'
+                self._report(Progress('operate', event.robot, count, operations, words))
+            case _:
+                return
+        self._heard = time.monotonic()
+
+    def _feel(self, node: str, values: dict[str, str]) -> None:
+        spent = {key: value for key, value in values.items() if key.startswith('seconds ')}
+        if spent:
+            self._seconds[node] = {key.split()[1]: float(value) for key, value in spent.items()}
+
+    def _progress(self, event: Any) -> Progress:
+        rounds = self._plan.rounds.rounds
+        if event.stage == 'collecting':
+            return Progress('collect', event.hospital, event.step, event.steps)
+        return Progress(
+            'train',
+            event.hospital,
+            max(event.round - 1, 0) * event.steps + event.step,
+            rounds * event.steps,
+            f'round {event.round}/{rounds}  epsilon <= {event.epsilon:.2f}',
+        )
+
+    def _share_seconds(self, before: int) -> None:
+        """Share what the nodes say of their time out over the rounds of this run."""
+        notes = self._observer.notes
+        count = len(notes) - before
+        if count < 1:
+            return
+
+        def total(name: str) -> float:
+            return sum(each.get(name, 0.0) for each in self._seconds.values()) / count
+
+        for number in range(before, len(notes)):
+            notes[number] = replace(
+                notes[number],
+                encrypt_seconds=total('encrypt'),
+                sum_seconds=total('sum'),
+                decrypt_seconds=max(0.0, total('decrypt') - total('validate')),
+            )
+        self._observer.save()
+
+    def _longest_silence(self) -> float:
+        rounds = self._plan.rounds
+        return rounds.open_timeout + rounds.train_timeout

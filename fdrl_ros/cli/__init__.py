@@ -1,0 +1,11 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: parse, call the library, print."""
+
+from fdrl_ros.cli.quiet import begin_quietly
+
+begin_quietly()  # before the rest, which brings numpy and PyBullet
+
+from fdrl_ros.cli.commands import main  # noqa: E402
+
+__all__ = ['main']

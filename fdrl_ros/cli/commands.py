@@ -1,0 +1,29 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The top of the command line, with every command below it."""
+
+import click
+from fdrl_ros.benchmark.versions import package_version
+from fdrl_ros.cli.evaluate import evaluate
+from fdrl_ros.cli.experiment import experiment
+from fdrl_ros.cli.group import FdrlGroup
+from fdrl_ros.cli.keys import keys
+from fdrl_ros.cli.privacy import privacy
+from fdrl_ros.cli.run import run
+from fdrl_ros.cli.train import train
+from fdrl_ros.cli.version import version
+
+
+@click.group(cls=FdrlGroup)
+@click.version_option(package_version(), prog_name='fdrl')
+def main() -> None:
+    """
+    Federated deep reinforcement learning for surgical robots.
+
+    Hospitals train together without showing anyone their patients; a robot picks the policy that
+    suits the patient in front of it. Simulated, for research, not a medical device.
+    """
+
+
+for command in (run, train, evaluate, experiment, keys, privacy, version):
+    main.add_command(command)

@@ -1,0 +1,51 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl experiment`: several seeds, with paired differences."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.benchmark.experiment import run_seeds
+from fdrl_ros.benchmark.report import DISCLAIMER, seeds_table
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.cli.bars import ProgressBars
+from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console
+
+
+@click.command(cls=PlanCommand)
+@plan_option
+@click.option(
+    '--directory',
+    type=click.Path(file_okay=False, path_type=Path),
+    default='runs/experiment',
+    show_default=True,
+    help='Where each seed and the comparison are kept; finished seeds are not run again.',
+)
+@click.option(
+    '--seeds',
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help='How many seeds, from --seed on.',
+)
+def experiment(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
+    """
+    Repeat training and evaluation with several seeds and compare.
+
+    Differences are paired: the same seed and the same unseen patients. Interrupted, it goes on
+    when called again.
+    """
+    plan = plan_from(flags, plan_file)
+    run = RunDirectory.open(directory)
+    first = plan.federation.seed
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    with stopping() as stopped, ProgressBars(out) as bars:
+        combined = run_seeds(
+            run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
+        )
+    out.print(seeds_table(combined))
+    out.print(f'saved in {directory / "experiment.json"}', highlight=False, soft_wrap=True)

@@ -1,0 +1,126 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Flags made out of settings: name, type, description, unit, range and default come from there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.errors import ResourceError, SettingError
+from fdrl_ros.plan import Plan
+from fdrl_ros.prepare import Layout
+from fdrl_ros.resources import resource
+from fdrl_ros.settings import Setting
+
+PLAIN = ('federation', 'rounds')
+"""Groups whose flags go without the group's name in front."""
+
+_BETWEEN = '__'  # group and name in the parameters of a command
+
+
+class SettingOption(click.Option):
+    """A flag that belongs to a group of settings."""
+
+    def __init__(self, group: str, setting: Setting) -> None:
+        self.group = group
+        flag = flag_of(group, setting.name)
+        if setting.type is bool:
+            flag = f'{flag}/--no-{flag.removeprefix("--")}'
+        super().__init__(
+            [flag, f'{group}{_BETWEEN}{setting.name}'],
+            type=setting.type,
+            default=None,
+            help=_help(setting),
+            metavar='|'.join(map(str, setting.choices)) or None,
+        )
+
+
+class PlanCommand(click.Command):
+    """A command with flags for a whole plan; its help shows them group by group."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for group, settings in Plan.groups().items():
+            self.params += [SettingOption(group, each) for each in settings.describe()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own flags first, then those of each group under its name."""
+        sections: dict[str, list[tuple[str, str]]] = {'Options': []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                title = 'Options'
+                if isinstance(parameter, SettingOption):
+                    title = f'Settings: {parameter.group}'
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def plan_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that reads a plan from a file."""
+    return click.option(
+        '--plan',
+        'plan_file',
+        metavar='FILE',
+        help='YAML file with settings, or the name of one in config/paper; flags go before it.',
+    )(command)
+
+
+def flag_of(group: str, name: str) -> str:
+    """Return the flag of a setting, such as --privacy-budget."""
+    words = name if group in PLAIN else f'{group}_{name}'
+    return '--' + words.replace('_', '-')
+
+
+def plan_from(
+    values: dict[str, Any], plan_file: str | None = None, layout: Layout | None = None
+) -> Plan:
+    """
+    Make the plan that the flags ask for.
+
+    :param values: parameters of the command; None where a flag was not given.
+    :param plan_file: file or name of the plan to begin with.
+    :param layout: directory whose plan is gone on with, if it has one.
+    :raises SettingError: on a value that cannot be.
+    """
+    plan = Plan()
+    if plan_file is not None:
+        plan = Plan.load(find_plan(plan_file))
+    elif layout is not None and layout.plan.exists():
+        plan = Plan.load(layout.plan)
+    changes: dict[str, dict[str, Any]] = {}
+    for parameter, value in values.items():
+        group, between, name = parameter.partition(_BETWEEN)
+        if between and value is not None:
+            changes.setdefault(group, {})[name] = value
+    return plan.changed(changes)
+
+
+def find_plan(name: str) -> Path:
+    """
+    Find a plan by its path, or by its name among those of the package.
+
+    :raises SettingError: if there is none.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    try:
+        return resource(f'config/paper/{name}.yaml')
+    except ResourceError as error:
+        known = ', '.join(sorted(each.stem for each in resource('config/paper').glob('*.yaml')))
+        raise SettingError('plan', name, f'a file, or one of {known}') from error
+
+
+def _help(setting: Setting) -> str:
+    """Say what a setting is, with unit, range and default."""
+    low, high = setting.minimum, setting.maximum
+    span = ''
+    if low is not None and high is not None:
+        span = f'{low:g} to {high:g}'
+    elif low is not None or high is not None:
+        span = f'at least {low:g}' if low is not None else f'at most {high:g}'
+    words = [setting.unit, span, f'default {setting.default}']
+    return f'{setting.description} [{"; ".join(each for each in words if each)}]'

@@ -1,0 +1,44 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What commands print."""
+
+from fdrl_ros.benchmark.assessment import Assessment
+from fdrl_ros.benchmark.report import DISCLAIMER, NOT_PRIVATE, render
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.plan import Plan
+from rich.console import Console
+
+WIDTH_OF_A_PIPE = 140
+
+
+def console() -> Console:
+    """Return the console of standard output, wide enough for the tables when it is a pipe."""
+    made = Console()
+    return made if made.is_terminal else Console(width=WIDTH_OF_A_PIPE)
+
+
+def announce(run: RunDirectory, plan: Plan) -> None:
+    """Say what begins, and what it is not."""
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    if plan.federation.noise != 'secure':
+        out.print(NOT_PRIVATE, style='bold red')
+    chosen = plan.federation
+    out.print(
+        f'{chosen.hospitals} hospitals of {plan.collection.patients} patients, H = '
+        f'{chosen.heterogeneity:g}, {plan.rounds.rounds} rounds, seed {chosen.seed}; in '
+        f'{run.path}',
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show(run: RunDirectory, found: Assessment) -> None:
+    """Print the table, and where everything lies."""
+    out = console()
+    out.print(render(found))
+    out.print(
+        f'saved in {run.path}: summary.json, table.txt, patients.npz, policies/, plots/',
+        highlight=False,
+        soft_wrap=True,
+    )

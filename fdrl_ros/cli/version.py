@@ -1,0 +1,13 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl version`: what numbers depend on."""
+
+import click
+from fdrl_ros.benchmark.versions import versions
+
+
+@click.command()
+def version() -> None:
+    """Print the versions of this package, Python and the libraries."""
+    for name, value in versions().items():
+        click.echo(f'{name} {value}')
