@@ -51,6 +51,7 @@ class ControlLoop:
         self._tip: tuple[np.ndarray, float] | None = None
         self._case: str | None = None
         self._selected = -np.inf
+        self._held = -np.inf
         self._stepped = -np.inf
 
     def take_patient(self, observation: Observation) -> None:
@@ -91,10 +92,14 @@ class ControlLoop:
         newest = [each.received for each in (self._operation, self._patient) if each]
         timeout = self.selector.settings.state_timeout
         if len(newest) == 2 and now - min(newest) <= timeout:
+            self._held = -np.inf
             return None
         if self._case is not None and now - max(newest, default=-np.inf) > IDLE:
             self._case = None
-        return self._go(now, self._select(now))
+        due = now - self._held >= TICK - PERIOD / 2
+        if due:
+            self._held = now
+        return self._go(now, self._select(now) if due else None)
 
     def _begin_case(self, patient: str, stamp: float, now: float) -> None:
         """Start from where the tip is now; wait for a tip that is not older than the state."""
@@ -106,8 +111,8 @@ class ControlLoop:
 
     def _select(self, now: float) -> Selection:
         selection = self.selector.select(self._operation, self._patient, now)
-        if not selection.holds:
-            # After a hold the next usable state counts, whenever it comes.
+        if selection.risk is not None:
+            # Without a usable state there was no tick: the next one counts, whenever it comes.
             self._selected = now
         return selection
 
