@@ -13,6 +13,7 @@ import random
 import socket
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.settings import setting, Settings
 
 Value = bool | int | float | str
@@ -34,6 +35,8 @@ class NodeSpec:
     :param name: of the node.
     :param parameters: what differs from the node's defaults.
     :param domain: DDS domain.
+    :param remappings: pairs of an old and a new name.
+    :param parameter_file: of ROS parameters; those of the site, such as config/hospital.yaml.
     """
 
     executable: str
@@ -42,6 +45,7 @@ class NodeSpec:
     domain: int
     parameters: Mapping[str, Value] = field(default_factory=dict)
     remappings: tuple[tuple[str, str], ...] = ()
+    parameter_file: str = ''
 
     @property
     def label(self) -> str:
@@ -62,6 +66,9 @@ class BringupSettings(Settings):
         'one', 'whether all nodes run on this host or on several', choices=('one', 'several')
     )
     autostart: bool = setting(True, 'whether the nodes configure and activate themselves')
+    parameters: str = setting(
+        '', 'file of ROS parameters such as config/hospital.yaml; empty for none'
+    )
 
     def __post_init__(self) -> None:
         """Keep the robots' traffic apart from the federation's."""
@@ -72,19 +79,47 @@ class BringupSettings(Settings):
             )
 
 
+@dataclass(frozen=True)
+class FederationArguments(Settings):
+    """What a whole federation on one host is asked for besides."""
+
+    hospitals: int = setting(3, 'hospitals', minimum=3, maximum=1000)
+    rounds: int = setting(RoundSettings().rounds, 'rounds to run', minimum=1, maximum=100000)
+    robots: int = setting(1, 'simulated operating rooms', minimum=0, maximum=100)
+    operations: int = setting(
+        -1, 'patients that each robot operates on by itself; -1 for no end', minimum=-1
+    )
+    options: str = setting('', 'further flags for `fdrl prepare`, such as "--seed 3"')
+
+    @property
+    def hospital_names(self) -> tuple[str, ...]:
+        """Names of the hospitals, as `fdrl prepare` gives them."""
+        return tuple(f'hospital_{each}' for each in range(1, self.hospitals + 1))
+
+    @property
+    def robot_names(self) -> tuple[str, ...]:
+        """Names of the robots."""
+        return tuple(f'robot_{each}' for each in range(1, self.robots + 1))
+
+
 def server_graph(settings: BringupSettings) -> tuple[NodeSpec, ...]:
     """Return the nodes of the servers: one aggregator, one key authority."""
     return tuple(
-        NodeSpec(name, FEDERATION, name, settings.federation_domain, _common(settings))
+        _node(settings, name, FEDERATION, settings.federation_domain)
         for name in ('key_authority', 'aggregator')
     )
 
 
 def hospital_graph(settings: BringupSettings, hospital: str) -> tuple[NodeSpec, ...]:
     """Return the nodes of one hospital: its trainer, which hands policies on to the robots."""
-    parameters = {**_common(settings), 'robot_domain': settings.robot_domain}
     return (
-        NodeSpec('trainer', f'/{hospital}', 'trainer', settings.federation_domain, parameters),
+        _node(
+            settings,
+            'trainer',
+            f'/{hospital}',
+            settings.federation_domain,
+            robot_domain=settings.robot_domain,
+        ),
     )
 
 
@@ -97,18 +132,10 @@ def robot_graph(
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
     """
-    common = _common(settings)
+    domain = settings.robot_domain
     return (
-        NodeSpec(
-            'env', f'/{robot}', 'env', settings.robot_domain, {**common, 'operations': operations}
-        ),
-        NodeSpec(
-            'selector',
-            f'/{robot}',
-            'selector',
-            settings.robot_domain,
-            {**common, 'armed': True},
-        ),
+        _node(settings, 'env', f'/{robot}', domain, operations=operations),
+        _node(settings, 'selector', f'/{robot}', domain, armed=True),
     )
 
 
@@ -171,9 +198,14 @@ def _is_free(domain: int) -> bool:
     return True
 
 
-def _common(settings: BringupSettings) -> dict[str, Value]:
-    return {
+def _node(
+    settings: BringupSettings, name: str, namespace: str, domain: int, **parameters: Value
+) -> NodeSpec:
+    common: dict[str, Value] = {
         'directory': settings.directory,
         'autostart': settings.autostart,
         'federation': FEDERATION,
     }
+    return NodeSpec(
+        name, namespace, name, domain, common | parameters, parameter_file=settings.parameters
+    )

@@ -58,6 +58,8 @@ def command(spec: NodeSpec) -> list[str]:
     words += ['-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
     for old, new in spec.remappings:
         words += ['-r', f'{old}:={new}']
+    if spec.parameter_file:
+        words += ['--params-file', spec.parameter_file]
     for name, value in spec.parameters.items():
         # JSON is YAML, and a string in quotes stays a string.
         words += ['-p', f'{name}:={json.dumps(value)}']

@@ -8,6 +8,7 @@ from fdrl_ros.cli.evaluate import evaluate
 from fdrl_ros.cli.experiment import experiment
 from fdrl_ros.cli.group import FdrlGroup
 from fdrl_ros.cli.keys import keys
+from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
 from fdrl_ros.cli.train import train
@@ -25,5 +26,5 @@ def main() -> None:
     """
 
 
-for command in (run, train, evaluate, experiment, keys, privacy, version):
+for command in (run, train, evaluate, experiment, prepare, keys, privacy, version):
     main.add_command(command)

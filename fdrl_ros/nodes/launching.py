@@ -1,0 +1,107 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The node graph for `ros2 launch`: arguments out of settings, actions out of node specs."""
+
+from collections.abc import Callable, Iterable
+import shlex
+from typing import Any, TypeVar
+
+from fdrl_ros.bringup import BringupSettings, environment, FederationArguments, NodeSpec
+from fdrl_ros.settings import Setting, Settings
+from launch import LaunchContext
+from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+PACKAGE = 'fdrl_ros'
+
+S = TypeVar('S', bound=Settings)
+
+
+def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument]:
+    """Declare every setting as an argument with its default, sentence and range."""
+    return [
+        DeclareLaunchArgument(
+            each.name,
+            default_value=_text(each.default),
+            description=f'{each.description}: {each.expected()}',
+        )
+        for kind in kinds
+        for each in kind.describe()
+    ]
+
+
+def chosen(context: LaunchContext, kind: type[S]) -> S:
+    """
+    Read the arguments back.
+
+    :raises SettingError: if one cannot be; the launch then ends with its reason.
+    """
+    values = {
+        each.name: _value(each, LaunchConfiguration(each.name).perform(context))
+        for each in kind.describe()
+    }
+    return kind.from_mapping(values)
+
+
+def graph(specs: Callable[[LaunchContext, BringupSettings], Iterable[NodeSpec]]) -> OpaqueFunction:
+    """Start the nodes that a function of the arguments names."""
+
+    def start(context: LaunchContext) -> list[Node]:
+        settings = chosen(context, BringupSettings)
+        return [action(settings, spec) for spec in specs(context, settings)]
+
+    return OpaqueFunction(function=start)
+
+
+def action(settings: BringupSettings, spec: NodeSpec) -> Node:
+    """Turn a node's data into what launch starts."""
+    return Node(
+        package=PACKAGE,
+        executable=spec.executable,
+        namespace=spec.namespace,
+        name=spec.name,
+        parameters=[
+            *([spec.parameter_file] if spec.parameter_file else []),
+            dict(spec.parameters),
+        ],
+        remappings=list(spec.remappings),
+        additional_env=environment(settings, spec.domain),
+        output='both',
+        sigterm_timeout='15',
+        sigkill_timeout='5',
+    )
+
+
+def preparation(settings: BringupSettings, arguments: FederationArguments) -> Node:
+    """Return the process that makes the directory ready; it has the learning stack."""
+    return Node(
+        package=PACKAGE,
+        executable='fdrl',
+        arguments=[
+            'prepare',
+            settings.directory,
+            '--hospitals',
+            str(arguments.hospitals),
+            '--rounds',
+            str(arguments.rounds),
+            *shlex.split(arguments.options),
+        ],
+        output='screen',
+    )
+
+
+def _text(default: Any) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _value(each: Setting, text: str) -> Any:
+    """Read an argument in its setting's type; what cannot be read is left for the check."""
+    if each.type is bool:
+        return {'true': True, 'false': False}.get(text.lower(), text)
+    if each.type is str:
+        return text
+    try:
+        return each.type(text)
+    except ValueError:
+        return text

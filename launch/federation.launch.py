@@ -1,0 +1,74 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A whole federation on this host: prepare its directory, then servers, hospitals and robots.
+
+Simulated, for research: not a medical device.
+"""
+
+from pathlib import Path
+
+from fdrl_ros.bringup import BringupSettings, FederationArguments
+from fdrl_ros.nodes.launching import chosen, declare, preparation
+from launch import LaunchContext, LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument,
+    IncludeLaunchDescription,
+    OpaqueFunction,
+    RegisterEventHandler,
+    Shutdown,
+)
+from launch.event_handlers import OnProcessExit
+from launch.launch_description_entity import LaunchDescriptionEntity
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.substitutions import LaunchConfiguration
+
+HERE = Path(__file__).parent
+
+
+def include(name: str, **arguments: object) -> IncludeLaunchDescription:
+    return IncludeLaunchDescription(
+        PythonLaunchDescriptionSource(str(HERE / f'{name}.launch.py')),
+        launch_arguments=[(key, str(value)) for key, value in arguments.items()],
+    )
+
+
+def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    settings = chosen(context, BringupSettings)
+    arguments = chosen(context, FederationArguments)
+    rviz = LaunchConfiguration('rviz').perform(context)
+    prepare = preparation(settings, arguments)
+    nodes = [
+        include('server'),
+        *(include('hospital', hospital=each) for each in arguments.hospital_names),
+        *(
+            include(
+                'robot',
+                robot=each,
+                operations=arguments.operations,
+                rviz=rviz if each == 'robot_1' else 'false',
+            )
+            for each in arguments.robot_names
+        ),
+    ]
+
+    def prepared(event, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        if event.returncode == 0:
+            return nodes
+        return [Shutdown(reason='the directory could not be prepared, see above')]
+
+    return [RegisterEventHandler(OnProcessExit(target_action=prepare, on_exit=prepared)), prepare]
+
+
+def generate_launch_description() -> LaunchDescription:
+    return LaunchDescription(
+        [
+            *declare(FederationArguments, BringupSettings),
+            DeclareLaunchArgument(
+                'rviz',
+                default_value='false',
+                description='show robot_1 in RViz (simulated): true or false',
+            ),
+            OpaqueFunction(function=start),
+        ]
+    )

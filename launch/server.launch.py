@@ -1,0 +1,13 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of a federation: aggregator and key authority."""
+
+from fdrl_ros.bringup import BringupSettings, server_graph
+from fdrl_ros.nodes.launching import declare, graph
+from launch import LaunchDescription
+
+
+def generate_launch_description() -> LaunchDescription:
+    return LaunchDescription(
+        [*declare(BringupSettings), graph(lambda context, settings: server_graph(settings))]
+    )
