@@ -19,7 +19,7 @@ from fdrl_ros.cli.output import console
 @plan_option
 @click.option(
     '--directory',
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     default='runs/experiment',
     show_default=True,
     help='Where each seed and the comparison are kept; finished seeds are not run again.',

@@ -19,12 +19,12 @@ def directory_options(command: Any) -> Any:
     """Add the flags that say where a run lies."""
     command = click.option(
         '--directory',
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(path_type=Path),
         help='The run to begin or to go on with; a new one below --runs unless given.',
     )(command)
     return click.option(
         '--runs',
-        type=click.Path(file_okay=False, path_type=Path),
+        type=click.Path(path_type=Path),
         default='runs',
         show_default=True,
         help='Where new runs are made, named by the time.',

@@ -1,0 +1,341 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The command line on tiny runs: what it writes, how it goes on, what it refuses, its codes."""
+
+import json
+import os
+import signal
+import stat
+
+from click.testing import CliRunner
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.cli import main
+from fdrl_ros.cli.options import flag_of
+from fdrl_ros.errors import StoreError
+from fdrl_ros.plan import Plan
+from fdrl_ros.prepare import Layout, load_policy, prepare
+import pytest
+import yaml
+
+TINY = {
+    'federation': {'noise': 'seeded'},
+    'rounds': {'rounds': 2},
+    'learner': {'hidden': 8, 'epochs': 1},
+    'privacy': {'batch': 4},
+    'collection': {'patients': 8},
+    'pretraining': {'patients': 4, 'steps': 20},
+    'validation': {'patients': 2, 'margin': 1.0},
+    'value': {'features': 8, 'members': 4},
+    'evaluation': {
+        'patients': 3,
+        'round_patients': 3,
+        'state_patients': 2,
+        'states_per_patient': 4,
+        'value_patients': 8,
+        'workers': 1,
+    },
+    'world': {'mode': 'kinematic'},
+}
+SUMMARY = {
+    'policies',
+    'epsilon',
+    'delta',
+    'unit',
+    'rounds',
+    'round_seconds',
+    'he_seconds',
+    'update_bytes',
+    'n_parameters',
+    'seed',
+    'versions',
+}
+
+
+def fdrl(*words):
+    return CliRunner().invoke(main, [str(each) for each in words])
+
+
+def same_policy(one, other):
+    first, second = (load_policy(each / 'policies/global_2.npz')[0] for each in (one, other))
+    return (first == second).all()
+
+
+@pytest.fixture(scope='module')
+def plan_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp('plan') / 'tiny.yaml'
+    path.write_text(yaml.safe_dump(TINY))
+    return path
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory, plan_file):
+    runs = tmp_path_factory.mktemp('runs')
+    result = fdrl('train', '--plan', plan_file, '--runs', runs)
+    assert result.exit_code == 0, result.output
+    return runs / 'latest', result.output
+
+
+def test_help_names_every_command():
+    shown = fdrl('--help').output
+    for name in ('run', 'train', 'evaluate', 'experiment', 'keys', 'privacy', 'version'):
+        assert f'\n  {name} ' in shown
+    assert 'not a medical device' in ' '.join(shown.split())
+
+
+def test_every_setting_has_a_flag_with_its_description():
+    shown = ' '.join(fdrl('train', '--help').output.split())
+    for group, settings in Plan.groups().items():
+        for each in settings.describe():
+            assert flag_of(group, each.name) in shown
+            assert each.description.split()[0] in shown
+
+
+def test_version_is_that_of_the_package():
+    assert fdrl('--version').output.startswith('fdrl, version ')
+    assert fdrl('version').output.startswith('fdrl_ros ')
+
+
+def test_a_run_writes_its_summary_table_and_plots(trained):
+    run, _ = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    assert set(summary) == SUMMARY
+    rows = ['expert', 'untrained', 'pretrained']
+    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
+    rows += ['global', 'hospital_1', 'hospital_2', 'hospital_3', 'selector']
+    assert list(summary['policies']) == rows
+    assert (
+        summary['rounds'] == 2
+        and summary['n_parameters']
+        == load_policy(run / 'policies' / 'global_2.npz')[1].n_parameters
+    )
+    assert set(summary['epsilon']) == {'hospital_1', 'hospital_2', 'hospital_3'}
+    assert all(0.0 < each < 8.0 for each in summary['epsilon'].values())
+    assert summary['update_bytes'] > 0 and 0.0 < summary['he_seconds'] < 5.0
+    for name in ('success', 'learning', 'epsilon', 'force', 'selection'):
+        assert (run / 'plots' / f'{name}.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_seeded_noise_is_labelled_where_people_look(trained):
+    run, output = trained
+    for text in (output, (run / 'table.txt').read_text()):
+        assert 'NOT PRIVATE' in text and 'not a medical device' in text
+    assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
+
+
+def test_private_files_are_closed_to_others(trained):
+    federation = trained[0] / 'federation'
+    for name in ('.', 'keys', 'hospital_1', 'key_authority', 'aggregator', 'robot_1', 'log'):
+        assert stat.S_IMODE((federation / name).stat().st_mode) == 0o700
+    for name in (
+        'hospital_1/records.npz',
+        'key_authority/he_secret.key',
+        'hospital_1/ledger.sqlite',
+    ):
+        assert stat.S_IMODE((federation / name).stat().st_mode) == 0o600
+
+
+def test_going_on_ends_with_the_policy_of_an_unbroken_run(trained, plan_file, tmp_path):
+    words = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
+    assert fdrl(*words, '--plan', plan_file, '--rounds', 1).exit_code == 0
+    first, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    assert fdrl(*words, '--rounds', 2).exit_code == 0
+    same, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    assert (first == same).all()
+    notes = json.loads((tmp_path / 'run/rounds.json').read_text())
+    assert [each['round'] for each in notes] == [1, 2]
+    assert notes[1]['epsilon']['hospital_1'] > notes[0]['epsilon']['hospital_1']
+    assert same_policy(trained[0], tmp_path / 'run')
+
+
+def test_budget_that_ends_early_keeps_what_was_learned(plan_file, tmp_path):
+    result = fdrl(
+        'train',
+        '--plan',
+        plan_file,
+        '--directory',
+        tmp_path / 'run',
+        '--no-evaluate',
+        '--rounds',
+        3,
+        '--privacy-budget',
+        2.2,
+    )
+    assert result.exit_code == 0, result.output
+    done = json.loads((tmp_path / 'run/rounds.json').read_text())
+    assert 1 <= len(done) < 3 and 'budget' in result.output
+    assert max(done[-1]['epsilon'].values()) <= 2.2
+
+
+def test_budget_below_the_first_round_is_one_line(plan_file, tmp_path):
+    result = fdrl(
+        'train', '--plan', plan_file, '--directory', tmp_path / 'run', '--privacy-budget', 0.1
+    )
+    assert result.exit_code == 1
+    assert result.stderr.count('\n') == 1 and 'budget' in result.stderr
+
+
+def test_another_plan_in_the_same_directory_is_refused(trained):
+    result = fdrl('train', '--directory', trained[0].resolve(), '--collection-patients', 9)
+    assert result.exit_code == 1
+    assert 'collection.patients' in result.stderr and result.stderr.count('\n') == 1
+
+
+def test_evaluating_a_run_again_changes_no_number(trained):
+    run, _ = trained
+    before = json.loads((run / 'summary.json').read_text())['policies']
+    result = fdrl('evaluate', run)
+    assert result.exit_code == 0, result.output
+    assert json.loads((run / 'summary.json').read_text())['policies'] == before
+
+
+def test_a_policy_file_is_put_beside_the_expert(trained, plan_file):
+    path = trained[0] / 'policies' / 'global_2.npz'
+    result = fdrl('evaluate', path, '--plan', plan_file)
+    assert result.exit_code == 0 and 'expert' in result.output, result.output
+
+
+def test_what_is_no_policy_is_refused(tmp_path):
+    for name, data in (('missing.npz', None), ('text.npz', b'no policy')):
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        result = fdrl('evaluate', path)
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+
+
+@pytest.mark.parametrize(
+    'words',
+    [
+        ('--rounds', '0'),
+        ('--heterogeneity', '1.5'),
+        ('--noise', 'loud'),
+        ('--privacy-delta', 'nan'),
+        ('--plan', 'no_such_plan'),
+        ('--evaluation-patients', '-3'),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_line_and_code_1(words, tmp_path):
+    result = fdrl('train', '--runs', tmp_path / 'runs', *words)
+    assert result.exit_code == 1
+    assert result.stderr.count('\n') == 1 and result.stderr.startswith('fdrl: ')
+    assert not (tmp_path / 'runs').exists()
+
+
+def test_a_plan_with_an_unknown_name_is_refused(tmp_path):
+    path = tmp_path / 'plan.yaml'
+    for text in ('privacy: {epsilon: 3}', 'prviacy: {}', '- a list', 'rounds: {rounds: [', '"'):
+        path.write_text(text)
+        result = fdrl('train', '--plan', path, '--runs', tmp_path / 'runs')
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+
+
+def test_no_permission_for_runs_is_one_line(tmp_path):
+    (tmp_path / 'runs').write_text('a file where the directory should be')
+    result = fdrl('train', '--runs', tmp_path / 'runs')
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+
+
+def test_paper_plans_can_be_read():
+    from fdrl_ros.resources import resource
+
+    for path in resource('config/paper').glob('*.yaml'):
+        Plan.load(path)
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
+    trained, plan_file, tmp_path, monkeypatch
+):
+    from fdrl_ros.trainer.trainer import Trainer
+
+    train = Trainer.train
+    interrupted = []
+
+    def interrupt(self, *arguments, **named):
+        if not interrupted:
+            interrupted.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return train(self, *arguments, **named)
+
+    monkeypatch.setattr(Trainer, 'train', interrupt)
+    words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
+    result = fdrl(*words)
+    assert result.exit_code == 130 and 'goes on from here' in result.stderr
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert fdrl(*words).exit_code == 0
+    assert same_policy(trained[0], tmp_path / 'run')
+
+
+def test_experiment_runs_each_seed_once(plan_file, tmp_path):
+    words = ('experiment', '--plan', plan_file, '--seeds', 2, '--rounds', 1)
+    words += ('--directory', tmp_path / 'two')
+    assert fdrl(*words).exit_code == 0
+    found = json.loads((tmp_path / 'two/experiment.json').read_text())
+    assert found['seeds'] == [1, 2] and not found['private']
+    assert len(found['global_minus']['pretrained']['success']['values']) == 2
+    times = {each: each.stat().st_mtime_ns for each in (tmp_path / 'two').glob('seed_*.json')}
+    assert fdrl(*words).exit_code == 0
+    assert times == {each: each.stat().st_mtime_ns for each in times}
+    assert fdrl(*words, '--rounds', 2).exit_code == 1
+
+
+def test_keys_are_made_shown_and_never_overwritten(tmp_path):
+    words = ['keys', 'init', tmp_path / 'k', '--federation', 'trial']
+    for each in ('north=100', 'south=200', 'west=300'):
+        words += ['--hospital', each]
+    made = fdrl(*words)
+    assert made.exit_code == 0, made.output
+    shown = fdrl('keys', 'show', tmp_path / 'k')
+    assert shown.exit_code == 0 and 'west' in shown.output and '300 patients' in shown.output
+    assert 'PRIVATE' not in made.output + shown.output
+    again = fdrl(*words)
+    assert again.exit_code == 1 and 'never overwritten' in again.stderr
+    assert fdrl('keys', 'init', tmp_path / 'x', '--hospital', 'north').exit_code == 1
+    assert fdrl('keys', 'show', tmp_path / 'nothing').exit_code == 1
+
+
+def test_a_changed_roster_is_refused(tmp_path, plan_file):
+    prepare(tmp_path / 'f', Plan.load(plan_file))
+    roster = tmp_path / 'f/keys/roster.json'
+    roster.write_text(roster.read_text().replace('"size": 8', '"size": 9'))
+    assert fdrl('keys', 'show', tmp_path / 'f/keys').exit_code == 1
+
+
+def test_ledgers_are_shown_and_verified(trained, tmp_path):
+    run, _ = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    shown = fdrl('privacy', 'show', run)
+    assert f'hospital_1: epsilon {summary["epsilon"]["hospital_1"]:.4f}' in shown.output
+    assert fdrl('privacy', 'verify', run).output.count('whole') == 3
+    assert fdrl('privacy', 'verify', tmp_path).exit_code == 1
+
+
+def test_an_empty_ledger_is_found(plan_file, tmp_path):
+    layout = prepare(tmp_path / 'f', Plan.load(plan_file))
+    path = layout.party('hospital_1') / 'ledger.sqlite'
+    path.touch(0o600)
+    result = fdrl('privacy', 'verify', tmp_path / 'f')
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1)
+
+
+def test_preparing_is_repeated_after_an_interruption(plan_file, tmp_path):
+    plan = Plan.load(plan_file)
+    (tmp_path / 'f/keys.part/root').mkdir(parents=True)
+    (tmp_path / 'f').chmod(0o700)
+    layout = prepare(tmp_path / 'f', plan)
+    digest = layout.roster().digest
+    assert not (tmp_path / 'f/keys.part').exists()
+    layout.pretrained.unlink()
+    assert prepare(tmp_path / 'f', plan).roster().digest == digest
+    assert Layout(tmp_path / 'f').pretrained.exists()
+
+
+def test_new_runs_never_share_a_directory_and_latest_follows(tmp_path):
+    one = RunDirectory.create(tmp_path, 'now')
+    two = RunDirectory.create(tmp_path, 'now')
+    assert one.path != two.path
+    for each in (one, two, one):
+        each.point_latest()
+        assert (tmp_path / 'latest').resolve() == each.path
+    (tmp_path / 'file').touch()
+    with pytest.raises(StoreError):
+        RunDirectory.open(tmp_path / 'file')
