@@ -1,0 +1,178 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A small federation on disk, its nodes as real processes over real DDS, and an eye on them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+import shutil
+import time
+
+import pytest
+
+pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
+pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
+
+from fdrl_ros.assembly import (  # noqa: E402
+    open_aggregator,
+    open_hospital,
+    open_key_authority,
+    open_records,
+    open_training,
+)
+from fdrl_ros.bringup import BringupSettings, federation_graph  # noqa: E402
+from fdrl_ros.federation.local import LocalFederation  # noqa: E402
+from fdrl_ros.federation.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
+from fdrl_ros.federation.party import Party  # noqa: E402
+from fdrl_ros.federation.store import Store  # noqa: E402
+from fdrl_ros.nodes.watch import Event, Felt, Said, Watch  # noqa: E402
+from fdrl_ros.plan import Plan  # noqa: E402
+from fdrl_ros.prepare import Layout, prepare  # noqa: E402
+from fdrl_ros.runner import Death, Runner  # noqa: E402
+
+PLAN = Plan.from_mapping(
+    {
+        'federation': {'noise': 'seeded'},
+        'rounds': {'rounds': 2, 'open_timeout': 10.0, 'train_timeout': 20.0},
+        'learner': {'hidden': 8, 'epochs': 40},
+        'privacy': {'batch': 10, 'delta': 1e-3, 'budget': 1e6},
+        'collection': {'patients': 30},
+        'pretraining': {'patients': 10, 'steps': 20},
+        'validation': {'patients': 3, 'margin': 1.0},
+        'evaluation': {'value_patients': 12},
+        'selector': {'hold_return': -1000.0},
+        'world': {'mode': 'kinematic'},
+    }
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A prepared directory with records, and the policy that the in-process driver makes of it."""
+
+    directory: Path
+    digest: bytes
+
+
+@pytest.fixture(scope='session')
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    directory = tmp_path_factory.mktemp('reference') / 'federation'
+    layout = prepare(directory, PLAN)
+    for name in PLAN.hospitals:
+        open_records(layout, name, PLAN)
+    played = tmp_path_factory.mktemp('played') / 'federation'
+    shutil.copytree(directory, played)
+    return Reference(directory, play(Layout(played)))
+
+
+def play(layout: Layout) -> bytes:
+    """Run all rounds in process and return the digest of the last policy."""
+    stores = {name: Store(layout.state(name)) for name in (*PLAN.hospitals, *SERVERS)}
+    trainings = {
+        name: open_training(layout.party(name), name, PLAN, open_records(layout, name, PLAN))
+        for name in PLAN.hospitals
+    }
+    hospitals = {
+        name: open_hospital(layout, name, PLAN, trainings[name], stores[name])
+        for name in PLAN.hospitals
+    }
+    parties: dict[str, Party] = {
+        'aggregator': open_aggregator(layout, PLAN, stores['aggregator']),
+        'key_authority': open_key_authority(layout, PLAN, stores['key_authority']),
+        **hospitals,
+    }
+    first = hospitals['hospital_1']
+    federation = LocalFederation(parties)
+    assert federation.run(
+        lambda: first.policy is not None and first.policy.envelope.round == PLAN.rounds.rounds
+    )
+    assert first.policy is not None
+    for training in trainings.values():
+        training.close()
+    return first.policy.digest
+
+
+SERVERS = ('aggregator', 'key_authority')
+
+
+class Live:
+    """A federation that runs, and all that was heard of it."""
+
+    def __init__(self, runner: Runner, watch: Watch, settings: BringupSettings) -> None:
+        self.runner = runner
+        self.watch = watch
+        self.settings = settings
+        self.layout = Layout(Path(settings.directory))
+        self.heard: list[Event] = []
+        self.deaths: list[Death] = []
+
+    def start(self) -> None:
+        """Start servers and hospitals."""
+        self.runner.start(federation_graph(self.settings, PLAN.hospitals))
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Look on until a condition holds; say what the nodes said if it does not in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.heard += self.watch.poll(0.05)
+            self.deaths += self.runner.poll()
+            if time.monotonic() > deadline:
+                logs = [each.read_text() for each in self.layout.log.glob('*.log')]
+                pytest.fail(f'not within {seconds} s; {self.deaths}\n' + '\n'.join(logs))
+
+    @property
+    def phase(self) -> Phase | None:
+        """The newest phase that was heard."""
+        said = [
+            e.message
+            for e in self.heard
+            if isinstance(e, Said) and isinstance(e.message, RoundStatus)
+        ]
+        return Phase(said[-1].phase) if said else None
+
+    def policy(self, round: int) -> GlobalPolicy | None:
+        """Return the policy of a round, if it was heard."""
+        for event in self.heard:
+            if isinstance(event, Said) and isinstance(event.message, GlobalPolicy):
+                if event.message.envelope.round == round:
+                    return event.message
+        return None
+
+    def health(self, node: str) -> dict[str, str]:
+        """Return what a node said last of itself."""
+        felt = [e for e in self.heard if isinstance(e, Felt) and e.node == node]
+        return {**felt[-1].values, 'summary': felt[-1].summary} if felt else {}
+
+    def finish(self) -> bytes:
+        """Wait for the end and return the digest of the last policy."""
+        last = PLAN.rounds.rounds
+        self.wait(lambda: self.watch.finished and self.policy(last) is not None, 60.0)
+        policy = self.policy(last)
+        assert policy is not None
+        return policy.digest
+
+
+@pytest.fixture
+def directory(reference: Reference, tmp_path: Path) -> Path:
+    """Return a prepared directory of the test's own."""
+    return Path(shutil.copytree(reference.directory, tmp_path / 'federation'))
+
+
+@pytest.fixture
+def settings(directory: Path, federation_domain: int, robot_domain: int) -> BringupSettings:
+    return BringupSettings(
+        directory=str(directory), federation_domain=federation_domain, robot_domain=robot_domain
+    )
+
+
+@pytest.fixture
+def live(settings: BringupSettings) -> Iterator[Live]:
+    """Give a federation whose nodes are started again once when they die."""
+    log = Path(settings.directory) / 'log'
+    with (
+        Watch(
+            PLAN.hospitals, settings.federation_domain, ('robot_1',), settings.robot_domain
+        ) as watch,
+        Runner(settings, log, restarts=1) as runner,
+    ):
+        yield Live(runner, watch, settings)

@@ -1,0 +1,91 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Messages survive the way through ROS with every bit and their signature."""
+
+from dataclasses import fields, replace
+import typing
+from typing import Any
+
+from fdrl_ros import msg as ros
+from fdrl_ros.crypto.signing import Identity, verify
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation import message as protocol
+from fdrl_ros.federation.message import Envelope, Message
+from fdrl_ros.nodes import convert
+from fdrl_ros.nodes.convert import from_ros, to_ros
+from fdrl_ros.srv import Decrypt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import pytest
+from rclpy.serialization import deserialize_message, serialize_message
+
+KINDS = [
+    protocol.RoundStatus,
+    protocol.EncryptionKey,
+    protocol.RoundKey,
+    protocol.MaskedUpdate,
+    protocol.Settle,
+    protocol.GlobalPolicy,
+    protocol.HospitalPolicy,
+    protocol.Verdict,
+    protocol.DecryptRequest,
+]
+WORD = st.text(st.characters(exclude_categories=('Cs',), exclude_characters='\x00'), max_size=12)
+SMALL = st.integers(0, 255)
+IDENTITY = Identity.generate('hospital_1')
+
+
+def target_of(kind: type[Message]) -> Any:
+    return Decrypt.Request if kind is protocol.DecryptRequest else getattr(ros, kind.__name__)
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    if isinstance(hint, type) and issubclass(hint, Message | Envelope):
+        return messages(hint)
+    if typing.get_origin(hint) is tuple:
+        return st.lists(values(typing.get_args(hint)[0]), max_size=3).map(tuple)
+    return {
+        int: SMALL,
+        bool: st.booleans(),
+        str: WORD,
+        bytes: st.binary(max_size=40),
+        float: st.floats(allow_nan=False),
+    }[hint]
+
+
+def messages(kind: type[Any]) -> st.SearchStrategy[Any]:
+    hints = typing.get_type_hints(kind)
+    return st.builds(kind, **{each.name: values(hints[each.name]) for each in fields(kind)})
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_every_message_comes_back_equal_and_signed(kind, data):
+    sent = data.draw(messages(kind)).signed_by(IDENTITY)
+    wire = serialize_message(to_ros(sent, target_of(kind)()))
+    heard = from_ros(deserialize_message(wire, target_of(kind)), kind)
+    assert heard == sent
+    assert verify(IDENTITY.public, heard.envelope.signature, heard.canonical())
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
+def test_ros_has_the_fields_of_the_protocol_and_a_header(kind):
+    known = set(target_of(kind).get_fields_and_field_types())
+    names = {each.name for each in fields(kind)}
+    assert known == names | (set() if kind is protocol.DecryptRequest else {'header'})
+
+
+def test_number_that_no_signature_covers_is_refused():
+    source = ros.RoundKey()
+    source.envelope.counter = 2**63
+    with pytest.raises(MessageError, match='out of range'):
+        from_ros(source, protocol.RoundKey)
+
+
+def test_too_many_bytes_are_refused(monkeypatch):
+    monkeypatch.setattr(convert, 'LARGEST_MESSAGE', 100)
+    key = protocol.RoundKey(Envelope('f', 1, 1, 'hospital_1', 1), b'x' * 90)
+    assert from_ros(to_ros(key, ros.RoundKey()), protocol.RoundKey) == key
+    with pytest.raises(MessageError, match='more than 100 bytes'):
+        from_ros(to_ros(replace(key, public_key=b'x' * 101), ros.RoundKey()), protocol.RoundKey)

@@ -1,0 +1,88 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A federation as processes over DDS: the same policy as in process, through every fault."""
+
+import os
+import signal
+from typing import Any
+
+from fdrl_ros.federation.message import Phase
+from fdrl_ros.nodes.watch import Progressed, Spent
+import pytest
+import rclpy
+from rclpy.context import Context
+from std_srvs.srv import Trigger
+
+
+def test_ends_with_the_policy_of_the_in_process_driver_and_leaves_cleanly(live, reference):
+    live.start()
+    assert live.finish() == reference.digest
+    assert not live.policy(2).secure
+    live.wait(lambda: spenders(live) == {'hospital_1', 'hospital_2', 'hospital_3'}, 5.0)
+    steps = [e for e in live.heard if isinstance(e, Progressed) and e.stage == 'training']
+    assert steps and all(0 < each.step <= each.steps for each in steps)
+    live.wait(lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0)
+    assert live.health('/federation/aggregator')['refused'] == '0'
+    codes = live.runner.stop()
+    assert set(codes.values()) == {0} and len(codes) == 5
+
+
+def spenders(live) -> set[str]:
+    return {e.hospital for e in live.heard if isinstance(e, Spent) and e.entries >= 80}
+
+
+def test_hospital_killed_in_training_comes_back_and_spends_nothing_twice(live, reference):
+    live.start()
+    live.wait(
+        lambda: any(
+            isinstance(e, Progressed) and e.hospital == 'hospital_2' and e.step > 0
+            for e in live.heard
+            if getattr(e, 'stage', '') == 'training'
+        ),
+        30.0,
+    )
+    os.kill(live.runner.process_id('hospital_2.trainer'), signal.SIGKILL)
+    assert live.finish() == reference.digest
+    assert [death.label for death in live.deaths] == ['hospital_2.trainer']
+    # 40 blocks a round, each reserved once.
+    live.wait(lambda: 'hospital_2' in spenders(live), 5.0)
+    entries = max(
+        e.entries for e in live.heard if isinstance(e, Spent) and e.hospital == 'hospital_2'
+    )
+    assert entries == 80
+
+
+def test_aggregator_killed_between_rounds_goes_on(live, reference):
+    live.start()
+    live.wait(lambda: live.policy(1) is not None, 60.0)
+    os.kill(live.runner.process_id('federation.aggregator'), signal.SIGKILL)
+    assert live.finish() == reference.digest
+    assert [death.label for death in live.deaths] == ['federation.aggregator']
+
+
+def test_operator_pauses_and_resumes(live, reference):
+    live.start()
+    live.wait(lambda: live.phase is Phase.TRAIN, 30.0)
+    assert ask(live, Trigger, '/federation/aggregator/pause').success
+    live.wait(lambda: live.phase is Phase.PAUSED, 5.0)
+    assert ask(live, Trigger, '/federation/aggregator/resume').success
+    assert live.finish() == reference.digest
+
+
+def ask(live, kind: type[Any], name: str) -> Any:
+    """Call a service of the federation and return the answer."""
+    context = Context()
+    rclpy.init(context=context, domain_id=live.settings.federation_domain)
+    node = rclpy.create_node('operator', context=context)
+    executor = rclpy.executors.SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    try:
+        client = node.create_client(kind, name)
+        if not client.wait_for_service(10.0):
+            pytest.fail(f'no service {name}')
+        future = client.call_async(kind.Request())
+        executor.spin_until_future_complete(future, 10.0)
+        return future.result()
+    finally:
+        node.destroy_node()
+        rclpy.shutdown(context=context)

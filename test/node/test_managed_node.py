@@ -1,0 +1,182 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Every node: described parameters, refusals with a reason, and no trace after cleaning up."""
+
+from collections.abc import Iterator
+import os
+from pathlib import Path
+import subprocess
+import time
+
+from fdrl_ros.bringup import environment, federation_graph, NodeSpec, robot_graph
+from fdrl_ros.nodes.aggregator import AggregatorNode
+from fdrl_ros.nodes.env import EnvNode
+from fdrl_ros.nodes.key_authority import KeyAuthorityNode
+from fdrl_ros.nodes.managed_node import PARENT
+from fdrl_ros.nodes.selector import SelectorNode
+from fdrl_ros.nodes.trainer import TrainerNode
+from fdrl_ros.plan import Plan
+from fdrl_ros.runner import command, Runner
+import pytest
+import rclpy
+from rclpy.experimental import EventsExecutor
+from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
+
+NODES = {
+    '/federation/aggregator': AggregatorNode,
+    '/federation/key_authority': KeyAuthorityNode,
+    '/hospital_1/trainer': TrainerNode,
+    '/robot_1/env': EnvNode,
+    '/robot_1/selector': SelectorNode,
+}
+
+
+class Process:
+    """This process as that of one node."""
+
+    def __init__(self, full_name: str, directory: Path, domain: int) -> None:
+        namespace = full_name.rpartition('/')[0]
+        rclpy.init(
+            args=['--ros-args', '-r', f'__ns:={namespace}', '-p', f'directory:={directory}'],
+            domain_id=domain,
+            signal_handler_options=SignalHandlerOptions.NO,
+        )
+        self.executor = EventsExecutor()
+        self.node = NODES[full_name](self.executor.create_task)
+        self.executor.add_node(self.node)
+
+    def spin(self, seconds: float = 0.05) -> None:
+        self.executor.spin_once(timeout_sec=seconds)
+
+    def close(self) -> None:
+        self.node.trigger_shutdown()
+        self.executor.remove_node(self.node)
+        self.node.destroy_node()
+        rclpy.shutdown()
+
+
+@pytest.fixture(params=NODES)
+def process(request, directory, federation_domain) -> Iterator[Process]:
+    made = Process(request.param, directory, federation_domain)
+    yield made
+    made.close()
+
+
+def entities(node) -> list[str]:
+    return [
+        *(each.topic_name for each in node.publishers),
+        *(each.topic_name for each in node.subscriptions),
+        *(each.srv_name for each in node.services),
+        *(each.srv_name for each in node.clients),
+        *(str(each.timer_period_ns) for each in node.timers),
+    ]
+
+
+def test_parameters_are_those_of_the_settings_with_description_and_range(process):
+    node = process.node
+    for group in node.groups:
+        for setting in Plan.groups()[group].describe():
+            descriptor = node.describe_parameter(f'{group}.{setting.name}')
+            assert descriptor.description.startswith(setting.description)
+            ranged = setting.type in (int, float) and (
+                setting.minimum is not None or setting.maximum is not None
+            )
+            ranges = [*descriptor.integer_range, *descriptor.floating_point_range]
+            assert len(ranges) == ranged
+            if ranged and setting.minimum is not None:
+                assert ranges[0].from_value == setting.minimum
+
+
+def test_cleaning_up_leaves_nothing_and_the_node_can_begin_again(process):
+    node = process.node
+    before = sorted(entities(node))
+    for _ in range(2):
+        assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        for _ in range(10):
+            process.spin()
+        assert node.fault is None
+        assert len(entities(node)) > len(before)
+        assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
+        assert node.worker is None
+        assert node.trigger_cleanup() == TransitionCallbackReturn.SUCCESS
+        assert sorted(entities(node)) == before
+
+
+def test_parameter_changes_are_judged_and_come_before_configuring(directory, federation_domain):
+    process = Process('/federation/aggregator', directory, federation_domain)
+    node = process.node
+    try:
+        refused = node.set_parameters([Parameter('rounds.quorum', value=1)])[0]
+        assert not refused.successful and refused.reason
+        assert node.set_parameters([Parameter('rounds.rounds', value=7)])[0].successful
+        node.trigger_configure()
+        assert node.plan().rounds.rounds == 7
+        late = node.set_parameters([Parameter('rounds.rounds', value=9)])[0]
+        assert not late.successful and 'clean it up first' in late.reason
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize(
+    ('parameters', 'reason'),
+    [
+        ({'rounds.quorum': 1}, 'rounds.quorum = 1: expected int, at least 3'),
+        ({'rounds.quorums': 3}, 'rounds.quorums = 3: expected one of the parameters'),
+    ],
+)
+def test_bad_parameter_ends_the_process_with_a_reason(settings, parameters, reason):
+    spec = NodeSpec(
+        'aggregator',
+        '/federation',
+        'aggregator',
+        settings.federation_domain,
+        {'directory': settings.directory, **parameters},
+    )
+    ended = run(spec, settings)
+    assert ended.returncode == 1
+    assert reason in ended.stdout
+
+
+def test_ledger_that_somebody_else_writes_ends_the_trainer_with_a_reason(settings, directory):
+    (directory / 'hospital_1' / 'ledger.sqlite').write_bytes(b'not a ledger' * 100)
+    (directory / 'hospital_1' / 'ledger.sqlite').chmod(0o600)
+    spec = next(
+        each for each in federation_graph(settings, ('hospital_1',)) if each.name == 'trainer'
+    )
+    ended = run(spec, settings)
+    assert ended.returncode == 1
+    assert 'Ledger' in ended.stdout and 'Traceback' not in ended.stdout
+
+
+def run(spec: NodeSpec, settings) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, **environment(settings, spec.domain)}
+    return subprocess.run(
+        command(spec),
+        env=variables,
+        timeout=30,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):
+    live.runner.start(robot_graph(live.settings, 'robot_1'))
+    nodes = ('/robot_1/env', '/robot_1/selector')
+    live.wait(lambda: all(live.health(each) for each in nodes), 20.0)
+    assert live.runner.stop() == {'robot_1.env': 0, 'robot_1.selector': 0}
+
+
+def test_node_ends_when_its_runner_is_gone(settings):
+    # The parent that the node is told of is not its own, so it takes it for gone.
+    variables = {PARENT: '1'}
+    with Runner(settings, Path(settings.directory) / 'log', variables=variables) as runner:
+        runner.start(robot_graph(settings, 'robot_1')[:1])
+        deadline = time.monotonic() + 20.0
+        deaths = []
+        while not deaths and time.monotonic() < deadline:
+            deaths = runner.poll()
+        assert [(each.label, each.code) for each in deaths] == [('robot_1.env', 0)]

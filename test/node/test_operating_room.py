@@ -1,0 +1,215 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The robot: it moves by servo_cp alone, holds on a state that is none, and ends an operation."""
+
+from collections.abc import Iterator
+import math
+from pathlib import Path
+import time
+
+from fdrl_ros.bringup import robot_graph
+from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
+from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.message import GlobalPolicy
+from fdrl_ros.federation.store import Store
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.robot_messages import set_point
+from fdrl_ros.policy import digest_of, encode_weights
+from fdrl_ros.prepare import Layout, load_policy
+from fdrl_ros.runner import Runner
+from fdrl_ros.srv import Operate
+from geometry_msgs.msg import PoseStamped
+import numpy as np
+import pytest
+from room import Room
+from sensor_msgs.msg import JointState
+from visualization_msgs.msg import MarkerArray
+
+
+@pytest.fixture
+def room(settings) -> Iterator[Room]:
+    made = Room(settings.robot_domain)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runner(settings) -> Iterator[Runner]:
+    with Runner(settings, Path(settings.directory) / 'log') as made:
+        yield made
+
+
+def released(directory: Path) -> ros.GlobalPolicy:
+    """Return the public starting policy as the key authority signs it."""
+    layout = Layout(directory)
+    weights, _ = load_policy(layout.pretrained)
+    identity = load_identity(layout.keys / 'key_authority' / KEY_FILE, 'key_authority')
+    message = Channel(identity, layout.roster(), Store()).seal(
+        GlobalPolicy,
+        0,
+        0,
+        weights=encode_weights(weights),
+        digest=digest_of(weights),
+        contributors=(),
+        update_hashes=b'',
+        rolled_back=False,
+        secure=False,
+        reason='public starting policy',
+    )
+    return to_ros(message, ros.GlobalPolicy())
+
+
+class Patient:
+    """What a real robot and a real monitor would say, spoken by the test."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        publish = room.node.create_publisher
+        self.tip = publish(PoseStamped, 'setpoint_cp', qos.STATE)
+        self.operation = publish(ros.OperationState, 'operation_state', qos.STATE)
+        self.vitals = publish(ros.PatientState, 'patient_state', qos.STATE)
+        self.values = {each.name: 0.0 for each in OPERATION_FIELDS} | {
+            'retraction': 1.0,
+            'force_limit': 6.5,
+            'time_left': 1.0,
+            'mean_arterial_pressure': 80.0,
+            'heart_rate': 70.0,
+            'oxygen_saturation': 98.0,
+            'respiratory_rate': 14.0,
+        }
+
+    def say(self) -> None:
+        """Say one state."""
+        stamp = self.room.node.get_clock().now().to_msg()
+        vitals = ros.PatientState(patient='somebody', **self.part(PATIENT_FIELDS))
+        operation = ros.OperationState(
+            patient='somebody', procedure='retraction', **self.part(OPERATION_FIELDS)
+        )
+        vitals.header.stamp = operation.header.stamp = stamp
+        self.tip.publish(set_point(stamp, (0.0, 0.0, -0.12)))
+        self.vitals.publish(vitals)
+        self.operation.publish(operation)
+
+    def part(self, fields) -> dict:
+        return {
+            'names': [each.name for each in fields],
+            'values': [self.values[each.name] for each in fields],
+            'scales': [each.scale for each in fields],
+        }
+
+    def say_until(self, condition, seconds: float) -> None:
+        """Say the state at 100 Hz until a condition holds."""
+        deadline = time.monotonic() + seconds
+        next_at = time.monotonic()
+        while not condition():
+            assert time.monotonic() < deadline, f'not within {seconds} s'
+            if time.monotonic() >= next_at:
+                self.say()
+                next_at = time.monotonic() + 0.01
+            self.room.executor.spin_once(timeout_sec=0.002)
+
+
+def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, settings, directory):
+    room.hear(ros.SelectedAction, 'action', qos.EVENT)
+    room.hear(PoseStamped, 'servo_cp', qos.EVENT)
+    policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    forged = released(directory)
+    forged.weights[0] ^= 1
+    policy.publish(forged)
+    runner.start(robot_graph(settings, 'robot_1')[1:])
+    patient = Patient(room)
+    patient.say_until(lambda: room.last('action'), 20.0)
+    patient.say_until(lambda: room.last('action').reason == 'no_policy', 10.0)
+    assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'
+
+    policy.publish(released(directory))
+    patient.say_until(lambda: room.last('action').policy == 'global', 30.0)
+    patient.say_until(lambda: len(room.heard['servo_cp']) > 5, 5.0)
+
+    patient.values['heart_rate'] = math.nan
+    patient.say_until(lambda: room.last('action').policy == 'hold', 1.0)
+    held = room.last('action')
+    assert held.action == -1 and held.reason == 'not_finite'
+    commands = len(room.heard['servo_cp'])
+    patient.say_until(lambda: len(room.heard['servo_cp']) > commands + 20, 5.0)
+    still = [position(each) for _, each in room.heard['servo_cp'][commands + 5 :]]
+    assert np.ptp(still, axis=0).max() == 0.0, 'the tip stays where it is'
+
+    patient.values['heart_rate'] = 70.0
+    patient.say_until(lambda: room.last('action').policy == 'global', 2.0)
+    silent = time.monotonic()
+    room.wait(lambda: room.last('action').reason == 'stale', 2.0)
+    first = next(at for at, each in room.heard['action'] if at > silent and each.reason == 'stale')
+    # One tick is asked for; a busy machine may wake a process later than that.
+    assert first - silent < 0.5
+
+
+def position(command: PoseStamped) -> tuple[float, float, float]:
+    point = command.pose.position
+    return point.x, point.y, point.z
+
+
+def test_env_moves_by_set_points_alone_and_shows_itself(runner, room, settings):
+    for topic, kind in (
+        ('measured_js', JointState),
+        ('setpoint_cp', PoseStamped),
+        ('operation_state', ros.OperationState),
+        ('outcome', ros.Outcome),
+        ('markers', MarkerArray),
+    ):
+        room.hear(kind, topic, qos.EVENT)
+    servo = room.node.create_publisher(PoseStamped, 'servo_cp', qos.COMMAND)
+    runner.start(robot_graph(settings, 'robot_1')[:1])
+
+    unknown = room.ask(Operate, 'env/operate', Operate.Request(procedure='tonsillectomy'))
+    assert not unknown.success and 'tonsillectomy' in unknown.message
+    begun = room.ask(Operate, 'env/operate', Operate.Request(index=4, procedure='palpation'))
+    assert begun.success
+    busy = room.ask(Operate, 'env/operate', Operate.Request())
+    assert not busy.success and 'on the table' in busy.message
+    room.wait(lambda: len(room.heard['operation_state']) > 20, 5.0)
+    state = room.last('operation_state')
+    assert state.patient == begun.message and state.procedure == 'palpation'
+    assert state.values[state.names.index('time_left')] == 1.0, 'no command, no time'
+
+    start = np.array(position(room.last('setpoint_cp')))
+    nowhere = set_point(state.header.stamp, (math.nan, 0.0, 0.0))
+    servo.publish(nowhere)
+    goal = start + [0.0, 0.0, 0.002]
+    commanded = time.monotonic()
+
+    def arrived() -> bool:
+        servo.publish(set_point(state.header.stamp, goal))
+        return np.allclose(position(room.last('setpoint_cp')), goal, atol=1e-9)
+
+    room.wait(arrived, 5.0)
+    room.wait(lambda: room.heard['outcome'], 15.0)
+    outcome = room.last('outcome')
+    assert not outcome.success and outcome.failure == 'time'
+    assert time.monotonic() - commanded > 0.9 * 0.05 * outcome.steps, 'time is real'
+    arrivals = [at for at, _ in room.heard['measured_js']]
+    assert 0.8 < np.median(np.diff(arrivals)) / 0.01 < 1.2
+    texts = [marker.text for marker in room.last('markers').markers if marker.text]
+    assert any('simulated, not for clinical use' in text for text in texts)
+
+
+def test_robot_operates_under_the_selector(runner, room, settings, directory):
+    room.hear(ros.Outcome, 'outcome', qos.EVENT)
+    room.hear(ros.Risk, 'risk', qos.EVENT)
+    room.hear(ros.Adaptation, 'adaptation', qos.EVENT)
+    policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    policy.publish(released(directory))
+    runner.start(robot_graph(settings, 'robot_1', operations=2))
+    room.wait(lambda: len(room.heard['outcome']) == 2, 40.0)
+    patients = [each.patient for _, each in room.heard['outcome']]
+    assert patients == ['hospital_1/test/0', 'hospital_2/test/0']
+    risks = [each for _, each in room.heard['risk']]
+    assert all(0.0 <= each.risk <= 1.0 and 0.0 <= each.mitigation <= 1.0 for each in risks)
+    # 20 Hz: as many steps were judged as the env counted, give or take the ends.
+    steps = sum(each.steps for _, each in room.heard['outcome'])
+    assert 0.8 * steps < len(risks) < 1.2 * steps + 4
+    assert room.last('adaptation').varied <= room.last('adaptation').steps
+    assert set(runner.stop().values()) == {0}
