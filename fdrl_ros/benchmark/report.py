@@ -27,32 +27,41 @@ COLUMNS = (
     ('peak N', 'peak_force', '.2f'),
     ('return', 'mean_return', '.3f'),
 )
+FULL_WIDTH = 118
+"""Characters that all columns need; a narrower terminal gets fewer."""
+LESSER = ('95 %', 'on policy', 'return')
 
 
-def policy_table(policies: Mapping[str, Mapping[str, Any]]) -> Table:
+def policy_table(policies: Mapping[str, Mapping[str, Any]], width: int = FULL_WIDTH) -> Table:
     """
     Make the table with one row a policy.
 
     :param policies: name to columns, as in ``summary.json``.
+    :param width: characters of a line; when they are few, some columns are left out.
     """
+    columns = [each for each in COLUMNS if width >= FULL_WIDTH or each[0] not in LESSER]
     first = next(iter(policies.values()))
     table = Table(title=f'{first["patients"]} unseen patients of all hospitals')
     table.add_column('policy')
-    for title, _, _ in COLUMNS:
+    for title, _, _ in columns:
         table.add_column(title, justify='right')
     for name, row in policies.items():
-        cells = [_cell(row, key, form) for _, key, form in COLUMNS]
+        cells = [_cell(row, key, form) for _, key, form in columns]
         table.add_row(name, *cells, style='bold' if name in ('global', 'selector') else '')
     return table
 
 
-def render(found: Assessment) -> Group:
-    """Put everything together that a user sees at the end."""
+def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
+    """
+    Put everything together that a user sees at the end.
+
+    :param width: characters of a line.
+    """
     summary = found.summary()
     parts: list[Any] = []
     if found.plan.federation.noise != 'secure':
         parts.append(Text(NOT_PRIVATE, style='bold red'))
-    parts.append(policy_table(summary['policies']))
+    parts.append(policy_table(summary['policies'], width))
     first = next(iter(summary['policies'].values()))
     parts.append(
         Text(

@@ -70,6 +70,7 @@ class ProgressBars:
             self._say(key, progress, words)
             return
         if key not in self._tasks:
+            self._make_room()
             self._tasks[key] = self._bars.add_task(words, total=progress.total, detail='')
         self._bars.update(
             self._tasks[key],
@@ -77,6 +78,16 @@ class ProgressBars:
             total=progress.total,
             detail=progress.detail,
         )
+        if progress.done >= progress.total and progress.what in ('value', 'evaluate'):
+            self._bars.remove_task(self._tasks.pop(key))
+
+    def _make_room(self) -> None:
+        """Take away what is done when the bars would not fit on the screen."""
+        if len(self._tasks) < self._console.height - 8:
+            return
+        for key, task in list(self._tasks.items()):
+            if self._bars.tasks[self._bars.task_ids.index(task)].finished:
+                self._bars.remove_task(self._tasks.pop(key))
 
     def _say(self, key: tuple[str, str], progress: Progress, words: str) -> None:
         """Print a line at each quarter of what takes long, and at the end of the rest."""

@@ -70,5 +70,6 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan) -> None:
             report=bars,
             stopped=stopped,
         )
-    out.print(policy_table({name: each.score.columns() for name, each in found.items()}))
+    rows = {name: each.score.columns() for name, each in found.items()}
+    out.print(policy_table(rows, out.width))
     out.print(DISCLAIMER, style='italic')

@@ -36,7 +36,7 @@ def announce(run: RunDirectory, plan: Plan) -> None:
 def show(run: RunDirectory, found: Assessment) -> None:
     """Print the table, and where everything lies."""
     out = console()
-    out.print(render(found))
+    out.print(render(found, out.width))
     out.print(
         f'saved in {run.path}: summary.json, table.txt, patients.npz, policies/, plots/',
         highlight=False,
