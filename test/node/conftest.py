@@ -34,7 +34,7 @@ PLAN = Plan.from_mapping(
     {
         'federation': {'noise': 'seeded'},
         'rounds': {'rounds': 2, 'open_timeout': 10.0, 'train_timeout': 20.0},
-        'learner': {'hidden': 8, 'epochs': 40},
+        'learner': {'hidden': 8, 'epochs': 20},
         'privacy': {'batch': 10, 'delta': 1e-3, 'budget': 1e6},
         'collection': {'patients': 30},
         'pretraining': {'patients': 10, 'steps': 20},

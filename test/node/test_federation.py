@@ -28,7 +28,7 @@ def test_ends_with_the_policy_of_the_in_process_driver_and_leaves_cleanly(live, 
 
 
 def spenders(live) -> set[str]:
-    return {e.hospital for e in live.heard if isinstance(e, Spent) and e.entries >= 80}
+    return {e.hospital for e in live.heard if isinstance(e, Spent) and e.entries >= 40}
 
 
 def test_hospital_killed_in_training_comes_back_and_spends_nothing_twice(live, reference):
@@ -44,12 +44,12 @@ def test_hospital_killed_in_training_comes_back_and_spends_nothing_twice(live, r
     os.kill(live.runner.process_id('hospital_2.trainer'), signal.SIGKILL)
     assert live.finish() == reference.digest
     assert [death.label for death in live.deaths] == ['hospital_2.trainer']
-    # 40 blocks a round, each reserved once.
+    # 20 blocks a round, each reserved once.
     live.wait(lambda: 'hospital_2' in spenders(live), 5.0)
     entries = max(
         e.entries for e in live.heard if isinstance(e, Spent) and e.hospital == 'hospital_2'
     )
-    assert entries == 80
+    assert entries == 40
 
 
 def test_aggregator_killed_between_rounds_goes_on(live, reference):

@@ -1,0 +1,175 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The node graph as data, and the runner that starts and ends processes."""
+
+from dataclasses import replace
+import os
+from pathlib import Path
+import signal
+import socket
+import sys
+import time
+
+from fdrl_ros import bringup
+from fdrl_ros import runner as running
+from fdrl_ros.bringup import (
+    BringupSettings,
+    environment,
+    federation_graph,
+    FederationArguments,
+    free_domains,
+    NodeSpec,
+    robot_graph,
+)
+from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.runner import command, Death, Runner, tail
+import pytest
+import yaml
+
+SETTINGS = BringupSettings(directory='/somewhere/fed: 1')
+LINGERING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print('ready', flush=True)
+signal.pause()
+"""
+OBEDIENT = """
+import signal, sys
+signal.signal(signal.SIGINT, lambda number, frame: sys.exit(0))
+print('ready', flush=True)
+while True: signal.pause()
+"""
+
+
+def graph() -> tuple[NodeSpec, ...]:
+    arguments = FederationArguments(robots=2)
+    return federation_graph(SETTINGS, arguments.hospital_names, arguments.robot_names)
+
+
+def test_graph_has_every_party_once_in_its_namespace():
+    labels = [each.label for each in graph()]
+    assert labels == [
+        'federation.key_authority',
+        'federation.aggregator',
+        'hospital_1.trainer',
+        'hospital_2.trainer',
+        'hospital_3.trainer',
+        'robot_1.env',
+        'robot_1.selector',
+        'robot_2.env',
+        'robot_2.selector',
+    ]
+
+
+def test_robots_live_in_another_domain_than_the_federation():
+    domains = {each.executable in ('env', 'selector'): each.domain for each in graph()}
+    assert domains == {True: SETTINGS.robot_domain, False: SETTINGS.federation_domain}
+    with pytest.raises(SettingError, match='another domain'):
+        BringupSettings(federation_domain=7, robot_domain=7)
+
+
+def test_trainers_alone_know_both_domains():
+    for each in graph():
+        assert ('robot_domain' in each.parameters) == (each.executable == 'trainer')
+
+
+def test_every_node_runs_with_one_thread_in_its_domain():
+    for each in graph():
+        variables = environment(SETTINGS, each.domain)
+        assert variables['ROS_DOMAIN_ID'] == str(each.domain)
+        assert variables['OMP_NUM_THREADS'] == '1'
+        assert variables['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'LOCALHOST'
+    several = environment(replace(SETTINGS, hosts='several'), 1)
+    assert several['FASTDDS_BUILTIN_TRANSPORTS'] == 'LARGE_DATA'
+    assert several['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SUBNET'
+
+
+def test_command_line_keeps_every_value_and_its_type():
+    spec = robot_graph(SETTINGS, 'robot_1', operations=5)[0]
+    words = command(replace(spec, remappings=(('old', 'new'),), parameter_file='site.yaml'))
+    assert words[:3] == [sys.executable, '-m', 'fdrl_ros.nodes.env']
+    given = dict(words[at + 1].split(':=', 1) for at, word in enumerate(words) if word == '-p')
+    assert {name: yaml.safe_load(text) for name, text in given.items()} == spec.parameters
+    assert ['-r', '__ns:=/robot_1'] == words[4:6]
+    assert 'old:=new' in words
+    assert words.index('site.yaml') < words.index('-p'), 'what the graph says counts last'
+
+
+def test_free_domains_leave_out_those_in_use(monkeypatch):
+    monkeypatch.setattr(bringup, 'LAST_DOMAIN', 9)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        for domain in range(1, 10):
+            try:
+                taken.bind(('', 7400 + 250 * domain + 10))
+                break
+            except OSError:
+                continue
+        found = free_domains(3)
+        assert domain not in found and len(set(found)) == 3
+        with pytest.raises(SettingError, match='free DDS domains'):
+            free_domains(10)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Return a runner of programs that are given as the executable of a spec."""
+    monkeypatch.setattr(running, 'command', lambda spec: [sys.executable, '-c', spec.executable])
+    return Runner(SETTINGS, tmp_path, restarts=1)
+
+
+def spec(program: str) -> NodeSpec:
+    return NodeSpec(program, '/somewhere', 'node', 5)
+
+
+def wait(condition) -> None:
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner):
+    with runner:
+        runner.start([spec(OBEDIENT), replace(spec(LINGERING), name='deaf')])
+        wait(lambda: all(tail(runner.log_file(each)) for each in runner.running))
+        pids = [runner.process_id(each) for each in runner.running]
+        assert runner.stop(grace=0.5) == {
+            'somewhere.node': 0,
+            'somewhere.deaf': -signal.SIGKILL,
+        }
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_runner_reports_a_death_with_its_last_words_and_starts_again_once(runner):
+    with runner:
+        runner.start([spec('import sys; print("the key is missing"); sys.exit(3)')])
+        deaths: list[Death] = []
+        wait(lambda: deaths.extend(runner.poll()) or len(deaths) == 2)
+        assert [(each.code, each.restarted) for each in deaths] == [(3, True), (3, False)]
+        assert 'exit code 3, started again' in str(deaths[0])
+        assert 'the key is missing' in str(deaths[0])
+        assert runner.running == ()
+        assert 'SIGKILL' in str(Death('a', -9, (), False))
+
+
+def test_runner_leaves_no_process_when_its_block_is_left_by_an_error(runner):
+    with pytest.raises(KeyboardInterrupt), runner:
+        runner.start([spec(OBEDIENT)])
+        pid = runner.process_id('somewhere.node')
+        raise KeyboardInterrupt
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_runner_says_which_log_cannot_be_written(tmp_path):
+    with pytest.raises(StoreError, match=r'robot_1\.env'):
+        Runner(SETTINGS, tmp_path / 'missing').start(robot_graph(SETTINGS, 'robot_1'))
+
+
+def test_tail_of_a_long_log_is_its_last_lines(tmp_path):
+    path = tmp_path / 'log'
+    path.write_text('\n'.join(map(str, range(10000))))
+    assert tail(path, 3) == ('9997', '9998', '9999')
+    assert tail(tmp_path / 'none') == ()
