@@ -19,6 +19,7 @@ from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, robot_graph
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.errors import FdrlError
+from fdrl_ros.federation.message import Phase, RoundStatus
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import prepare, ROBOTS
 from fdrl_ros.runner import Runner
@@ -27,6 +28,7 @@ from fdrl_ros.trainer.learner import TrainingStopped
 Say = Callable[[str], None]
 
 _POLL = 0.2  # longest wait for the next event, seconds
+_PATIENCE = 3  # times that the aggregator waits for hospitals before we give up
 _LAST_WORDS = 3.0  # for the last policies and diagnostics to arrive, seconds
 _START = 60.0  # for the robot's nodes to come up, seconds
 
@@ -84,6 +86,7 @@ class LiveFederation:
             lambda: dict(self._epsilon),
         )
         self._heard = time.monotonic()
+        self._phase = Phase.WAITING
 
     def operate(self, operations: int) -> list[RoundNote]:
         """
@@ -104,7 +107,10 @@ class LiveFederation:
             ) as watch,
         ):
             runner.start(federation_graph(settings, self._plan.hospitals))
-            self._follow(runner, watch, lambda: watch.finished, self._longest_silence())
+            rounds = self._plan.rounds
+            self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)
+            if not watch.finished:
+                self._say(self._stuck())
             self._follow(runner, watch, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
@@ -137,7 +143,11 @@ class LiveFederation:
         :param limit: longest time without progress, seconds.
         """
         self._heard = time.monotonic()
-        while not done() and time.monotonic() - self._heard < limit:
+        waiting = _PATIENCE * self._plan.rounds.open_timeout
+        while not done():
+            silence = time.monotonic() - self._heard
+            if silence > limit or (self._phase is Phase.OPEN and silence > waiting):
+                return
             if self._stopped():
                 raise TrainingStopped('stopped by the user')
             for event in watch.poll(_POLL):
@@ -152,13 +162,18 @@ class LiveFederation:
         match type(event).__name__:
             case 'Said':
                 self._observer.handle(event.message, time.monotonic())
+                if isinstance(event.message, RoundStatus):
+                    # Saying again what is waited for is no progress.
+                    self._phase = Phase(event.message.phase)
+                    return
             case 'Spent':
                 self._epsilon[event.hospital] = event.epsilon
             case 'Felt':
                 self._feel(event.node, event.values)
                 return
-            case 'Progressed' if event.steps:
-                self._report(self._progress(event))
+            case 'Progressed':
+                if event.steps:
+                    self._report(self._progress(event))
             case 'Operated':
                 self._operations.append(asdict(event))
                 words = 'success' if event.success else f'failure: {event.failure}'
@@ -205,6 +220,11 @@ class LiveFederation:
             )
         self._observer.save()
 
-    def _longest_silence(self) -> float:
-        rounds = self._plan.rounds
-        return rounds.open_timeout + rounds.train_timeout
+    def _stuck(self) -> str:
+        """Say that the rounds do not go on."""
+        done = self._observer.notes[-1].round if self._observer.notes else 0
+        return (
+            f'the federation stands still in phase {self._phase.name} after {done} of '
+            f'{self._plan.rounds.rounds} rounds: a hospital is gone or has spent its budget; the '
+            f'logs are in {self._layout.log}'
+        )

@@ -339,3 +339,16 @@ def test_new_runs_never_share_a_directory_and_latest_follows(tmp_path):
     (tmp_path / 'file').touch()
     with pytest.raises(StoreError):
         RunDirectory.open(tmp_path / 'file')
+
+
+def test_without_ros_the_same_parties_run_in_this_process(plan_file, tmp_path, monkeypatch):
+    from fdrl_ros.cli import run
+
+    def begun(*arguments, **named):
+        raise StoreError('it began in this process')
+
+    monkeypatch.setattr(run, 'missing_ros', lambda: 'rclpy is not found')
+    monkeypatch.setattr(run, 'run_training', begun)
+    result = fdrl('run', '--plan', plan_file, '--runs', tmp_path)
+    assert 'rclpy is not found' in result.output and 'in this process instead' in result.output
+    assert result.exit_code == 1 and 'it began' in result.stderr
