@@ -21,7 +21,7 @@ TINY = {
     'federation': {'noise': 'seeded'},
     'rounds': {'rounds': 2},
     'learner': {'hidden': 8, 'epochs': 1},
-    'privacy': {'batch': 4},
+    'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'budget': 8.0, 'delta': 1e-4},
     'collection': {'patients': 8},
     'pretraining': {'patients': 4, 'steps': 20},
     'validation': {'patients': 2, 'margin': 1.0},
@@ -158,12 +158,12 @@ def test_budget_that_ends_early_keeps_what_was_learned(plan_file, tmp_path):
         '--rounds',
         3,
         '--privacy-budget',
-        2.2,
+        1.2,
     )
     assert result.exit_code == 0, result.output
     done = json.loads((tmp_path / 'run/rounds.json').read_text())
     assert 1 <= len(done) < 3 and 'budget' in result.output
-    assert max(done[-1]['epsilon'].values()) <= 2.2
+    assert max(done[-1]['epsilon'].values()) <= 1.2
 
 
 def test_budget_below_the_first_round_is_one_line(plan_file, tmp_path):
