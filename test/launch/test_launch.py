@@ -1,0 +1,181 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The launch files start the graph of bringup.py, take parameters, and end with exit code 0."""
+
+from pathlib import Path
+import subprocess
+import sys
+import time
+
+import pytest
+
+for _module in ('launch', 'launch_ros', 'launch_pytest'):
+    pytest.importorskip(_module, reason=f'{_module} is not installed: ROS 2 without ros2 launch')
+
+from fdrl_ros.bringup import (  # noqa: E402
+    BringupSettings,
+    FederationArguments,
+    hospital_graph,
+    robot_graph,
+    server_graph,
+)
+from fdrl_ros.resources import resource  # noqa: E402
+from launch import LaunchContext, LaunchDescription, LaunchService  # noqa: E402
+from launch.actions import (  # noqa: E402
+    DeclareLaunchArgument,
+    EmitEvent,
+    IncludeLaunchDescription,
+    RegisterEventHandler,
+    TimerAction,
+)
+from launch.event_handlers import OnProcessExit, OnProcessIO, OnProcessStart  # noqa: E402
+from launch.events import Shutdown  # noqa: E402
+from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
+
+FILES = ('federation', 'server', 'hospital', 'robot')
+
+
+def description(name: str) -> LaunchDescription:
+    path = resource(f'launch/{name}.launch.py')
+    source = PythonLaunchDescriptionSource(str(path))
+    return source.get_launch_description(LaunchContext())
+
+
+class Launched:
+    """One run of a launch file, and what it started."""
+
+    def __init__(self, name: str, **arguments: object) -> None:
+        self.started: list[str] = []
+        self.codes: dict[str, int] = {}
+        self.said = ''
+        self.service = LaunchService()
+        path = resource(f'launch/{name}.launch.py')
+        self.service.include_launch_description(
+            LaunchDescription(
+                [
+                    RegisterEventHandler(OnProcessStart(on_start=self._start)),
+                    RegisterEventHandler(OnProcessExit(on_exit=self._exit)),
+                    RegisterEventHandler(OnProcessIO(on_stdout=self._io, on_stderr=self._io)),
+                    IncludeLaunchDescription(
+                        PythonLaunchDescriptionSource(str(path)),
+                        launch_arguments=[(key, str(each)) for key, each in arguments.items()],
+                    ),
+                ]
+            )
+        )
+        self._until = ''
+        self._count = 0
+
+    def run(self, until: str, count: int, seconds: float) -> None:
+        """Run until a text was said so many times, then shut down; give up after a time."""
+        self._until, self._count = until, count
+        limit = TimerAction(period=seconds, actions=[EmitEvent(event=Shutdown(reason='late'))])
+        self.service.include_launch_description(LaunchDescription([limit]))
+        self.service.run()
+
+    def _start(self, event, context):
+        self.started.append(event.process_name)
+
+    def _exit(self, event, context):
+        self.codes[event.process_name] = event.returncode
+
+    def _io(self, event):
+        before = self.said.count(self._until)
+        self.said += event.text.decode('utf-8', 'replace')
+        if before < self._count <= self.said.count(self._until):
+            return EmitEvent(event=Shutdown(reason='seen'))
+        return None
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_every_argument_has_a_default_and_a_sentence(name):
+    declared = [
+        each for each in description(name).entities if isinstance(each, DeclareLaunchArgument)
+    ]
+    assert {each.name for each in BringupSettings.describe()} <= {each.name for each in declared}
+    for each in declared:
+        assert each.default_value is not None and len(each.description) > 8
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Return a small prepared federation, made by the command that launch calls."""
+    path = tmp_path / 'federation'
+    subprocess.run(
+        [sys.executable, '-m', 'fdrl_ros', 'prepare', str(path), '--rounds', '1', *OPTIONS],
+        check=True,
+        timeout=60,
+    )
+    return path
+
+
+OPTIONS = [
+    '--noise', 'seeded', '--learner-hidden', '8', '--learner-epochs', '1',
+    '--privacy-batch', '10', '--privacy-delta', '0.001', '--collection-patients', '30',
+    '--pretraining-patients', '10', '--pretraining-steps', '20', '--validation-patients', '3',
+    '--validation-margin', '1.0', '--world-mode', 'kinematic',
+]  # fmt: skip
+
+
+def test_server_starts_what_the_graph_says_and_ends_cleanly(
+    directory, federation_domain, robot_domain
+):
+    launched = Launched(
+        'server',
+        directory=directory,
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+    )
+    launched.run('a new round', 1, 30.0)
+    assert 'a new round' in launched.said
+    assert executables(launched) == sorted(
+        each.executable for each in server_graph(BringupSettings())
+    )
+    assert set(launched.codes.values()) == {0}
+
+
+def test_federation_prepares_runs_all_rounds_and_ends_cleanly(
+    tmp_path, federation_domain, robot_domain
+):
+    settings = BringupSettings(
+        directory=str(tmp_path / 'federation'),
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+    )
+    launched = Launched(
+        'federation',
+        directory=settings.directory,
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+        hospitals=3,
+        rounds=1,
+        robots=1,
+        options=' '.join(OPTIONS),
+    )
+    launched.run('all rounds are done', 1, 90.0)
+    assert 'all rounds are done' in launched.said
+    arguments = FederationArguments()
+    graph = [
+        *server_graph(settings),
+        *(spec for name in arguments.hospital_names for spec in hospital_graph(settings, name)),
+        *robot_graph(settings, 'robot_1'),
+    ]
+    assert executables(launched) == sorted(['fdrl', *(each.executable for each in graph)])
+    assert set(launched.codes.values()) == {0}
+
+
+def test_setting_that_cannot_be_ends_the_launch(directory, federation_domain):
+    began = time.monotonic()
+    launched = Launched(
+        'server',
+        directory=directory,
+        federation_domain=federation_domain,
+        robot_domain=federation_domain,
+    )
+    launched.run('never', 1, 30.0)
+    assert launched.started == [] and time.monotonic() - began < 20.0
+
+
+def executables(launched: Launched) -> list[str]:
+    """Return what was started, without launch's numbers."""
+    return sorted(each.rpartition('-')[0] for each in launched.started)
