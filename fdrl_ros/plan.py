@@ -31,7 +31,7 @@ class FederationSettings(Settings):
 
     hospitals: int = setting(3, 'hospitals', minimum=3, maximum=1000)
     heterogeneity: float = setting(
-        0.5, 'H: how far the hospitals are apart', minimum=0.0, maximum=1.0
+        0.8, 'H: how far the hospitals are apart', minimum=0.0, maximum=1.0
     )
     seed: int = setting(1, 'seed of patients, starting weights and surgeons', minimum=0)
     noise: str = setting(

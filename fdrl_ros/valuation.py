@@ -64,7 +64,7 @@ def public_returns(
                 env, _after_prelude(policy, prelude, rng), public_patient(index, seed)
             )
             if prelude < episode.length:
-                following = returns_to_go(episode.rewards, plan.learner.discount)
+                following = returns_to_go(episode.rewards, plan.value.discount)
                 states.append(episode.states[prelude:-1])
                 returns.append(following[prelude:])
                 cases.append(np.full(episode.length - prelude, index))

@@ -168,7 +168,7 @@ def operate(
             report(Progress('evaluate', contender.name, 1, 1))
     finally:
         env.close()
-    return Cases.of(episodes, plan.world, plan.learner.discount), chosen
+    return Cases.of(episodes, plan.world, plan.value.discount), chosen
 
 
 def operate_once(

@@ -28,7 +28,11 @@ FEWEST_CASES = 8
 
 @dataclass(frozen=True)
 class ValueSettings(Settings):
-    """How large a value model is."""
+    """What a value model estimates, and how large it is."""
+
+    discount: float = setting(
+        0.97, 'gamma of the return J (FDRL Eq. 1)', minimum=0.0, maximum=1.0
+    )
 
     features: int = setting(128, 'random tanh features', minimum=0, maximum=4096)
     members: int = setting(24, 'bootstrapped regressions', minimum=4, maximum=256)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The private learner: what it draws, spends and resumes."""
 
+from dataclasses import replace
 import os
 from pathlib import Path
 import signal
@@ -23,7 +24,7 @@ import pytest
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
-PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0)
+PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0, clip_norm=1.0)
 START = SHAPE.draw(np.random.default_rng(0))
 
 
@@ -166,7 +167,7 @@ def test_other_weights_for_a_round_that_was_trained_are_refused(tmp_path):
 
 def test_stops_before_the_budget_is_passed_and_refuses_a_round_up_front(tmp_path):
     one_round = epsilon_pld([(2.0, 0.2, 15)], 1e-3)
-    ward = Ward(tmp_path, privacy=PrivacySettings(batch=8, delta=1e-3, budget=one_round + 0.1))
+    ward = Ward(tmp_path, privacy=replace(PRIVACY, budget=one_round + 0.1))
     ward.trainer.check_affordable(1)
     ward.train()
     ward.trainer.check_affordable(1)  # already paid for
@@ -225,13 +226,11 @@ def test_batch_noise_and_divisor_do_not_depend_on_who_came(tmp_path):
 
 
 def test_transition_unit_makes_every_transition_a_unit(tmp_path):
-    ward = Ward(tmp_path, privacy=PrivacySettings(unit='transition', batch=8, delta=1e-3))
+    ward = Ward(tmp_path, privacy=replace(PRIVACY, unit='transition'))
     assert ward.trainer.n_units == len(records().actions)
 
 
-@pytest.mark.parametrize(
-    'privacy', [PrivacySettings(batch=41, delta=1e-3), PrivacySettings(batch=8, delta=0.1)]
-)
+@pytest.mark.parametrize('privacy', [replace(PRIVACY, batch=41), replace(PRIVACY, delta=0.1)])
 def test_settings_that_void_the_guarantee_are_refused(tmp_path, privacy):
     with pytest.raises(PrivacyError):
         Ward(tmp_path, privacy=privacy)
