@@ -27,13 +27,17 @@ CONSTRAINTS = ROOT / 'constraints.txt'
 ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
 LOG = ROOT / 'log' / 'setup.log'
 CPU_TORCH = 'https://download.pytorch.org/whl/cpu'
+TORCH_HELP = (
+    'TORCH_INDEX=<address> names another index with its +cpu build, TORCH_INDEX=default takes '
+    'what pip itself finds (with CUDA, several GB)'
+)
 IMPORTS = (
     'cryptography, dp_accounting, gymnasium, hypothesis, matplotlib.pyplot, pybullet, pytest, '
     'rclpy.lifecycle, rich.progress, scipy.stats, sensor_msgs.msg, tenseal, torch, yaml'
 )
 # What the build reads; of the rest only the names count, since the install is of links.
 BUILD_FILES = ('CMakeLists.txt', 'package.xml', 'msg/*', 'srv/*')
-LINKED_FILES = ('fdrl_ros/**/*.py', 'launch/*', 'config/**/*', 'urdf/*', 'test/*')
+LINKED_FILES = ('fdrl_ros/**/*.py', 'launch/*', 'config/**/*', 'urdf/*', 'test/**/*.py')
 
 
 def main():
@@ -92,7 +96,12 @@ def make_environment():
     total = sum('==' in line for line in CONSTRAINTS.read_text().splitlines())
     step(f'Installing about {total} pinned wheels, less than 2 GB')
     files = [word for path in REQUIREMENTS for word in ('-r', path)]
-    run([*pip, '--no-compile', *index, *files], count='Collecting ')
+    try:
+        run([*pip, '--no-compile', *index, *files], count='Collecting ')
+    except Failed as failed:
+        if index:
+            raise Failed(f'{failed}\ntorch was to come from {index[1]}: {TORCH_HELP}') from failed
+        raise
     include, numpy_include = subprocess.check_output(
         [
             python,
