@@ -43,7 +43,11 @@ def show(context: LaunchContext) -> list[Node]:
 def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
-            DeclareLaunchArgument('robot', default_value='robot_1', description='its name'),
+            DeclareLaunchArgument(
+                'robot',
+                default_value='robot_1',
+                description='name of the robot: the namespace of its topics',
+            ),
             DeclareLaunchArgument(
                 'operations',
                 default_value='-1',

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 from fdrl_ros.bringup import BringupSettings, environment, FederationArguments, NodeSpec
 from fdrl_ros.settings import Setting, Settings
 from launch import LaunchContext
-from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
+from launch_ros.substitutions import ExecutableInPackage
 
 PACKAGE = 'fdrl_ros'
 
@@ -73,12 +74,11 @@ def action(settings: BringupSettings, spec: NodeSpec) -> Node:
     )
 
 
-def preparation(settings: BringupSettings, arguments: FederationArguments) -> Node:
+def preparation(settings: BringupSettings, arguments: FederationArguments) -> ExecuteProcess:
     """Return the process that makes the directory ready; it has the learning stack."""
-    return Node(
-        package=PACKAGE,
-        executable='fdrl',
-        arguments=[
+    return ExecuteProcess(
+        cmd=[
+            ExecutableInPackage('fdrl', PACKAGE),
             'prepare',
             settings.directory,
             '--hospitals',

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-for _module in ('launch', 'launch_ros', 'launch_pytest'):
+for _module in ('launch_ros',):
     pytest.importorskip(_module, reason=f'{_module} is not installed: ROS 2 without ros2 launch')
 
 from fdrl_ros.bringup import (  # noqa: E402
