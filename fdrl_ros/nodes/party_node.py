@@ -153,7 +153,8 @@ class PartyNode(ManagedNode):
             outcome = action()
         except MessageError as error:
             self.refused[error.reason] += 1
-            self.get_logger().warning(f'refused: {error}')
+            if worth_telling(self.refused[error.reason]):
+                self.get_logger().warning(f'refused: {error}')
             return error
         for note in outcome.notes:
             self.get_logger().info(note)
@@ -200,3 +201,8 @@ class PartyNode(ManagedNode):
             **{f'refused {reason}': count for reason, count in sorted(self.refused.items())},
         }
         return Health(Level.OK, self.state_name, values)
+
+
+def worth_telling(count: int) -> bool:
+    """Tell whether the log wants to hear of a further refusal: a flood must not fill the disk."""
+    return count <= 20 or count.bit_count() == 1

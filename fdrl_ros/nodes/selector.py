@@ -16,6 +16,7 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.nodes.party_node import worth_telling
 from fdrl_ros.nodes.robot_messages import observation, seconds, set_point
 from fdrl_ros.nodes.valuing import value_model
 from fdrl_ros.nodes.worker import Post
@@ -96,7 +97,8 @@ class SelectorNode(ManagedNode):
                 name = self._shelf.take(from_ros(source, kind))
             except MessageError as error:
                 self.refused += 1
-                self.get_logger().warning(f'refused: {error}')
+                if worth_telling(self.refused):
+                    self.get_logger().warning(f'refused: {error}')
                 return
             if name:
                 self._value_next()

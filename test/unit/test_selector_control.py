@@ -1,0 +1,153 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The control loop keeps the beat of the state, starts where the tip is, and holds in silence."""
+
+from itertools import pairwise
+
+from fdrl_ros.env.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.patient import public_cohort
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.selector import Candidate, Limiter, Observation, Reason, Selector
+from fdrl_ros.selector.control import ControlLoop, IDLE, PERIOD
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+KINEMATIC = WorldSettings(mode='kinematic')
+PATIENT = public_cohort(3).patient(0)
+
+
+class Robot:
+    """An operation at 100 Hz under a control loop, with a clock of the test's own."""
+
+    def __init__(self, policy) -> None:
+        self.operation = Operation(KINEMATIC)
+        self.operation.reset(PATIENT)
+        selector = Selector()
+        selector.set_candidates([Candidate('global', policy)])
+        self.loop = ControlLoop(selector, Limiter())
+        self.now = 100.0
+        self.substeps = 0
+        self.targets = [np.array(PATIENT.start)]
+        self.selections = []
+
+    def beat(self, vitals: float = 1.0, speak: bool = True) -> None:
+        """Let one period pass: say the state, obey the set-point."""
+        if speak:
+            values = self.operation.values()
+            self.loop.take_tip(self.operation.target, self.now)
+            self.loop.take_patient(self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals))
+            cycle = self.loop.take_operation(
+                self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now, self.now
+            )
+        else:
+            cycle = self.loop.watchdog(self.now)
+        if cycle is not None and cycle.selection is not None:
+            self.selections.append(cycle.selection)
+        if cycle is not None and cycle.setpoint is not None:
+            self.operation.set_target(tuple(cycle.setpoint.position))
+        self.targets.append(np.array(self.operation.target))
+        self.substeps += 1
+        self.operation.advance(2 + (self.substeps % 5 in (0, 2)))
+        if self.substeps % 5 == 0:
+            self.operation.tick()
+        self.now += PERIOD
+
+    def half(self, fields, values, factor: float = 1.0) -> Observation:
+        return Observation(
+            patient=PATIENT.name,
+            names=tuple(each.name for each in fields),
+            values=np.array(values) * factor,
+            scales=np.array([each.scale for each in fields]),
+            received=self.now,
+            procedure=PATIENT.procedure.name,
+        )
+
+
+def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
+    sequence = [5, 4, 1, 3, 10, 5, 5, 6, 12, 4]
+    env = SurgeryEnv(public_cohort(3), KINEMATIC)
+    env.reset(options={'patient': PATIENT})
+    chosen = iter([*sequence, *[STAY] * 100])
+    robot = Robot(lambda state: next(chosen))
+    for action in sequence:
+        env.step(action)
+    for _ in range(5 * len(sequence) + 1):
+        robot.beat()
+    np.testing.assert_allclose(robot.targets[-1], env.operation.target, atol=1e-12)
+    assert [each.action for each in robot.selections[: len(sequence)]] == sequence
+
+
+def test_each_state_that_is_judged_shows_the_whole_move_before_it():
+    seen = []
+    robot = Robot(lambda state: seen.append(robot.operation.target) or 5)
+    for _ in range(26):
+        robot.beat()
+    np.testing.assert_allclose(np.diff(np.array(seen)[:, 2]), COARSE_STEP, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(ACTIONS) - 1), st.booleans()), max_size=40))
+def test_tip_is_never_faster_than_the_limit_whatever_is_said_or_left_out(beats):
+    action = [STAY]
+    robot = Robot(lambda state: action[0])
+    commanded = [(0, robot.targets[0])]
+    for beat, (number, speak) in enumerate(beats, 1):
+        action[0] = number
+        robot.beat(speak=speak)
+        if np.any(robot.targets[-1] != robot.targets[-2]):
+            commanded.append((beat, robot.targets[-1]))
+    for (first, before), (second, after) in pairwise(commanded):
+        way = np.linalg.norm(after - before)
+        # A set-point is one period ahead of its time.
+        assert way <= MAXIMUM_SPEED * PERIOD * (second - first + 1) + 1e-12
+
+
+def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
+    robot = Robot(lambda state: 5)
+    for _ in range(20):
+        robot.beat()
+    count = len(robot.selections)
+    for _ in range(5):
+        robot.beat(speak=False)
+    assert [each.reason for each in robot.selections[count:]] == [Reason.STALE]
+    held = robot.targets[-1]
+    for _ in range(50):
+        robot.beat(speak=False)
+    np.testing.assert_array_equal(robot.targets[-1], held)
+    robot.now += IDLE
+    assert robot.loop.watchdog(robot.now).setpoint is None
+
+
+def test_not_a_number_holds_in_that_very_beat_and_the_next_good_state_counts():
+    robot = Robot(lambda state: 5)
+    for _ in range(10):
+        robot.beat()
+    for _ in range(6):
+        robot.beat(vitals=np.nan)
+    assert robot.selections[-1].reason is Reason.NOT_FINITE
+    robot.beat()
+    assert robot.selections[-1].policy == 'global'
+
+
+def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
+    robot = Robot(lambda state: 5)
+    robot.loop.selector.set_candidates([])
+    for _ in range(10):
+        robot.beat()
+    np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
+    loop = Robot(lambda state: 5).loop
+    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+    loop.take_tip(PATIENT.start, 1.0)
+    assert loop.take_operation(observed, 2.0, robot.now).setpoint is None, 'the tip is older'
+
+
+def test_watchdog_is_quiet_while_states_come():
+    robot = Robot(lambda state: STAY)
+    robot.beat()
+    assert robot.loop.watchdog(robot.now) is None
+    assert pytest.approx(0.01) == PERIOD
