@@ -29,7 +29,7 @@ class Wire:
 
     @property
     def hearing(self) -> QoSProfile:
-        """QoS of the subscription."""
+        """Return the QoS of the subscription."""
         return qos.EVENT if self.sending is qos.EVENT else qos.HEARD
 
 

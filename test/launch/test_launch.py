@@ -12,7 +12,7 @@ import pytest
 for _module in ('launch_ros',):
     pytest.importorskip(_module, reason=f'{_module} is not installed: ROS 2 without ros2 launch')
 
-from fdrl_ros.bringup import (  # noqa: E402
+from fdrl_ros.bringup import (  # noqa: E402, I100
     BringupSettings,
     FederationArguments,
     hospital_graph,

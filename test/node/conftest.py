@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
 pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
-from fdrl_ros.assembly import (  # noqa: E402
+from fdrl_ros.assembly import (  # noqa: E402, I100
     open_aggregator,
     open_hospital,
     open_key_authority,
