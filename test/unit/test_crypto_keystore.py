@@ -76,7 +76,7 @@ def test_second_federation_does_not_overwrite_the_first(tmp_path):
 @pytest.mark.parametrize(
     ('names', 'sizes'),
     [
-        (NAMES[:2], {name: 5 for name in NAMES[:2]}),
+        (NAMES[:2], dict.fromkeys(NAMES[:2], 5)),
         (NAMES, {**SIZES, 'hospital_1': 0}),
         (NAMES, {'hospital_1': 5}),
         (NAMES, {**SIZES, 'hospital_4': 5}),
