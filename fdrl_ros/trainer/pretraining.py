@@ -42,7 +42,7 @@ class PretrainingSettings(Settings):
     target_period: int = setting(
         100, 'steps between two copies into the target network', minimum=1, maximum=1000000
     )
-    discount: float = setting(0.5, 'gamma of the learner', minimum=0.0, maximum=1.0)
+    discount: float = setting(0.4, 'gamma of the learner', minimum=0.0, maximum=1.0)
 
 
 def network_shape(learner: LearnerSettings) -> NetworkShape:

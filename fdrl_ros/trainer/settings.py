@@ -13,18 +13,18 @@ class LearnerSettings(Settings):
 
     hidden: int = setting(64, 'units of each of the two shared layers', minimum=1, maximum=4096)
     discount: float = setting(
-        0.5,
+        0.4,
         'gamma of the learner; short, as the reward is a difference of potentials',
         minimum=0.0,
         maximum=1.0,
     )
-    learning_rate: float = setting(0.002, 'step size of Adam', minimum=1e-8, maximum=1.0)
+    learning_rate: float = setting(0.004, 'step size of Adam', minimum=1e-8, maximum=1.0)
     epochs: int = setting(12, 'local epochs E of a round', minimum=1, maximum=1000)
     transitions_per_patient: int = setting(
-        32, 'transitions drawn of each included patient in a step', minimum=1, maximum=10000
+        60, 'transitions drawn of each included patient in a step', minimum=1, maximum=10000
     )
     target_period: int = setting(
-        20, 'steps between two copies into the target network', minimum=1, maximum=100000
+        12, 'steps between two copies into the target network', minimum=1, maximum=100000
     )
     proximal: float = setting(
         0.01, 'lambda of the FedProx term, FDRL Eq. 3', minimum=0.0, maximum=100.0
