@@ -17,15 +17,14 @@ import subprocess
 import sys
 import time
 
+from commands import Failed, LOG, ROOT, run, step
 import preflight
 import wheel_paths
 
-ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / '.venv'
 REQUIREMENTS = [ROOT / 'requirements' / name for name in ('learning.txt', 'ros.txt', 'test.txt')]
 CONSTRAINTS = ROOT / 'constraints.txt'
 ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
-LOG = ROOT / 'log' / 'setup.log'
 CPU_TORCH = 'https://download.pytorch.org/whl/cpu'
 TORCH_HELP = (
     'TORCH_INDEX=<address> names another index with its +cpu build, TORCH_INDEX=default takes '
@@ -89,7 +88,8 @@ def make_environment():
     """Make .venv anew, with the pinned wheels, their paths repaired, and our environment."""
     step(f'Making {VENV.name} with Python {sys.version.split()[0]}')
     shutil.rmtree(VENV, ignore_errors=True)
-    run([sys.executable, '-m', 'venv', VENV])
+    base = getattr(sys, '_base_executable', sys.executable)  # not the .venv just removed
+    run([base, '-m', 'venv', VENV])
     python = VENV / 'bin' / 'python'
     pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install', '-c', CONSTRAINTS]
     index = torch_index(pip)
@@ -175,50 +175,6 @@ def drop_dead_links():
     for path in (ROOT / 'install').rglob('*'):
         if path.is_symlink() and not path.exists():
             path.unlink()
-
-
-class Failed(Exception):
-    """A command failed; its output is in the log."""
-
-
-def run(command, count=None):
-    """
-    Run a command in an environment without any other ROS; its output goes to the log.
-
-    :param count: show progress: how many lines start with this.
-    """
-    unwanted = ('AMENT_', 'COLCON_', 'CMAKE_PREFIX', 'LD_LIBRARY', 'PYTHON', 'VIRTUAL_ENV', '_ROS')
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
-    words = [str(each) for each in command]
-    seen = 0
-    shown = 0.0
-    with open(LOG, 'a') as log:
-        log.write(f'\n$ {" ".join(words)}\n')
-        log.flush()
-        process = subprocess.Popen(
-            words, cwd=ROOT, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        tail = []
-        for line in process.stdout:
-            log.write(line)
-            log.flush()
-            tail = [*tail[-40:], line]
-            if count and line.startswith(count):
-                seen += 1
-                if time.monotonic() - shown > (0.2 if sys.stdout.isatty() else 15.0):
-                    shown = time.monotonic()
-                    end = '\r' if sys.stdout.isatty() else '\n'
-                    print(f'   fetched {seen} {"":30}', end=end, flush=True)
-            elif count and line.startswith('Installing collected'):
-                print(f'   fetched all {seen}, installing {"":30}', flush=True)
-        if process.wait() != 0:
-            print(''.join(tail), file=sys.stderr)
-            raise Failed(f'{words[0]} ended with {process.returncode}; all output: {LOG}')
-
-
-def step(text):
-    """Say what happens now."""
-    print(f'-- {text}', flush=True)
 
 
 def digest(*words):
