@@ -18,7 +18,8 @@ from fdrl_ros.errors import RecordsError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
-from fdrl_ros.federation.key_authority import KeyAuthority, Validation
+from fdrl_ros.federation.key_authority import KeyAuthority
+from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.store import Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy

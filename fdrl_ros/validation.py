@@ -7,7 +7,7 @@ from functools import cached_property
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.surgery import SurgeryEnv
-from fdrl_ros.federation.key_authority import Validation
+from fdrl_ros.federation.released import Validation
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 import numpy as np

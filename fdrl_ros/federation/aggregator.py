@@ -3,7 +3,6 @@
 """The aggregator: runs the rounds, adds ciphertexts, holds no secret key (FDRL Alg. 1)."""
 
 from collections.abc import Callable, Iterable
-import hashlib
 import json
 from typing import Any
 
@@ -15,6 +14,7 @@ from fdrl_ros.federation.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
+    hash_of_sums,
     MaskedUpdate,
     Message,
     Phase,
@@ -26,7 +26,7 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import open_key, UpdateCodec
+from fdrl_ros.federation.update import check_round_key, open_key, UpdateCodec
 
 
 class Aggregator:
@@ -58,6 +58,9 @@ class Aggregator:
         withdrawn = json.loads(store.get('withdrawn') or b'[]')
         self._admitted = [m.name for m in channel.roster.hospitals if m.name not in withdrawn]
         self._paused = store.get('paused') == b'yes'
+        self._over = store.get('stopped') == b'yes'
+        settling = json.loads(store.get('settling') or b'[0, []]')
+        self._settling: tuple[int, list[str]] = (settling[0], settling[1])
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''
@@ -70,6 +73,7 @@ class Aggregator:
         self._updates: dict[str, dict[int, MaskedUpdate]] = {}
         self._settles: dict[str, Settle] = {}
         self._failure = ''
+        self._request: dict[str, Any] | None = None
 
     @property
     def phase(self) -> Phase:
@@ -101,6 +105,8 @@ class Aggregator:
 
     def stop(self, now: float) -> Outcome:
         """End the federation after the last released policy."""
+        self._over = True
+        self._store.put('stopped', b'yes')
         return self._enter(Phase.FINISHED, now, 'stopped by the operator')
 
     def admit(self, hospital: str, now: float) -> Outcome:
@@ -169,31 +175,31 @@ class Aggregator:
         round_attempt, sum_hash = result
         if self._phase is not Phase.SUM or round_attempt != (self._round, self._attempt):
             return Outcome()
-        request = self._channel.seal(
-            DecryptRequest,
-            self._round,
-            self._attempt,
-            updates=tuple(self._chunks()),
-            settles=tuple(self._settles[name] for name in self._members),
-            sum_hash=sum_hash,
-        )
-        return Outcome((request,))
+        self._request = {
+            'updates': tuple(self._chunks()),
+            'settles': tuple(self._settles[name] for name in self._members),
+            'sum_hash': sum_hash,
+        }
+        return self._ask()
 
     def tick(self, now: float) -> Outcome:
         """End the phases whose deadline has passed."""
         if self._deadline is None or now < self._deadline:
             return Outcome()
         if self._phase is Phase.OPEN:
-            if len(self._keyed) >= self._quorum:
+            if len(self._keyed) >= self._quorum and not self._signed():
                 return self._train(now)
             self._deadline = now + self._timeouts[Phase.OPEN]
-            return self._say(f'waiting for {_names(set(self._admitted) - set(self._keyed))}', now)
+            return self._say(f'waiting for {_names(self._wanted() - set(self._keyed))}', now)
+        if self._phase is Phase.SUM:
+            self._deadline = now + self._timeouts[Phase.SUM]
+            waiting = self._say('waiting for the key authority', now)
+            return waiting + (self._ask() if self._request else Outcome())
         if self._phase is Phase.FAILED:
             return self._open(now, f'again: {self._failure}')
         late = {
             Phase.TRAIN: set(self._members) - {n for n in self._members if self._complete(n)},
             Phase.SETTLE: set(self._members) - set(self._settles),
-            Phase.SUM: {'key_authority'},
         }[self._phase]
         return self._fail(now, f'no answer in time from {_names(late)}')
 
@@ -218,6 +224,7 @@ class Aggregator:
         self._check_now(message)
         if sender not in self._admitted:
             raise RoundError(sender, 'is not admitted')
+        check_round_key(message, [key for name, key in self._keyed.items() if name != sender])
         if self._keyed.get(sender, message.public_key) != message.public_key:
             return self._fail(now, f'{sender} started again')
         if self._phase is not Phase.OPEN:
@@ -225,7 +232,7 @@ class Aggregator:
                 return self._fail(now, f'{sender} started again')
             raise RoundError(sender, f'round key in phase {self._phase.name}')
         self._keyed[sender] = message.public_key
-        return self._train(now) if set(self._keyed) >= set(self._admitted) else Outcome()
+        return self._train(now) if set(self._keyed) >= self._wanted() else Outcome()
 
     def _take_update(self, message: MaskedUpdate, now: float) -> Outcome:
         sender = self._channel.accept(message, 'hospital').name
@@ -249,6 +256,8 @@ class Aggregator:
             return Outcome()
         for name in self._members:
             self._watch.remember(self._updates[name][0])
+        self._settling = (self._round, list(self._members))
+        self._store.put('settling', json.dumps(self._settling).encode())
         return self._enter(Phase.SETTLE, now, 'all updates arrived')
 
     def _take_settle(self, message: Settle, now: float) -> Outcome:
@@ -268,6 +277,8 @@ class Aggregator:
 
     def _begin(self, now: float) -> Outcome:
         """Open the next attempt if everything for it is there."""
+        if self._over:
+            return self._enter(Phase.FINISHED, now, 'stopped by the operator')
         ready = self._codec is not None and self._policy_round == self._round - 1
         if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
             return Outcome()
@@ -281,11 +292,42 @@ class Aggregator:
         self._attempt += 1
         self._store.put_number('attempt', self._attempt)
         self._members, self._keyed, self._updates, self._settles = (), {}, {}, {}
+        self._request = None
+        if not self._signed() <= set(self._admitted):
+            return self._abandon(now)
         return self._enter(Phase.OPEN, now, reason)
 
+    def _signed(self) -> set[str]:
+        """
+        Return the survivor set that hospitals may have signed in this round, if any.
+
+        They sign no other in it: two sums over different sets would show their difference.
+        """
+        round, members = self._settling
+        return set(members) if round == self._round else set()
+
+    def _wanted(self) -> set[str]:
+        """Return the hospitals that the next attempt is for."""
+        return self._signed() or set(self._admitted)
+
+    def _abandon(self, now: float) -> Outcome:
+        """End a round that can never be summed any more: the older policy is released anew."""
+        self._request = {'updates': (), 'settles': (), 'sum_hash': b''}
+        gone = _names(self._signed() - set(self._admitted))
+        return self._enter(Phase.SUM, now, f'abandoned: {gone} signed and is gone') + self._ask()
+
+    def _ask(self) -> Outcome:
+        """Send the request to the key authority, for the first time or again."""
+        assert self._request is not None
+        request = self._channel.seal(DecryptRequest, self._round, self._attempt, **self._request)
+        return Outcome((request,))
+
     def _train(self, now: float) -> Outcome:
-        self._members = tuple(name for name in self._admitted if name in self._keyed)
-        missing = set(self._admitted) - set(self._members)
+        wanted = self._wanted()
+        self._members = tuple(
+            name for name in self._admitted if name in self._keyed and name in wanted
+        )
+        missing = wanted - set(self._members)
         reason = f'without {_names(missing)}' if missing else 'all hospitals are here'
         return self._enter(Phase.TRAIN, now, reason)
 
@@ -351,14 +393,6 @@ class Aggregator:
                 f'of round {envelope.round} attempt {envelope.attempt}, '
                 f'now at round {self._round} attempt {self._attempt}',
             )
-
-
-def hash_of_sums(sums: Iterable[bytes]) -> bytes:
-    """Return the SHA-256 over the summed ciphertexts in order."""
-    sha = hashlib.sha256()
-    for each in sums:
-        sha.update(each)
-    return sha.digest()
 
 
 def _names(names: Iterable[str]) -> str:

@@ -2,11 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hospital's side of a round: key, train, mask, encrypt, sign, settle (FDRL Alg. 1)."""
 
+import json
+from secrets import token_bytes
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
 from fdrl_ros.crypto.masking import net_mask, RoundSecret
-from fdrl_ros.errors import BudgetExceededError, MessageError, PolicyError, RoundError
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    CryptoError,
+    MessageError,
+    PolicyError,
+    RoundError,
+)
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import (
@@ -23,7 +31,7 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import open_key, UpdateCodec
+from fdrl_ros.federation.update import check_round_key, open_key, UpdateCodec
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.trainer.learner import Learner, TrainingStopped
 import numpy as np
@@ -80,7 +88,9 @@ class Hospital:
         self._secret_of: Try | None = None
         self._keyed: Try | None = None
         self._keys: dict[Try, dict[str, bytes]] = {}
+        self._self_seed = b''
         self._sent: Try | None = None
+        self._masked_for: tuple[str, ...] = ()
         self._settled: Try | None = None
         self._update_hash = b''
         self._busy = False
@@ -131,6 +141,8 @@ class Hospital:
         if isinstance(result, BudgetExceededError):
             self._declined = self.round
             return Outcome(notes=(f'no part in round {self.round}: {result}',))
+        if isinstance(result, CryptoError):
+            return Outcome(notes=(f'nothing sent in round {self.round}: {result}',))
         if isinstance(result, Exception):
             raise result
         if isinstance(result, LocalUpdate):
@@ -144,7 +156,8 @@ class Hospital:
 
     def _take_policy(self, message: GlobalPolicy) -> Outcome:
         sender = self._channel.accept(message, 'key_authority').name
-        if self._policy and message.envelope.round <= self._policy.envelope.round:
+        newest = self._policy.envelope.round if self._policy else self._base_round() - 2
+        if message.envelope.round <= newest:
             raise RoundError(sender, f'policy of round {message.envelope.round} is not newer')
         try:
             weights = decode_weights(message.weights, self._shape.n_parameters)
@@ -162,6 +175,9 @@ class Hospital:
         if len(hashes) != 32 * len(message.contributors):
             raise MessageError(message.envelope.sender, 'not one update hash per contributor')
         round = message.envelope.round
+        settled = self._settled_set(round)
+        if settled and self._channel.name not in message.contributors and not message.rolled_back:
+            raise RoundError(message.envelope.sender, f'round {round} left this hospital out')
         if self._channel.name in message.contributors:
             at = 32 * message.contributors.index(self._channel.name)
             known = self._store.get(f'sent {round}')
@@ -191,12 +207,15 @@ class Hospital:
         # A key may overtake the status that opens its attempt. The first of a sender counts:
         # a second one comes from a restart, and the aggregator then opens a new attempt.
         keys = self._keys.setdefault((envelope.round, envelope.attempt), {})
+        check_round_key(message, [key for name, key in keys.items() if name != sender])
         keys.setdefault(sender, message.public_key)
 
     def _take_status(self, message: RoundStatus) -> None:
         envelope = message.envelope
         sender = self._channel.accept(message, 'aggregator').name
-        if (envelope.round, envelope.attempt) < self._try():
+        if (envelope.round, envelope.attempt) < self._try() or (
+            envelope.round < self._base_round()
+        ):
             raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
         self._status = message
         self._keys = {key: value for key, value in self._keys.items() if key >= self._try()}
@@ -207,6 +226,14 @@ class Hospital:
         if self._status is None:
             return (0, 0)
         return (self._status.envelope.round, self._status.envelope.attempt)
+
+    def _base_round(self) -> int:
+        """Return the round of the update that is kept: nothing before it matters any more."""
+        return self._update.round if self._update else 0
+
+    def _settled_set(self, round: int) -> tuple[str, ...]:
+        """Return the survivor set that this hospital signed in a round, if it did."""
+        return tuple(json.loads(self._store.get(f'settled {round}') or b'[]'))
 
     def _advance(self) -> Outcome:
         """Do whatever the present phase asks of this hospital and was not done yet."""
@@ -234,6 +261,7 @@ class Hospital:
                 self._declined = round
                 return Outcome(notes=(f'no part in round {round}: {error}',))
         self._secret, self._secret_of = RoundSecret.generate(), (round, attempt)
+        self._self_seed = token_bytes(32)
         self._keyed = (round, attempt)
         key = self._channel.seal(RoundKey, round, attempt, public_key=self._secret.public)
         return Outcome((key,))
@@ -245,8 +273,15 @@ class Hospital:
             note = f'no part in round {round}: {len(status.members)} members or another policy'
             return Outcome(notes=(note,))
         if self._secret_of != (round, attempt):
-            # Restarted within the attempt: the secret is gone, so ask for a new attempt.
-            return self._announce_key()
+            # Restarted within the attempt: the secret is gone, so ask for a new attempt by a
+            # second key, which serves for nothing else.
+            announced = self._announce_key()
+            self._secret, self._secret_of = None, None
+            return announced
+        settled = self._settled_set(round)
+        if settled and set(settled) != set(status.members):
+            # Two sums of one round over different sets would show their difference.
+            return Outcome(notes=(f'round {round} was settled for {", ".join(settled)}',))
         keys = self._keys.get((round, attempt), {})
         others = [name for name in status.members if name != self._channel.name]
         if self._busy or self._sent == (round, attempt) or any(n not in keys for n in others):
@@ -270,7 +305,8 @@ class Hospital:
         round, attempt = self._try()
         codec, public, secret, update = self._codec, self._public, self._secret, self._update
         base, name, federation = self._weights, self._channel.name, self._channel.roster.federation
-        share = self._member.size / self._channel.roster.n_max
+        share, seed = self._member.size / self._channel.roster.n_max, self._self_seed
+        self._masked_for = (*others, name)
         uniforms = self._learner.rounding(round, codec.n_parameters)
         # One secret serves one update: it is used up here.
         self._secret = None
@@ -287,7 +323,8 @@ class Hospital:
                 count=slots.size,
                 modulus=codec.scheme.plain_modulus,
             )
-            return (round, attempt), codec.encrypt(slots, mask.reshape(slots.shape), public)
+            both = mask.reshape(slots.shape) + codec.self_mask(seed)
+            return (round, attempt), codec.encrypt(slots, both, public)
 
         return Job('encrypt', encrypt)
 
@@ -314,6 +351,8 @@ class Hospital:
                     ciphertext=chunk,
                     ledger_entries=result.ledger_entries,
                     ledger_head=result.ledger_head,
+                    ledger_base_entries=result.ledger_base_entries,
+                    ledger_base_head=result.ledger_base_head,
                 )
                 for number, chunk in enumerate(chunks)
             )
@@ -324,18 +363,19 @@ class Hospital:
         round, attempt = self._try()
         if self._sent != (round, attempt) or self._settled == (round, attempt):
             return Outcome()
-        keyed = set(self._keys.get((round, attempt), {})) | {self._channel.name}
         survivors = status.survivors
-        if (
-            len(set(survivors)) != len(survivors)
-            or len(survivors) < self._quorum
-            or set(survivors) != set(status.members)
-            or not set(survivors) <= keyed
-        ):
+        if len(survivors) != len(self._masked_for) or set(survivors) != set(self._masked_for):
             return Outcome(notes=(f'refused the survivor set {survivors} of round {round}',))
+        # Told for one survivor set of a round only, whatever happens afterwards.
+        self._store.put(f'settled {round}', json.dumps(sorted(survivors)).encode())
         self._settled = (round, attempt)
         settle = self._channel.seal(
-            Settle, round, attempt, survivors=survivors, update_hash=self._update_hash
+            Settle,
+            round,
+            attempt,
+            survivors=survivors,
+            update_hash=self._update_hash,
+            self_seed=self._self_seed,
         )
         return Outcome((settle,))
 

@@ -3,14 +3,13 @@
 """The key authority: re-adds the signed ciphertexts, decrypts that sum and nothing else."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-import json
+from dataclasses import replace
+import hashlib
 from typing import Any
 
 from fdrl_ros.crypto.encryption import SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
-from fdrl_ros.federation.aggregator import hash_of_sums
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.message import (
@@ -18,57 +17,17 @@ from fdrl_ros.federation.message import (
     EncryptionKey,
     GlobalPolicy,
     hash_of_chunks,
+    hash_of_sums,
     MaskedUpdate,
     Message,
     Verdict,
 )
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import UpdateCodec
-from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
+from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 import numpy as np
-
-
-@dataclass(frozen=True)
-class Validation:
-    """What a test of a policy on public patients found."""
-
-    passed: bool
-    reason: str
-
-
-@dataclass(frozen=True)
-class Released:
-    """A policy as it was released, kept durably so that it can be said again."""
-
-    round: int
-    attempt: int
-    weights: np.ndarray
-    contributors: tuple[str, ...]
-    update_hashes: bytes
-    rolled_back: bool
-    reason: str
-
-    def to_bytes(self) -> bytes:
-        """Serialise for the store: a JSON line, then the weights."""
-        head = {
-            'round': self.round,
-            'attempt': self.attempt,
-            'contributors': self.contributors,
-            'update_hashes': self.update_hashes.hex(),
-            'rolled_back': self.rolled_back,
-            'reason': self.reason,
-        }
-        return json.dumps(head).encode() + b'\n' + encode_weights(self.weights)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, n_parameters: int) -> 'Released':
-        """Read back what :meth:`to_bytes` wrote."""
-        line, weights = data.split(b'\n', 1)
-        head = json.loads(line)
-        head['contributors'] = tuple(head['contributors'])
-        head['update_hashes'] = bytes.fromhex(head['update_hashes'])
-        return cls(weights=decode_weights(weights, n_parameters), **head)
 
 
 class KeyAuthority:
@@ -123,6 +82,7 @@ class KeyAuthority:
             else Released(0, 0, start, (), b'', False, 'public starting policy')
         )
         self._busy = False
+        self._working_at = b''
 
     @property
     def round(self) -> int:
@@ -163,11 +123,14 @@ class KeyAuthority:
         if message.envelope.round == self._released.round:
             # The answer to an earlier request was lost. There is no second decryption.
             return Outcome((self._policy_message(),))
+        digest = _digest(message)
+        if self._busy and digest == self._working_at:
+            return Outcome()  # asked again; the answer is on its way
         try:
             self._check(message)
         except FdrlError as error:
             return self._verdict(message, False, str(error))
-        self._busy = True
+        self._busy, self._working_at = True, digest
         return self._verdict(message, True, '') + Outcome(
             jobs=(Job('decrypt', self._decryptor(message)),)
         )
@@ -193,6 +156,8 @@ class KeyAuthority:
             raise RoundError(sender, 'another request is being worked at')
         if envelope.round != self._released.round + 1:
             raise RoundError(sender, f'the next round is {self._released.round + 1}')
+        if not request.settles and not request.updates:
+            return  # to abandon the round, which decrypts nothing
         if not request.settles:
             raise RoundError(sender, 'nobody signed the survivor set')
         survivors = request.settles[0].survivors
@@ -205,6 +170,8 @@ class KeyAuthority:
         for settle in request.settles:
             self._channel.verify(settle, 'hospital')
             self._check_attempt(settle, request)
+            if len(settle.self_seed) != 32:
+                raise MessageError(settle.envelope.sender, 'a self mask needs a seed of 32 bytes')
             if settle.survivors != survivors:
                 raise RoundError(settle.envelope.sender, 'signed another survivor set')
             own = [u for u in request.updates if u.envelope.sender == settle.envelope.sender]
@@ -250,6 +217,8 @@ class KeyAuthority:
 
     def _decrypt(self, request: DecryptRequest) -> Released:
         """Re-add, compare, decrypt once, validate."""
+        if not request.updates:
+            return self._rolled_back(request, 'the round was abandoned')
         survivors = request.settles[0].survivors
         by_name = {
             name: [u.ciphertext for u in request.updates if u.envelope.sender == name]
@@ -259,15 +228,25 @@ class KeyAuthority:
         sums = [self._public.add(column) for column in columns]
         if hash_of_sums(sums) != request.sum_hash:
             raise MessageError(request.envelope.sender, 'its sum is not the sum of the updates')
-        slots = np.stack([self._secret.decrypt(each) for each in sums])
-        sizes = [self._channel.roster.member(name).size for name in survivors]
-        base = self._released.weights
-        weights = self._codec.apply_sum(slots, base, sizes, self._channel.roster.n_max)
-        if not np.all(np.isfinite(weights)):
-            raise CryptoError('the summed policy is not finite')
+        # One decryption per round, durably decided before it happens: were this process killed
+        # here, it would decrypt the very same sum again, and no other.
+        chosen = f'{request.envelope.round} '.encode() + _digest(request)
+        begun = self._store.get('decrypting') or b''
+        if begun.startswith(f'{request.envelope.round} '.encode()) and begun != chosen:
+            return self._rolled_back(request, 'another sum of this round was begun')
+        self._store.put('decrypting', chosen)
         for name in survivors:
             first = next(u for u in request.updates if u.envelope.sender == name)
             self._watch.remember(first)
+        try:
+            slots = np.stack([self._secret.decrypt(each) for each in sums])
+            slots = self._codec.unmask(slots, (each.self_seed for each in request.settles))
+            sizes = [self._channel.roster.member(name).size for name in survivors]
+            weights = self._codec.apply_sum(
+                slots, self._released.weights, sizes, self._channel.roster.n_max
+            )
+        except CryptoError as error:
+            return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
         hashes = {s.envelope.sender: s.update_hash for s in request.settles}
         summed = Released(
             request.envelope.round,
@@ -278,10 +257,15 @@ class KeyAuthority:
             False,
             '',
         )
-        # From here on this round has its one decryption: after a crash it is validated and
-        # released from the store, whatever the aggregator asks for.
+        # After a crash it is validated and released from the store.
         self._store.put('summed', summed.to_bytes())
         return self._validated(summed)
+
+    def _rolled_back(self, request: DecryptRequest, reason: str) -> Released:
+        """End the round with the older weights."""
+        envelope = request.envelope
+        weights = self._released.weights
+        return Released(envelope.round, envelope.attempt, weights, (), b'', True, reason)
 
     def _validated(self, summed: Released) -> Released:
         """Keep the summed policy if it does on public patients, else the older weights."""
@@ -315,3 +299,13 @@ class KeyAuthority:
         )
         notes = () if accepted else (f'refused to decrypt round {envelope.round}: {reason}',)
         return Outcome((verdict,), notes=notes)
+
+
+def _digest(request: DecryptRequest) -> bytes:
+    """Name what a request would decrypt: the same sum asked for again has the same digest."""
+    sha = hashlib.sha256(request.sum_hash)
+    for update in request.updates:
+        sha.update(hashlib.sha256(update.canonical()).digest())
+    for settle in request.settles:
+        sha.update(hashlib.sha256(settle.canonical()).digest())
+    return sha.digest()

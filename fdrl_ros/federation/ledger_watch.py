@@ -23,22 +23,31 @@ class LedgerWatch:
         """
         Refuse an update whose ledger is older than the newest one seen of its hospital.
 
-        :raises MessageError: if so, or if the same length has another head.
+        :raises MessageError: if so, or if what it had before this round is not what was seen.
         """
         sender = update.envelope.sender
         seen = self._store.get(f'ledger {sender}')
         if seen is None:
             return
-        entries, head = int.from_bytes(seen[:8], 'little'), seen[8:]
-        if update.ledger_entries < entries:
+        round, known, head = _number(seen[:8]), _number(seen[8:16]), seen[16:]
+        if update.envelope.round == round:
+            # The same update in another attempt: the same head.
+            before, digest = update.ledger_entries, update.ledger_head
+        else:
+            before, digest = update.ledger_base_entries, update.ledger_base_head
+        if before < known:
             raise MessageError(
-                sender,
-                f'its privacy ledger shrank from {entries} to {update.ledger_entries} entries',
+                sender, f'its privacy ledger shrank: {before} entries where {known} were seen'
             )
-        if update.ledger_entries == entries and update.ledger_head != head:
-            raise MessageError(sender, f'its privacy ledger was rewritten at entry {entries}')
+        if before == known and digest != head:
+            raise MessageError(sender, f'its privacy ledger was rewritten up to entry {known}')
 
     def remember(self, update: MaskedUpdate) -> None:
         """Note the head of an update that was checked."""
-        value = update.ledger_entries.to_bytes(8, 'little') + update.ledger_head
+        numbers = (update.envelope.round, update.ledger_entries)
+        value = b''.join(each.to_bytes(8, 'little') for each in numbers) + update.ledger_head
         self._store.put(f'ledger {update.envelope.sender}', value)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, 'little')

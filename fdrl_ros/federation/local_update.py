@@ -25,6 +25,8 @@ class LocalUpdate:
             'epsilon': self.result.epsilon,
             'ledger_entries': self.result.ledger_entries,
             'ledger_head': self.result.ledger_head.hex(),
+            'ledger_base_entries': self.result.ledger_base_entries,
+            'ledger_base_head': self.result.ledger_base_head.hex(),
         }
         return json.dumps(head).encode() + b'\n' + encode_weights(self.result.weights)
 
@@ -38,5 +40,7 @@ class LocalUpdate:
             head['epsilon'],
             head['ledger_entries'],
             bytes.fromhex(head['ledger_head']),
+            head['ledger_base_entries'],
+            bytes.fromhex(head['ledger_base_head']),
         )
         return cls(head['round'], bytes.fromhex(head['base']), result)

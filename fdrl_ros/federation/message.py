@@ -105,14 +105,22 @@ class MaskedUpdate(Message):
     ciphertext: bytes
     ledger_entries: int
     ledger_head: bytes
+    ledger_base_entries: int
+    ledger_base_head: bytes
 
 
 @dataclass(frozen=True)
 class Settle(Message):
-    """A survivor's signature on the survivor set; `update_hash` is its own."""
+    """
+    A survivor's signature on the survivor set, with the seed of its self mask.
+
+    `update_hash` is of its own update, `self_seed` has 32 bytes: whoever lacks the seed of one
+    survivor cannot take the masks off any sum that this survivor's update is in.
+    """
 
     survivors: tuple[str, ...]
     update_hash: bytes
+    self_seed: bytes
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,11 @@ class Verdict(Message):
 
 @dataclass(frozen=True)
 class DecryptRequest(Message):
-    """The aggregator's request: signed updates, signed survivor set, hash of its own sums."""
+    """
+    The aggregator's request: signed updates, signed survivor set, hash of its own sums.
+
+    Without updates it asks to abandon the round: nothing is decrypted, the older weights stay.
+    """
 
     updates: tuple[MaskedUpdate, ...]
     settles: tuple[Settle, ...]
@@ -160,6 +172,14 @@ class DecryptRequest(Message):
 def hash_of_chunks(chunks: Iterable[bytes]) -> bytes:
     """Return the SHA-256 over the SHA-256 of each chunk, in order: the hash of an update."""
     return hashlib.sha256(b''.join(hashlib.sha256(chunk).digest() for chunk in chunks)).digest()
+
+
+def hash_of_sums(sums: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 over the summed ciphertexts in order."""
+    sha = hashlib.sha256()
+    for each in sums:
+        sha.update(each)
+    return sha.digest()
 
 
 def _encode(value: Any) -> bytes:

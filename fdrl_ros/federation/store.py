@@ -33,7 +33,7 @@ class Store:
                 path or ':memory:', timeout=0.5, isolation_level=None, check_same_thread=False
             )
             self._table.execute('PRAGMA locking_mode=EXCLUSIVE')
-            self._table.execute('PRAGMA synchronous=FULL')
+            self._table.execute('PRAGMA synchronous=EXTRA')
             self._table.execute(
                 'CREATE TABLE IF NOT EXISTS entry (name TEXT PRIMARY KEY, value BLOB NOT NULL)'
             )
@@ -48,21 +48,31 @@ class Store:
 
     def get(self, name: str) -> bytes | None:
         """Return a value, or None where there is none."""
-        row = self._table.execute('SELECT value FROM entry WHERE name = ?', (name,)).fetchone()
+        row = self._run('SELECT value FROM entry WHERE name = ?', name).fetchone()
         return None if row is None else bytes(row[0])
 
     def put(self, name: str, value: bytes) -> None:
         """Write a value durably."""
-        self._table.execute(
+        self._run(
             'INSERT INTO entry VALUES (?, ?) '
             'ON CONFLICT (name) DO UPDATE SET value = excluded.value',
-            (name, value),
+            name,
+            value,
         )
+
+    def _run(self, statement: str, *values: str | bytes) -> sqlite3.Cursor:
+        try:
+            return self._table.execute(statement, values)
+        except sqlite3.Error as error:
+            raise StoreError(f'cannot use the state file {self.path}: {error}') from error
 
     def get_number(self, name: str, default: int = 0) -> int:
         """Return a whole number."""
         value = self.get(name)
-        return default if value is None else int(value)
+        try:
+            return default if value is None else int(value)
+        except ValueError as error:
+            raise StoreError(f'the state file {self.path} is damaged: {name}') from error
 
     def put_number(self, name: str, value: int) -> None:
         """Write a whole number durably."""

@@ -181,6 +181,15 @@ class Ledger:
         with self._lock:
             return _head(self._owner, self._entries)
 
+    def head_before(self, round: int) -> Head:
+        """Return the head that the ledger had before the first block of a round."""
+        with self._lock:
+            count = next(
+                (at for at, entry in enumerate(self._entries) if entry.round == round),
+                len(self._entries),
+            )
+            return _head(self._owner, self._entries[:count])
+
     def verify(self, seen: Head | None = None) -> None:
         """
         Read the file again and walk its chain.

@@ -33,12 +33,16 @@ class TrainingResult:
     :param epsilon: spent in all, by the tight accountant.
     :param ledger_entries: entries of the privacy ledger.
     :param ledger_head: chain value of the newest entry, 32 bytes.
+    :param ledger_base_entries: entries before this round.
+    :param ledger_base_head: chain value before this round, 32 bytes.
     """
 
     weights: np.ndarray
     epsilon: float
     ledger_entries: int
     ledger_head: bytes
+    ledger_base_entries: int
+    ledger_base_head: bytes
 
 
 class Learner(Protocol):

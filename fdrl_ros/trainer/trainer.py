@@ -126,8 +126,9 @@ class Trainer:
             done = state.blocks * self.steps_per_block
             report(TrainingProgress(round, done, steps, self._ledger.epsilon_rdp()))
         entries, head = self._ledger.head()
+        before = self._ledger.head_before(round)
         return TrainingResult(
-            state.weights.astype(np.float32), self._ledger.epsilon(), entries, head
+            state.weights.astype(np.float32), self._ledger.epsilon(), entries, head, *before
         )
 
     def _train_block(

@@ -15,9 +15,10 @@ from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
-from fdrl_ros.federation.key_authority import KeyAuthority, Validation
+from fdrl_ros.federation.key_authority import KeyAuthority
 from fdrl_ros.federation.local import LocalFederation
 from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
 from fdrl_ros.policy import NetworkShape
@@ -55,7 +56,10 @@ class KnownLearner:
         self.trained.append(round)
         report(TrainingProgress(round, 1, 1, float(round)))
         head = hashlib.sha256(f'{self.number} {round}'.encode()).digest()
-        return TrainingResult(weights + self.delta(round), float(round), round, head)
+        base = hashlib.sha256(f'{self.number} {round - 1}'.encode()).digest()
+        return TrainingResult(
+            weights + self.delta(round), float(round), round, head, round - 1, base
+        )
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         return np.random.default_rng([self.number, round, 1]).uniform(1e-9, 1.0 - 1e-9, size)

@@ -2,26 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad messages are refused with a reason, change nothing, and the rounds go on."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from conftest import Bench, SHAPE, START
-from fdrl_ros.crypto.masking import RoundSecret
+from conftest import Bench, ENCRYPTION, SHAPE, START
 from fdrl_ros.crypto.signing import Identity, verify
-from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
+from fdrl_ros.errors import CryptoError, MessageError, ReplayError, RoundError, SignatureError
 from fdrl_ros.federation.message import (
     DecryptRequest,
     Envelope,
     GlobalPolicy,
     MaskedUpdate,
+    Message,
     Phase,
     RoundKey,
     RoundStatus,
     Settle,
 )
+from fdrl_ros.federation.update import UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+
+
+@dataclass(frozen=True)
+class EncryptionLike(Message):
+    """Another kind with the fields of a round key."""
+
+    public_key: bytes
 
 
 class Tap:
@@ -63,7 +71,7 @@ def run_to(bench, phase):
 def test_any_changed_bit_of_what_is_signed_breaks_the_signature(position, bit):
     identity = Identity.generate('hospital_1')
     message = MaskedUpdate(
-        Envelope('f', 1, 2, 'hospital_1', 3), 0, 1, b'base', b'cipher', 4, b'head'
+        Envelope('f', 1, 2, 'hospital_1', 3), 0, 1, b'base', b'cipher', 4, b'head', 3, b'before'
     ).signed_by(identity)
     data = bytearray(message.canonical())
     data[position % len(data)] ^= 1 << bit
@@ -72,15 +80,14 @@ def test_any_changed_bit_of_what_is_signed_breaks_the_signature(position, bit):
 
 
 def test_canonical_bytes_tell_apart_where_fields_end():
-    one = Settle(Envelope('f', 1, 1, 's', 1), ('ab', 'c'), b'')
-    two = Settle(Envelope('f', 1, 1, 's', 1), ('a', 'bc'), b'')
+    one = Settle(Envelope('f', 1, 1, 's', 1), ('ab', 'c'), b'', b'')
+    two = Settle(Envelope('f', 1, 1, 's', 1), ('a', 'bc'), b'', b'')
     assert one.canonical() != two.canonical()
 
 
 def test_one_kind_cannot_pass_for_another():
     envelope = Envelope('f', 1, 1, 's', 1)
-    fields = RoundKey(envelope, b'k').canonical(), Settle(envelope, (), b'k').canonical()
-    assert fields[0] != fields[1]
+    assert RoundKey(envelope, b'k').canonical() != EncryptionLike(envelope, b'k').canonical()
 
 
 @pytest.mark.parametrize(
@@ -167,18 +174,29 @@ def test_ciphertext_of_another_context_fails_the_attempt_and_the_next_succeeds(t
     assert all(learner.trained == [1] for learner in bench.learners.values())
 
 
-def test_shrunken_or_rewritten_ledger_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ('changes', 'complaint'),
+    [
+        ({'ledger_base_entries': 0}, 'shrank'),
+        ({'ledger_base_entries': 0, 'ledger_entries': 99}, 'shrank'),
+        ({'ledger_base_head': b'\3' * 32}, 'rewritten'),
+    ],
+)
+def test_ledger_that_does_not_go_on_from_the_last_one_seen_is_refused(
+    tmp_path, changes, complaint
+):
+    """As after restoring a backup, however many entries it has grown by since."""
     bench = Bench(tmp_path, rounds=2)
     learner = bench.learners['hospital_1']
     train = learner.train
 
     def forgetful(weights, round, **options):
         result = train(weights, round, **options)
-        return result if round == 1 else replace(result, ledger_entries=0)
+        return result if round == 1 else replace(result, **changes)
 
     learner.train = forgetful
-    assert not bench.run(ticks=700)
-    assert any('ledger shrank' in str(error) for _, error in bench.federation.refused)
+    assert not bench.run(ticks=50)
+    assert any(complaint in str(error) for _, error in bench.federation.refused)
     assert bench.key_authority.round == 1
 
 
@@ -318,15 +336,125 @@ def test_different_member_sets_lose_the_sum_and_reveal_nothing(tmp_path):
     assert bench.key_authority.round == 0
 
 
-def test_mask_secret_of_an_attempt_is_used_once(tmp_path, monkeypatch):
+def test_every_attempt_has_new_keys_and_seeds(tmp_path):
     bench = Bench(tmp_path, rounds=2)
-    made: list = []
-    generate = RoundSecret.generate
-    monkeypatch.setattr(
-        RoundSecret, 'generate', classmethod(lambda cls: made.append(generate()) or made[-1])
-    )
+    tap = Tap(bench, RoundKey, Settle)
     assert bench.run()
-    assert len({secret.public for secret in made}) == len(made) == 6
+    keys = [m.public_key for m in tap.messages if isinstance(m, RoundKey)]
+    seeds = [m.self_seed for m in tap.messages if isinstance(m, Settle)]
+    assert len(set(keys)) == len(keys) == 6
+    assert len(set(seeds)) == len(seeds) == 6
+
+
+@pytest.mark.parametrize('key', [b'', b'\0' * 32, b'\1' + b'\0' * 31, 'copied'])
+def test_round_key_that_makes_no_mask_is_refused_and_harms_nobody_else(tmp_path, key):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    seen: dict = {}
+
+    def spoil(message):
+        if message.envelope.sender != 'hospital_4':
+            seen.setdefault('key', message.public_key)
+            return [message]
+        bad = seen['key'] if key == 'copied' else key
+        return [resealed(bench, message, public_key=bad)]
+
+    Tap(bench, RoundKey, change=spoil)
+    assert bench.run()
+    assert not bench.learners['hospital_4'].trained
+    assert bench.learners['hospital_1'].trained == [1]
+
+
+def lose_settle(bench, sender):
+    """Drop one hospital's signature on the survivors until told otherwise."""
+    lost: list = []
+    state = {'dropping': True}
+
+    def drop(message):
+        if message.envelope.sender == sender and state['dropping']:
+            lost.append(message)
+            return []
+        return [message]
+
+    Tap(bench, Settle, change=drop)
+    return lost, state
+
+
+def test_round_is_never_summed_over_two_survivor_sets(tmp_path):
+    """Their difference would be one hospital's update (spec section 4)."""
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    tap = Tap(bench, RoundStatus)
+    lost, state = lose_settle(bench, 'hospital_4')
+    assert not bench.run(ticks=60)
+    bench.kill('hospital_4')
+    assert not bench.run(ticks=60)
+    assert lost and bench.key_authority.round == 0
+    signed = [m for m in tap.messages if m.phase in (Phase.SETTLE, Phase.SUM)]
+    assert {m.survivors for m in signed} == {tuple(bench.names)}
+    # A lying aggregator that asks for three of them gets no signature either.
+    hospital = bench.federation.parties['hospital_1']
+    three = tuple(bench.names[:3])
+    status = resealed(
+        bench,
+        tap.messages[-1],
+        phase=int(Phase.SETTLE),
+        members=three,
+        survivors=three,
+    )
+    assert not hospital.handle(status, 0.0).messages
+    state['dropping'] = False
+    bench.start('hospital_4')
+    assert bench.run()
+    assert all(learner.trained == [1] for learner in bench.learners.values())
+
+
+def test_sum_without_the_seed_of_one_survivor_stays_masked(tmp_path):
+    """What aggregator and key authority hold together then: uniform, whatever the update is."""
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    updates = Tap(bench, MaskedUpdate)
+    settles = Tap(bench, Settle)
+    lost, _ = lose_settle(bench, 'hospital_4')
+    assert bench.run(lambda: bool(lost))
+    codec = UpdateCodec.agree(SHAPE.n_parameters, 4, ENCRYPTION.bits, ENCRYPTION.limit)
+    total = bench.secret.public.add([m.ciphertext for m in updates.messages])
+    slots = bench.secret.decrypt(total)[None]
+    seeds = [m.self_seed for m in settles.messages if m.envelope.sender != 'hospital_4']
+    with pytest.raises(CryptoError):
+        codec.apply_sum(codec.unmask(slots, seeds), START, [10, 20, 30, 40], 40)
+    seeds.append(lost[0].self_seed)
+    weights = codec.apply_sum(codec.unmask(slots, seeds), START, [10, 20, 30, 40], 40)
+    np.testing.assert_allclose(weights, bench.expected(1), atol=1e-3)
+
+
+def test_round_whose_signer_is_withdrawn_ends_with_the_older_policy(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=2)
+    lost, _ = lose_settle(bench, 'hospital_4')
+    assert bench.run(lambda: bool(lost))
+    bench.kill('hospital_4')
+    aggregator, federation = bench.aggregator, bench.federation
+    federation.apply('aggregator', lambda: aggregator.withdraw('hospital_4', federation.now))
+    hospital = bench.federation.parties['hospital_1']
+    assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1)
+    assert hospital.policy.rolled_back and hospital.policy.digest == digest_of(START)
+    assert bench.run()
+    assert not hospital.policy.rolled_back
+    assert hospital.policy.contributors == tuple(bench.names[:3])
+
+
+def test_garbage_of_one_hospital_ends_the_round_with_the_older_policy(tmp_path):
+    bench = Bench(tmp_path, rounds=2)
+    decrypted: list = []
+    decrypt = bench.secret.decrypt
+    bench.secret.decrypt = lambda each: decrypted.append(each) or decrypt(each)
+
+    def spoil(message):
+        if message.envelope.sender == 'hospital_2' and message.envelope.round == 1:
+            return [resealed(bench, message, self_seed=b'\5' * 32)]
+        return [message]
+
+    Tap(bench, Settle, change=spoil)
+    assert bench.run()
+    assert len(decrypted) == 2 * bench.scheme.ciphertexts  # one sum a round
+    assert all(learner.trained == [1, 2] for learner in bench.learners.values())
 
 
 def test_start_policy_is_announced_as_round_zero(bench):

@@ -3,11 +3,12 @@
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
 from conftest import Bench, ENCRYPTION, SHAPE, START
-from fdrl_ros.federation.key_authority import Validation
 from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.update import UpdateCodec
 from fdrl_ros.policy import decode_weights
 import numpy as np
+import pytest
 
 
 def weights_of(bench, name='hospital_1'):
@@ -127,6 +128,56 @@ def test_key_authority_killed_between_sum_and_release_decrypts_no_second_sum(tmp
     assert bench.run()
     assert len(decryptions) == bench.scheme.ciphertexts
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+
+
+@pytest.mark.parametrize('moment', ['before', 'after'])
+def test_key_authority_killed_around_the_decryption_decrypts_no_other_sum(tmp_path, moment):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    decrypted: list = []
+    decrypt = bench.secret.decrypt
+
+    def power_cut(ciphertext):
+        if moment == 'after':
+            decrypted.append(ciphertext)
+        raise KeyboardInterrupt
+
+    bench.secret.decrypt = power_cut
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    bench.secret.decrypt = lambda each: decrypted.append(each) or decrypt(each)
+    bench.kill('key_authority')
+    bench.start('key_authority')
+    assert bench.run()
+    assert len(set(decrypted)) == bench.scheme.ciphertexts  # whatever was decrypted, it was this
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+
+
+def test_operator_s_stop_holds_in_the_middle_of_a_sum_and_after_a_restart(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=3)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
+    federation, aggregator = bench.federation, bench.aggregator
+    federation.apply('aggregator', lambda: aggregator.stop(federation.now))
+    bench.run(ticks=20, until=lambda: False)
+    bench.kill('aggregator')
+    bench.start('aggregator')
+    bench.run(ticks=20, until=lambda: False)
+    assert bench.aggregator.phase is Phase.FINISHED
+    assert all(learner.trained == [1] for learner in bench.learners.values())
+
+
+def test_restarted_hospital_does_not_work_on_an_old_round_again(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=2)
+    old: list = []
+    post = bench.federation.post
+    bench.federation.post = lambda message: (old.append(message), post(message))
+    assert bench.run()
+    bench.kill('hospital_1')
+    bench.federation._latched.clear()
+    bench.start('hospital_1')
+    for message in [m for m in old if m.envelope.round <= 1]:
+        bench.federation.post(message)
+    bench.run(ticks=5, until=lambda: False)
+    assert bench.learners['hospital_1'].trained == [1, 2]
 
 
 def test_policy_that_fails_on_public_patients_is_rolled_back(tmp_path):
