@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Every test run has two ROS domains of its own, and one torch thread."""
+"""Every test run has two ROS domains of its own, and computes on one thread."""
 
 from collections.abc import Iterator
 import os
@@ -32,7 +32,7 @@ def _reserve_domain() -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Isolate before any module can import rclpy or torch."""
+    """Isolate before any module can import rclpy or numpy."""
     os.environ['ROS_DOMAIN_ID'] = str(_reserve_domain())
     os.environ.setdefault('OMP_NUM_THREADS', '1')
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')

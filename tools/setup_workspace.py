@@ -9,8 +9,6 @@ A step whose stamp holds is skipped; one that was interrupted has none and is do
 
 import fcntl
 import hashlib
-import json
-import os
 from pathlib import Path
 import shutil
 import subprocess
@@ -25,14 +23,9 @@ VENV = ROOT / '.venv'
 REQUIREMENTS = [ROOT / 'requirements' / name for name in ('learning.txt', 'ros.txt', 'test.txt')]
 CONSTRAINTS = ROOT / 'constraints.txt'
 ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
-CPU_TORCH = 'https://download.pytorch.org/whl/cpu'
-TORCH_HELP = (
-    'TORCH_INDEX=<address> names another index with its +cpu build, TORCH_INDEX=default takes '
-    'what pip itself finds (with CUDA, several GB)'
-)
 IMPORTS = (
     'cryptography, dp_accounting, gymnasium, hypothesis, matplotlib.pyplot, pybullet, pytest, '
-    'rclpy.lifecycle, rich.progress, scipy.stats, sensor_msgs.msg, tenseal, torch, yaml'
+    'rclpy.lifecycle, rich.progress, scipy.stats, sensor_msgs.msg, tenseal, yaml'
 )
 # What the build reads; of the rest only the names count, since the install is of links.
 BUILD_FILES = ('CMakeLists.txt', 'package.xml', 'msg/*', 'srv/*')
@@ -61,7 +54,7 @@ def main():
 def environment_stamp():
     """Return the hash of all that .venv depends on, this folder's path included."""
     files = [*REQUIREMENTS, CONSTRAINTS, ENVIRONMENT, Path(__file__), Path(wheel_paths.__file__)]
-    words = [str(ROOT), sys.version, os.environ.get('TORCH_INDEX', '')]
+    words = [str(ROOT), sys.version]
     return digest(*words, *(path.read_text() for path in files))
 
 
@@ -92,16 +85,10 @@ def make_environment():
     run([base, '-m', 'venv', VENV])
     python = VENV / 'bin' / 'python'
     pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install', '-c', CONSTRAINTS]
-    index = torch_index(pip)
     total = sum('==' in line for line in CONSTRAINTS.read_text().splitlines())
     step(f'Installing about {total} pinned wheels, less than 2 GB')
     files = [word for path in REQUIREMENTS for word in ('-r', path)]
-    try:
-        run([*pip, '--no-compile', *index, *files], count='Collecting ')
-    except Failed as failed:
-        if index:
-            raise Failed(f'{failed}\ntorch was to come from {index[1]}: {TORCH_HELP}') from failed
-        raise
+    run([*pip, '--no-compile', *files], count='Collecting ')
     include, numpy_include = subprocess.check_output(
         [
             python,
@@ -117,25 +104,6 @@ def make_environment():
         (VENV / name).write_text(text)  # where colcon's setup files look for it
     step('Checking that everything imports')  # and compiling it, which pip was told not to do
     run(['sh', '-c', f'. {VENV}/local_setup.sh && exec python -c "import {IMPORTS}"'])
-
-
-def torch_index(pip):
-    """
-    Choose where torch comes from, as pip arguments: a build without CUDA unless told otherwise.
-
-    TORCH_INDEX names an index; TORCH_INDEX=default takes what pip's own configuration gives.
-    """
-    asked = os.environ.get('TORCH_INDEX', '')
-    if asked == 'default':
-        return []
-    pin = next(line for line in CONSTRAINTS.read_text().splitlines() if line.startswith('torch=='))
-    if not asked:
-        report = LOG.parent / 'torch.json'
-        run([*pip, '--dry-run', '--no-deps', '--report', report, pin])
-        metadata = json.loads(report.read_text())['install'][0]['metadata']
-        if metadata['version'].endswith('+cpu'):
-            return []
-    return ['--extra-index-url', asked or CPU_TORCH, pin if asked else pin + '+cpu']
 
 
 def build_workspace(environment):

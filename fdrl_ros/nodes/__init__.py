@@ -4,7 +4,7 @@
 
 import os
 
-# Before numpy and torch are loaded: a second thread costs these small networks time, and the
+# Before numpy is loaded: a second thread costs these small networks time, and the
 # machine runs one process for every party.
 for _name in ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS'):
     os.environ.setdefault(_name, '1')
