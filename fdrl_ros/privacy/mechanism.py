@@ -31,8 +31,8 @@ def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.fl
     _check_positive('clip_norm', clip_norm)
     norms = np.asarray(norms, dtype=np.float64)
     if not np.isfinite(norms).all():
-        bad = int(np.count_nonzero(~np.isfinite(norms)))
-        raise PrivacyError(f'{bad} of {norms.size} gradients are not finite: they have no norm')
+        # How many, and of how many, is computed from private records: logs must not tell.
+        raise PrivacyError('a gradient is not finite: it has no norm')
     clipped = norms > clip_norm * _ROUNDING
     return np.where(clipped, clip_norm * _ROUNDING / np.where(clipped, norms, 1.0), 1.0)
 
@@ -50,7 +50,7 @@ def clip_per_unit(gradients: NDArray[np.floating], clip_norm: float) -> NDArray[
     """
     gradients = np.asarray(gradients)
     if gradients.ndim != 2:
-        raise PrivacyError(f'gradients have shape {gradients.shape}: expected (units, parameters)')
+        raise PrivacyError(f'gradients of {gradients.ndim} axes: expected (units, parameters)')
     with np.errstate(over='ignore', invalid='ignore'):
         squares = np.einsum('up,up->u', gradients, gradients, dtype=np.float64)
     return clip_factors(np.sqrt(squares), clip_norm) @ gradients.astype(np.float64, copy=False)
