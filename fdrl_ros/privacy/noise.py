@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 import stat
 import struct
+import tempfile
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -51,10 +52,9 @@ class NoiseSource:
         :raises KeyFileError: if the file is damaged, not ours, or open to others.
         """
         path = Path(path)
-        try:
-            return cls(_create_key(path), private=True)
-        except FileExistsError:
-            return cls(_read_key(path), private=True)
+        if not os.path.lexists(path):
+            _create_key(path)
+        return cls(_read_key(path), private=True)
 
     @classmethod
     def seeded(cls, seed: int) -> 'NoiseSource':
@@ -141,21 +141,24 @@ def _to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return np.minimum(unit, _BELOW_ONE, out=unit)
 
 
-def _create_key(path: Path) -> bytes:
-    """Write a fresh key; FileExistsError passes through."""
-    key = os.urandom(_KEY_BYTES)
+def _create_key(path: Path) -> None:
+    """Write a fresh key beside its place and move it there, so that no part of one is left."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise
+        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+        try:
+            with open(descriptor, 'wb') as file:
+                file.write(os.urandom(_KEY_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+            # A link, unlike a rename, never replaces a key that came meanwhile.
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+        _sync_directory(path.parent)
     except OSError as error:
         raise KeyFileError(f'noise key {path} cannot be made: {error.strerror}') from error
-    with open(descriptor, 'wb') as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync_directory(path.parent)
-    return key
 
 
 def _read_key(path: Path) -> bytes:

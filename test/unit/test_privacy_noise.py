@@ -6,8 +6,11 @@ import hashlib
 import hmac
 import math
 import os
+import signal
 import stat
 import struct
+import subprocess
+import sys
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
 from fdrl_ros.errors import KeyFileError
@@ -147,6 +150,24 @@ def test_a_key_file_is_made_once_for_the_owner_alone(tmp_path):
     assert path.stat().st_size == 32
     again = NoiseSource.secure(path)
     assert np.array_equal(first.gaussian('gradient', 1, 2, 4), again.gaussian('gradient', 1, 2, 4))
+
+
+def test_a_process_killed_while_it_writes_a_key_leaves_none_behind(tmp_path):
+    # The limit of 0 bytes a file lets the kernel kill it at its first write.
+    child = (
+        'import resource, signal, sys\n'
+        'from fdrl_ros.privacy.noise import NoiseSource\n'
+        'signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n'
+        'resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n'
+        'resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n'
+        'NoiseSource.secure(sys.argv[1])\n'
+    )
+    path = tmp_path / 'key'
+    ended = subprocess.run([sys.executable, '-B', '-c', child, str(path)], check=False)
+    assert ended.returncode == -signal.SIGXFSZ
+    assert not path.exists()
+    NoiseSource.secure(path)
+    assert path.stat().st_size == 32
 
 
 @pytest.mark.parametrize('mode', [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o666])
