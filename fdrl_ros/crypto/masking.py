@@ -32,8 +32,7 @@ class RoundSecret:
     One hospital's X25519 secret of one round; its public half goes to all members.
 
     Drawn afresh each round and never reused: with it, whoever holds the other public
-    halves can remove the hospital's pair masks of that round. That is what
-    makes it the thing to share among the members for drop-outs, by :meth:`to_bytes`.
+    halves can remove the hospital's pair masks of that round. It lives in memory only.
     """
 
     def __init__(self, private: X25519PrivateKey) -> None:
@@ -49,21 +48,6 @@ class RoundSecret:
     def generate(cls) -> Self:
         """Draw a secret from the operating system's randomness."""
         return cls(X25519PrivateKey.generate())
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """
-        Read what :meth:`to_bytes` wrote, or what shares of it were combined to.
-
-        :raises CryptoError: if these are not 32 bytes.
-        """
-        if not isinstance(data, bytes) or len(data) != KEY_BYTES:
-            raise CryptoError(f'round secret: expected {KEY_BYTES} bytes')
-        return cls(X25519PrivateKey.from_private_bytes(data))
-
-    def to_bytes(self) -> bytes:
-        """Return the 32 secret bytes."""
-        return self._private.private_bytes_raw()
 
     def agree(self, their_public: bytes) -> bytes:
         """
