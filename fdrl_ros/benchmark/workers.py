@@ -100,13 +100,9 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _begin_worker(progress: Any, stop: Any) -> None:
-    """Prepare a worker: Ctrl-C is the parent's to handle, and so is the terminal."""
+    """Prepare a worker: Ctrl-C is the parent's to handle."""
     global _channel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):  # PyBullet greets everyone who imports it
-        os.dup2(silence, descriptor)
-    os.close(silence)
     _channel = (progress, stop)
 
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: parse, call the library, print."""
 
-from fdrl_ros.cli.quiet import begin_quietly
+from fdrl_ros.cli.threads import take_one_thread
 
-begin_quietly()  # before the rest, which brings numpy and PyBullet
+take_one_thread()  # before the rest, which brings numpy
 
 from fdrl_ros.cli.commands import main  # noqa: E402
 

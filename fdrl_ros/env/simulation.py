@@ -17,11 +17,11 @@ import xml.etree.ElementTree as ElementTree
 
 from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.arm import EFFORT, HOME, JOINTS, straight_joints, Vector
+from fdrl_ros.env.bullet import pybullet
 from fdrl_ros.env.placement import Point, response
 from fdrl_ros.errors import ResourceError
 from fdrl_ros.resources import resource
 import numpy as np
-import pybullet
 
 BASE_HEIGHT = 0.26
 """Height of the remote centre above the table (the joint base_joint of the URDF), m."""
