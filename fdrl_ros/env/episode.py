@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import Patient, PatientSource
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
 import numpy as np
@@ -92,41 +92,6 @@ def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
         failure=info['failure'],
         terminated=terminated,
     )
-
-
-def collect(
-    cohort: PatientSource,
-    n: int,
-    behaviour: Behaviour,
-    rng: np.random.Generator,
-    *,
-    settings: WorldSettings | None = None,
-    split: str = 'train',
-    first: int = 0,
-) -> list[Episode]:
-    """
-    Operate once on each of n patients.
-
-    :param cohort: whose patients.
-    :param n: how many, from number `first` on.
-    :param behaviour: state, patient and generator in, action out.
-    :param rng: for the behaviour, and for the noise of the force sensor.
-    """
-    env = SurgeryEnv(cohort, settings, split)
-    env.reset(seed=int(rng.integers(2**31)))
-    try:
-        return [
-            _operate(env, behaviour, cohort.patient(each, split), rng)
-            for each in range(first, first + n)
-        ]
-    finally:
-        env.close()
-
-
-def _operate(
-    env: SurgeryEnv, behaviour: Behaviour, patient: Patient, rng: np.random.Generator
-) -> Episode:
-    return run_episode(env, lambda state: behaviour(state, patient, rng), patient)
 
 
 def mixed_behaviour(expert_share: float, settings: WorldSettings | None = None) -> Behaviour:

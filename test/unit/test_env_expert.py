@@ -3,7 +3,7 @@
 """The expert: succeeds, is pure, and costs what the slow obvious way costs."""
 
 from fdrl_ros.env.actions import displacement, TICK
-from fdrl_ros.env.episode import collect, mixed_behaviour, run_episode
+from fdrl_ros.env.episode import mixed_behaviour, run_episode
 from fdrl_ros.env.expert import expert, expert_costs, remaining_distance
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import mixture
@@ -34,9 +34,12 @@ def test_the_expert_succeeds(mode, count, heterogeneity):
 
 
 def states_of_random_hands():
-    rng = np.random.default_rng(3)
-    source = mixture(3, 0.5, 0)
-    return collect(source, 6, mixed_behaviour(0.5), rng, settings=KINEMATIC, split='test')
+    rng, behave = np.random.default_rng(3), mixed_behaviour(0.5)
+    env = SurgeryEnv(settings=KINEMATIC)
+    for index in range(6):
+        patient = mixture(3, 0.5, 0).patient(index)
+        yield run_episode(env, lambda state, who=patient: behave(state, who, rng), patient)
+    env.close()
 
 
 def test_asking_in_any_order_and_in_batches_gives_the_same_answers():

@@ -4,7 +4,7 @@
 
 import warnings
 
-from fdrl_ros.env.episode import collect, mixed_behaviour, run_episode
+from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.patient import Cohort, mixture, public_cohort
 from fdrl_ros.env.settings import WorldSettings
@@ -142,22 +142,10 @@ def test_an_episode_holds_what_happened():
     assert episode.patient is patient
 
 
-def test_collecting_is_a_function_of_the_seed():
-    cohort = Cohort(0, 3, 0.5, 0)
-    runs = [
-        collect(cohort, 5, mixed_behaviour(0.5), np.random.default_rng(1), settings=KINEMATIC)
-        for _ in range(2)
-    ]
-    for one, two in zip(*runs, strict=True):
-        assert np.array_equal(one.states, two.states)
-        assert np.array_equal(one.actions, two.actions)
-    assert [each.patient.name for each in runs[0]] == [
-        f'hospital_1/train/{each}' for each in range(5)
-    ]
-
-
 def test_random_hands_rarely_succeed():
-    episodes = collect(
-        public_cohort(0), 40, mixed_behaviour(0.0), np.random.default_rng(2), settings=KINEMATIC
+    env, rng = SurgeryEnv(settings=KINEMATIC), np.random.default_rng(2)
+    patients = [public_cohort(0).patient(each) for each in range(40)]
+    assert (
+        sum(run_episode(env, lambda _: rng.integers(13), each).success for each in patients) <= 2
     )
-    assert sum(each.success for each in episodes) <= 2
+    env.close()
