@@ -3,24 +3,21 @@
 """
 What a policy is worth in a state: episodes on public patients of all kinds (FDRL Eq. 7).
 
-The patients are made up at H = 1, so that the estimate covers whom a robot may meet; none is of
-a hospital, so the estimate costs no epsilon.
+The patients are made up over the whole range of H = 1, so that the estimate covers whom a robot
+may meet; none is of a hospital or drawn as a hospital's are, so the estimate costs no epsilon.
 """
 
 from collections.abc import Callable
 
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.episode import run_episode
-from fdrl_ros.env.patient import Cohort, Patient
+from fdrl_ros.env.patient import Patient, public_cohort
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import fit_value, returns_to_go, ValueModel
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
-
-KINDS = 3
-"""Public hospitals at H = 1, from soft to stiff."""
 
 FIRST = 10**6
 """Number of the first of these patients: pre-training and validation use lower ones."""
@@ -31,7 +28,7 @@ _LONGEST_PRELUDE = 20
 
 def public_patient(index: int, seed: int) -> Patient:
     """Return one of the public patients of all kinds."""
-    return Cohort(index % KINDS, KINDS, 1.0, seed, public=True).patient(FIRST + index)
+    return public_cohort(seed, 1.0).patient(FIRST + index)
 
 
 def public_returns(

@@ -20,7 +20,7 @@ from fdrl_ros.errors import SettingError
 import numpy as np
 
 SPLITS = ('train', 'test')
-_PUBLIC, _PRIVATE, _FACTORS = 1, 2, 3
+_PUBLIC, _PRIVATE, _FACTORS, _PUBLIC_FACTORS = 1, 2, 3, 4
 
 Point = tuple[float, float, float]
 
@@ -88,7 +88,8 @@ class Cohort:
     :param hospitals: how many there are.
     :param heterogeneity: H in [0, 1].
     :param seed: of the whole federation's patients.
-    :param public: made-up patients that belong to no hospital.
+    :param public: made-up patients that belong to no hospital; each leans by itself, over the
+        whole range that H allows, so that together they mirror no hospital.
     """
 
     hospital: int
@@ -139,12 +140,27 @@ class Cohort:
     @cached_property
     def log_median(self) -> float:
         """Return the logarithm of the hospital's median stiffness in Pa."""
+        if self.hospitals == 1:
+            return math.log(constant('stiffness.healthy'))
+        return self._log_stiffness(self.hospital, self.hospitals - 1)
+
+    def _log_stiffness(self, place: float, last: float) -> float:
+        """Return the logarithm of the stiffness in Pa at a place from soft, 0, to stiff."""
         healthy = math.log(constant('stiffness.healthy'))
         low, high = math.log(constant('stiffness.low')), math.log(constant('stiffness.high'))
-        if self.hospitals == 1:
-            return healthy
-        own = low + (high - low) * self.hospital / (self.hospitals - 1)
+        own = low + (high - low) * place / last
         return healthy + self.strength * (own - healthy)
+
+    def _kind(self, split: int, index: int) -> tuple[float, float, float, float, float]:
+        """Return log stiffness, breathing, servo lag, mix and emphasis before a patient's own."""
+        if not self.public:
+            _, breathing, servo, mix, emphasis = self.leanings
+            return self.log_median, breathing, servo, mix, emphasis
+        key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
+        stiffness, *leans = np.random.default_rng(key).random(5).tolist()
+        breathing, servo, mix, emphasis = (self.strength * each for each in leans)
+        centre = self._log_stiffness(stiffness, 1.0)
+        return centre, breathing, servo, 2.0 * mix - self.strength, 2.0 * emphasis - self.strength
 
     def patient(self, index: int, split: str = 'train') -> Patient:
         """
@@ -163,13 +179,13 @@ class Cohort:
         rng = np.random.default_rng(key)
         uniform = iter(rng.random(11).tolist())
         normal = iter(rng.standard_normal(7).tolist())
-        _, breathing, servo, mix, emphasis = self.leanings
+        centre, breathing, servo, mix, emphasis = self._kind(SPLITS.index(split), index)
 
         def between(group: str, name: str) -> float:
             low, high = constant(f'{group}.{name}_low'), constant(f'{group}.{name}_high')
             return low + (high - low) * next(uniform)
 
-        log_modulus = self.log_median + constant('stiffness.spread') * next(normal)
+        log_modulus = centre + constant('stiffness.spread') * next(normal)
         palpation = 0.5 + constant('hospital.procedure_shift') * mix
         procedure = PROCEDURES[0 if next(uniform) < palpation else 1]
         reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
@@ -219,9 +235,13 @@ class Cohort:
         )
 
 
-def public_cohort(seed: int) -> Cohort:
-    """Return the made-up patients at H = 0 for a public start; no hospital shares one."""
-    return Cohort(0, 1, 0.0, seed, public=True)
+def public_cohort(seed: int, heterogeneity: float = 0.0) -> Cohort:
+    """
+    Return made-up patients; no hospital shares one.
+
+    :param heterogeneity: how far they differ: 0 for a public start, 1 for the whole range.
+    """
+    return Cohort(0, 1, heterogeneity, seed, public=True)
 
 
 @dataclass(frozen=True)

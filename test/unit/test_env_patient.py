@@ -68,6 +68,31 @@ def test_all_patients_can_be_operated_on():
         assert np.hypot(*patient.trocar_offset) <= 0.02
 
 
+def test_public_patients_at_full_heterogeneity_mirror_no_hospital():
+    patients = [Cohort(each % 3, 3, 1.0, 0, public=True).patient(each) for each in range(300)]
+    lags = {Cohort(each, 3, 1.0, 0).patient(0).servo_lag for each in range(3)}
+    weights = {Cohort(each, 3, 1.0, 0).patient(0).force_emphasis for each in range(3)}
+    assert not lags & {each.servo_lag for each in patients}
+    assert not weights & {each.force_emphasis for each in patients}
+    # Each cohort of them covers the range of all hospitals, softest to stiffest.
+    for kind in range(3):
+        stiffness = [each.young_modulus for each in patients[kind::3]]
+        assert min(stiffness) < 2700 and max(stiffness) > 26000
+    # What hospitals pair by their order is unrelated here. False alarm: 0.001; the seed is fixed.
+    pairs = [(each.young_modulus, each.servo_lag) for each in patients]
+    assert stats.spearmanr(*zip(*pairs, strict=True)).pvalue > 0.001
+    assert min(lags) < min(each.servo_lag for each in patients) < 1.1 * min(lags)
+    assert 0.9 * max(lags) < max(each.servo_lag for each in patients) < max(lags)
+
+
+def test_the_public_start_keeps_its_patients():
+    known = [5679.977341222952, 3627.6031238576957, 5495.336656005657]  # of the first release, Pa
+    patients = [public_cohort(3).patient(each) for each in range(3)]
+    assert [each.young_modulus for each in patients] == pytest.approx(known, rel=1e-12)
+    assert len({each.servo_lag for each in patients}) == 1
+    assert public_cohort(3, 1.0).patient(0) != public_cohort(3).patient(0)
+
+
 def test_a_mixture_takes_hospitals_in_turn():
     names = [mixture(3, 0.5, 0).patient(each).name for each in range(4)]
     assert names == [
