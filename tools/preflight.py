@@ -14,7 +14,7 @@ import sysconfig
 
 PYTHONS = ((3, 12), (3, 11))
 CMAKE = (3, 20)
-DISK_GB = 3.0
+DISK_GB = 2.0
 
 
 def use_supported_python():

@@ -86,12 +86,13 @@ def make_environment():
     python = VENV / 'bin' / 'python'
     pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install', '-c', CONSTRAINTS]
     total = sum('==' in line for line in CONSTRAINTS.read_text().splitlines())
-    step(f'Installing about {total} pinned wheels, less than 2 GB')
+    step(f'Installing about {total} pinned wheels, about 1 GB')
     files = [word for path in REQUIREMENTS for word in ('-r', path)]
     run([*pip, '--no-compile', *files], count='Collecting ')
     include, numpy_include = subprocess.check_output(
         [
             python,
+            '-I',
             '-c',
             'import numpy, sysconfig; print(sysconfig.get_path("include"), numpy.get_include())',
         ],
