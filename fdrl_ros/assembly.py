@@ -9,12 +9,13 @@ With the seeded source every driver gets the same parties, hence the same global
 from collections.abc import Callable
 from dataclasses import dataclass
 import hashlib
+import os
 from pathlib import Path
 
 from fdrl_ros.crypto.encryption import SecretContext
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, read_secret, write_secret
 from fdrl_ros.crypto.scheme import choose_scheme, Scheme
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import LedgerError, RecordsError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
@@ -30,6 +31,9 @@ from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.trainer import Trainer
 from fdrl_ros.validation import PublicValidation
 import numpy as np
+
+NOISE_KEY = 'noise.key'
+"""File of a hospital's noise key, made after its ledger and of no use without it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def noise_source(directory: Path, name: str, plan: Plan) -> NoiseSource:
     :param name: of the hospital; with the seed it names a seeded source.
     """
     if plan.federation.noise == 'secure':
-        return NoiseSource.secure(directory / 'noise.key')
+        return NoiseSource.secure(directory / NOISE_KEY)
     text = f'{plan.federation.seed} {name}'.encode()
     return NoiseSource.seeded(int.from_bytes(hashlib.sha256(text).digest()[:8], 'little'))
 
@@ -126,10 +130,18 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     Open a hospital's ledger and verify it.
 
     :param directory: of the hospital.
-    :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta or budget.
+    :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta or budget,
+        or gone while the key of the noise drawn under it is still there.
     """
+    path, key = directory / 'ledger.sqlite', directory / NOISE_KEY
+    if plan.federation.noise == 'secure' and os.path.lexists(key) and not os.path.lexists(path):
+        # A new ledger would let the noise of a round be drawn again for other weights.
+        raise LedgerError(
+            f'ledger {path} is missing, but noise was drawn with {key}: put the ledger back; only '
+            f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
+        )
     return Ledger.open(
-        directory / 'ledger.sqlite',
+        path,
         hospital=name,
         unit=plan.privacy.unit,
         delta=plan.privacy.delta,
@@ -146,8 +158,19 @@ def open_channel(layout: Layout, name: str, store: Store) -> Channel:
 def open_hospital(
     layout: Layout, name: str, plan: Plan, training: LocalTraining, store: Store
 ) -> Hospital:
-    """Put a hospital together."""
+    """
+    Put a hospital together.
+
+    :raises RecordsError: if its records are not of as many patients as the roster declares, since
+        the weight n_i of its updates and its sampling probability must be public.
+    """
     channel = open_channel(layout, name, store)
+    declared = channel.roster.member(name).size
+    if plan.privacy.unit == 'patient' and training.trainer.n_units != declared:
+        raise RecordsError(
+            f'the records of {name} are not of the {declared} patients that the roster declares: '
+            f'take those it was made for, or have the root sign a roster with the new number'
+        )
     return Hospital(
         channel,
         training.trainer,
