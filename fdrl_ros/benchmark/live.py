@@ -18,7 +18,7 @@ from fdrl_ros.benchmark.rounds import Observer, RoundNote, Stopwatch, write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, robot_graph
 from fdrl_ros.env.actions import TICK
-from fdrl_ros.errors import FdrlError
+from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.federation.message import Phase, RoundStatus
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import prepare, ROBOTS
@@ -78,7 +78,9 @@ class LiveFederation:
         self._epsilon: dict[str, float] = {}
         self._seconds: dict[str, dict[str, float]] = {}
         self._operations: list[dict[str, Any]] = []
+        self._roster = self._layout.roster()
         self._observer = Observer(
+            self._roster,
             run.policies,
             run.path / 'rounds.json',
             plan.shape,
@@ -103,7 +105,7 @@ class LiveFederation:
         with (
             Runner(settings, self._layout.log, restarts=1) as runner,
             watching.Watch(
-                self._plan.hospitals, settings.federation_domain, ROBOTS, settings.robot_domain
+                self._roster, settings.federation_domain, ROBOTS, settings.robot_domain
             ) as watch,
         ):
             runner.start(federation_graph(settings, self._plan.hospitals))
@@ -161,11 +163,18 @@ class LiveFederation:
         """Keep and show what was heard."""
         match type(event).__name__:
             case 'Said':
-                self._observer.handle(event.message, time.monotonic())
+                try:
+                    self._observer.handle(event.message, time.monotonic())
+                except MessageError as error:
+                    self._say(f'refused: {error}')
+                    return
                 if isinstance(event.message, RoundStatus):
                     # Saying again what is waited for is no progress.
                     self._phase = Phase(event.message.phase)
                     return
+            case 'Refused':
+                self._say(f'refused: {event.why}')
+                return
             case 'Spent':
                 self._epsilon[event.hospital] = event.epsilon
             case 'Felt':
@@ -185,9 +194,16 @@ class LiveFederation:
         self._heard = time.monotonic()
 
     def _feel(self, node: str, values: dict[str, str]) -> None:
-        spent = {key: value for key, value in values.items() if key.startswith('seconds ')}
+        try:
+            spent = {
+                key.removeprefix('seconds '): float(value)
+                for key, value in values.items()
+                if key.startswith('seconds ')
+            }
+        except ValueError:
+            return  # diagnostics are not signed: no node of ours says so
         if spent:
-            self._seconds[node] = {key.split()[1]: float(value) for key, value in spent.items()}
+            self._seconds[node] = spent
 
     def _progress(self, event: Any) -> Progress:
         rounds = self._plan.rounds.rounds

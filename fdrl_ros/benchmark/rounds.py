@@ -9,7 +9,8 @@ from pathlib import Path
 import time
 from typing import Any
 
-from fdrl_ros.errors import StoreError
+from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
 from fdrl_ros.federation.message import (
     GlobalPolicy,
     HospitalPolicy,
@@ -19,8 +20,9 @@ from fdrl_ros.federation.message import (
     RoundStatus,
 )
 from fdrl_ros.federation.party import Job, Outcome, Party, Report, Stopped
-from fdrl_ros.policy import decode_weights, NetworkShape
+from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from fdrl_ros.prepare import save_policy
+from fdrl_ros.witness import SPEAKERS, Witness
 
 
 @dataclass(frozen=True)
@@ -145,20 +147,19 @@ class Observer:
     """
     A party that only listens: keeps every released policy and the notes of its round.
 
+    It believes what is signed by members of the roster alone, and files are named after those.
+
+    :param roster: of the federation.
     :param directory: of the released policies.
     :param rounds: file of the notes.
     :param epsilon: tells what each hospital has spent.
     """
 
-    takes: tuple[type[Message], ...] = (
-        GlobalPolicy,
-        HospitalPolicy,
-        MaskedUpdate,
-        RoundStatus,
-    )
+    takes: tuple[type[Message], ...] = tuple(SPEAKERS)
 
     def __init__(
         self,
+        roster: Roster,
         directory: Path,
         rounds: Path,
         shape: NetworkShape,
@@ -166,6 +167,7 @@ class Observer:
         epsilon: Callable[[], dict[str, float]],
     ) -> None:
         self.notes = read_rounds(rounds)
+        self._witness = Witness(roster)
         self._directory = directory
         self._rounds = rounds
         self._shape = shape
@@ -187,13 +189,21 @@ class Observer:
         return Outcome()
 
     def handle(self, message: Message, now: float) -> Outcome:
-        """Keep what was released, and how much was sent for it."""
+        """
+        Keep what was released, and how much was sent for it.
+
+        :raises MessageError: unless the right member signed it, and it fits.
+        """
+        try:
+            member = self._witness.accept(message)
+        except ReplayError:
+            return Outcome()  # it was taken before
         match message:
             case MaskedUpdate():
-                sender = message.envelope.sender
-                self._sent[sender] = self._sent.get(sender, 0) + len(message.ciphertext)
+                sent = self._sent.get(member.name, 0) + len(message.ciphertext)
+                self._sent[member.name] = sent
             case HospitalPolicy():
-                self._keep(message.envelope.sender, message.weights)
+                self._keep(member.name, message)
             case GlobalPolicy():
                 self._end_round(message)
             case RoundStatus() if message.phase == Phase.TRAIN:
@@ -201,13 +211,18 @@ class Observer:
                     self._began = (message.envelope.round, time.perf_counter())
         return Outcome()
 
-    def _keep(self, name: str, data: bytes) -> None:
-        weights = decode_weights(data, self._shape.n_parameters)
+    def _keep(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
+        try:
+            weights = decode_weights(message.weights, self._shape.n_parameters)
+        except PolicyError as error:
+            raise MessageError(message.envelope.sender, str(error)) from error
+        if digest_of(weights) != message.digest:
+            raise MessageError(message.envelope.sender, 'the digest is not that of the weights')
         save_policy(self._directory / f'{name}.npz', weights, self._shape)
 
     def _end_round(self, message: GlobalPolicy) -> None:
         round = message.envelope.round
-        self._keep(f'global_{round}', message.weights)
+        self._keep(f'global_{round}', message)
         spent = self._stopwatch.take()
         seconds = time.perf_counter() - self._began[1]
         sent, self._sent = self._sent, {}

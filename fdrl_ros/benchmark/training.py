@@ -101,6 +101,7 @@ def train_federation(
             for name, training in trainings.items()
         }
         observer = Observer(
+            layout.roster(),
             policies,
             policies.parent / 'rounds.json',
             plan.shape,

@@ -12,19 +12,21 @@ from typing import Any, Self
 
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.bringup import FEDERATION
-from fdrl_ros.errors import MessageError
+from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.message import (
     GlobalPolicy,
     HospitalPolicy,
     MaskedUpdate,
     Message,
-    Phase,
     RoundStatus,
 )
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
+from fdrl_ros.nodes.party_node import worth_telling
 from fdrl_ros.nodes.wires import WIRES
+from fdrl_ros.witness import Witness
 import rclpy
 from rclpy.context import Context
 from rclpy.experimental import EventsExecutor
@@ -38,6 +40,13 @@ class Said:
     """A message of the protocol: RoundStatus, GlobalPolicy, HospitalPolicy or MaskedUpdate."""
 
     message: Message
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A message of the protocol that nobody should believe, and why."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -115,27 +124,31 @@ class Felt:
     values: dict[str, str] = field(default_factory=dict)
 
 
-Event = Said | Progressed | Spent | Operated | Chosen | Measured | Felt
+Event = Said | Refused | Progressed | Spent | Operated | Chosen | Measured | Felt
 
 
 class Watch:
     """
     Listens in the domains of the federation and the robots.
 
-    Use it in a `with` and call :meth:`poll`. It believes what it hears: it is for people to look
-    at, nothing may depend on it.
+    Use it in a `with` and call :meth:`poll`. Messages of the protocol are checked against the
+    roster; the others are not signed: they are for people to look at, nothing may depend on them.
     """
 
     def __init__(
         self,
-        hospitals: tuple[str, ...],
+        roster: Roster,
         federation_domain: int,
         robots: tuple[str, ...] = (),
         robot_domain: int | None = None,
     ) -> None:
-        """Join the domains."""
-        self.finished = False
-        """Whether the aggregator said that the federation has ended."""
+        """
+        Join the domains.
+
+        :param roster: whom to believe, and whose progress to look at.
+        """
+        self._witness = Witness(roster)
+        self._refused = 0
         self._events: Queue[Event] = Queue(WAITING)
         self._ending = threading.Event()
         self._closing: list[Callable[[], None]] = []
@@ -150,7 +163,7 @@ class Watch:
                 wire.hearing,
             )
         self._hear(federation, DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
-        for name in hospitals:
+        for name in (member.name for member in roster.hospitals):
             self._hear(
                 federation,
                 ros.HospitalPolicy,
@@ -159,9 +172,19 @@ class Watch:
                 qos.HEARD,
             )
             self._hear(
-                federation, ros.Progress, f'/{name}/progress', self._copy(Progressed), qos.EVENT
+                federation,
+                ros.Progress,
+                f'/{name}/progress',
+                self._copy(Progressed, hospital=name),
+                qos.EVENT,
             )
-            self._hear(federation, ros.Privacy, f'/{name}/privacy', self._copy(Spent), qos.HEARD)
+            self._hear(
+                federation,
+                ros.Privacy,
+                f'/{name}/privacy',
+                self._copy(Spent, hospital=name),
+                qos.HEARD,
+            )
         if robot_domain is None or not robots:
             return
         room = self._join(robot_domain)
@@ -189,6 +212,11 @@ class Watch:
     ) -> None:
         """Leave the domains."""
         self.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the aggregator said, and signed, that the federation has ended."""
+        return self._witness.finished
 
     def poll(self, timeout: float) -> list[Event]:
         """
@@ -257,10 +285,14 @@ class Watch:
         def say(source: Any) -> None:
             try:
                 message = from_ros(source, kind)
-            except MessageError:
+                self._witness.accept(message)
+            except ReplayError:
+                return  # said again, to who came late
+            except MessageError as error:
+                self._refused += 1
+                if worth_telling(self._refused):
+                    self._put(Refused(str(error)))
                 return
-            if isinstance(message, RoundStatus) and message.phase == Phase.FINISHED:
-                self.finished = True
             self._put(Said(message))
 
         return say

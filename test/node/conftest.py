@@ -171,7 +171,10 @@ def live(settings: BringupSettings) -> Iterator[Live]:
     log = Path(settings.directory) / 'log'
     with (
         Watch(
-            PLAN.hospitals, settings.federation_domain, ('robot_1',), settings.robot_domain
+            Layout(Path(settings.directory)).roster(),
+            settings.federation_domain,
+            ('robot_1',),
+            settings.robot_domain,
         ) as watch,
         Runner(settings, log, restarts=1) as runner,
     ):
