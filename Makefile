@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 #   make run     set up what is missing, then run the federation        (ARGS="--rounds 3")
+#               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run every test
 #   make setup   only set up: .venv, the wheels, the colcon build
 #   make lint    check style and types             make format   repair style
@@ -15,7 +16,7 @@ ARGS ?=
 .NOTPARALLEL:
 
 run: setup
-	@tools/in_workspace fdrl run $(ARGS)
+	@tools/in_workspace fdrl run --release $(ARGS)
 
 test: setup
 	@tools/in_workspace tools/test_workspace

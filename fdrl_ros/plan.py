@@ -39,7 +39,11 @@ class FederationSettings(Settings):
         'source of noise and sampling; seeded is for tests and reproductions, NOT PRIVATE',
         choices=('secure', 'seeded'),
     )
-    release: bool = setting(True, 'whether hospitals publish their own policies too')
+    release: bool = setting(
+        False,
+        'whether hospitals publish their own policies too: masks then hide nothing of those, '
+        'differential privacy alone protects them',
+    )
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import Layout, load_policy
+from fdrl_ros.privacy.accountant import added_up, epsilon_paper, PAPER_ORDER
+from fdrl_ros.privacy.mechanism import mean_noise_std
 from fdrl_ros.selector import ValueModel
 from fdrl_ros.trainer.pretraining import untrained_weights
 from fdrl_ros.valuation import fit_public_value
@@ -49,6 +51,7 @@ class Assessment:
     :param evaluations: by row of the table.
     :param learning: success of the global policy after each round with its 95 % interval, rounds
         from 0 on, rows (round, success, low, high).
+    :param disjoint: whether the roster says that no patient is in two hospitals.
     :param profile: normal force of each tick on one patient, by row of the table, N.
     :param profiled: name of that patient, and the force limit of its procedure in N.
     """
@@ -61,15 +64,31 @@ class Assessment:
     profiled: tuple[str, float]
     epsilon: dict[str, float]
     probe_digest: str
+    disjoint: bool
 
     def summary(self) -> dict[str, Any]:
         """Return what ``summary.json`` holds."""
         count = max(len(self.rounds), 1)
+        privacy = self.plan.privacy
+        shared: tuple[float | None, float | None] = (None, None)
+        if not self.disjoint:
+            shared = added_up(self.epsilon.values(), privacy.delta)
         return {
             'policies': {name: each.score.columns() for name, each in self.evaluations.items()},
             'epsilon': self.epsilon,
-            'delta': self.plan.privacy.delta,
-            'unit': self.plan.privacy.unit,
+            'delta': privacy.delta,
+            'unit': privacy.unit,
+            'disjoint_patients': self.disjoint,
+            'epsilon_of_shared_patients': shared[0],
+            'delta_of_shared_patients': shared[1],
+            'sigma_m': privacy.noise_multiplier,
+            's': mean_noise_std(
+                noise_multiplier=privacy.noise_multiplier,
+                clip_norm=privacy.clip_norm,
+                expected_batch=privacy.batch,
+            ),
+            'epsilon_paper': epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
+            'release': self.plan.federation.release,
             'rounds': len(self.rounds),
             'round_seconds': sum(each.seconds for each in self.rounds) / count,
             'he_seconds': sum(each.he_seconds for each in self.rounds) / count,
@@ -208,6 +227,7 @@ def assess(
         profiled=(stiffest.name, stiffest.procedure.force_limit),
         epsilon={name: ledger_epsilon(layout, name, plan) for name in plan.hospitals},
         probe_digest=probe.states.digest,
+        disjoint=layout.roster().disjoint_patients,
     )
 
 

@@ -128,6 +128,8 @@ def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int])
     """
     summaries = [each['summary'] for each in results]
     names = list(summaries[0]['policies'])
+    every = [each.get('epsilon_of_shared_patients') for each in summaries]
+    shared = [each for each in every if each is not None]
     return {
         'seeds': list(seeds),
         'plan': plan.to_mapping(),
@@ -137,6 +139,8 @@ def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int])
             for name in summaries[0]['epsilon']
         },
         'delta': plan.privacy.delta,
+        'epsilon_of_shared_patients': max(shared, default=None),
+        'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
         'unit': plan.privacy.unit,
         'policies': {
             name: {

@@ -7,12 +7,17 @@ import io
 from typing import Any
 
 from fdrl_ros.benchmark.assessment import Assessment
+from fdrl_ros.privacy.accountant import PAPER_ORDER
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 DISCLAIMER = 'Simulated, for research, not a medical device.'
 NOT_PRIVATE = 'NOT PRIVATE: noise and sampling were drawn from a seed that anyone can repeat.'
+RELEASED = (
+    'Hospitals release their own policies by choice: masks and encryption do not hide those, '
+    'differential privacy alone protects them.'
+)
 PAPER_HE_SECONDS = 0.7
 """Encryption and decryption a round in the FDRL paper, seconds."""
 
@@ -61,6 +66,8 @@ def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
     parts: list[Any] = []
     if found.plan.federation.noise != 'secure':
         parts.append(Text(NOT_PRIVATE, style='bold red'))
+    if found.plan.federation.release:
+        parts.append(Text(RELEASED))
     parts.append(policy_table(summary['policies'], width))
     first = next(iter(summary['policies'].values()))
     parts.append(
@@ -80,6 +87,7 @@ def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
                 )
             )
     parts.append(_privacy(summary, found.plan.privacy.budget))
+    parts.append(_noise(summary))
     parts.append(_costs(summary))
     parts.append(Text(DISCLAIMER, style='italic'))
     return Group(*parts)
@@ -99,6 +107,8 @@ def seeds_table(combined: Mapping[str, Any]) -> Group:
     parts: list[Any] = []
     if not combined['private']:
         parts.append(Text(NOT_PRIVATE, style='bold red'))
+    if combined['plan']['federation']['release']:
+        parts.append(Text(RELEASED))
     table = Table(title=f'Mean over {count} seeds with 95 % interval (Student)')
     metrics = ('success', 'a_task', 'r_mit', 'mean_return')
     table.add_column('policy')
@@ -121,14 +131,36 @@ def seeds_table(combined: Mapping[str, Any]) -> Group:
             f'unit: {combined["unit"]}'
         )
     )
+    shared = combined.get('epsilon_of_shared_patients')
+    if shared is not None:
+        delta = combined['delta_of_shared_patients']
+        parts.append(Text(shared_patients(shared, delta)))
     parts.append(Text(DISCLAIMER, style='italic'))
     return Group(*parts)
 
 
 def _privacy(summary: Mapping[str, Any], budget: float) -> Text:
     spent = ', '.join(f'{name} {value:.2f}' for name, value in summary['epsilon'].items())
+    words = f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
+    shared = summary['epsilon_of_shared_patients']
+    if shared is not None:
+        words += '\n' + shared_patients(shared, summary['delta_of_shared_patients'])
+    return Text(words)
+
+
+def shared_patients(epsilon: float, delta: float) -> str:
+    """Say what holds for patients of several hospitals, whose epsilons add up."""
+    return (
+        f'a patient may be in several hospitals: for such a patient epsilon is at most '
+        f'{epsilon:.2f}, the sum, at delta {delta:g}'
+    )
+
+
+def _noise(summary: Mapping[str, Any]) -> Text:
     return Text(
-        f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
+        f'noise sigma_m = {summary["sigma_m"]:g}, s = sigma_m C / L = {summary["s"]:.4g}; '
+        f'epsilon_paper = {summary["epsilon_paper"]:.4g}, of one step at order {PAPER_ORDER:g}, '
+        f'which bounds nothing that ran'
     )
 
 

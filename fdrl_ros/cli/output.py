@@ -3,7 +3,7 @@
 """What commands print."""
 
 from fdrl_ros.benchmark.assessment import Assessment
-from fdrl_ros.benchmark.report import DISCLAIMER, NOT_PRIVATE, render
+from fdrl_ros.benchmark.report import DISCLAIMER, NOT_PRIVATE, RELEASED, render
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.plan import Plan
 from rich.console import Console
@@ -24,6 +24,8 @@ def announce(run: RunDirectory, plan: Plan) -> None:
     if plan.federation.noise != 'secure':
         out.print(NOT_PRIVATE, style='bold red')
     chosen = plan.federation
+    if chosen.release:
+        out.print(RELEASED, soft_wrap=True)
     out.print(
         f'{chosen.hospitals} hospitals of {plan.collection.patients} patients, H = '
         f'{chosen.heterogeneity:g}, {plan.rounds.rounds} rounds, seed {chosen.seed}; in '

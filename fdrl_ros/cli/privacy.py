@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 from fdrl_ros.assembly import open_ledger
+from fdrl_ros.benchmark.report import shared_patients
 from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout
+from fdrl_ros.privacy.accountant import added_up
 
 
 @click.group()
@@ -25,15 +27,19 @@ def show(directory: Path) -> None:
     if plan.federation.noise != 'secure':
         click.echo('NOT PRIVATE: noise and sampling were drawn from a seed.')
     click.echo(f'unit {chosen.unit}, delta {chosen.delta:g}, budget {chosen.budget:g}')
+    spent = []
     for name in plan.hospitals:
         if not (layout.party(name) / 'ledger.sqlite').exists():
             click.echo(f'{name}: nothing spent, there is no ledger yet')
             continue
         with open_ledger(layout.party(name), name, plan) as ledger:
+            spent.append(ledger.epsilon())
             click.echo(
-                f'{name}: epsilon {ledger.epsilon():.4f} (loss distribution), at most '
+                f'{name}: epsilon {spent[-1]:.4f} (loss distribution), at most '
                 f'{ledger.epsilon_rdp():.4f} (Renyi); {ledger.head().entries} blocks'
             )
+    if spent and not layout.roster().disjoint_patients:
+        click.echo(shared_patients(*added_up(spent, chosen.delta)))
 
 
 @privacy.command()

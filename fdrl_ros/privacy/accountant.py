@@ -69,6 +69,10 @@ def epsilon_pld(history: Iterable[tuple[float, float, int]], delta: float) -> fl
     return _pld(_merge(history), _checked(delta))
 
 
+PAPER_ORDER = 2.0
+"""Renyi order alpha at which the paper's epsilon is stated: the smallest whole one."""
+
+
 def epsilon_paper(alpha: float, noise_multiplier: float) -> float:
     """
     Return alpha / (2 sigma^2), which the FDRL paper calls epsilon (Eq. 13, 22).
@@ -79,6 +83,17 @@ def epsilon_paper(alpha: float, noise_multiplier: float) -> float:
     if noise_multiplier == 0.0:
         return math.inf
     return alpha / (2.0 * noise_multiplier**2)
+
+
+def added_up(epsilons: Iterable[float], delta: float) -> tuple[float, float]:
+    """
+    Return epsilon and delta for someone who is a patient of all these hospitals: both add up.
+
+    Only if no patient is in two hospitals does each hospital's epsilon hold by itself (parallel
+    composition).
+    """
+    spent = list(epsilons)
+    return math.fsum(spent), delta * len(spent)
 
 
 def noise_multiplier_for(*, epsilon: float, delta: float, q: float, steps: int) -> float:

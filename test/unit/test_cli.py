@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line on tiny runs: what it writes, how it goes on, what it refuses, its codes."""
 
+from dataclasses import replace
 import json
 import os
+import shutil
 import signal
 import stat
 
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli import main
 from fdrl_ros.cli.options import flag_of
+from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, ROSTER_FILE
 from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy, prepare
@@ -41,6 +44,13 @@ SUMMARY = {
     'epsilon',
     'delta',
     'unit',
+    'disjoint_patients',
+    'epsilon_of_shared_patients',
+    'delta_of_shared_patients',
+    'sigma_m',
+    's',
+    'epsilon_paper',
+    'release',
     'rounds',
     'round_seconds',
     'he_seconds',
@@ -70,7 +80,7 @@ def plan_file(tmp_path_factory):
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory, plan_file):
     runs = tmp_path_factory.mktemp('runs')
-    result = fdrl('train', '--plan', plan_file, '--runs', runs)
+    result = fdrl('train', '--plan', plan_file, '--runs', runs, '--release')
     assert result.exit_code == 0, result.output
     return runs / 'latest', result.output
 
@@ -120,6 +130,51 @@ def test_seeded_noise_is_labelled_where_people_look(trained):
     for text in (output, (run / 'table.txt').read_text()):
         assert 'NOT PRIVATE' in text and 'not a medical device' in text
     assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
+
+
+def test_release_by_choice_is_said_and_no_more_is_the_default(trained, plan_file, tmp_path):
+    run, output = trained
+    for text in (output, (run / 'table.txt').read_text()):
+        assert 'release their own policies by choice' in ' '.join(text.split())
+    words = ('--plan', plan_file, '--directory', tmp_path / 'run', '--rounds', 1)
+    result = fdrl('train', *words)
+    assert result.exit_code == 0 and 'release their own' not in result.output, result.output
+    summary = json.loads((tmp_path / 'run/summary.json').read_text())
+    assert not summary['release'] and not Plan().federation.release
+    rows = ['expert', 'untrained', 'pretrained']
+    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
+    assert list(summary['policies']) == [*rows, 'global', 'selector']
+    kept = {each.name for each in (tmp_path / 'run/policies').iterdir()}
+    assert kept == {'global_0.npz', 'global_1.npz'}
+
+
+def test_noise_level_of_the_papers_is_stated(trained):
+    run, output = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    # sigma_m = 2, C = 0.4, L = 4; order 2: 2 / (2 * 2^2).
+    assert (summary['sigma_m'], summary['s'], summary['epsilon_paper']) == (2.0, 0.2, 0.25)
+    for text in (output, (run / 'table.txt').read_text()):
+        words = ' '.join(text.split())
+        assert 'sigma_m = 2, s = sigma_m C / L = 0.2; epsilon_paper = 0.25' in words
+
+
+def test_epsilons_add_up_for_patients_of_several_hospitals(trained, tmp_path):
+    run, output = trained
+    assert json.loads((run / 'summary.json').read_text())['epsilon_of_shared_patients'] is None
+    assert 'several hospitals' not in output + fdrl('privacy', 'show', run).output
+    copy = tmp_path / 'run'
+    shutil.copytree(run.resolve(), copy)
+    roster, path = Layout(copy / 'federation').roster(), copy / 'federation/keys'
+    root = load_identity(path / 'root' / KEY_FILE, 'root')
+    replace(roster, disjoint_patients=False).save(path / ROSTER_FILE, root)
+    result = fdrl('evaluate', copy)
+    assert result.exit_code == 0, result.output
+    summary = json.loads((copy / 'summary.json').read_text())
+    assert summary['epsilon_of_shared_patients'] == pytest.approx(sum(summary['epsilon'].values()))
+    assert summary['delta_of_shared_patients'] == pytest.approx(3 * summary['delta'])
+    for text in (result.output, fdrl('privacy', 'show', copy).output):
+        words = ' '.join(text.split())
+        assert f'at most {summary["epsilon_of_shared_patients"]:.2f}, the sum' in words
 
 
 def test_private_files_are_closed_to_others(trained):
