@@ -1,0 +1,41 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Who looks on believes the aggregator of the roster, and nobody who speaks in its place."""
+
+import time
+
+from fdrl_ros.bringup import FEDERATION
+from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.federation.message import Envelope, Phase, RoundStatus
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.watch import Refused, Said, Watch
+from fdrl_ros.nodes.wires import WIRES
+from fdrl_ros.prepare import Layout
+import rclpy
+from rclpy.context import Context
+
+
+def test_forged_end_is_told_of_and_ends_no_run(directory, federation_domain):
+    layout = Layout(directory)
+    roster = layout.roster()
+    envelope = Envelope(roster.federation, 1, 0, 'aggregator', 10**6)
+    end = RoundStatus(envelope, int(Phase.FINISHED), (), (), 0.0, b'')
+    key = load_identity(layout.keys / 'aggregator' / KEY_FILE, 'aggregator')
+    wire = WIRES[RoundStatus]
+    context = Context()
+    rclpy.init(context=context, domain_id=federation_domain)
+    node = rclpy.create_node('speaker', context=context)
+    try:
+        speaker = node.create_publisher(wire.type, f'{FEDERATION}/{wire.topic}', wire.sending)
+        with Watch(roster, federation_domain) as watch:
+            for signer, expected in ((Identity.generate('aggregator'), Refused), (key, Said)):
+                speaker.publish(to_ros(end.signed_by(signer), wire.type()))
+                events, deadline = [], time.monotonic() + 10.0
+                while not events and time.monotonic() < deadline:
+                    events = watch.poll(0.1)
+                assert [type(each) for each in events] == [expected]
+                assert watch.finished is (expected is Said)
+    finally:
+        node.destroy_node()
+        rclpy.shutdown(context=context)
