@@ -34,8 +34,8 @@ def announce(run: RunDirectory, plan: Plan) -> None:
         soft_wrap=True,
     )
     out.print(
-        f'While hospitals train, epsilon is a quick upper bound (Renyi). The budget of '
-        f'{plan.privacy.budget:g} stops them by the tighter figure of the ledger, as in the report.',
+        'While hospitals train, epsilon is a quick upper bound (Renyi). The budget of '
+        f'{plan.privacy.budget:g} stops them by the tighter figure of the ledger and the report.',
         highlight=False,
         soft_wrap=True,
     )
