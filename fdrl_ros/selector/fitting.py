@@ -30,9 +30,7 @@ FEWEST_CASES = 8
 class ValueSettings(Settings):
     """What a value model estimates, and how large it is."""
 
-    discount: float = setting(
-        0.97, 'gamma of the return J (FDRL Eq. 1)', minimum=0.0, maximum=1.0
-    )
+    discount: float = setting(0.97, 'gamma of the return J (FDRL Eq. 1)', minimum=0.0, maximum=1.0)
 
     features: int = setting(128, 'random tanh features', minimum=0, maximum=4096)
     members: int = setting(24, 'bootstrapped regressions', minimum=4, maximum=256)
