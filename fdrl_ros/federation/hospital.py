@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hospital's side of a round: key, train, mask, encrypt, sign, settle (FDRL Alg. 1)."""
 
-import json
 from secrets import token_bytes
 from typing import Any
 
@@ -30,6 +29,7 @@ from fdrl_ros.federation.message import (
     Settle,
 )
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.round_log import RoundLog
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import check_round_key, open_key, UpdateCodec
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
@@ -73,7 +73,6 @@ class Hospital:
         self._channel = channel
         self._learner = learner
         self._shape = shape
-        self._store = store
         self._unit = unit
         self._delta = delta
         self._quorum = max(quorum, 3)
@@ -95,8 +94,7 @@ class Hospital:
         self._update_hash = b''
         self._busy = False
         self._declined = 0
-        saved = store.get('update')
-        self._update = LocalUpdate.from_bytes(saved, shape.n_parameters) if saved else None
+        self._log = RoundLog(store, shape.n_parameters)
 
     @property
     def policy(self) -> GlobalPolicy | None:
@@ -146,8 +144,7 @@ class Hospital:
         if isinstance(result, Exception):
             raise result
         if isinstance(result, LocalUpdate):
-            self._store.put('update', result.to_bytes())
-            self._update = result
+            self._log.keep(result)
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Outcome(notes=(note,)) + self._advance()
         return self._send(*result) + self._advance()
@@ -156,7 +153,7 @@ class Hospital:
 
     def _take_policy(self, message: GlobalPolicy) -> Outcome:
         sender = self._channel.accept(message, 'key_authority').name
-        newest = self._policy.envelope.round if self._policy else self._base_round() - 2
+        newest = self._policy.envelope.round if self._policy else self._log.round - 2
         if message.envelope.round <= newest:
             raise RoundError(sender, f'policy of round {message.envelope.round} is not newer')
         try:
@@ -165,26 +162,9 @@ class Hospital:
             raise MessageError(sender, str(error)) from error
         if digest_of(weights) != message.digest:
             raise MessageError(sender, 'the digest is not that of the weights')
-        self._check_own_update(message)
+        self._log.check(message, self._channel.name)
         self._policy, self._weights = message, weights
         return self._own_policy() + self._advance()
-
-    def _check_own_update(self, message: GlobalPolicy) -> None:
-        """Refuse a policy that claims this hospital's update but summed something else."""
-        hashes = message.update_hashes
-        if len(hashes) != 32 * len(message.contributors):
-            raise MessageError(message.envelope.sender, 'not one update hash per contributor')
-        round = message.envelope.round
-        settled = self._settled_set(round)
-        if settled and self._channel.name not in message.contributors and not message.rolled_back:
-            raise RoundError(message.envelope.sender, f'round {round} left this hospital out')
-        if self._channel.name in message.contributors:
-            at = 32 * message.contributors.index(self._channel.name)
-            known = self._store.get(f'sent {round}')
-            if known is None or hashes[at : at + 32] not in _split(known):
-                raise RoundError(
-                    message.envelope.sender, f'round {round} summed an update that was never sent'
-                )
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
         sender = self._channel.accept(message, 'key_authority').name
@@ -213,9 +193,7 @@ class Hospital:
     def _take_status(self, message: RoundStatus) -> None:
         envelope = message.envelope
         sender = self._channel.accept(message, 'aggregator').name
-        if (envelope.round, envelope.attempt) < self._try() or (
-            envelope.round < self._base_round()
-        ):
+        if (envelope.round, envelope.attempt) < self._try() or (envelope.round < self._log.round):
             raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
         self._status = message
         self._keys = {key: value for key, value in self._keys.items() if key >= self._try()}
@@ -226,14 +204,6 @@ class Hospital:
         if self._status is None:
             return (0, 0)
         return (self._status.envelope.round, self._status.envelope.attempt)
-
-    def _base_round(self) -> int:
-        """Return the round of the update that is kept: nothing before it matters any more."""
-        return self._update.round if self._update else 0
-
-    def _settled_set(self, round: int) -> tuple[str, ...]:
-        """Return the survivor set that this hospital signed in a round, if it did."""
-        return tuple(json.loads(self._store.get(f'settled {round}') or b'[]'))
 
     def _advance(self) -> Outcome:
         """Do whatever the present phase asks of this hospital and was not done yet."""
@@ -278,7 +248,7 @@ class Hospital:
             announced = self._announce_key()
             self._secret, self._secret_of = None, None
             return announced
-        settled = self._settled_set(round)
+        settled = self._log.settled(round)
         if settled and set(settled) != set(status.members):
             # Two sums of one round over different sets would show their difference.
             return Outcome(notes=(f'round {round} was settled for {", ".join(settled)}',))
@@ -301,9 +271,9 @@ class Hospital:
         return Job('train', train)
 
     def _encryption_job(self, others: tuple[str, ...], keys: dict[str, bytes]) -> Job:
-        assert self._update and self._secret and self._codec and self._public
+        assert self._log.update and self._secret and self._codec and self._public
         round, attempt = self._try()
-        codec, public, secret, update = self._codec, self._public, self._secret, self._update
+        codec, public, secret, update = self._codec, self._public, self._secret, self._log.update
         base, name, federation = self._weights, self._channel.name, self._channel.roster.federation
         share, seed = self._member.size / self._channel.roster.n_max, self._self_seed
         self._masked_for = (*others, name)
@@ -330,15 +300,13 @@ class Hospital:
 
     def _send(self, of: Try, chunks: tuple[bytes, ...]) -> Outcome:
         """Sign and send the chunks, once it is durably known what was sent."""
-        if of != self._try() or self._update is None:
+        if of != self._try() or self._log.update is None:
             return Outcome()
         round, attempt = of
         self._update_hash = hash_of_chunks(chunks)
-        self._store.put(
-            f'sent {round}', (self._store.get(f'sent {round}') or b'') + self._update_hash
-        )
+        self._log.note_sent(round, self._update_hash)
         self._sent = of
-        result = self._update.result
+        result = self._log.update.result
         return Outcome(
             tuple(
                 self._channel.seal(
@@ -347,7 +315,7 @@ class Hospital:
                     attempt,
                     chunk=number,
                     chunks=len(chunks),
-                    base_digest=self._update.base,
+                    base_digest=self._log.update.base,
                     ciphertext=chunk,
                     ledger_entries=result.ledger_entries,
                     ledger_head=result.ledger_head,
@@ -367,7 +335,7 @@ class Hospital:
         if len(survivors) != len(self._masked_for) or set(survivors) != set(self._masked_for):
             return Outcome(notes=(f'refused the survivor set {survivors} of round {round}',))
         # Told for one survivor set of a round only, whatever happens afterwards.
-        self._store.put(f'settled {round}', json.dumps(sorted(survivors)).encode())
+        self._log.note_settled(round, survivors)
         self._settled = (round, attempt)
         settle = self._channel.seal(
             Settle,
@@ -381,12 +349,12 @@ class Hospital:
 
     def _own_policy(self) -> Outcome:
         """Publish this hospital's own policy of the round that just ended, if it chose to."""
-        if not (self._release and self._policy and self._update):
+        if not (self._release and self._policy and self._log.update):
             return Outcome()
         round = self._policy.envelope.round
-        if self._update.round != round:
+        if self._log.update.round != round:
             return Outcome()
-        weights = self._update.result.weights
+        weights = self._log.update.result.weights
         released = self._channel.seal(
             HospitalPolicy,
             round,
@@ -394,7 +362,7 @@ class Hospital:
             weights=encode_weights(weights),
             digest=digest_of(weights),
             unit=self._unit,
-            epsilon=self._update.result.epsilon,
+            epsilon=self._log.update.result.epsilon,
             delta=self._delta,
             secure=self._learner.secure,
         )
@@ -408,12 +376,8 @@ class Hospital:
         return self._status is not None and self._status.policy_digest == self._policy_digest()
 
     def _has_update(self, round: int) -> bool:
-        update = self._update
+        update = self._log.update
         return update is not None and (update.round, update.base) == (
             round,
             self._policy_digest(),
         )
-
-
-def _split(hashes: bytes) -> set[bytes]:
-    return {hashes[at : at + 32] for at in range(0, len(hashes), 32)}

@@ -33,12 +33,9 @@ from fdrl_ros.nodes.managed_node import NodeSettings, run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.robot_link import RobotLink
 from fdrl_ros.nodes.worker import Post
-from fdrl_ros.privacy.accountant import epsilon_paper
+from fdrl_ros.privacy.accountant import epsilon_paper, PAPER_ORDER
 from fdrl_ros.settings import setting
 from fdrl_ros.trainer.learner import TrainingProgress
-
-PAPER_ORDER = 2.0
-"""Renyi order alpha of the paper's epsilon; the smallest whole one."""
 
 
 @dataclass(frozen=True)
