@@ -35,8 +35,7 @@ class NodeSpec:
     :param name: of the node.
     :param parameters: what differs from the node's defaults.
     :param domain: DDS domain.
-    :param remappings: pairs of an old and a new name.
-    :param parameter_file: of ROS parameters; those of the site, such as config/hospital.yaml.
+    :param parameter_file: of ROS parameters; those of the site, which count last.
     """
 
     executable: str
@@ -44,7 +43,6 @@ class NodeSpec:
     name: str
     domain: int
     parameters: Mapping[str, Value] = field(default_factory=dict)
-    remappings: tuple[tuple[str, str], ...] = ()
     parameter_file: str = ''
 
     @property

@@ -56,13 +56,12 @@ def command(spec: NodeSpec) -> list[str]:
     """Return what starts a node: its module in this very interpreter."""
     words = [sys.executable, '-m', f'fdrl_ros.nodes.{spec.executable}', '--ros-args']
     words += ['-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
-    for old, new in spec.remappings:
-        words += ['-r', f'{old}:={new}']
-    if spec.parameter_file:
-        words += ['--params-file', spec.parameter_file]
     for name, value in spec.parameters.items():
         # JSON is YAML, and a string in quotes stays a string.
         words += ['-p', f'{name}:={json.dumps(value)}']
+    # Last, so that what the site says counts: above all that an arm is not armed.
+    if spec.parameter_file:
+        words += ['--params-file', spec.parameter_file]
     return words
 
 

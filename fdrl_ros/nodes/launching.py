@@ -62,11 +62,11 @@ def action(settings: BringupSettings, spec: NodeSpec) -> Node:
         executable=spec.executable,
         namespace=spec.namespace,
         name=spec.name,
+        # The site's file last, so that what it says counts: above all that an arm is not armed.
         parameters=[
-            *([spec.parameter_file] if spec.parameter_file else []),
             dict(spec.parameters),
+            *([spec.parameter_file] if spec.parameter_file else []),
         ],
-        remappings=list(spec.remappings),
         additional_env=environment(settings, spec.domain),
         output='both',
         sigterm_timeout='15',

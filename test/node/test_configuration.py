@@ -5,6 +5,7 @@
 from pathlib import Path
 import sys
 
+from fdrl_ros.bringup import BringupSettings, hospital_graph, robot_graph, server_graph
 from fdrl_ros.nodes import env
 from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.env import EnvNode
@@ -22,6 +23,11 @@ FILES: dict[str, dict[str, type[ManagedNode]]] = {
     'server': {'aggregator': AggregatorNode, 'key_authority': KeyAuthorityNode},
     'hospital': {'trainer': TrainerNode},
     'robot': {'env': EnvNode, 'selector': SelectorNode},
+}
+GRAPHS = {
+    'server': server_graph(BringupSettings()),
+    'hospital': hospital_graph(BringupSettings(), 'hospital_1'),
+    'robot': robot_graph(BringupSettings(), 'robot_1'),
 }
 DISPLAYED = {
     'rviz_default_plugins/MarkerArray': 'MarkerArray',
@@ -61,18 +67,31 @@ def test_parameter_file_holds_every_parameter_with_its_default(name):
     assert text == parameter_file(name), 'python test/node/test_configuration.py config'
 
 
+@pytest.mark.parametrize('name', FILES)
+def test_shipped_parameter_file_changes_nothing_that_the_graph_says(name):
+    sections = yaml.safe_load(resource(f'config/{name}.yaml').read_text())
+    for spec in GRAPHS[name]:
+        said = sections[f'/**/{spec.executable}']['ros__parameters']
+        own = {key for key, value in said.items() if not isinstance(value, dict)}
+        assert not own & spec.parameters.keys()
+
+
 def parameter_file(name: str) -> str:
     """Write what config/<name>.yaml must be."""
     lines = [
-        f'# Parameters of a {name}, as `parameters:=` of the launch files takes them. Those of a',
-        '# group of the plan go before the plan of the directory: keep what you mean to change.',
+        f'# Parameters of a {name}, as `parameters:=` of the launch files takes them. They go',
+        '# before the plan of the directory and what the launch files say: keep what you mean to',
+        '# change. What the launch files say of themselves is a comment here.',
     ]
     for executable, node in FILES[name].items():
+        said = {each for spec in GRAPHS[name] for each in spec.parameters}
         lines += [f'/**/{executable}:', '  ros__parameters:']
         common = {each.name for each in NodeSettings.describe()}
         for setting in node.own.describe():
             if setting.name not in common:
-                lines += described(setting, '    ')
+                comment, line = described(setting, '    ')
+                mark = '    # ' if setting.name in said else '    '
+                lines += [comment, mark + line.strip()]
         groups = {each: Plan.groups()[each] for each in node.groups} | node.further
         for group, settings in groups.items():
             lines.append(f'    {group}:')

@@ -86,13 +86,12 @@ def test_every_node_runs_with_one_thread_in_its_domain():
 
 def test_command_line_keeps_every_value_and_its_type():
     spec = robot_graph(SETTINGS, 'robot_1', operations=5)[0]
-    words = command(replace(spec, remappings=(('old', 'new'),), parameter_file='site.yaml'))
+    words = command(replace(spec, parameter_file='site.yaml'))
     assert words[:3] == [sys.executable, '-m', 'fdrl_ros.nodes.env']
     given = dict(words[at + 1].split(':=', 1) for at, word in enumerate(words) if word == '-p')
     assert {name: yaml.safe_load(text) for name, text in given.items()} == spec.parameters
     assert ['-r', '__ns:=/robot_1'] == words[4:6]
-    assert 'old:=new' in words
-    assert words.index('site.yaml') < words.index('-p'), 'what the graph says counts last'
+    assert words[-2:] == ['--params-file', 'site.yaml'], 'what the site says counts last'
 
 
 def test_free_domains_leave_out_those_in_use(monkeypatch):
