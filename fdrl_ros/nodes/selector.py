@@ -49,10 +49,13 @@ class SelectorNode(ManagedNode):
         self.loop: ControlLoop | None = None
         self.refused = 0
         self.reason = ''
+        self.unvalued = ''
         super().__init__('selector', post)
 
     def open(self) -> None:
         """Read who may release policies, and make the publishers."""
+        # Read once: the control loop waits for no disk.
+        self._rules = self.plan()
         self._directory = self.layout.party(self.place)
         make_private_directory(self._directory)
         self._roster = self.layout.roster()
@@ -65,11 +68,12 @@ class SelectorNode(ManagedNode):
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""
         self._armed = self.settings.armed
-        self._threshold = self.plan().selector.change_threshold
+        self._threshold = self._rules.selector.change_threshold
         self._shelf = PolicyShelf(self._roster, self._shape)
         self._valuing = False
+        self.unvalued = ''
         self.loop = ControlLoop(
-            Selector(self.plan().selector), Limiter(self.further_settings('limiter'))
+            Selector(self._rules.selector), Limiter(self.further_settings('limiter'))
         )
         self.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
         self.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
@@ -112,20 +116,28 @@ class SelectorNode(ManagedNode):
             return
         self._valuing = True
         name, policy = pending
-        plan = self.plan()
+        plan = self._rules
         self.submit(
             lambda report, stopped: value_model(policy, plan, self._directory, stopped),
             lambda result: self._valued(name, policy, result),
         )
 
     def _valued(self, name: str, policy: Policy, result: ValueModel | Exception) -> None:
-        if isinstance(result, Exception):
-            raise result
+        """Take in an estimate; without one the robot goes on with the candidates it has."""
         assert self.loop is not None
         self._valuing = False
-        self._shelf.value(name, policy, result)
-        self.loop.selector.set_candidates(self._shelf.candidates())
-        self.get_logger().info(f'the {name} policy is a candidate')
+        try:
+            if isinstance(result, Exception):
+                raise result
+            self._shelf.value(name, policy, result)
+            self.loop.selector.set_candidates(self._shelf.candidates())
+        except Exception as error:  # whatever it is, the arm must not lose its control loop
+            self._shelf.give_up(policy)
+            self.unvalued = f'the {name} policy could not be valued: {error}'
+            self.get_logger().error(self.unvalued)
+        else:
+            self.unvalued = ''
+            self.get_logger().info(f'the {name} policy is a candidate')
         self._value_next()
 
     # Control.
@@ -207,13 +219,16 @@ class SelectorNode(ManagedNode):
     def health(self) -> Health:
         """Add the candidates, and warn while the robot holds for want of a state."""
         health = super().health()
-        if health.level is not Level.OK or self.loop is None:
+        if health.level is not Level.OK or self.loop is None or self.state_name != 'active':
             return health
         names = [each.name for each in self.loop.selector.candidates]
         values = {'candidates': ', '.join(names), 'refused': self.refused, 'reason': self.reason}
         wanting = self.reason not in ('best', 'kept', 'caution', 'unvalued')
-        level = Level.WARN if wanting else Level.OK
-        return Health(level, f'holding: {self.reason}' if wanting else self.reason, values)
+        if wanting:
+            return Health(Level.WARN, f'holding: {self.reason}', values)
+        if self.unvalued:
+            return Health(Level.WARN, self.unvalued, values)
+        return Health(Level.OK, self.reason, values)
 
 
 def main() -> int:

@@ -33,6 +33,7 @@ class PolicyShelf:
         self._shape = shape
         self._newest: dict[str, tuple[int, Policy]] = {}
         self._valued: dict[str, Candidate] = {}
+        self._failed: set[bytes] = set()
 
     def take(self, message: GlobalPolicy | HospitalPolicy) -> str | None:
         """
@@ -68,6 +69,8 @@ class PolicyShelf:
         for name in sorted(self._newest, key=lambda name: (name != GLOBAL, name)):
             _, policy = self._newest[name]
             known = self._valued.get(name)
+            if policy.digest in self._failed:
+                continue
             if known is None or known.digest != policy.digest:
                 return name, policy
         return None
@@ -81,6 +84,10 @@ class PolicyShelf:
         if model.policy != policy.digest.hex():
             raise PolicyError(f'value model of {model.policy}: expected {policy.digest.hex()}')
         self._valued[name] = Candidate(name, policy, model, policy.digest)
+
+    def give_up(self, policy: Policy) -> None:
+        """Ask no more for an estimate of a policy that could not be valued."""
+        self._failed.add(policy.digest)
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return those to choose from."""

@@ -3,19 +3,24 @@
 """Every node: described parameters, refusals with a reason, and no trace after cleaning up."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 import os
 from pathlib import Path
 import subprocess
 import time
 
 from fdrl_ros.bringup import environment, federation_graph, NodeSpec, robot_graph
+from fdrl_ros.nodes import selector as selector_module
 from fdrl_ros.nodes.aggregator import AggregatorNode
+from fdrl_ros.nodes.diagnostics import Level
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.managed_node import PARENT
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.plan import Plan
+from fdrl_ros.policy import Policy
+from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.runner import command, Runner
 import pytest
 import rclpy
@@ -118,6 +123,51 @@ def test_parameter_changes_are_judged_and_come_before_configuring(directory, fed
         assert not late.successful and 'clean it up first' in late.reason
     finally:
         process.close()
+
+
+def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
+    directory, robot_domain, monkeypatch
+):
+    def fail(policy, *rest):
+        raise OSError('no space left')
+
+    monkeypatch.setattr(selector_module, 'value_model', fail)
+    process = Process('/robot_1/selector', directory, robot_domain)
+    node = process.node
+    try:
+        node.trigger_configure()
+        Layout(directory).plan.unlink()
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        weights, shape = load_policy(node.layout.pretrained)
+        policy = Policy(weights, shape)
+        node._shelf._newest['global'] = (0, policy)
+        node._value_next()
+        deadline = time.monotonic() + 5.0
+        while not node.unvalued and time.monotonic() < deadline:
+            process.spin()
+        assert 'no space left' in node.unvalued
+        assert node.fault is None and node.state_name == 'active'
+        assert node._shelf.pending() is None, 'it is not tried again'
+        node.reason = 'best'
+        assert node.health().level is Level.WARN
+    finally:
+        process.close()
+
+
+def test_site_that_leaves_an_arm_unarmed_counts_more_than_the_graph(settings, tmp_path):
+    site = tmp_path / 'site.yaml'
+    site.write_text('/**/selector:\n  ros__parameters:\n    armed: false\n')
+    for parameters, armed in (('', True), (str(site), False)):
+        graph = robot_graph(replace(settings, parameters=parameters), 'robot_1')
+        spec = next(each for each in graph if each.name == 'selector')
+        words = command(spec)
+        rclpy.init(args=words[words.index('--ros-args') :], domain_id=spec.domain)
+        node = SelectorNode(lambda action: None)
+        try:
+            assert node.settings.armed is armed
+        finally:
+            node.destroy_node()
+            rclpy.shutdown()
 
 
 @pytest.mark.parametrize(
