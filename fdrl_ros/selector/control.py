@@ -60,12 +60,14 @@ class ControlLoop:
 
     def take_tip(self, position: ArrayLike, stamp: float) -> None:
         """
-        Take in where the set-point of the tip is.
+        Take in where the set-point of the tip is; one that is no position is dropped.
 
         :param position: metre, shape (3,).
         :param stamp: when that was, second of the clock that stamps states.
         """
-        self._tip = (np.asarray(position, dtype=np.float64), stamp)
+        tip = np.asarray(position, dtype=np.float64)
+        if tip.shape == (3,) and np.all(np.isfinite(tip)):
+            self._tip = (tip, stamp)
 
     def take_operation(self, observation: Observation, stamp: float, now: float) -> Cycle:
         """
@@ -116,10 +118,17 @@ class ControlLoop:
             self._selected = now
         return selection
 
+    def _away(self) -> np.ndarray | None:
+        """Return the direction out of the patient: along the shaft to the trocar, the origin."""
+        if self._tip is None or not np.any(self._tip[0]):
+            return None
+        away: np.ndarray = -self._tip[0] / np.linalg.norm(self._tip[0])
+        return away
+
     def _go(self, now: float, selection: Selection | None) -> Cycle:
         begin = max(now, self._stepped)
         if selection is not None:
-            self.limiter.accept(selection, begin)
+            self.limiter.accept(selection, begin, self._away())
         if self._case is None or len(self.selector.candidates) < 2:
             return Cycle(selection, None)
         self._stepped = max(now + PERIOD, self._stepped)

@@ -8,7 +8,7 @@ from fdrl_ros.env.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.selector import Candidate, Limiter, Observation, Reason, Selector
 from fdrl_ros.selector.control import ControlLoop, IDLE, PERIOD
@@ -151,3 +151,33 @@ def test_watchdog_is_quiet_while_states_come():
     robot.beat()
     assert robot.loop.watchdog(robot.now) is None
     assert pytest.approx(0.01) == PERIOD
+
+
+def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
+    robot = Robot(lambda state: 5)
+    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+    for bad in (np.nan, np.inf):
+        robot.loop.take_tip((0.0, bad, -0.1), robot.now)
+        assert robot.loop.take_operation(observed, robot.now, robot.now).setpoint is None
+    robot.loop.take_tip(PATIENT.start, robot.now)
+    assert robot.loop.take_operation(observed, robot.now, robot.now).setpoint is not None
+
+
+def test_retraction_goes_along_the_shaft_to_the_trocar():
+    robot = Robot(lambda state: STAY)
+    tip = np.array([0.03, -0.02, -0.11])
+    robot.loop.take_tip(tip, robot.now)
+    values = np.array(robot.operation.values()[:OPERATION_SIZE])
+    values[INDEX['force']] = 2.0 * values[INDEX['force_limit']]
+    robot.loop.selector.set_candidates([Candidate('global', lambda state: STAY)])
+    places = []
+    for _ in range(20):
+        # No vital signs: the robot holds, and the force is too high.
+        half = robot.half(OPERATION_FIELDS, values)
+        places.append(robot.loop.take_operation(half, 0.0, robot.now).setpoint)
+        robot.now += PERIOD
+    assert places[-1].retracting
+    way = places[-1].position - tip
+    assert np.linalg.norm(way) > 1e-3
+    np.testing.assert_allclose(np.cross(way, tip), 0.0, atol=1e-12)
+    assert np.linalg.norm(places[-1].position) < np.linalg.norm(tip)
