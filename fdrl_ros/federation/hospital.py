@@ -184,6 +184,8 @@ class Hospital:
         now_at = self._try()
         if (envelope.round, envelope.attempt) < now_at:
             raise RoundError(sender, f'round key of a past attempt, now at {now_at}')
+        if self._status is not None and envelope.round > now_at[0] + 1:
+            raise RoundError(sender, f'round key of round {envelope.round}, now at {now_at}')
         # A key may overtake the status that opens its attempt. The first of a sender counts:
         # a second one comes from a restart, and the aggregator then opens a new attempt.
         keys = self._keys.setdefault((envelope.round, envelope.attempt), {})
@@ -196,7 +198,13 @@ class Hospital:
         if (envelope.round, envelope.attempt) < self._try() or (envelope.round < self._log.round):
             raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
         self._status = message
-        self._keys = {key: value for key, value in self._keys.items() if key >= self._try()}
+        # What came before the first status could be of any round.
+        last = envelope.round + 1
+        self._keys = {
+            key: value
+            for key, value in self._keys.items()
+            if key >= self._try() and key[0] <= last
+        }
 
     # What this hospital does about it.
 

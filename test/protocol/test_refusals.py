@@ -134,6 +134,25 @@ def test_messages_of_an_earlier_round_are_refused_in_the_next(tmp_path):
     assert bench.run()
 
 
+def test_round_keys_of_rounds_far_ahead_are_refused_and_not_kept(tmp_path):
+    bench = Bench(tmp_path, rounds=2)
+    tap = Tap(bench, RoundKey)
+    run_to(bench, Phase.TRAIN)
+    message = next(m for m in tap.messages if m.envelope.sender == 'hospital_2')
+    hospital = bench.federation.parties['hospital_1']
+
+    def of_round(round):
+        counter = bench.stores['hospital_2'].next_counter()
+        envelope = replace(message.envelope, round=round, counter=counter)
+        return replace(message, envelope=envelope).signed_by(bench.identities['hospital_2'])
+
+    hospital.handle(of_round(2), bench.federation.now)
+    for round in (3, 1000):
+        with pytest.raises(RoundError, match='now at'):
+            hospital.handle(of_round(round), bench.federation.now)
+    assert {key[0] for key in hospital._keys} == {1, 2}
+
+
 @pytest.mark.parametrize(
     ('name', 'changes', 'error'),
     [
