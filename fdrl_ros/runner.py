@@ -136,6 +136,8 @@ class Runner:
             code = each.popen.poll()
             if code is None:
                 continue
+            # Before its successor: whatever it started must not go on beside that.
+            _kill_group(each.popen.pid)
             again = each.restarts < self._restarts
             deaths.append(Death(label, code, tail(self.log_file(label)), again))
             if again:
@@ -205,10 +207,14 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Signal a process, and its group when it must end."""
     if process.poll() is not None:
         return
+    if number is signal.SIGKILL:
+        _kill_group(process.pid)
+    else:
+        process.send_signal(number)
+
+
+def _kill_group(leader: int) -> None:
     try:
-        if number is signal.SIGKILL:
-            os.killpg(process.pid, number)
-        else:
-            process.send_signal(number)
+        os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:
         pass

@@ -153,6 +153,22 @@ def test_runner_reports_a_death_with_its_last_words_and_starts_again_once(runner
         assert 'SIGKILL' in str(Death('a', -9, (), False))
 
 
+def test_runner_ends_what_a_dead_node_left_behind(runner, tmp_path):
+    left = tmp_path / 'left'
+    program = (
+        'import pathlib, subprocess, sys\n'
+        f'path = pathlib.Path({str(left)!r})\n'
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        'path.exists() or path.write_text(str(child.pid))\n'
+        'sys.exit(3)\n'
+    )
+    with runner:
+        runner.start([spec(program)])
+        wait(lambda: runner.poll())
+        state = Path('/proc') / left.read_text() / 'stat'
+        wait(lambda: not state.exists() or state.read_text().rpartition(') ')[2][0] == 'Z')
+
+
 def test_runner_leaves_no_process_when_its_block_is_left_by_an_error(runner):
     with pytest.raises(KeyboardInterrupt), runner:
         runner.start([spec(OBEDIENT)])
