@@ -39,7 +39,7 @@ class SelectorSettings(Settings):
         1.0, 'time after which any advantage is enough', unit='s', minimum=0.0, maximum=60.0
     )
     state_timeout: float = setting(
-        0.04, 'age at which a state is stale', unit='s', minimum=0.005, maximum=1.0
+        0.03, 'age at which a state is stale', unit='s', minimum=0.005, maximum=0.04
     )
     state_bound: float = setting(
         100.0, 'largest plausible value of a state, in its scale', minimum=1.0
@@ -149,15 +149,6 @@ class Selector:
             risk,
             adaptation,
         )
-
-    def watchdog(self, now: float) -> Selection | None:
-        """
-        Look whether the state that was last selected on has gone stale; call it at 100 Hz.
-
-        :returns: a selection to hold, or None while all is well.
-        """
-        fault = self._time_fault(now)
-        return None if fault is None else self._hold(fault, now)
 
     def _time_fault(self, now: float) -> Reason | None:
         """Check the times of both inputs against the clock, and the clock against itself."""

@@ -256,15 +256,6 @@ def test_when_all_policies_failed_it_holds():
         assert selection.holds and selection.reason == Reason.POLICY_FAILED
 
 
-def test_the_watchdog_holds_when_the_state_goes_stale():
-    selector = selector_with(candidate('global', 0.5), state_timeout=0.04)
-    assert selector.watchdog(0.0).reason == Reason.MISSING
-    selector.select(*observe(values_of(), 0.01), 0.01)
-    assert selector.watchdog(0.05) is None
-    selection = selector.watchdog(0.051)
-    assert selection.holds and selection.reason == Reason.STALE
-
-
 @hypothesis_settings(max_examples=60)
 @given(st.lists(st.tuples(st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0, 0.1)), max_size=30))
 def test_never_an_action_while_the_state_is_stale(steps):
@@ -280,10 +271,8 @@ def test_never_an_action_while_the_state_is_stale(steps):
         )
         if now - (now - max(age, patient_age)) > selector.settings.state_timeout:
             assert selection.holds and selection.reason == Reason.STALE
-            assert selector.watchdog(now) is not None
         else:
             assert selection.policy == 'global'
-            assert selector.watchdog(now) is None
 
 
 @hypothesis_settings(max_examples=60)

@@ -10,8 +10,10 @@ from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.errors import SettingError
 from fdrl_ros.selector import Candidate, Limiter, Observation, Reason, Selector
 from fdrl_ros.selector.control import ControlLoop, IDLE, PERIOD
+from fdrl_ros.selector.selector import SelectorSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -144,6 +146,38 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
     loop.take_tip(PATIENT.start, 1.0)
     assert loop.take_operation(observed, 2.0, robot.now).setpoint is None, 'the tip is older'
+
+
+@pytest.mark.parametrize('age', [0.0, 0.5, 0.99, 1.01, 1.5])
+def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
+    robot = Robot(lambda state: STAY)
+    robot.beat()
+    robot.loop.take_operation(
+        robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE]),
+        robot.now,
+        robot.now,
+    )
+    # The vital signs are those of the beat before.
+    now = robot.now - PERIOD + age * robot.loop.selector.settings.state_timeout
+    cycle = robot.loop.watchdog(now)
+    if age < 1.0:
+        assert cycle is None
+    else:
+        assert cycle.selection.holds and cycle.selection.reason == Reason.STALE
+
+
+@pytest.mark.parametrize('timeout', [0.04, SelectorSettings().state_timeout])
+def test_silence_holds_within_fifty_milliseconds(timeout):
+    robot = Robot(lambda state: 5)
+    robot.loop.selector.settings = SelectorSettings(state_timeout=timeout)
+    for _ in range(20):
+        robot.beat()
+    last = robot.now - PERIOD
+    while robot.selections[-1].reason is not Reason.STALE:
+        robot.beat(speak=False)
+    assert robot.now - PERIOD - last <= 0.05 + 1e-9
+    with pytest.raises(SettingError):
+        SelectorSettings(state_timeout=0.041)
 
 
 def test_watchdog_is_quiet_while_states_come():
