@@ -18,8 +18,9 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.diagnostics import Health
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.markers import operation_markers
-from fdrl_ros.nodes.robot_messages import measured, states
+from fdrl_ros.nodes.robot_messages import measured, seconds, states
 from fdrl_ros.nodes.worker import Post
+from fdrl_ros.selector.control import IDLE
 from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
 from geometry_msgs.msg import PoseStamped, WrenchStamped
@@ -31,8 +32,8 @@ PERIOD = 0.01
 CYCLES = round(TICK / PERIOD)
 """Cycles of 100 Hz in one policy tick; the 12 sub-steps are spread over them."""
 
-PAUSE = 0.5
-"""Between two operations, second: the selector sees that one is over."""
+PAUSE = IDLE + 0.5
+"""Between two operations, second: the selector holds for the one before no more."""
 
 _MEASURED = {
     'measured_js': JointState,
@@ -92,14 +93,16 @@ class EnvNode(ManagedNode):
         self._command: tuple[float, float, float] | None = None
         self._cycle_number = 0
         self._next, self._left = self.settings.first_patient, self.settings.operations
-        self._next_at = self.now
+        self._next_at, self._placed_at = self.now, 0.0
         self.hear(PoseStamped, 'servo_cp', self._take_command, qos.COMMAND)
         self.answer(Operate, '~/operate', self._operate)
         self.every(PERIOD, self._cycle)
         self.every(0.1, self._draw)
 
     def _take_command(self, command: PoseStamped) -> None:
-        """Keep the newest set-point; one that is no position is refused."""
+        """Keep the newest set-point; one of before this patient, or that is none, is refused."""
+        if seconds(command.header.stamp) < self._placed_at:
+            return
         position = command.pose.position
         wanted = (position.x, position.y, position.z)
         if all(math.isfinite(each) for each in wanted):
@@ -127,6 +130,7 @@ class EnvNode(ManagedNode):
         self._operation.reset(patient)
         self.operating, self._moving, self._placed = True, False, True
         self._command = None
+        self._placed_at = seconds(self.get_clock().now().to_msg())
         self._cycle_number, self._peak = 0, 0.0
 
     def _cycle(self) -> None:
@@ -194,7 +198,7 @@ class EnvNode(ManagedNode):
     def health(self) -> Health:
         """Add who is on the table."""
         health = super().health()
-        if not self.operating or self.fault:
+        if not self.operating or self.fault or self.state_name != 'active':
             return health
         return Health(health.level, f'operating on {self._operation.patient.name}', health.values)
 

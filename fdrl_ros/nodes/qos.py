@@ -9,7 +9,12 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 
 
 def _profile(
-    depth: int, *, latched: bool = False, reliable: bool = True, period: float | None = None
+    depth: int,
+    *,
+    latched: bool = False,
+    reliable: bool = True,
+    period: float | None = None,
+    life: float | None = None,
 ) -> QoSProfile:
     profile = QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
@@ -19,6 +24,8 @@ def _profile(
     )
     if period is not None:
         profile.deadline = Duration(seconds=period)
+    if life is not None:
+        profile.lifespan = Duration(seconds=life)
     return profile
 
 
@@ -40,11 +47,11 @@ STATE: Final = _profile(5, period=0.1)
 SENSOR: Final = _profile(1, reliable=False)
 """To hear the robot's state: the newest counts, the rest is history."""
 
-ACTION: Final = _profile(5, period=0.1)
-"""To publish the selected action; its age is judged by its stamp."""
+ACTION: Final = _profile(5, period=0.1, life=0.1)
+"""To publish the selected action; an old one is not delivered."""
 
-COMMAND: Final = _profile(1)
-"""Set-points: the newest counts."""
+COMMAND: Final = _profile(1, life=0.1)
+"""Set-points: the newest counts, and an old one moves nothing; hosts need one time of day."""
 
 PICTURE: Final = _profile(2)
 """Markers, for people."""

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 import time
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.bringup import robot_graph
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
 from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS
@@ -177,6 +178,14 @@ def test_env_moves_by_set_points_alone_and_shows_itself(runner, room, settings):
     assert state.values[state.names.index('time_left')] == 1.0, 'no command, no time'
 
     start = np.array(position(room.last('setpoint_cp')))
+    before = set_point(Time(), start + [0.0, 0.0, 0.001])
+    for _ in range(5):
+        servo.publish(before)
+        count = len(room.heard['operation_state'])
+        room.wait(lambda count=count: len(room.heard['operation_state']) > count + 5, 5.0)
+    state = room.last('operation_state')
+    assert state.values[state.names.index('time_left')] == 1.0, 'it was meant for another patient'
+
     nowhere = set_point(state.header.stamp, (math.nan, 0.0, 0.0))
     servo.publish(nowhere)
     goal = start + [0.0, 0.0, 0.002]
