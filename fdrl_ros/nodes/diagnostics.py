@@ -19,7 +19,6 @@ class Level(IntEnum):
     OK = 0
     WARN = 1
     ERROR = 2
-    STALE = 3
 
 
 @dataclass(frozen=True)

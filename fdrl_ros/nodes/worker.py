@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 import threading
 from typing import Any
 
@@ -52,11 +52,6 @@ class Worker:
         except Full:
             raise FdrlError(f'{WAITING} jobs wait already') from None
 
-    @property
-    def waiting(self) -> int:
-        """Jobs that have not begun."""
-        return self._jobs.qsize()
-
     def close(self, timeout: float) -> bool:
         """
         Ask the job to stop, forget the others and all results.
@@ -65,8 +60,11 @@ class Worker:
         :returns: whether the thread has ended.
         """
         self._stopping.set()
-        while not self._jobs.empty():
-            self._jobs.get_nowait()
+        try:
+            while True:
+                self._jobs.get_nowait()
+        except Empty:
+            pass
         self._jobs.put_nowait(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()
