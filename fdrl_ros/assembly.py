@@ -20,11 +20,12 @@ from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.key_authority import KeyAuthority
+from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.released import Validation
-from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy
-from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.ledger import Head, Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.collection import collect_records
 from fdrl_ros.trainer.records import Records
@@ -146,7 +147,17 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
         unit=plan.privacy.unit,
         delta=plan.privacy.delta,
         budget=plan.privacy.budget,
+        seen=_last_head(directory, plan),
     )
+
+
+def _last_head(directory: Path, plan: Plan) -> Head | None:
+    """Return the head that the hospital's last update went out with, if it sent one."""
+    saved = peek(directory / 'state.sqlite', 'update')
+    if saved is None:
+        return None
+    result = LocalUpdate.from_bytes(saved, plan.shape.n_parameters).result
+    return Head(result.ledger_entries, result.ledger_head)
 
 
 def open_channel(layout: Layout, name: str, store: Store) -> Channel:

@@ -108,6 +108,10 @@ class LiveFederation:
                 self._roster, settings.federation_domain, ROBOTS, settings.robot_domain
             ) as watch,
         ):
+            self._say(
+                f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation, '
+                f'ROS_DOMAIN_ID={settings.robot_domain} the robot.'
+            )
             runner.start(federation_graph(settings, self._plan.hospitals))
             rounds = self._plan.rounds
             self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)

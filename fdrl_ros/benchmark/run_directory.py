@@ -46,16 +46,20 @@ class RunDirectory:
                 continue
             except OSError as error:
                 raise StoreError(f'cannot make the directory {path}: {error.strerror}') from error
-            return cls(path)
+            run = cls(path)
+            run.point_latest()
+            return run
         raise StoreError(f'{runs} holds a thousand runs named {stem}')
 
     @classmethod
     def open(cls, path: Path) -> 'RunDirectory':
         """
-        Go on in a directory, made if it is missing.
+        Go on in a directory, made if it is missing; a link such as ``latest`` is followed.
 
         :raises StoreError: if it cannot be written.
         """
+        if path.is_symlink():
+            path = path.parent / path.readlink()
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -24,7 +24,9 @@ class FdrlGroup(click.Group):
         try:
             return super().invoke(ctx)
         except (TrainingStopped, KeyboardInterrupt):
-            click.echo('fdrl: stopped; the same command goes on from here', err=True)
+            click.echo(
+                'fdrl: stopped; --directory with the run named above goes on from here', err=True
+            )
             ctx.exit(INTERRUPTED)
         except FdrlError as error:
             click.echo(f'fdrl: {error}', err=True)

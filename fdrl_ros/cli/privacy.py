@@ -5,7 +5,7 @@
 from pathlib import Path
 
 import click
-from fdrl_ros.assembly import open_ledger
+from fdrl_ros.assembly import NOISE_KEY, open_ledger
 from fdrl_ros.benchmark.report import shared_patients
 from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan
@@ -45,12 +45,17 @@ def show(directory: Path) -> None:
 @privacy.command()
 @click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
 def verify(directory: Path) -> None:
-    """Walk the chain of every ledger of DIRECTORY; exit code 1 at the first that is broken."""
+    """
+    Walk the chain of every ledger of DIRECTORY; exit code 1 at the first that is broken.
+
+    A ledger must also reach the head that its hospital's last update went out with.
+    """
     layout, plan = _open(directory)
     for name in plan.hospitals:
         if not (layout.party(name) / 'ledger.sqlite').exists():
-            click.echo(f'{name}: no ledger yet')
-            continue
+            if not (layout.party(name) / NOISE_KEY).exists():
+                click.echo(f'{name}: no ledger yet')
+                continue
         with open_ledger(layout.party(name), name, plan) as ledger:
             head = ledger.head()
         click.echo(f'{name}: {head.entries} blocks, whole; head {head.digest.hex()[:16]}')

@@ -88,3 +88,21 @@ class Store:
     def close(self) -> None:
         """Let go of the file."""
         self._table.close()
+
+
+def peek(path: Path, name: str) -> bytes | None:
+    """
+    Read a value of a party's state file without owning it.
+
+    :returns: None where there is no such file or value, or where the party itself has it open.
+    """
+    if not path.exists():
+        return None
+    table = sqlite3.connect(f'{path.resolve().as_uri()}?mode=ro', uri=True, timeout=0.1)
+    try:
+        row = table.execute('SELECT value FROM entry WHERE name = ?', (name,)).fetchone()
+    except sqlite3.Error:
+        return None
+    finally:
+        table.close()
+    return None if row is None else bytes(row[0])

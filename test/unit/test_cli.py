@@ -5,6 +5,7 @@
 from dataclasses import replace
 import json
 import os
+from pathlib import Path
 import shutil
 import signal
 import stat
@@ -407,3 +408,28 @@ def test_without_ros_the_same_parties_run_in_this_process(plan_file, tmp_path, m
     result = fdrl('run', '--plan', plan_file, '--runs', tmp_path)
     assert 'rclpy is not found' in result.output and 'in this process instead' in result.output
     assert result.exit_code == 1 and 'it began' in result.stderr
+
+
+def test_ledger_that_was_cut_or_put_back_from_a_backup_is_found(plan_file, tmp_path):
+    words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
+    ledger = tmp_path / 'run/federation/hospital_1/ledger.sqlite'
+    assert fdrl(*words, '--rounds', 1).exit_code == 0
+    backup = ledger.read_bytes()
+    again = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
+    assert fdrl(*again, '--rounds', 2).exit_code == 0
+    assert fdrl('privacy', 'verify', tmp_path / 'run').exit_code == 0
+    ledger.write_bytes(backup)
+    for command in (('privacy', 'verify', tmp_path / 'run'), (*again, '--rounds', 3)):
+        result = fdrl(*command)
+        assert result.exit_code == 1
+        assert 'restored' in result.output + result.stderr
+
+
+def test_latest_names_a_run_from_its_start_and_may_be_gone_on_with(tmp_path):
+    run = RunDirectory.create(tmp_path / 'runs', 'first')
+    link = tmp_path / 'runs/latest'
+    assert link.readlink() == Path('first')
+    opened = RunDirectory.open(link)
+    assert opened.path == run.path
+    opened.point_latest()
+    assert link.readlink() == Path('first')
