@@ -54,7 +54,7 @@ class _Process:
 
 def command(spec: NodeSpec) -> list[str]:
     """Return what starts a node: its module in this very interpreter."""
-    words = [sys.executable, '-m', f'fdrl_ros.nodes.{spec.executable}', '--ros-args']
+    words = [sys.executable, '-m', 'fdrl_ros.nodes', spec.executable, '--ros-args']
     words += ['-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
     for name, value in spec.parameters.items():
         # JSON is YAML, and a string in quotes stays a string.

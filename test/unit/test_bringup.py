@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -87,11 +88,23 @@ def test_every_node_runs_with_one_thread_in_its_domain():
 def test_command_line_keeps_every_value_and_its_type():
     spec = robot_graph(SETTINGS, 'robot_1', operations=5)[0]
     words = command(replace(spec, parameter_file='site.yaml'))
-    assert words[:3] == [sys.executable, '-m', 'fdrl_ros.nodes.env']
+    assert words[:4] == [sys.executable, '-m', 'fdrl_ros.nodes', 'env']
     given = dict(words[at + 1].split(':=', 1) for at, word in enumerate(words) if word == '-p')
     assert {name: yaml.safe_load(text) for name, text in given.items()} == spec.parameters
-    assert ['-r', '__ns:=/robot_1'] == words[4:6]
+    assert ['-r', '__ns:=/robot_1'] == words[5:7]
     assert words[-2:] == ['--params-file', 'site.yaml'], 'what the site says counts last'
+
+
+@pytest.mark.parametrize('number', ['SIGINT', 'SIGTERM'])
+def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
+    program = (
+        'import os, signal\n'
+        'from fdrl_ros.nodes import starting\n'
+        f'starting.import_module = lambda name: os.kill(os.getpid(), signal.{number})\n'
+        "starting.start('env')\n"
+    )
+    ended = subprocess.run([sys.executable, '-c', program], capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b'', b'')
 
 
 def test_free_domains_leave_out_those_in_use(monkeypatch):
