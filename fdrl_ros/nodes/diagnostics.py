@@ -33,13 +33,17 @@ class Health:
 class Diagnostics:
     """Publishes a node's health for as long as the node lives, whatever its state."""
 
-    def __init__(self, node: Node, health: Callable[[], Health]) -> None:
+    def __init__(self, node: Node, part: str, hardware: str, health: Callable[[], Health]) -> None:
         """
         Begin.
 
+        :param part: of the node, which is told of.
+        :param hardware: the hospital or the robot.
         :param health: asked once a second, on the executor's thread.
         """
         self._node = node
+        self._name = f'{node.get_fully_qualified_name()}: {part}'
+        self._hardware = hardware
         self._health = health
         self._publisher = node.create_publisher(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -47,12 +51,15 @@ class Diagnostics:
 
     def publish(self) -> None:
         """Say how the node is now."""
-        health = self._health()
+        try:
+            health = self._health()
+        except Exception as error:  # what looks after the node must not end it
+            health = Health(Level.ERROR, f'no health: {error!r}')
         status = DiagnosticStatus(
             level=bytes([health.level]),
-            name=self._node.get_fully_qualified_name(),
+            name=self._name,
             message=health.summary,
-            hardware_id='simulated',
+            hardware_id=self._hardware,
             values=[KeyValue(key=key, value=str(value)) for key, value in health.values.items()],
         )
         array = DiagnosticArray(status=[status])

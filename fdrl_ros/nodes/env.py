@@ -62,6 +62,7 @@ class EnvNode(ManagedNode):
     An operation's time begins with the first set-point, so that no patient waits for a selector.
     """
 
+    part = 'operation'
     groups = ('federation', 'world')
     own = EnvSettings
 

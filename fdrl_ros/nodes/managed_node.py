@@ -61,6 +61,9 @@ class ManagedNode(LifecycleNode):
     itself, ends with exit code 1.
     """
 
+    part: ClassVar[str] = 'state'
+    """What of the node its diagnostics tell of."""
+
     groups: ClassVar[tuple[str, ...]] = ()
     """Groups of the plan that are parameters of this node."""
 
@@ -86,7 +89,8 @@ class ManagedNode(LifecycleNode):
         self._made: ExitStack | None = None
         self._configured, self._active = ExitStack(), ExitStack()
         parameters = NodeParameters(self)
-        directory = parameters.declare('', self.own).directory
+        # The defaults come out of that directory: it stays the same.
+        directory = parameters.declare('', self.own, fixed=('directory',)).directory
         self.layout = Layout(Path(directory))
         plan = self._plan(directory)
         for group in self.groups:
@@ -95,7 +99,7 @@ class ManagedNode(LifecycleNode):
             parameters.declare(group, kind)
         parameters.seal()
         self._declared = parameters
-        self._diagnostics = Diagnostics(self, self.health)
+        self._diagnostics = Diagnostics(self, self.part, self.place, self.health)
 
     @staticmethod
     def _plan(directory: str) -> Plan:
@@ -170,8 +174,14 @@ class ManagedNode(LifecycleNode):
         self.keep(lambda: self.destroy_timer(made))
 
     def answer(self, kind: type[Any], name: str, callback: Callable[[Any, Any], Any]) -> None:
-        """Make a service."""
-        made = self.create_service(kind, name, callback)
+        """Make a service; `callback` fills in the response, and a fault leaves it as it is."""
+        guarded = self._guarded(callback)
+
+        def serve(request: Any, response: Any) -> Any:
+            guarded(request, response)
+            return response
+
+        made = self.create_service(kind, name, serve)
         self.keep(lambda: self.destroy_service(made))
 
     def stamped(self, message: Any) -> Any:
@@ -196,6 +206,11 @@ class ManagedNode(LifecycleNode):
         """The state of the lifecycle."""
         return self._state_machine.current_state[1]
 
+    @property
+    def finalized(self) -> bool:
+        """Whether the node was shut down; no transition leads on from there."""
+        return self.state_name == 'finalized'
+
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Read the parameters and open what is needed."""
         self.changeable = False
@@ -203,7 +218,7 @@ class ManagedNode(LifecycleNode):
         try:
             self.open()
         except Exception as error:
-            self._note_fault(error)
+            self.note_fault(error)
             self._configured.close()
             self.changeable = True
             return TransitionCallbackReturn.FAILURE
@@ -214,6 +229,7 @@ class ManagedNode(LifecycleNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start working."""
+        self.fault = None
         super().on_activate(state)
         self._active = self._made = ExitStack()
         self.worker = Worker(self.get_name(), self.post)
@@ -221,7 +237,7 @@ class ManagedNode(LifecycleNode):
         try:
             self.begin()
         except Exception as error:
-            self._note_fault(error)
+            self.note_fault(error)
             self._active.close()
             super().on_deactivate(state)
             return TransitionCallbackReturn.FAILURE
@@ -246,6 +262,19 @@ class ManagedNode(LifecycleNode):
         self._configured.close()
         return super().on_shutdown(state)
 
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close everything after a transition that raised; the node is then unconfigured."""
+        if self.fault is None:
+            self.note_fault(FdrlError(f'the transition from {state.label} raised an error'))
+        self._made = None
+        for stack in (self._active, self._configured):
+            try:
+                stack.close()
+            except Exception as error:
+                self.note_fault(error)
+        self.changeable = True
+        return super().on_error(state)
+
     def _stop_worker(self) -> None:
         worker, self.worker = self.worker, None
         if worker is not None and not worker.close(PATIENCE):
@@ -267,10 +296,11 @@ class ManagedNode(LifecycleNode):
 
     def fail(self, error: Exception) -> None:
         """Log a fault and take the node back to unconfigured."""
-        self._note_fault(error)
+        self.note_fault(error)
         self.post(self._leave)
 
-    def _note_fault(self, error: Exception) -> None:
+    def note_fault(self, error: Exception) -> None:
+        """Keep a fault and log it."""
         self.fault = error
         if isinstance(error, FdrlError):
             self.get_logger().fatal(f'{type(error).__name__}: {error}')
@@ -312,16 +342,21 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         return 1
     executor.add_node(node)
     autostart = node.settings.autostart
-    if autostart and node.trigger_configure() == _SUCCESS:
-        node.trigger_activate()
+    failed = False
     try:
-        while not stopping[0] and not (autostart and node.fault):
+        if autostart and node.trigger_configure() == _SUCCESS:
+            node.trigger_activate()
+        while not stopping[0] and not (autostart and node.fault) and not node.finalized:
             executor.spin_once(timeout_sec=SPIN)
             stopping[0] |= bool(parent) and os.getppid() != parent
     except ExternalShutdownException:
         pass
-    failed = autostart and node.fault is not None
-    node.trigger_shutdown()
+    except Exception as error:
+        node.note_fault(error)
+        failed = True
+    failed |= autostart and node.fault is not None
+    if not node.finalized:
+        node.trigger_shutdown()
     executor.remove_node(node)
     node.destroy_node()
     rclpy.shutdown()

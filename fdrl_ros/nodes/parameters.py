@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings as ROS parameters: declared with description and range, read back as they were."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 import sys
 from typing import Any, TypeVar
 
@@ -43,12 +43,19 @@ class NodeParameters:
             if name.split('.')[0] not in _OF_ROS
         }
 
-    def declare(self, group: str, kind: type[S], defaults: Settings | None = None) -> S:
+    def declare(
+        self,
+        group: str,
+        kind: type[S],
+        defaults: Settings | None = None,
+        fixed: Collection[str] = (),
+    ) -> S:
         """
         Declare a group of settings.
 
         :param group: prefix of the names; empty for none.
         :param defaults: to take instead of those of `kind`.
+        :param fixed: names in `kind` that cannot be changed while the node lives.
         :returns: the values as they are now.
         :raises SettingError: if a given value cannot be.
         """
@@ -62,7 +69,9 @@ class NodeParameters:
                 raise SettingError(name, value, error.expected) from None
             if self._node.has_parameter(name):
                 self._node.undeclare_parameter(name)
-            self._node.declare_parameter(name, value, describe(each), ignore_override=True)
+            descriptor = describe(each)
+            descriptor.read_only = each.name in fixed
+            self._node.declare_parameter(name, value, descriptor, ignore_override=True)
             self._settings[name] = each
         return self.read(group, kind)
 

@@ -30,6 +30,7 @@ class PartyNode(ManagedNode):
     nothing of an earlier activation is mixed in.
     """
 
+    part = 'rounds'
     sends: ClassVar[tuple[type[Message], ...]] = ()
 
     def __init__(self, name: str, post: Post) -> None:

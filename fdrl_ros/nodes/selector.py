@@ -41,6 +41,7 @@ class SelectorNodeSettings(NodeSettings):
 class SelectorNode(ManagedNode):
     """Moves the messages of one robot's control loop, and keeps its candidates up to date."""
 
+    part = 'control'
     groups = ('selector', 'value', 'evaluation')
     further = {'limiter': LimiterSettings}
     own = SelectorNodeSettings

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from fdrl_ros.assembly import LocalTraining, open_hospital, open_records, open_training
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import BudgetExceededError, SettingError
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import (
     GlobalPolicy,
@@ -29,6 +29,7 @@ from fdrl_ros.federation.store import Store
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import NodeSettings, run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.robot_link import RobotLink
@@ -55,6 +56,7 @@ class TrainerNode(PartyNode):
     sends = (RoundKey, MaskedUpdate, Settle)
 
     def __init__(self, post: Post) -> None:
+        self._overspent = ''
         super().__init__('trainer', post)
 
     @property
@@ -125,10 +127,20 @@ class TrainerNode(PartyNode):
 
     def finished(self, job: Job, result: Any) -> None:
         """Publish what a round of training cost."""
+        if isinstance(result, BudgetExceededError):
+            self._overspent = str(result)
         if isinstance(result, LocalUpdate):
+            self._overspent = ''
             spent = result.result
             self._say_privacy(spent.epsilon, spent.ledger_entries)
             self._say('sending', result.round, 0, 0, spent.epsilon)
+
+    def health(self) -> Health:
+        """Warn when the budget does not allow another round."""
+        health = super().health()
+        if health.level is not Level.OK or not self._overspent or self.state_name != 'active':
+            return health
+        return Health(Level.WARN, self._overspent, health.values)
 
     def _say(self, stage: str, round: int, step: int, steps: int, epsilon: float) -> None:
         self._progress.publish(

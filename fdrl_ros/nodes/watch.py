@@ -310,4 +310,5 @@ class Watch:
     def _felt(self, source: Any) -> None:
         for status in source.status:
             values = {each.key: each.value for each in status.values}
-            self._put(Felt(status.name, status.level[0], status.message, values))
+            node = status.name.partition(': ')[0]
+            self._put(Felt(node, status.level[0], status.message, values))

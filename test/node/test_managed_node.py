@@ -10,6 +10,8 @@ import subprocess
 import time
 
 from fdrl_ros.bringup import environment, federation_graph, NodeSpec, robot_graph
+from fdrl_ros.msg import OperationState
+from fdrl_ros.nodes import qos
 from fdrl_ros.nodes import selector as selector_module
 from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.diagnostics import Level
@@ -22,12 +24,16 @@ from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.runner import command, Runner
+from fdrl_ros.srv import Operate
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 import pytest
 import rclpy
 from rclpy.experimental import EventsExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
+from room import Room
 
 NODES = {
     '/federation/aggregator': AggregatorNode,
@@ -65,6 +71,13 @@ class Process:
 @pytest.fixture(params=NODES)
 def process(request, directory, federation_domain) -> Iterator[Process]:
     made = Process(request.param, directory, federation_domain)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def room(robot_domain) -> Iterator[Room]:
+    made = Room(robot_domain)
     yield made
     made.close()
 
@@ -123,6 +136,75 @@ def test_parameter_changes_are_judged_and_come_before_configuring(directory, fed
         assert not late.successful and 'clean it up first' in late.reason
     finally:
         process.close()
+
+
+def test_directory_is_never_another(directory, federation_domain, tmp_path):
+    process = Process('/federation/aggregator', directory, federation_domain)
+    try:
+        node = process.node
+        assert node.describe_parameter('directory').read_only
+        assert not node.set_parameters([Parameter('directory', value=str(tmp_path))])[0].successful
+        assert node.settings.directory == str(directory)
+    finally:
+        process.close()
+
+
+def test_transition_that_raises_closes_everything_and_the_node_can_begin_again(
+    directory, robot_domain
+):
+    process = Process('/robot_1/env', directory, robot_domain)
+    node = process.node
+    try:
+        before = sorted(entities(node))
+        node.trigger_configure()
+        node.trigger_activate()
+        node._active.callback(lambda: 1 / 0)
+        node.trigger_deactivate()
+        assert node.state_name == 'unconfigured' and node.changeable
+        assert node.worker is None and sorted(entities(node)) == before
+        assert node.fault is not None
+        node.trigger_configure()
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        assert node.fault is None
+    finally:
+        process.close()
+
+
+def test_service_that_fails_is_a_fault_of_the_node_and_answers_no(room, directory, robot_domain):
+    process = Process('/robot_1/env', directory, robot_domain)
+    node = process.node
+    try:
+        node.trigger_configure()
+        node._place = lambda patient: 1 / 0
+        node.trigger_activate()
+        client = room.node.create_client(Operate, 'env/operate')
+        assert client.wait_for_service(15.0)
+        future = client.call_async(Operate.Request())
+        deadline = time.monotonic() + 10.0
+        while not future.done() and time.monotonic() < deadline:
+            process.spin(0.01)
+            room.executor.spin_once(timeout_sec=0.01)
+        assert not future.result().success
+        assert isinstance(node.fault, ZeroDivisionError)
+        process.spin()
+        assert node.state_name == 'unconfigured'
+    finally:
+        process.close()
+
+
+def test_node_that_was_shut_down_by_its_service_ends_with_0(room, settings):
+    room.hear(OperationState, 'operation_state', qos.EVENT)
+    shutdown = ChangeState.Request()
+    shutdown.transition.id = Transition.TRANSITION_ACTIVE_SHUTDOWN
+    client = room.node.create_client(ChangeState, 'env/change_state')
+    with Runner(settings, Path(settings.directory) / 'log') as runner:
+        runner.start(robot_graph(settings, 'robot_1', operations=1)[:1])
+        room.wait(lambda: room.last('operation_state'), 20.0)
+        assert client.wait_for_service(15.0)
+        client.call_async(shutdown)
+        deaths = []
+        room.wait(lambda: deaths.extend(runner.poll()) or deaths, 20.0)
+        assert [each.code for each in deaths] == [0], str(deaths)
 
 
 def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
