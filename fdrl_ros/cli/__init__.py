@@ -6,6 +6,6 @@ from fdrl_ros.cli.threads import take_one_thread
 
 take_one_thread()  # before the rest, which brings numpy
 
-from fdrl_ros.cli.commands import main  # noqa: E402
+from fdrl_ros.cli.commands import main  # noqa: E402, I100
 
 __all__ = ['main']

@@ -41,7 +41,8 @@ def _moves(word: str, step: float) -> list[Action]:
         for sign, mark in ((-1.0, '-'), (1.0, '+')):
             displacement = [0.0, 0.0, 0.0]
             displacement[axis] = sign * step
-            moves.append(Action(f'{word} {mark}{letter}', tuple(displacement)))  # type: ignore[arg-type]
+            x, y, z = displacement
+            moves.append(Action(f'{word} {mark}{letter}', (x, y, z)))
     return moves
 
 

@@ -150,10 +150,11 @@ class Limiter:
             self._stand(now)
             self._retracted = 0.0
         retracting = False
-        if self._hold and elapsed > 0 and self._too_much_force(now):
+        held = now - max(self._now, self._began)  # before that the tip was still on its move
+        if self._hold and held > 0 and self._too_much_force(now):
             # A late call must not turn into a leap.
             speed = min(self.settings.retract_speed, self.settings.speed_limit)
-            way = min(speed * min(elapsed, TICK), self.settings.retract_limit - self._retracted)
+            way = min(speed * min(held, TICK), self.settings.retract_limit - self._retracted)
             if way > 0:
                 self._start = self._start + way * self._away
                 self._retracted += way

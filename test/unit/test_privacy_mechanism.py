@@ -116,6 +116,8 @@ def test_everyone_joins_at_q_1():
 
 def test_a_unit_never_joins_with_more_than_q():
     class Words(NoiseSource):
+        """A source of chosen words."""
+
         def words(self, purpose, round, step, size):
             return np.array([0, 2**62 - 1, 2**62], np.uint64)
 

@@ -162,3 +162,12 @@ def test_an_action_that_there_is_not_is_refused_and_holds():
     with pytest.raises(StateError):
         limiter.accept(act(13), 0.02)
     assert limiter.step(0.03).holding
+
+
+def test_retraction_does_not_count_the_time_that_the_move_took():
+    limiter = started(retract_speed=0.05)
+    limiter.accept(act(0), 0.0)
+    limiter.sense(6.0, 5.0, 0.0)
+    limiter.accept(act(STAY, HOLD), 0.03125)
+    way = np.linalg.norm(limiter.step(0.03125).position)
+    assert way <= MAXIMUM_SPEED * 0.03125 + 1e-12
