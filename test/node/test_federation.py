@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Any
 
+from fdrl_ros.bringup import hospital_graph, server_graph
 from fdrl_ros.federation.message import Phase
 from fdrl_ros.nodes.watch import Progressed, Spent
 import pytest
@@ -61,11 +62,17 @@ def test_aggregator_killed_between_rounds_goes_on(live, reference):
 
 
 def test_operator_pauses_and_resumes(live, reference):
-    live.start()
-    live.wait(lambda: live.phase is Phase.TRAIN, 30.0)
+    *early, late = ('hospital_1', 'hospital_2', 'hospital_3')
+    live.runner.start(server_graph(live.settings))
+    for name in early:
+        live.runner.start(hospital_graph(live.settings, name))
+    # With a hospital missing the round stays open, however slow the operator is.
+    live.wait(lambda: live.phase is Phase.OPEN, 30.0)
     assert ask(live, Trigger, '/federation/aggregator/pause').success
-    live.wait(lambda: live.phase is Phase.PAUSED, 5.0)
+    live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
     assert ask(live, Trigger, '/federation/aggregator/resume').success
+    live.wait(lambda: live.phase is Phase.OPEN, 10.0)
+    live.runner.start(hospital_graph(live.settings, late))
     assert live.finish() == reference.digest
 
 
