@@ -149,22 +149,31 @@ def federation_graph(
 
 
 def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
-    """
-    Return the variables that every node runs with.
-
-    On one host nothing leaves it. On several, large messages go by TCP and shared memory, which
-    the restriction to one host would switch off.
-    """
-    variables = {
+    """Return the variables that every node runs with."""
+    return {
         'ROS_DOMAIN_ID': str(domain),
         'OMP_NUM_THREADS': '1',
         'OPENBLAS_NUM_THREADS': '1',
         'MKL_NUM_THREADS': '1',
         'PYTHONUNBUFFERED': '1',
+        **middleware(settings),
     }
+
+
+def middleware(settings: BringupSettings) -> dict[str, str]:
+    """
+    Return the variables of the middleware, for nodes and for who looks on.
+
+    On one host nothing leaves it, and messages go by UDP: over shared memory a node that was
+    killed can leave the others deaf for good (Fast DDS issues 5053 and 5469). On several, large
+    messages go by TCP, which the restriction to one host would switch off.
+    """
     if settings.hosts == 'one':
-        return variables | {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
-    return variables | {
+        return {
+            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+            'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4',
+        }
+    return {
         'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET',
         'FASTDDS_BUILTIN_TRANSPORTS': 'LARGE_DATA',
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import os
 import socket
 
+from fdrl_ros.bringup import BringupSettings, middleware
 import pytest
 
 # Domains up to 101 keep Fast DDS below Linux's ephemeral ports. A bound port is the reservation,
@@ -36,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ['ROS_DOMAIN_ID'] = str(_reserve_domain())
     os.environ.setdefault('OMP_NUM_THREADS', '1')
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
+    os.environ.update(middleware(BringupSettings()))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -55,6 +57,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def federation_domain() -> int:
     """Domain of the federation's topics in this run."""
     return int(os.environ['ROS_DOMAIN_ID'])
+
+
+@pytest.fixture
+def lone_domain() -> Iterator[int]:
+    """
+    Domain that one test alone has.
+
+    For nodes made in this very process: rclpy's lifecycle services hold them for good, so they
+    stay announced after their end, and a later test would call a node that never answers.
+    """
+    yield _reserve_domain()
 
 
 @pytest.fixture(scope='session')

@@ -14,16 +14,24 @@ import time
 from typing import Any
 
 from fdrl_ros.benchmark.progress import Progress, Report, Stopped
-from fdrl_ros.benchmark.rounds import Observer, RoundNote, Stopwatch, write_json
+from fdrl_ros.benchmark.rounds import Observer, RoundNote, write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
-from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, robot_graph
+from fdrl_ros.bringup import (
+    BringupSettings,
+    federation_graph,
+    free_domains,
+    middleware,
+    robot_graph,
+)
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.federation.message import Phase, RoundStatus
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import prepare, ROBOTS
 from fdrl_ros.runner import Runner
+from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.variables import with_variables
 
 Say = Callable[[str], None]
 
@@ -103,6 +111,7 @@ class LiveFederation:
         before = len(self._observer.notes)
         settings = self._settings
         with (
+            with_variables(middleware(settings)),
             Runner(settings, self._layout.log, restarts=1) as runner,
             watching.Watch(
                 self._roster, settings.federation_domain, ROBOTS, settings.robot_domain

@@ -22,6 +22,7 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.federation.party import Job, Outcome, Party, Report, Stopped
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from fdrl_ros.prepare import save_policy
+from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.witness import SPEAKERS, Witness
 
 
@@ -84,31 +85,6 @@ def write_json(path: Path, value: Any) -> None:
         part.replace(path)
     except OSError as error:
         raise StoreError(f'cannot write {path}: {error.strerror}') from error
-
-
-class Stopwatch:
-    """Adds up the seconds of work by its name."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `work` with its time taken."""
-
-        def run(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return work(*arguments)
-            finally:
-                spent = time.perf_counter() - start
-                self.seconds[name] = self.seconds.get(name, 0.0) + spent
-
-        return run
-
-    def take(self) -> dict[str, float]:
-        """Return what was added up, and begin again at nothing."""
-        taken, self.seconds = self.seconds, {}
-        return taken
 
 
 class TimedParty:

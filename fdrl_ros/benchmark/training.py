@@ -19,7 +19,7 @@ from fdrl_ros.assembly import (
     open_training,
 )
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.benchmark.rounds import Observer, RoundNote, Stopwatch, TimedParty
+from fdrl_ros.benchmark.rounds import Observer, RoundNote, TimedParty
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.errors import BudgetExceededError, FdrlError
@@ -29,6 +29,7 @@ from fdrl_ros.federation.store import Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.prepare import Layout, load_policy, save_policy
+from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.validation import PublicValidation
 

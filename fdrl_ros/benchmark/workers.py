@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run independent pieces of work in worker processes, one thread each, with progress."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
-import os
 import queue
 import signal
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 from fdrl_ros.benchmark.progress import Progress, Report, Stopped
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.variables import with_variables
 
 THREADS = ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')
 """Small matrices: one thread a process is fastest, and makes sums repeatable."""
@@ -51,7 +50,7 @@ def run_tasks(
     progress: Queue[Progress] = context.Queue()
     stop: Event = context.Event()
     with (
-        _one_thread(),
+        with_variables(dict.fromkeys(THREADS, '1')),
         ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop)) as pool,
     ):
         futures = [pool.submit(_in_worker, work, each) for each in tasks]
@@ -114,18 +113,3 @@ def _in_worker(work: Work, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
         return True, work(*arguments, report=progress.put, stopped=stop.is_set)
     except FdrlError as error:
         return False, str(error)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let processes that start now use one thread each."""
-    before: Mapping[str, str | None] = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, '1'))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

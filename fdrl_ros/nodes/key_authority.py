@@ -37,7 +37,7 @@ class KeyAuthorityNode(PartyNode):
         """Put the key authority together."""
         plan = self.plan()
         start, _ = load_policy(self.layout.pretrained)
-        validate = self.timed('validate', PublicValidation(plan, start))
+        validate = self.stopwatch.timed('validate', PublicValidation(plan, start))
         return open_key_authority(self.layout, plan, store, validate=validate)
 
     def _decrypt(self, request: Any, response: Any) -> Any:

@@ -5,7 +5,6 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
-import time
 from typing import Any, ClassVar
 
 from fdrl_ros.errors import FdrlError, MessageError, RoundError
@@ -17,6 +16,7 @@ from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode
 from fdrl_ros.nodes.wires import WIRES
 from fdrl_ros.nodes.worker import Post
+from fdrl_ros.stopwatch import Stopwatch
 
 TICK = 0.25
 """Time between two ticks of a party, second."""
@@ -36,7 +36,7 @@ class PartyNode(ManagedNode):
     def __init__(self, name: str, post: Post) -> None:
         self.party: Party | None = None
         self.refused: Counter[str] = Counter()
-        self.seconds: dict[str, float] = {}
+        self.stopwatch = Stopwatch()
         self.job = ''
         super().__init__(name, post)
 
@@ -81,19 +81,6 @@ class PartyNode(ManagedNode):
 
     def finished(self, job: Job, result: Any) -> None:
         """Look at the result of a job."""
-
-    def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `work` with its time added up, for the diagnostics."""
-
-        def run(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return work(*arguments)
-            finally:
-                spent = time.perf_counter() - start
-                self.seconds[name] = self.seconds.get(name, 0.0) + spent
-
-        return run
 
     # The driver.
 
@@ -183,7 +170,7 @@ class PartyNode(ManagedNode):
             self.act(lambda: party.finish(job, result, self.now))
             self.finished(job, result)
 
-        self.submit(self.timed(job.name, job.run), done, self.reported)
+        self.submit(self.stopwatch.timed(job.name, job.run), done, self.reported)
 
     def _tick(self) -> None:
         if (party := self.party) is not None:
@@ -198,7 +185,7 @@ class PartyNode(ManagedNode):
             'state': self.state_name,
             'job': self.job,
             'refused': sum(self.refused.values()),
-            **{f'seconds {name}': f'{each:.6f}' for name, each in self.seconds.items()},
+            **{f'seconds {name}': f'{each:.6f}' for name, each in self.stopwatch.seconds.items()},
             **{f'refused {reason}': count for reason, count in sorted(self.refused.items())},
         }
         return Health(Level.OK, self.state_name, values)

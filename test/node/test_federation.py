@@ -33,7 +33,10 @@ def spenders(live) -> set[str]:
 
 
 def test_hospital_killed_in_training_comes_back_and_spends_nothing_twice(live, reference):
-    live.start()
+    # Training is short here: nobody begins before the one to be killed is seen.
+    late = begin_without_the_last(live)
+    live.wait(lambda: live.health('/hospital_2/trainer'), 30.0)
+    live.runner.start(hospital_graph(live.settings, late))
     live.wait(
         lambda: any(
             isinstance(e, Progressed) and e.hospital == 'hospital_2' and e.step > 0
@@ -44,6 +47,7 @@ def test_hospital_killed_in_training_comes_back_and_spends_nothing_twice(live, r
     )
     os.kill(live.runner.process_id('hospital_2.trainer'), signal.SIGKILL)
     assert live.finish() == reference.digest
+    live.wait(lambda: live.deaths, 5.0)
     assert [death.label for death in live.deaths] == ['hospital_2.trainer']
     # 20 blocks a round, each reserved once.
     live.wait(lambda: 'hospital_2' in spenders(live), 5.0)
@@ -58,22 +62,28 @@ def test_aggregator_killed_between_rounds_goes_on(live, reference):
     live.wait(lambda: live.policy(1) is not None, 60.0)
     os.kill(live.runner.process_id('federation.aggregator'), signal.SIGKILL)
     assert live.finish() == reference.digest
+    live.wait(lambda: live.deaths, 5.0)
     assert [death.label for death in live.deaths] == ['federation.aggregator']
 
 
 def test_operator_pauses_and_resumes(live, reference):
-    *early, late = ('hospital_1', 'hospital_2', 'hospital_3')
-    live.runner.start(server_graph(live.settings))
-    for name in early:
-        live.runner.start(hospital_graph(live.settings, name))
-    # With a hospital missing the round stays open, however slow the operator is.
-    live.wait(lambda: live.phase is Phase.OPEN, 30.0)
+    late = begin_without_the_last(live)
     assert ask(live, Trigger, '/federation/aggregator/pause').success
     live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
     assert ask(live, Trigger, '/federation/aggregator/resume').success
     live.wait(lambda: live.phase is Phase.OPEN, 10.0)
     live.runner.start(hospital_graph(live.settings, late))
     assert live.finish() == reference.digest
+
+
+def begin_without_the_last(live) -> str:
+    """Start all but one hospital, which is returned: the round stays open until it comes."""
+    *early, late = ('hospital_1', 'hospital_2', 'hospital_3')
+    live.runner.start(server_graph(live.settings))
+    for name in early:
+        live.runner.start(hospital_graph(live.settings, name))
+    live.wait(lambda: live.phase is Phase.OPEN, 30.0)
+    return late
 
 
 def ask(live, kind: type[Any], name: str) -> Any:

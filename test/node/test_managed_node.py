@@ -69,8 +69,8 @@ class Process:
 
 
 @pytest.fixture(params=NODES)
-def process(request, directory, federation_domain) -> Iterator[Process]:
-    made = Process(request.param, directory, federation_domain)
+def process(request, directory, lone_domain) -> Iterator[Process]:
+    made = Process(request.param, directory, lone_domain)
     yield made
     made.close()
 
@@ -123,8 +123,8 @@ def test_cleaning_up_leaves_nothing_and_the_node_can_begin_again(process):
         assert sorted(entities(node)) == before
 
 
-def test_parameter_changes_are_judged_and_come_before_configuring(directory, federation_domain):
-    process = Process('/federation/aggregator', directory, federation_domain)
+def test_parameter_changes_are_judged_and_come_before_configuring(directory, lone_domain):
+    process = Process('/federation/aggregator', directory, lone_domain)
     node = process.node
     try:
         refused = node.set_parameters([Parameter('rounds.quorum', value=1)])[0]
@@ -138,8 +138,8 @@ def test_parameter_changes_are_judged_and_come_before_configuring(directory, fed
         process.close()
 
 
-def test_directory_is_never_another(directory, federation_domain, tmp_path):
-    process = Process('/federation/aggregator', directory, federation_domain)
+def test_directory_is_never_another(directory, lone_domain, tmp_path):
+    process = Process('/federation/aggregator', directory, lone_domain)
     try:
         node = process.node
         assert node.describe_parameter('directory').read_only
@@ -150,9 +150,9 @@ def test_directory_is_never_another(directory, federation_domain, tmp_path):
 
 
 def test_transition_that_raises_closes_everything_and_the_node_can_begin_again(
-    directory, robot_domain
+    directory, lone_domain
 ):
-    process = Process('/robot_1/env', directory, robot_domain)
+    process = Process('/robot_1/env', directory, lone_domain)
     node = process.node
     try:
         before = sorted(entities(node))
@@ -170,8 +170,9 @@ def test_transition_that_raises_closes_everything_and_the_node_can_begin_again(
         process.close()
 
 
-def test_service_that_fails_is_a_fault_of_the_node_and_answers_no(room, directory, robot_domain):
-    process = Process('/robot_1/env', directory, robot_domain)
+def test_service_that_fails_is_a_fault_of_the_node_and_answers_no(directory, lone_domain):
+    room = Room(lone_domain)
+    process = Process('/robot_1/env', directory, lone_domain)
     node = process.node
     try:
         node.trigger_configure()
@@ -186,10 +187,12 @@ def test_service_that_fails_is_a_fault_of_the_node_and_answers_no(room, director
             room.executor.spin_once(timeout_sec=0.01)
         assert not future.result().success
         assert isinstance(node.fault, ZeroDivisionError)
-        process.spin()
+        while node.state_name != 'unconfigured' and time.monotonic() < deadline:
+            process.spin()
         assert node.state_name == 'unconfigured'
     finally:
         process.close()
+        room.close()
 
 
 def test_node_that_was_shut_down_by_its_service_ends_with_0(room, settings):
@@ -208,13 +211,13 @@ def test_node_that_was_shut_down_by_its_service_ends_with_0(room, settings):
 
 
 def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
-    directory, robot_domain, monkeypatch
+    directory, lone_domain, monkeypatch
 ):
     def fail(policy, *rest):
         raise OSError('no space left')
 
     monkeypatch.setattr(selector_module, 'value_model', fail)
-    process = Process('/robot_1/selector', directory, robot_domain)
+    process = Process('/robot_1/selector', directory, lone_domain)
     node = process.node
     try:
         node.trigger_configure()
@@ -236,14 +239,16 @@ def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
         process.close()
 
 
-def test_site_that_leaves_an_arm_unarmed_counts_more_than_the_graph(settings, tmp_path):
+def test_site_that_leaves_an_arm_unarmed_counts_more_than_the_graph(
+    settings, lone_domain, tmp_path
+):
     site = tmp_path / 'site.yaml'
     site.write_text('/**/selector:\n  ros__parameters:\n    armed: false\n')
     for parameters, armed in (('', True), (str(site), False)):
         graph = robot_graph(replace(settings, parameters=parameters), 'robot_1')
         spec = next(each for each in graph if each.name == 'selector')
         words = command(spec)
-        rclpy.init(args=words[words.index('--ros-args') :], domain_id=spec.domain)
+        rclpy.init(args=words[words.index('--ros-args') :], domain_id=lone_domain)
         node = SelectorNode(lambda action: None)
         try:
             assert node.settings.armed is armed

@@ -34,7 +34,7 @@ def test_forged_end_is_told_of_and_ends_no_run(directory, federation_domain):
                 events, deadline = [], time.monotonic() + 10.0
                 while not events and time.monotonic() < deadline:
                     events = watch.poll(0.1)
-                assert [type(each) for each in events] == [expected]
+                assert [type(each) for each in events] == [expected], events
                 assert watch.finished is (expected is Said)
     finally:
         node.destroy_node()

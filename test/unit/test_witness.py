@@ -4,13 +4,14 @@
 
 from dataclasses import replace
 
-from fdrl_ros.benchmark.rounds import Observer, Stopwatch
+from fdrl_ros.benchmark.rounds import Observer
 from fdrl_ros.crypto.roster import Member, Roster
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
 from fdrl_ros.federation.message import Envelope, HospitalPolicy, Phase, RoundKey, RoundStatus
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 from fdrl_ros.prepare import load_policy
+from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.witness import Witness
 import numpy as np
 import pytest
