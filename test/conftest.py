@@ -80,10 +80,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     Try a test over DDS again when it fails: discovery and start-up are at the machine's mercy.
 
-    A test that fails three times in a row has not lost a race.
+    A test that fails twice in a row has not lost a race.
     """
     if not config.pluginmanager.hasplugin('rerunfailures'):
         return
     for item in items:
         if {'node', 'launch'} & set(item.path.parts):
-            item.add_marker(pytest.mark.flaky(reruns=2))
+            item.add_marker(pytest.mark.flaky(reruns=1))
