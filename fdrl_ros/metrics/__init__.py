@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: task accuracy, risk, adaptation, divergence. Needs numpy alone."""
+"""What is measured: episodes, task accuracy, risk, adaptation, divergence. Needs numpy alone."""
 
 from fdrl_ros.metrics.adaptation import (
     Adaptation,
@@ -10,12 +10,14 @@ from fdrl_ros.metrics.adaptation import (
     variation_rate,
 )
 from fdrl_ros.metrics.divergence import central_divergence, federated_divergence, kl_divergence
+from fdrl_ros.metrics.episode import EpisodeMetrics, measure_episode
 from fdrl_ros.metrics.risk import r_mit, Risk, risk_terms, RiskMeter, RiskTerms, RiskWeights
 from fdrl_ros.metrics.task import StateSet, task_accuracy, TaskAccuracy
 
 __all__ = [
     'Adaptation',
     'AdaptationMeter',
+    'EpisodeMetrics',
     'Risk',
     'RiskMeter',
     'RiskTerms',
@@ -26,6 +28,7 @@ __all__ = [
     'central_divergence',
     'federated_divergence',
     'kl_divergence',
+    'measure_episode',
     'r_mit',
     'risk_terms',
     'state_change',

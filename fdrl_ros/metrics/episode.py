@@ -1,0 +1,229 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What is measured of one operation: success, time, motion, force, vitals and A_task (FDRL Eq. 8).
+
+Motion is judged by path length and log dimensionless jerk, of which the second tells surgeons of
+differing skill apart where mean jerk does not (Sensors 2023, 23(6), 3146). A value that is
+undefined or was not recorded is NaN, never 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+import math
+from typing import Any
+
+from fdrl_ros.errors import StateError
+from fdrl_ros.metrics.task import StateSet, task_accuracy
+import numpy as np
+
+GENTLE, FIRM, SEVERE = LEVELS = (0.8, 3.4, 6.5)
+"""
+Forces above which time is counted, N: liver contact without damage (Onda et al.), the greatest
+liver grip (pubmed 32468887), and what da Vinci 5 counts (10.1007/s11701-025-02781-9).
+"""
+
+HYPOTENSION = 65.0
+"""Mean arterial pressure below which time is counted, mmHg (Salmasi 2017)."""
+
+_NAN = math.nan
+
+
+def _measure(unit: str, meaning: str, default: float | None = None) -> Any:
+    metadata = {'unit': unit, 'meaning': meaning}
+    if default is None:
+        return field(metadata=metadata)
+    return field(metadata=metadata, default=default)
+
+
+@dataclass(frozen=True)
+class EpisodeMetrics:
+    """One operation in numbers; :func:`measure_episode` makes it, `unit_of` tells a unit."""
+
+    patient: str = _measure('', 'pseudonym')
+    procedure: str = _measure('', 'its name')
+    success: bool = _measure('', 'what was to be done was done')
+    failure: str = _measure('', 'why not, or empty')
+    time: float = _measure('s', 'from the first command to the end')
+    path_length: float = _measure('m', 'of the tip')
+    log_dimensionless_jerk: float = _measure('1', 'of the tip; nearer to zero is smoother')
+    peak_force: float = _measure('N', 'greatest on the tip')
+    mean_force: float = _measure('N', 'over the whole operation')
+    time_above_0_8: float = _measure('s', 'with more than 0.8 N')
+    time_above_3_4: float = _measure('s', 'with more than 3.4 N')
+    time_above_6_5: float = _measure('s', 'with more than 6.5 N')
+    force_time: float = _measure('N s', 'force integrated over time')
+    damage: float = _measure('N s', 'force above what tissue bears, integrated over time')
+    low_pressure_time: float = _measure('s', 'with a mean arterial pressure below 65 mmHg')
+    worst_news2: float = _measure('1', 'greatest NEWS2')
+    task_exact: float = _measure('1', "A_task: share of the expert's very actions", _NAN)
+    task_tolerant: float = _measure('1', 'A_task: share of actions as good as its', _NAN)
+    chance_exact: float = _measure('1', 'task_exact of random actions', _NAN)
+    chance_tolerant: float = _measure('1', 'task_tolerant of random actions', _NAN)
+    ceiling_exact: float = _measure('1', 'task_exact that no policy passes', _NAN)
+    ceiling_tolerant: float = _measure('1', 'task_tolerant that no policy passes', _NAN)
+    states: str = field(
+        default='', metadata={'unit': '', 'meaning': 'SHA-256 of the states behind A_task'}
+    )
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what no operation can have.
+
+        :raises StateError: on a value of another type, an infinite or a negative one.
+        """
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type is float:
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                if not number or math.isinf(value):
+                    raise StateError(f'{each.name} = {value!r}: expected a finite number or NaN')
+                if value < 0 and each.name != 'log_dimensionless_jerk':
+                    raise StateError(f'{each.name} = {value!r}: expected none below 0')
+                object.__setattr__(self, each.name, float(value))
+            elif type(value) is not each.type:
+                raise StateError(f'{each.name} = {value!r}: expected {each.type}')
+        if self.success and self.failure:
+            raise StateError(f'a success that failed by {self.failure!r}')
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a metric, empty for words and truth values."""
+    unit: str = EpisodeMetrics.__dataclass_fields__[name].metadata['unit']
+    return unit
+
+
+def measure_episode(
+    *,
+    patient: str,
+    procedure: str,
+    success: bool,
+    failure: str,
+    period: float,
+    tips: np.ndarray,
+    peak_forces: np.ndarray,
+    mean_forces: np.ndarray,
+    damages: np.ndarray,
+    pressures: np.ndarray,
+    news2: np.ndarray,
+    time_above: Mapping[float, float] | None = None,
+    low_pressure_time: float | None = None,
+    state_set: StateSet | None = None,
+    chosen: np.ndarray | None = None,
+) -> EpisodeMetrics:
+    """
+    Measure one operation of T ticks.
+
+    Numbers that were not recorded are NaN in the arrays and in what comes of them.
+
+    :param period: of a tick, s.
+    :param tips: where the tip was, from the start to the end, shape (T + 1, 3), m.
+    :param peak_forces: greatest force within each tick, shape (T,), N.
+    :param mean_forces: mean force over each tick, shape (T,), N.
+    :param damages: since the start, at the end of each tick, shape (T,), N s.
+    :param pressures: mean arterial pressure at the end of each tick, shape (T,), mmHg.
+    :param news2: at the end of each tick, shape (T,).
+    :param time_above: seconds above each of LEVELS; unless given, ticks whose mean is above count.
+    :param low_pressure_time: seconds below HYPOTENSION; unless given, ticks are counted.
+    :param state_set: what A_task is measured on: a frozen set, or the states of this operation.
+    :param chosen: what the policy does in each of these states, shape (M,).
+    :raises StateError: if shapes disagree, a number cannot be, or one of the last two is missing.
+    """
+    tips = _array('tips', tips, None)
+    if tips.ndim != 2 or tips.shape[1] != 3 or len(tips) < 2:
+        raise StateError(f'tips of shape {tips.shape}: expected (T + 1, 3), T at least 1')
+    count = len(tips) - 1
+    peaks = _array('peak_forces', peak_forces, count)
+    means = _array('mean_forces', mean_forces, count)
+    damage = _array('damages', damages, count)
+    vitals = _array('pressures', pressures, count)
+    scores = _array('news2', news2, count)
+    if not math.isfinite(period) or period <= 0:
+        raise StateError(f'period {period!r}: expected seconds above 0')
+    if (state_set is None) != (chosen is None):
+        raise StateError('A_task needs both the states and what was chosen in them')
+    above = [_time_where(means, means > level, period) for level in LEVELS]
+    if time_above is not None:
+        try:
+            above = [float(time_above[level]) for level in LEVELS]
+        except KeyError as missing:
+            raise StateError(f'time above {missing} N is missing') from None
+    if low_pressure_time is None:
+        low_pressure_time = _time_where(vitals, vitals < HYPOTENSION, period)
+    task: dict[str, Any] = {}
+    if state_set is not None and chosen is not None:
+        accuracy = task_accuracy(state_set, chosen)
+        task = {
+            'task_exact': accuracy.exact,
+            'task_tolerant': accuracy.tolerant,
+            'chance_exact': accuracy.chance_exact,
+            'chance_tolerant': accuracy.chance_tolerant,
+            'ceiling_exact': accuracy.ceiling_exact,
+            'ceiling_tolerant': accuracy.ceiling_tolerant,
+            'states': state_set.digest,
+        }
+    return EpisodeMetrics(
+        patient=patient,
+        procedure=procedure,
+        success=bool(success),
+        failure=failure,
+        time=count * period,
+        path_length=path_length(tips),
+        log_dimensionless_jerk=log_dimensionless_jerk(tips, period),
+        peak_force=float(peaks.max()),
+        mean_force=float(means.mean()),
+        time_above_0_8=above[0],
+        time_above_3_4=above[1],
+        time_above_6_5=above[2],
+        force_time=float(means.sum()) * period,
+        damage=float(damage[-1]),
+        low_pressure_time=low_pressure_time,
+        worst_news2=float(scores.max()),
+        **task,
+    )
+
+
+def path_length(positions: np.ndarray) -> float:
+    """Return the way along positions of shape (n, 3), m."""
+    return float(np.linalg.norm(np.diff(positions, axis=0), axis=1).sum())
+
+
+def log_dimensionless_jerk(positions: np.ndarray, period: float) -> float:
+    """
+    Return -ln(T^3 / v^2 * integral of squared jerk), of duration T and greatest speed v.
+
+    The form for velocities of Balasubramanian et al. 2015 (10.1186/s12984-015-0090-9). It has no
+    dimension: neither the length nor the duration of a way changes it. A reach of minimum jerk has
+    -ln(204.8), about -5.32; less smooth ones are below. Jerk is the third difference of what is
+    given, unfiltered, each value standing for one period, the outermost for two.
+
+    :param positions: shape (n, 3), m.
+    :param period: between two of them, s.
+    :returns: NaN for fewer than four positions, or where nothing moved.
+    """
+    if len(positions) < 4:
+        return math.nan
+    speed = np.linalg.norm(np.diff(positions, axis=0), axis=1).max() / period
+    if not speed > 0:
+        return math.nan
+    squares = (np.diff(positions, n=3, axis=0) ** 2).sum(axis=1) / period**6
+    integral = (squares.sum() + squares[0] + squares[-1]) * period
+    duration = (len(positions) - 1) * period
+    cost = duration**3 / speed**2 * integral
+    # Without any jerk the logarithm has no end: a uniform motion is undefined here.
+    return -math.log(cost) if cost > 0 else math.nan
+
+
+def _array(name: str, values: np.ndarray, count: int | None) -> np.ndarray:
+    """Return a float array, and refuse another length or an infinite number."""
+    array = np.asarray(values, np.float64)
+    if count is not None and array.shape != (count,):
+        raise StateError(f'{name} of shape {array.shape}: expected ({count},)')
+    if np.isinf(array).any():
+        raise StateError(f'{name} holds an infinite number')
+    return array
+
+
+def _time_where(values: np.ndarray, marks: np.ndarray, period: float) -> float:
+    """Return the time of the marked ticks, NaN where a value was not recorded."""
+    return math.nan if np.isnan(values).any() else int(marks.sum()) * period
