@@ -5,16 +5,23 @@ Closed-form kinematics of a dVRK-like patient-side manipulator through its remot
 
 Modified DH parameters of the dVRK PSM with a large needle driver (SIRK PSM.json). The base
 frame has its origin in the remote centre of motion (RCM): z up, the shaft along -z at zero.
+:func:`forward` and :func:`inverse` take plain floats and check no more than limits;
+:func:`forward_kinematics` and :func:`inverse_kinematics` refuse whatever is no pose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import math
+from typing import Any
 
 from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Vector = NDArray[np.float64]
+Point = tuple[float, float, float]
+Axes = tuple[Point, Point, Point]
+"""A rotation matrix as its three columns."""
+Joints = tuple[float, float, float, float, float, float]
 
 JOINTS = ('yaw', 'pitch', 'insertion', 'roll', 'wrist_pitch', 'wrist_yaw')
 JAW = 'jaw'
@@ -38,6 +45,7 @@ STRAIGHT = INSERTION_TO_WRIST + WRIST_LINK + TIP_LINK
 
 _LOWER, _UPPER = LOWER.tolist(), UPPER.tolist()
 _SLACK = 1e-9
+_TURN = 2.0 * math.pi
 
 
 class UnreachableError(StateError):
@@ -50,7 +58,7 @@ def within_limits(joints: ArrayLike) -> bool:
     return bool(np.all((values >= LOWER - _SLACK) & (values <= UPPER + _SLACK)))
 
 
-def _checked(joints: Sequence[float], asked: object) -> Sequence[float]:
+def _checked(joints: Joints, asked: object) -> Joints:
     for name, value, low, high in zip(JOINTS, joints, _LOWER, _UPPER, strict=True):
         if not low - _SLACK <= value <= high + _SLACK:
             raise UnreachableError(
@@ -59,39 +67,58 @@ def _checked(joints: Sequence[float], asked: object) -> Sequence[float]:
     return joints
 
 
-def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+def checked_joints(joints: Sequence[float]) -> Joints:
+    """
+    Return six joints as plain floats.
+
+    :raises UnreachableError: if one is beyond its limit.
+    :raises StateError: if they are not six finite numbers.
+    """
+    try:
+        values = [float(each) for each in joints]
+    except (TypeError, ValueError):
+        values = []
+    if len(values) != 6 or not all(map(math.isfinite, values)):
+        raise StateError(f'joints {joints!r}: expected six finite numbers')
+    yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = values
+    return _checked((yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw), 'of these joints')
+
+
+def _dot(a: Point, b: Point) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def _cross(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    return [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
+def _pose(
+    joints: Sequence[Any], sin: Callable[[Any], Any], cos: Callable[[Any], Any]
+) -> tuple[tuple[Any, Any, Any], tuple[tuple[Any, Any, Any], ...]]:
+    """Return the tip and the columns of its rotation, of floats or of arrays."""
+    yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = joints
+    sy, cy, sp, cp = sin(yaw), cos(yaw), sin(pitch), cos(pitch)
+    sr, cr, sa, ca = sin(roll), cos(roll), sin(wrist_pitch), cos(wrist_pitch)
+    sb, cb = sin(wrist_yaw), cos(wrist_yaw)
+    tip, yaw_axis, side, approach = [], [], [], []
+    for down, left, shaft in (
+        (-sp * sy, -cy, cp * sy),
+        (-cp, 0.0, -sp),
+        (sp * cy, -sy, -cp * cy),
+    ):
+        across = down * cr + left * sr
+        pitch_axis = left * cr - down * sr
+        wrist = across * sa + shaft * ca
+        ahead = wrist * cb - pitch_axis * sb
+        yaw_axis.append(shaft * sa - across * ca)
+        side.append(-wrist * sb - pitch_axis * cb)
+        approach.append(ahead)
+        tip.append(
+            shaft * (insertion + INSERTION_TO_WRIST) + wrist * WRIST_LINK + ahead * TIP_LINK
+        )
+    return tuple(tip), (tuple(yaw_axis), tuple(side), tuple(approach))
 
 
-def _orthonormal(x: Sequence[float], y: Sequence[float], z: Sequence[float]) -> bool:
-    error = max(
-        abs(_dot(x, x) - 1.0),
-        abs(_dot(y, y) - 1.0),
-        abs(_dot(x, y)),
-        *(abs(a - b) for a, b in zip(_cross(x, y), z, strict=True)),
-    )
-    return error <= 1e-6
-
-
-def _shaft_rotation(yaw: float, pitch: float) -> Vector:
-    """Return frame 3 of the DH chain: x, y and the shaft as columns."""
-    sin_yaw, cos_yaw = math.sin(yaw), math.cos(yaw)
-    sin_pitch, cos_pitch = math.sin(pitch), math.cos(pitch)
-    return np.array(
-        [
-            [-sin_pitch * sin_yaw, -cos_yaw, cos_pitch * sin_yaw],
-            [-cos_pitch, 0.0, -sin_pitch],
-            [sin_pitch * cos_yaw, -sin_yaw, -cos_pitch * cos_yaw],
-        ]
-    )
+def forward(joints: Sequence[float]) -> tuple[Point, Axes]:
+    """Return tip and axes of six joints, unchecked: the fast path of forward_kinematics."""
+    tip, axes = _pose(joints, math.sin, math.cos)
+    return tip, (axes[0], axes[1], axes[2])
 
 
 def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
@@ -105,26 +132,78 @@ def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
     values = np.asarray(joints, np.float64)
     if values.shape != (6,) or not np.isfinite(values).all():
         raise StateError(f'joints {joints!r}: expected six finite numbers')
-    yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = values.tolist()
-    shaft = _shaft_rotation(yaw, pitch)
-    cos_roll, sin_roll = math.cos(roll), math.sin(roll)
-    across = shaft[:, 0] * cos_roll + shaft[:, 1] * sin_roll
-    pitch_axis = shaft[:, 1] * cos_roll - shaft[:, 0] * sin_roll
-    wrist = across * math.sin(wrist_pitch) + shaft[:, 2] * math.cos(wrist_pitch)
-    yaw_axis = np.cross(pitch_axis, wrist)
-    side = wrist * math.sin(wrist_yaw) + pitch_axis * math.cos(wrist_yaw)
-    approach = np.cross(yaw_axis, side)
-    position = (
-        shaft[:, 2] * (insertion + INSERTION_TO_WRIST) + wrist * WRIST_LINK + approach * TIP_LINK
+    tip, axes = forward(values.tolist())
+    return np.array(tip), np.array(axes).T
+
+
+def forward_kinematics_batch(joints: ArrayLike) -> tuple[Vector, Vector]:
+    """
+    Return where the tool tip is for many sets of joints at once.
+
+    :param joints: shape (n, 6), rad and m.
+    :returns: positions, shape (n, 3), metres, and rotation matrices, shape (n, 3, 3).
+    :raises StateError: if the shape is another, or a number is not finite.
+    """
+    values = np.asarray(joints, np.float64)
+    if values.ndim != 2 or values.shape[1] != 6 or not np.isfinite(values).all():
+        raise StateError(f'joints of shape {values.shape}: expected (n, 6) finite numbers')
+    tip, axes = _pose(list(values.T), np.sin, np.cos)
+    columns = [np.stack(each, axis=-1) for each in axes]
+    return np.stack(tip, axis=-1), np.stack(columns, axis=-1)
+
+
+def inverse(tip: Point, axes: Axes, near_roll: float = 0.0) -> Joints:
+    """
+    Return the joints of a pose; the fast path of inverse_kinematics, for a true rotation.
+
+    The shaft lies in the plane of the wrist's yaw axis and the RCM, which fixes the wrist up to
+    its sign; wrist yaw and wrist pitch never pass a right angle, which fixes the signs.
+
+    :param tip: metres.
+    :param axes: the columns of the rotation.
+    :param near_roll: of the rolls a full turn apart, take the one nearest to this, rad.
+    :raises UnreachableError: if the pose is outside the joint limits, or in the RCM itself.
+    """
+    (ux, uy, uz), (vx, vy, vz), (ax, ay, az) = axes
+    cx, cy, cz = tip[0] - TIP_LINK * ax, tip[1] - TIP_LINK * ay, tip[2] - TIP_LINK * az
+    along = ux * cx + uy * cy + uz * cz
+    wx, wy, wz = cx - along * ux, cy - along * uy, cz - along * uz
+    length = math.sqrt(wx * wx + wy * wy + wz * wz)
+    if length < 1e-9:
+        raise UnreachableError(f'pose at {tip} leaves no direction for the wrist')
+    # With the yaw axis -u and the side -v: the pitch axis is wrist x yaw axis.
+    px, py, pz = uy * wz - uz * wy, uz * wx - ux * wz, ux * wy - uy * wx
+    if px * vx + py * vy + pz * vz > 0.0:
+        length = -length
+    wx, wy, wz = wx / length, wy / length, wz / length
+    px, py, pz = px / length, py / length, pz / length
+    cx, cy, cz = cx - WRIST_LINK * wx, cy - WRIST_LINK * wy, cz - WRIST_LINK * wz
+    reach = math.sqrt(cx * cx + cy * cy + cz * cz)
+    if reach < 1e-9:
+        raise UnreachableError(f'pose at {tip} puts the wrist into the remote centre')
+    if cx * wx + cy * wy + cz * wz < 0.0:
+        reach = -reach
+    sx, sy, sz = cx / reach, cy / reach, cz / reach
+    yaw = math.atan2(sx, -sz)
+    level = math.hypot(sx, sz)
+    pitch = math.atan2(-sy, level)
+    sin_yaw, cos_yaw = (sx / level, -sz / level) if level > 0.0 else (0.0, 1.0)
+    dx, dy, dz = sy * sin_yaw, -level, -sy * cos_yaw
+    roll = math.atan2(-(dx * px + dy * py + dz * pz), -cos_yaw * px - sin_yaw * pz)
+    wrist_pitch = math.atan2(
+        math.cos(roll) * (dx * wx + dy * wy + dz * wz)
+        - math.sin(roll) * (cos_yaw * wx + sin_yaw * wz),
+        sx * wx + sy * wy + sz * wz,
     )
-    return position, np.column_stack((-yaw_axis, -side, approach))
+    wrist_yaw = math.atan2(-(vx * wx + vy * wy + vz * wz), -(vx * px + vy * py + vz * pz))
+    roll += _TURN * round((near_roll - roll) / _TURN)
+    joints = (yaw, pitch, reach - INSERTION_TO_WRIST, roll, wrist_pitch, wrist_yaw)
+    return _checked(joints, tip)
 
 
 def inverse_kinematics(position: ArrayLike, rotation: ArrayLike, near_roll: float = 0.0) -> Vector:
     """
     Return the joints that put the tool tip at a pose, in closed form.
-
-    The shaft lies in the plane of the wrist's yaw axis and the RCM, which fixes the wrist.
 
     :param position: shape (3,), metres.
     :param rotation: rotation matrix, shape (3, 3).
@@ -135,42 +214,30 @@ def inverse_kinematics(position: ArrayLike, rotation: ArrayLike, near_roll: floa
     """
     tip = np.asarray(position, np.float64)
     matrix = np.asarray(rotation, np.float64)
-    if tip.shape != (3,) or not np.isfinite(tip).all():
+    if tip.shape != (3,) or not all(map(math.isfinite, tip.tolist())):
         raise StateError(f'position {position!r}: expected three finite numbers')
-    if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
-        raise StateError(f'rotation {rotation!r}: expected a 3 x 3 matrix of finite numbers')
-    x_axis, y_axis, approach = matrix.T.tolist()
-    if not _orthonormal(x_axis, y_axis, approach):
-        raise StateError(f'rotation {rotation!r}: expected a rotation matrix')
-    yaw_axis, side = [-each for each in x_axis], [-each for each in y_axis]
-    centre = [at - TIP_LINK * each for at, each in zip(tip.tolist(), approach, strict=True)]
-    along = _dot(yaw_axis, centre)
-    wrist = [at - along * each for at, each in zip(centre, yaw_axis, strict=True)]
-    length = math.sqrt(_dot(wrist, wrist))
-    if length < 1e-6:
-        raise UnreachableError(f'pose at {tip.tolist()} leaves no direction for the wrist')
-    wrist = [each / length for each in wrist]
-    pitch_axis = _cross(wrist, yaw_axis)
-    centre = [at - WRIST_LINK * each for at, each in zip(centre, wrist, strict=True)]
-    reach = math.sqrt(_dot(centre, centre))
-    if reach < 1e-6:
-        raise UnreachableError(f'pose at {tip.tolist()} puts the wrist into the remote centre')
-    shaft = [each / reach for each in centre]
-    yaw = math.atan2(shaft[0], -shaft[2])
-    pitch = math.asin(max(-1.0, min(1.0, -shaft[1])))
-    down = [-math.sin(pitch) * math.sin(yaw), -math.cos(pitch), math.sin(pitch) * math.cos(yaw)]
-    left = [-math.cos(yaw), 0.0, -math.sin(yaw)]
-    roll = math.atan2(-_dot(down, pitch_axis), _dot(left, pitch_axis))
-    turn = 2 * math.pi
-    roll += turn * round((near_roll - roll) / turn)
-    across = math.cos(roll) * _dot(down, wrist) + math.sin(roll) * _dot(left, wrist)
-    wrist_pitch = math.atan2(across, _dot(shaft, wrist))
-    wrist_yaw = math.atan2(_dot(side, wrist), _dot(side, pitch_axis))
-    joints = (yaw, pitch, reach - INSERTION_TO_WRIST, roll, wrist_pitch, wrist_yaw)
-    return np.array(_checked(joints, tip.tolist()))
+    if matrix.shape != (3, 3) or not _is_rotation(*matrix.T.tolist()):
+        raise StateError(f'rotation {rotation!r}: expected a rotation matrix of finite numbers')
+    if not math.isfinite(near_roll):
+        raise StateError(f'near_roll {near_roll!r}: expected a finite angle')
+    x, y, z = tip.tolist()
+    u, v, approach = matrix.T.tolist()
+    return np.array(inverse((x, y, z), (u, v, approach), near_roll))
 
 
-def straight_joints(x: float, y: float, z: float) -> tuple[float, float, float]:
+def _is_rotation(x: Point, y: Point, z: Point) -> bool:
+    errors = (
+        _dot(x, x) - 1.0,
+        _dot(y, y) - 1.0,
+        _dot(x, y),
+        x[1] * y[2] - x[2] * y[1] - z[0],
+        x[2] * y[0] - x[0] * y[2] - z[1],
+        x[0] * y[1] - x[1] * y[0] - z[2],
+    )
+    return all(abs(each) <= 1e-6 for each in errors)  # false for what is not a number, too
+
+
+def straight_joints(x: float, y: float, z: float) -> Point:
     """
     Return yaw, pitch and insertion that put the tip at a point, the wrist staying straight.
 
@@ -189,3 +256,30 @@ def straight_joints(x: float, y: float, z: float) -> tuple[float, float, float]:
     ):
         _checked((yaw, pitch, insertion, 0.0, 0.0, 0.0), (x, y, z))
     return yaw, pitch, insertion
+
+
+def bent_joints(point: Point, wrist: Point) -> Joints:
+    """
+    Return the joints that put the tip at a point with a wrist that is bent already.
+
+    Where limits are in the way, the joints are as near as they allow.
+
+    :param point: metres.
+    :param wrist: roll, wrist pitch and wrist yaw, rad.
+    """
+    straight_down, _axes = forward((0.0, 0.0, -INSERTION_TO_WRIST, *wrist))
+    # There the axes of frame 3 of the DH chain point against y, x and z of the base.
+    left, down, along = (-each for each in straight_down)
+    x, y, z = point
+    depth = math.sqrt(max(0.0, x * x + y * y + z * z - down * down - left * left))
+    radius = math.hypot(down, depth)
+    pitch = math.asin(max(-1.0, min(1.0, -y / max(radius, 1e-9)))) - math.atan2(down, depth)
+    level = math.cos(pitch) * depth - math.sin(pitch) * down
+    yaw = math.atan2(x, -z) + math.atan2(left, level)
+    insertion = depth - along - INSERTION_TO_WRIST
+    return (
+        max(_LOWER[0], min(_UPPER[0], yaw)),
+        max(_LOWER[1], min(_UPPER[1], pitch)),
+        max(_LOWER[2], min(_UPPER[2], insertion)),
+        *wrist,
+    )

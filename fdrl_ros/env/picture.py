@@ -4,13 +4,15 @@
 
 from fdrl_ros.env.arm import JOINTS
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.simulation import BASE_HEIGHT
 from fdrl_ros.resources import resource
 import numpy as np
 from numpy.typing import NDArray
 import pybullet
 
 WIDTH, HEIGHT = 320, 240
+BASE_HEIGHT = 0.26
+"""Height of the remote centre above the table (the joint base_joint of the URDF), m."""
+
 _EYE, _LOOK = (0.85, -1.15, 0.55), (0.0, 0.1, 0.0)
 
 

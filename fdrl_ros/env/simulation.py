@@ -5,156 +5,158 @@ The arm with motors and masses, in PyBullet.
 
 It follows its set-point with a first-order lag. PyBullet does rigid motion only: the force of
 tissue comes from outside and is applied at the tip (its own compliant contact counts points
-twice). The stepped model is the chain to the tool tip out of urdf/psm.urdf; the full file, with
-jaws and patient, is for RViz and for pictures.
+twice). A straight wrist is stepped with three joints (:mod:`fdrl_ros.env.description`), a bent one
+with all six; the full urdf/psm.urdf, with jaws and patient, is for RViz and for pictures.
 """
 
-from functools import lru_cache
+from collections.abc import Sequence
+from math import cos, sin
 from pathlib import Path
-import tempfile
-import weakref
-import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 from fdrl_ros.env.actions import SUBSTEP
-from fdrl_ros.env.arm import EFFORT, HOME, JOINTS, straight_joints, Vector
+from fdrl_ros.env.arm import (
+    bent_joints,
+    checked_joints,
+    Point,
+    STRAIGHT,
+    straight_joints,
+    Vector,
+)
 from fdrl_ros.env.bullet import pybullet
-from fdrl_ros.env.placement import Point, response
-from fdrl_ros.errors import ResourceError
+from fdrl_ros.env.chain import Chain
+from fdrl_ros.env.placement import (
+    checked_substep,
+    response,
+    STRAIGHT_WRIST,
+    straighter,
+    WRIST_SPEED,
+)
 from fdrl_ros.resources import resource
 import numpy as np
 
-BASE_HEIGHT = 0.26
-"""Height of the remote centre above the table (the joint base_joint of the URDF), m."""
-
-_CHAIN = ('world', 'base_link', *(f'{each}_link' for each in JOINTS), 'tool_tip')
-
-
-@lru_cache(maxsize=1)
-def chain_description() -> str:
-    """Return the URDF of the moving chain alone, made from urdf/psm.urdf."""
-    root = ElementTree.parse(resource('urdf/psm.urdf')).getroot()
-    for each in list(root):
-        child = each.find('child')
-        name = each.get('name') if each.tag == 'link' else None
-        if each.tag == 'joint' and child is not None:
-            name = child.get('link')
-        if name not in _CHAIN:
-            root.remove(each)
-            continue
-        for visual in each.findall('visual'):
-            each.remove(visual)
-        if each.tag == 'link' and each.find('inertial') is None:
-            inertial = ElementTree.SubElement(each, 'inertial')
-            ElementTree.SubElement(inertial, 'mass', value='0')
-            zeros = dict.fromkeys(('ixx', 'ixy', 'ixz', 'iyy', 'iyz', 'izz'), '0')
-            ElementTree.SubElement(inertial, 'inertia', zeros)
-    return ElementTree.tostring(root, encoding='unicode')
+_SETTLED = 1e-6
+"""A wrist this near to straight, and this slow, is straight: rad, rad/s."""
 
 
 class DynamicArm:
-    """Rigid-body dynamics with motors in a PyBullet client of its own."""
+    """
+    Rigid-body dynamics with motors in PyBullet clients of its own.
 
-    def __init__(self) -> None:
-        self._client: int = pybullet.connect(pybullet.DIRECT)
-        if self._client < 0:
-            raise ResourceError('PyBullet gives no further physics client: close unused envs')
-        self._finalizer = weakref.finalize(self, pybullet.disconnect, self._client)
-        pybullet.setPhysicsEngineParameter(
-            fixedTimeStep=SUBSTEP, numSubSteps=0, physicsClientId=self._client
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / 'chain.urdf'
-            path.write_text(chain_description(), 'utf-8')
-            self._body: int = pybullet.loadURDF(
-                str(path),
-                [0.0, 0.0, -BASE_HEIGHT],
-                useFixedBase=True,
-                flags=pybullet.URDF_USE_INERTIA_FROM_FILE,
-                physicsClientId=self._client,
-            )
-        places = {}
-        for index in range(pybullet.getNumJoints(self._body, self._client)):
-            info = pybullet.getJointInfo(self._body, index, self._client)
-            places[info[1].decode()] = index
-            pybullet.changeDynamics(
-                self._body,
-                index,
-                linearDamping=0.0,
-                angularDamping=0.0,
-                jointDamping=0.0,
-                physicsClientId=self._client,
-            )
-        self._tip = places['tool_tip_joint']
-        self._all = [places[each] for each in JOINTS]
-        self._moved = self._all[:3]
-        self._efforts = EFFORT[:3].tolist()
-        self._gains = [1.0] * 3
-        self._ones = [1.0] * 3
+    :param substep: length of a sub-step, s.
+    :param urdf: of the arm; urdf/psm.urdf unless told otherwise.
+    :raises ResourceError: if the URDF is missing, broken or of another arm.
+    """
+
+    def __init__(self, substep: float = SUBSTEP, urdf: Path | None = None) -> None:
+        self._substep = checked_substep(substep)
+        self._urdf = urdf or resource('urdf/psm.urdf')
+        self._quick = Chain(self._urdf, True, self._substep)
+        self._whole: Chain | None = None
+        """All six joints; made when a wrist is first bent."""
+        self._bent = False
+        self._wrist = STRAIGHT_WRIST
+        self._gain = 1.0
         self._setpoint: Point | None = None
-        for index, effort, home in zip(self._all, EFFORT.tolist(), HOME.tolist(), strict=True):
-            pybullet.resetJointState(self._body, index, home, 0.0, self._client)
-            self._drive([index], [home], [effort], [0.5], [1.0])
-        self._clean = pybullet.saveState(self._client)
         self.position: Point = (0.0, 0.0, 0.0)
         self.velocity: Point = (0.0, 0.0, 0.0)
 
-    def _drive(
-        self,
-        indices: list[int],
-        targets: list[float],
-        efforts: list[float],
-        gains: list[float],
-        ones: list[float],
-    ) -> None:
-        pybullet.setJointMotorControlArray(
-            self._body,
-            indices,
-            pybullet.POSITION_CONTROL,
-            targetPositions=targets,
-            forces=efforts,
-            positionGains=gains,
-            velocityGains=ones,
-            physicsClientId=self._client,
-        )
+    @property
+    def _client(self) -> int:
+        return self._quick.client
 
     def place(self, position: Point, lag: float) -> None:
-        """Put the tip at rest without loading a file, and set its lag."""
-        targets = list(straight_joints(*position))
-        self._gains = [response(lag)] * 3
-        pybullet.restoreState(self._clean, physicsClientId=self._client)
-        for index, target in zip(self._moved, targets, strict=True):
-            pybullet.resetJointState(self._body, index, target, 0.0, self._client)
-        self._drive(self._moved, targets, self._efforts, self._gains, self._ones)
+        """Put the tip at rest without loading a file, the wrist straight, and set its lag."""
+        targets = straight_joints(*position)
+        self._gain = response(lag, self._substep)
+        self._quick.restore()
+        self._quick.gains = [self._gain] * 3
+        self._quick.set(targets, (0.0, 0.0, 0.0))
+        self._bent = False
         self._setpoint = position
         self.position = position
         self.velocity = (0.0, 0.0, 0.0)
 
     def step(self, setpoint: Point, force: Point) -> None:
         """Move for one sub-step: motors, force on the tip, physics."""
-        client = self._client
+        if self._bent:
+            self._straighten(setpoint, force)
+            return
         if setpoint is not self._setpoint:
-            self._drive(
-                self._moved,
-                list(straight_joints(*setpoint)),
-                self._efforts,
-                self._gains,
-                self._ones,
-            )
+            self._quick.drive(straight_joints(*setpoint))
             self._setpoint = setpoint
-        if force[2] != 0.0:
-            pybullet.applyExternalForce(
-                self._body, self._tip, force, self.position, pybullet.WORLD_FRAME, client
+        yaw, pitch, insertion = self._quick.step(force, self.position)
+        turn, tilt, slide = yaw[1], pitch[1], insertion[1]
+        reach = insertion[0] + STRAIGHT
+        sy, cy, sp, cp = sin(yaw[0]), cos(yaw[0]), sin(pitch[0]), cos(pitch[0])
+        level = reach * cp
+        out = slide * cp - reach * sp * tilt  # how fast the level part of the reach grows
+        self.position = (level * sy, -reach * sp, -level * cy)
+        self.velocity = (
+            out * sy + level * cy * turn,
+            -slide * sp - level * tilt,
+            -out * cy + level * sy * turn,
+        )
+
+    def step_joints(self, joints: Sequence[float], force: Point) -> None:
+        """Move all six joints for one sub-step by their motors."""
+        wanted = checked_joints(joints)
+        whole = self._bend()
+        whole.drive(wanted)
+        roll, pitch, yaw = (each[0] for each in self._move(whole, force)[3:])
+        self._wrist = (roll, pitch, yaw)
+
+    def _bend(self) -> Chain:
+        """Go over to six joints, where and as fast as the arm is."""
+        if self._whole is None:
+            self._whole = Chain(self._urdf, False, self._substep)
+        whole = self._whole
+        if not self._bent:
+            states = self._quick.states()
+            whole.restore()
+            whole.gains = [self._gain] * 6
+            zeros = (0.0, 0.0, 0.0)
+            whole.set(
+                (*(each[0] for each in states), *zeros), (*(each[1] for each in states), *zeros)
             )
-        pybullet.stepSimulation(client)
-        link = pybullet.getLinkState(self._body, self._tip, 1, 1, client)
-        self.position = link[4]
-        self.velocity = link[6]
+            self._bent = True
+        return whole
+
+    def _straighten(self, setpoint: Point, force: Point) -> None:
+        """Follow a set-point of the tip while the wrist goes back, then with three joints."""
+        whole = self._bend()
+        self._wrist = straighter(self._wrist, WRIST_SPEED * self._substep)
+        whole.drive(bent_joints(setpoint, self._wrist))
+        states = self._move(whole, force)
+        if not any(self._wrist) and all(
+            abs(each[0]) < _SETTLED and abs(each[1]) < _SETTLED for each in states[3:]
+        ):
+            self._quick.restore()
+            self._quick.gains = [self._gain] * 3
+            self._quick.set([each[0] for each in states[:3]], [each[1] for each in states[:3]])
+            self._bent = False
+            self._setpoint = None
+
+    def _move(self, whole: Chain, force: Point) -> Any:
+        """Let one sub-step of six joints pass, and see where the tip is."""
+        states = whole.step(force, self.position)
+        link = pybullet.getLinkState(whole.body, whole.tip, 1, 1, whole.client)
+        self.position, self.velocity = link[4], link[6]
+        return states
 
     def joints(self) -> Vector:
         """Return the joints as they are."""
-        states = pybullet.getJointStates(self._body, self._all, self._client)
-        return np.array([each[0] for each in states])
+        chain = self._whole if self._bent and self._whole is not None else self._quick
+        found = [each[0] for each in chain.states()]
+        return np.array([*found, *[0.0] * (6 - len(found))])
+
+    def efforts(self) -> Vector:
+        """Return what the motors gave in the last sub-step, shape (6,) or (3,), N m and N."""
+        chain = self._whole if self._bent and self._whole is not None else self._quick
+        return np.array([each[3] for each in chain.states()])
 
     def close(self) -> None:
-        """Disconnect the physics client."""
-        self._finalizer()
+        """Disconnect the physics clients."""
+        self._quick.close()
+        if self._whole is not None:
+            self._whole.close()
