@@ -28,8 +28,8 @@ class BuildWithSharedFiles(build_py):
             self.copy_tree(str(ROOT / folder), str(target))
 
 
-def requirements():
-    lines = (ROOT / 'requirements' / 'learning.txt').read_text().splitlines()
+def requirements(name):
+    lines = (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines()
     return [line for line in lines if line and not line.startswith('#')]
 
 
@@ -45,7 +45,8 @@ setup(
     license_files=['LICENSE'],
     packages=find_packages(include=['fdrl_ros', 'fdrl_ros.*']),
     python_requires='>=3.11,<3.13',
-    install_requires=requirements(),
+    install_requires=requirements('learning'),
+    extras_require={'benchmark': requirements('benchmark')},
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
     cmdclass={'build_py': BuildWithSharedFiles},
 )

@@ -1,0 +1,130 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What our simulator is compared with: panda-gym, and PyBullet with nothing around it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+import importlib
+import importlib.metadata
+import os
+from pathlib import Path
+import sys
+from typing import Any
+
+from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS
+from fdrl_ros.env.bullet import pybullet
+import gymnasium
+import numpy as np
+from workloads import Skipped, Work
+
+HORIZON = 50
+"""Steps after which panda-gym's own registration ends an episode."""
+
+MISSING = 'panda-gym is missing: pip install -r requirements/benchmark.txt'
+
+
+def has(package: str) -> bool:
+    """Say whether a package is installed."""
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold back what C code writes to standard output, such as panda-gym's arguments."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def panda() -> Any:
+    """
+    Return panda-gym's reaching task without wrappers.
+
+    :raises Skipped: if panda-gym is not installed.
+    """
+    if not has('panda-gym'):
+        raise Skipped(MISSING)
+    with quiet():
+        importlib.import_module('panda_gym')
+        return gymnasium.make('PandaReach-v3').unwrapped
+
+
+def panda_steps() -> Work:
+    """Return work that is one episode of panda-gym."""
+    env = panda()
+    env.reset(seed=0)
+    drawn = np.random.default_rng(0).uniform(-1.0, 1.0, (HORIZON, *env.action_space.shape))
+    actions = list(drawn.astype(np.float32))
+
+    def work() -> int:
+        env.reset()
+        for action in actions:
+            env.step(action)
+        return HORIZON
+
+    return work
+
+
+def panda_resets() -> Work:
+    """Return work that resets panda-gym."""
+    env = panda()
+    env.reset(seed=0)
+
+    def work() -> int:
+        env.reset()
+        return 1
+
+    return work
+
+
+def kuka() -> tuple[int, int]:
+    """Return a client and the body of the KUKA iiwa that PyBullet ships, at our time step."""
+    client = pybullet.connect(pybullet.DIRECT)
+    folder = Path(importlib.import_module('pybullet_data').getDataPath())
+    body = pybullet.loadURDF(
+        str(folder / 'kuka_iiwa' / 'model.urdf'), useFixedBase=True, physicsClientId=client
+    )
+    pybullet.setTimeStep(SUBSTEP, client)
+    return client, body
+
+
+def bullet_steps() -> Work:
+    """Return work that is 12 physics steps of a 7-joint arm, and nothing else."""
+    client, _body = kuka()
+
+    def work() -> int:
+        for _ in range(SUBSTEPS):
+            pybullet.stepSimulation(client)
+        return 1
+
+    return work
+
+
+def bullet_inverse() -> Work:
+    """Return work that solves inverse kinematics with PyBullet at poses the KUKA can take."""
+    client, body = kuka()
+    rng, poses = np.random.default_rng(0), []
+    for _ in range(200):
+        for joint in range(7):
+            pybullet.resetJointState(body, joint, rng.uniform(-1.5, 1.5), physicsClientId=client)
+        link = pybullet.getLinkState(body, 6, 0, 1, client)
+        poses.append((link[4], link[5]))
+
+    def work() -> int:
+        for position, orientation in poses:
+            pybullet.calculateInverseKinematics(
+                body, 6, position, orientation, physicsClientId=client
+            )
+        return len(poses)
+
+    return work

@@ -1,0 +1,129 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What of our simulated operating room is measured, as work that is repeated."""
+
+from collections.abc import Callable
+from functools import partial
+import importlib
+import importlib.util
+
+from fdrl_ros.env.actions import ACTION_COUNT, TICK
+from fdrl_ros.env.arm import forward_kinematics, inverse_kinematics, LOWER, UPPER
+from fdrl_ros.env.episode import run_episode
+from fdrl_ros.env.expert import expert
+from fdrl_ros.env.patient import Patient, public_cohort
+from fdrl_ros.env.physiology import Physiology
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.surgery import SurgeryEnv
+import numpy as np
+from numpy.typing import NDArray
+
+PATIENTS = 24
+BATCH = 64
+
+Work = Callable[[], int]
+"""Do some work and return how many units of it were done."""
+
+
+class Skipped(Exception):
+    """Something cannot be measured here; the message says why."""
+
+
+def patients() -> list[Patient]:
+    """Return who is operated on."""
+    cohort = public_cohort(0)
+    return [cohort.patient(index) for index in range(PATIENTS)]
+
+
+def _ask(patient: Patient, state: NDArray[np.float32]) -> int:
+    return expert(state, patient)[0]
+
+
+def operations(mode: str) -> Work:
+    """Return work that operates on patient after patient as the expert did."""
+    env = SurgeryEnv(settings=WorldSettings(mode=mode))
+    episodes = [(each, run_episode(env, partial(_ask, each), each).actions) for each in patients()]
+    turn = 0
+
+    def work() -> int:
+        nonlocal turn
+        patient, actions = episodes[turn % PATIENTS]
+        turn += 1
+        env.reset(options={'patient': patient})
+        done = 0
+        for action in actions:
+            done += 1
+            _state, _reward, terminated, truncated, _info = env.step(action)
+            if terminated or truncated:
+                break
+        return done
+
+    return work
+
+
+def batched_operations() -> Work:
+    """
+    Return work that steps 64 patients at once with random actions.
+
+    :raises Skipped: until there is a batched env.
+    """
+    if importlib.util.find_spec('fdrl_ros.env.batch') is None:
+        raise Skipped('fdrl_ros.env.batch is not there yet')
+    batch = importlib.import_module('fdrl_ros.env.batch').BatchSurgery(
+        [public_cohort(0).patient(index) for index in range(BATCH)]
+    )
+    batch.reset()
+    actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(64, BATCH))
+    turn = 0
+
+    def work() -> int:
+        nonlocal turn
+        batch.step(actions[turn % len(actions)])
+        turn += 1
+        return BATCH
+
+    return work
+
+
+def resets(given: bool) -> Work:
+    """Return work that resets the dynamic env, with a patient or with one that it draws."""
+    env = SurgeryEnv(settings=WorldSettings(mode='dynamic'))
+    env.reset(seed=0)
+    known, turn = patients(), 0
+
+    def work() -> int:
+        nonlocal turn
+        turn += 1
+        env.reset(options={'patient': known[turn % PATIENTS]} if given else None)
+        return 1
+
+    return work
+
+
+def inverse() -> Work:
+    """Return work that solves our arm's inverse kinematics at poses all over its range."""
+    rng = np.random.default_rng(0)
+    low, high = LOWER.copy(), UPPER.copy()
+    low[2], (low[3], high[3]) = 0.05, (-3.0, 3.0)  # not at the remote centre; one turn of roll
+    poses = [forward_kinematics(rng.uniform(low, high)) for _ in range(200)]
+
+    def work() -> int:
+        for position, rotation in poses:
+            inverse_kinematics(position, rotation)
+        return len(poses)
+
+    return work
+
+
+def physiology() -> Work:
+    """Return work that lets a patient's body live on, with force and a little damage."""
+    who = patients()[0]
+
+    def work() -> int:
+        body = Physiology(who)
+        for _ in range(1000):
+            body.advance(TICK, 0.7, 0.0001)
+            body.values()
+        return 1000
+
+    return work
