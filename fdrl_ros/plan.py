@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fdrl_ros.crypto.quantisation import EncryptionSettings
-from fdrl_ros.env.patient import Cohort
+from fdrl_ros.env.patient import Cohort, public_cohort
+from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
@@ -33,6 +34,10 @@ class FederationSettings(Settings):
     heterogeneity: float = setting(
         0.8, 'H: how far the hospitals are apart', minimum=0.0, maximum=1.0
     )
+    procedures: str = setting(
+        'palpation, retraction',
+        'what is done: names of procedures or of specialities, separated by commas, or all',
+    )
     seed: int = setting(1, 'seed of patients, starting weights and surgeons', minimum=0)
     noise: str = setting(
         'secure',
@@ -44,6 +49,16 @@ class FederationSettings(Settings):
         'whether hospitals publish their own policies too: masks then hide nothing of those, '
         'differential privacy alone protects them',
     )
+
+    def __post_init__(self) -> None:
+        """Refuse procedures that there are not."""
+        super().__post_init__()
+        procedures_named(self.procedures)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the procedures, in their order."""
+        return procedures_named(self.procedures)
 
 
 @dataclass(frozen=True)
@@ -171,9 +186,20 @@ class Plan:
         """Patients of each hospital."""
         chosen = self.federation
         return tuple(
-            Cohort(each, chosen.hospitals, chosen.heterogeneity, chosen.seed)
+            Cohort(
+                each,
+                chosen.hospitals,
+                chosen.heterogeneity,
+                chosen.seed,
+                procedures=chosen.names,
+            )
             for each in range(chosen.hospitals)
         )
+
+    def public_cohort(self, heterogeneity: float = 0.0) -> Cohort:
+        """Return made-up patients of the same procedures; no hospital shares one."""
+        chosen = self.federation
+        return public_cohort(chosen.seed, heterogeneity, chosen.names)
 
 
 _DEFAULT = Plan()

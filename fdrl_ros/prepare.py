@@ -146,6 +146,7 @@ def prepare(
     make_private_directory(layout.log)
     if not layout.pretrained.exists():
         weights = pretrain_public(
+            plan.public_cohort(),
             plan.shape,
             plan.pretraining,
             plan.collection,

@@ -5,7 +5,6 @@
 from functools import cached_property
 
 from fdrl_ros.env.episode import run_episode
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.federation.released import Validation
 from fdrl_ros.plan import Plan
@@ -41,7 +40,7 @@ class PublicValidation:
     def success(self, weights: np.ndarray) -> float:
         """Return the share of public patients on whom a policy succeeds."""
         policy = Policy(weights, self._plan.shape)
-        cohort = public_cohort(self._plan.federation.seed)
+        cohort = self._plan.public_cohort()
         env = SurgeryEnv(cohort, self._plan.world)
         env.np_random = np.random.default_rng(self._plan.federation.seed)
         try:

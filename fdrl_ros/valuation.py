@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.episode import run_episode
-from fdrl_ros.env.patient import Patient, public_cohort
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
@@ -26,9 +26,9 @@ _STREAM = 5  # of the generators of these episodes
 _LONGEST_PRELUDE = 20
 
 
-def public_patient(index: int, seed: int) -> Patient:
+def public_patient(index: int, plan: Plan) -> Patient:
     """Return one of the public patients of all kinds."""
-    return public_cohort(seed, 1.0).patient(FIRST + index)
+    return plan.public_cohort(1.0).patient(FIRST + index)
 
 
 def public_returns(
@@ -58,7 +58,7 @@ def public_returns(
             env.np_random = rng
             prelude = int(rng.integers(_LONGEST_PRELUDE)) if index % 2 else 0
             episode = run_episode(
-                env, _after_prelude(policy, prelude, rng), public_patient(index, seed)
+                env, _after_prelude(policy, prelude, rng), public_patient(index, plan)
             )
             if prelude < episode.length:
                 following = returns_to_go(episode.rewards, plan.value.discount)

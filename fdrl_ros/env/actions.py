@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The 13 discrete actions: six coarse moves, six fine ones, and stay."""
+"""The 15 discrete actions: six coarse moves, six fine ones, stay, and the jaw."""
 
 from dataclasses import dataclass
 
@@ -29,10 +29,16 @@ MAXIMUM_SPEED = COARSE_STEP / TICK
 
 @dataclass(frozen=True)
 class Action:
-    """One move of the tip's set-point, metres in the arm's base frame."""
+    """
+    What one action asks for.
+
+    :param displacement: of the tip's set-point, metres in the arm's base frame.
+    :param jaw: 1 opens the jaw, 0 closes it, None leaves it.
+    """
 
     name: str
     displacement: tuple[float, float, float]
+    jaw: int | None = None
 
 
 def _moves(word: str, step: float) -> list[Action]:
@@ -50,13 +56,29 @@ ACTIONS: tuple[Action, ...] = (
     *_moves('coarse', COARSE_STEP),
     *_moves('fine', FINE_STEP),
     Action('stay', (0.0, 0.0, 0.0)),
+    Action('open jaw', (0.0, 0.0, 0.0), jaw=1),
+    Action('close jaw', (0.0, 0.0, 0.0), jaw=0),
 )
 ACTION_COUNT = len(ACTIONS)
-STAY = ACTION_COUNT - 1
+STAY, OPEN_JAW, CLOSE_JAW = range(ACTION_COUNT - 3, ACTION_COUNT)
 
 DISPLACEMENTS: NDArray[np.float64] = np.array([each.displacement for each in ACTIONS])
-"""The moves as rows, shape (13, 3), metres; read-only."""
+"""The moves as rows, shape (15, 3), metres; read-only."""
 DISPLACEMENTS.setflags(write=False)
+
+
+def action_numbered(action: int) -> Action:
+    """
+    Return an action by its number.
+
+    :raises StateError: if there is no such action.
+    """
+    index = int(action)
+    if index != action or not 0 <= index < ACTION_COUNT:
+        raise StateError(
+            f'action {action!r}: expected a whole number from 0 to {ACTION_COUNT - 1}'
+        )
+    return ACTIONS[index]
 
 
 def displacement(action: int) -> tuple[float, float, float]:
@@ -65,7 +87,4 @@ def displacement(action: int) -> tuple[float, float, float]:
 
     :raises StateError: if there is no such action.
     """
-    index = int(action)
-    if index != action or not 0 <= index < ACTION_COUNT:
-        raise StateError(f'action {action!r}: expected a whole number from 0 to {STAY}')
-    return ACTIONS[index].displacement
+    return action_numbered(action).displacement

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.expert import expert
+from fdrl_ros.env.operation import FORCE_LEVELS
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
@@ -26,12 +27,16 @@ class Episode:
     :param states: shape (T + 1, STATE_SIZE), float32, as a policy sees them.
     :param actions: shape (T,), int64.
     :param rewards: shape (T,), float32.
-    :param forces: greatest normal force within each tick, shape (T,), N.
+    :param forces: greatest force on the tip within each tick, shape (T,), N.
+    :param mean_forces: mean force on the tip over each tick, shape (T,), N.
     :param damages: done to tissue since the start, shape (T,), N s.
     :param pressures: mean arterial pressure, shape (T,), mmHg.
     :param critical: C_t, shape (T,), bool.
-    :param success: the force was held.
-    :param failure: 'force', 'workspace', 'vitals', 'time' or empty.
+    :param tips: where the tip was, shape (T + 1, 3), m.
+    :param jaws: angle of the jaw, shape (T + 1,), rad.
+    :param time_above: time with a force above 0.8, 3.4 and 6.5 N, by the force, s.
+    :param success: all was done.
+    :param failure: one of :data:`fdrl_ros.env.operation.FAILURES`, or empty.
     :param terminated: the last state has no future; false when the time ran out.
     """
 
@@ -40,9 +45,13 @@ class Episode:
     actions: NDArray[np.int64]
     rewards: NDArray[np.float32]
     forces: NDArray[np.float64]
+    mean_forces: NDArray[np.float64]
     damages: NDArray[np.float64]
     pressures: NDArray[np.float64]
     critical: NDArray[np.bool_]
+    tips: NDArray[np.float64]
+    jaws: NDArray[np.float64]
+    time_above: dict[float, float]
     success: bool
     failure: str
     terminated: bool
@@ -67,7 +76,7 @@ def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
     """
     state, info = env.reset(options={'patient': patient})
     states, actions, rewards = [state], [], []
-    forces, damages, pressures, critical = [], [], [], []
+    infos = [info]
     terminated = truncated = False
     while not (terminated or truncated):
         action = int(choose(state))
@@ -75,19 +84,21 @@ def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
         states.append(state)
         actions.append(action)
         rewards.append(reward)
-        forces.append(info['peak_force'])
-        damages.append(info['damage'])
-        pressures.append(info['mean_arterial_pressure'])
-        critical.append(info['critical'])
+        infos.append(info)
+    passed = infos[1:]
     return Episode(
         patient=patient,
         states=np.array(states),
         actions=np.array(actions, np.int64),
         rewards=np.array(rewards, np.float32),
-        forces=np.array(forces),
-        damages=np.array(damages),
-        pressures=np.array(pressures),
-        critical=np.array(critical, np.bool_),
+        forces=np.array([each['peak_force'] for each in passed]),
+        mean_forces=np.array([each['mean_force'] for each in passed]),
+        damages=np.array([each['damage'] for each in passed]),
+        pressures=np.array([each['mean_arterial_pressure'] for each in passed]),
+        critical=np.array([each['critical'] for each in passed], np.bool_),
+        tips=np.array([each['tip'] for each in infos]),
+        jaws=np.array([each['jaw'] for each in infos]),
+        time_above=dict(zip(FORCE_LEVELS, env.operation.time_above, strict=True)),
         success=info['success'],
         failure=info['failure'],
         terminated=terminated,

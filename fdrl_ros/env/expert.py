@@ -3,14 +3,17 @@
 """
 The expert: a pure function from a state and its patient to the cost of every action.
 
-It knows what no policy sees (stiffness, the true surface, the phase of breathing), keeps nothing
-between calls, and so can be asked about any state in any order (FDRL Eq. 8 needs that).
+It knows what no policy sees (stiffness, the true surface, the phase of breathing, the arm's lag),
+keeps nothing between calls, and so can be asked about any state in any order (FDRL Eq. 8 needs
+that).
 """
 
-from fdrl_ros.env.actions import DISPLACEMENTS, TICK
+from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, DISPLACEMENTS, TICK
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.settings import horizon_of, WorldSettings
 from fdrl_ros.env.state import INDEX, unscale
+from fdrl_ros.env.tasks import task_of
+from fdrl_ros.env.tasks.task import excess
 from fdrl_ros.env.tissue import Tissue
 import numpy as np
 from numpy.typing import NDArray
@@ -26,49 +29,47 @@ _RESOLUTION = 7
 
 _DEFAULT = WorldSettings()
 
-
-def remaining_distance(
-    tissue: Tissue, patient: Patient, error: tuple[float, float, float], time: float
-) -> float:
-    """
-    Return how far a set-point is from pressing with the target force on the goal, metres.
-
-    :param tissue: of the patient.
-    :param error: set-point minus planned goal, m.
-    :param time: since the start, s: the surface breathes.
-    """
-    x, y, z = error
-    depth = tissue.surface(time)[0] - (patient.goal[2] + z)
-    wanted = tissue.depth_for(patient.procedure.target_force)
-    return abs(x) + abs(y) + abs(depth - wanted)
+_TOLD = np.array([np.nan if each.jaw is None else float(each.jaw) for each in ACTIONS])
+_FIRST = INDEX['goal_error_x']
 
 
 def expert_costs(
     states: NDArray[np.float32], patient: Patient, settings: WorldSettings = _DEFAULT
 ) -> NDArray[np.float64]:
     """
-    Predict the remaining distance one tick after each action, with a penalty on force.
+    Predict the remaining cost one tick after each action, with a penalty on force.
 
     :param states: states of this patient as a policy sees them, shape (n, STATE_SIZE).
     :param patient: whose states they are.
     :param settings: of the world that they come from.
-    :returns: costs, shape (n, 13), metres.
+    :returns: costs, shape (n, 15), metres.
     :raises StateError: if a state is of the wrong size or not finite.
     """
     values = np.atleast_2d(unscale(states))
     tissue = Tissue(patient)
-    first = INDEX['goal_error_x']
-    error = values[:, None, first : first + 3] + DISPLACEMENTS
-    elapsed = np.round((1.0 - values[:, INDEX['time_left']]) * settings.horizon) * TICK
-    surface = np.array([tissue.surface(each)[0] for each in (elapsed + TICK).tolist()])
-    depth = surface[:, None] - (patient.goal[2] + error[:, :, 2])
-    wanted = tissue.depth_for(patient.procedure.target_force)
-    cost = np.abs(error[:, :, :2]).sum(axis=2) + np.abs(depth - wanted)
-    pressed = np.maximum(depth, 0.0)
+    task = task_of(patient, tissue)
+    elapsed = (1.0 - values[:, INDEX['time_left']]) * horizon_of(patient, settings)
+    now = np.round(elapsed) * TICK
+    done, grasped, jaw = (values[:, None, INDEX[each]] for each in ('done', 'grasped', 'jaw'))
+    planned = task.waypoint(grasped[:, 0], done[:, 0], now)
+    x, y, z = (
+        (values[:, _FIRST + axis] + planned[axis])[:, None] + DISPLACEMENTS[:, axis]
+        for axis in range(3)
+    )
+    told = np.where(np.isnan(_TOLD), values[:, None, INDEX['jaw_target']], _TOLD)
+    # Where the arm will be late, the expert aims at what will be there then.
+    reached = now + TICK + task.lead
+    aimed = np.array([tissue.surface(each)[0] for each in reached.tolist()])[:, None]
+    cost = task.remaining(x, y, z, aimed, reached[:, None], jaw, told, grasped, done)
+    heights = np.array([tissue.surface(each)[0] for each in (now + TICK).tolist()])
+    pressed = np.maximum(heights[:, None] - z, 0.0)
     speed = -DISPLACEMENTS[:, 2] / TICK
     force = tissue.stiffness * pressed * np.sqrt(pressed) * (1.0 + tissue.damping * speed)
-    excess = np.maximum(force - FORCE_MARGIN * patient.procedure.force_limit, 0.0)
-    return np.round(cost + FORCE_PENALTY * excess, _RESOLUTION)
+    if task.rigid:
+        force = force + np.hypot(*task.resistance(grasped, x, y, z))
+    over = excess(force, FORCE_MARGIN * patient.procedure.force_limit)
+    total = np.broadcast_to(cost + FORCE_PENALTY * over, (len(values), ACTION_COUNT))
+    return np.round(total, _RESOLUTION)
 
 
 def expert(
@@ -80,7 +81,7 @@ def expert(
     :param state: as a policy sees it, shape (STATE_SIZE,).
     :param patient: whose state it is.
     :param settings: of the world that it comes from.
-    :returns: action, and costs of shape (13,) in metres.
+    :returns: action, and costs of shape (15,) in metres.
     :raises StateError: if the state is of the wrong size or not finite.
     """
     costs = expert_costs(state, patient, settings)[0]

@@ -10,28 +10,30 @@ states, rewards and endings are the same. Simulated, for research: not a medical
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP
+from fdrl_ros.env.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.env.arm import straight_joints
 from fdrl_ros.env.constants import constant
-from fdrl_ros.env.expert import remaining_distance
+from fdrl_ros.env.jaw import Jaw, JAW_OPEN
+from fdrl_ros.env.joint_path import JointPath
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.placement import Arm, KinematicArm
-from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import scale
+from fdrl_ros.env.settings import horizon_of, WorldSettings
+from fdrl_ros.env.state import PROCEDURE_NAMES, scale
+from fdrl_ros.env.tasks import Scene, Task, task_of
+from fdrl_ros.env.tasks.task import Point, Reading
 from fdrl_ros.env.tissue import Tissue
 from fdrl_ros.errors import StateError
 import numpy as np
-from numpy.typing import NDArray
-
-Point = tuple[float, float, float]
+from numpy.typing import ArrayLike, NDArray
 
 TOUCH_FORCE = constant('tissue.touch_force')
 HARD_STOP = constant('tissue.hard_stop')
 LATERAL = constant('workspace.lateral')
 ABOVE = constant('workspace.above')
-LATERAL_TOLERANCE = constant('workspace.lateral_tolerance')
-FAILURES = ('force', 'workspace', 'vitals', 'time')
+FAILURES = ('force', 'workspace', 'depth', 'drop', 'vitals', 'time')
+FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
+"""Forces that the time above is measured of, N: 0.8, 3.4 and 6.5."""
 
 _NOTHING: Point = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
@@ -51,10 +53,11 @@ class Outcome:
     What one tick brought.
 
     :param reward: with the hospital's emphasis.
-    :param peak_force: greatest normal force within the tick, N.
+    :param peak_force: greatest force on the tip within the tick, N.
+    :param mean_force: mean force on the tip over the tick, N.
     :param damage: done to tissue since the start, N s.
     :param critical: C_t of FDRL Eq. 10: force above the hard stop, a breach, or hypotension.
-    :param success: the force was held long enough.
+    :param success: all that was to be done is done.
     :param failure: one of FAILURES, or empty.
     :param terminated: by success or by a failure other than time.
     :param truncated: the time is up.
@@ -62,6 +65,7 @@ class Outcome:
 
     reward: float
     peak_force: float
+    mean_force: float
     damage: float
     critical: bool
     success: bool
@@ -103,26 +107,35 @@ class Operation:
         self._patient = patient
         self.tissue = Tissue(patient)
         self.physiology = Physiology(patient)
+        self.task: Task = task_of(patient, self.tissue)
+        self.scene: Scene = self.task.begin()
+        self.horizon = horizon_of(patient, self.settings)
+        """Time allowed, ticks."""
+        self.jaw = Jaw()
         self.target: Point = patient.start
         self.setpoint: Point = patient.start
+        self._path: JointPath | None = None
         self.substeps = 0
         self.ticks = 0
-        self.held = 0.0
-        """Time within the band without a break, s."""
         self.force: Point = _NOTHING
         """Force on the tip in the base frame, N."""
+        self.load = 0.0
+        """What limits are judged on: the tissue's normal force and that of rigid things, N."""
         self.measured_force = 0.0
-        """What the sensor says of the normal force, N."""
+        """What the sensor says of the load, N."""
         self.damage = 0.0
         self.peak_force = 0.0
+        self.time_above = [0.0] * len(FORCE_LEVELS)
+        """Time with a load above each of FORCE_LEVELS, s."""
         self.touched: float | None = None
         """Height at which contact was first felt, m."""
         self._tick_substeps = 0
-        self._tick_damage = 0.0
+        self._tick_damage = self._tick_impulse = 0.0
         self._tick_force = 0.0
         self.force_rate = 0.0
         """Change of the measured force over the last tick, N/s."""
-        self._remaining = self._distance()
+        self._names = [1.0 if each == patient.procedure.name else 0.0 for each in PROCEDURE_NAMES]
+        self._remaining = self._cost()
         self.done = False
 
     @property
@@ -134,7 +147,7 @@ class Operation:
         """
         Ask the tip to go somewhere, as CRTK's servo_cp does; the newest call counts.
 
-        The set-point follows at no more than 50 mm/s.
+        The set-point follows at no more than 50 mm/s, the wrist straight.
 
         :param position: in the base frame, m.
         :raises UnreachableError: if the arm cannot go there; the old target stays.
@@ -143,48 +156,94 @@ class Operation:
         x, y, z = position
         straight_joints(x, y, z)
         self.target = (float(x), float(y), float(z))
+        self._path = None
+
+    def set_joint_target(self, joints: ArrayLike) -> None:
+        """
+        Ask all six joints to go somewhere, as CRTK's servo_jp does.
+
+        :param joints: shape (6,), rad and m.
+        :raises StateError: if they are no joints of this arm; the old target stays.
+        """
+        self.patient  # noqa: B018 (refuses before the first reset)
+        now = self.arm.joints() if self._path is None else self._path.joints
+        path = JointPath(now, joints)
+        self._path, self.target = path, path.end
+
+    def halt(self) -> None:
+        """Stay where the set-point is."""
+        self.target = self.setpoint
+        if self._path is not None:
+            self._path.halt()
+        self.jaw.halt()
+
+    def act(self, action: Action) -> None:
+        """Carry out one of the discrete actions, from the target as it is."""
+        x, y, z = self.target
+        dx, dy, dz = action.displacement
+        if dx or dy or dz:
+            self.set_target((x + dx, y + dy, z + dz))
+        if action.jaw is not None and self.task.uses_jaw:
+            self.jaw.aim(JAW_OPEN if action.jaw else 0.0)
 
     def advance(self, substeps: int) -> None:
         """Let the arm, the tissue and the patient's breathing move on by sub-steps of 1/240 s."""
-        arm, tissue, target = self.arm, self.tissue, self.target
+        arm, tissue, target, path = self.arm, self.tissue, self.target, self._path
         setpoint, force, warn = self.setpoint, self.force, self.patient.procedure.warn_force
-        peak, damage = self.peak_force, 0.0
+        rigid = self.scene.grasped and self.task.rigid
+        peak, damage, impulse, load = self.peak_force, 0.0, 0.0, self.load
+        gentle = FORCE_LEVELS[0]
         for step in range(self.substeps + 1, self.substeps + substeps + 1):
-            if setpoint is not target:
-                x, y, z = setpoint
-                dx, dy, dz = target[0] - x, target[1] - y, target[2] - z
-                distance = math.sqrt(dx * dx + dy * dy + dz * dz)
-                if distance <= _STRIDE * (1.0 + 1e-9):
-                    setpoint = target
-                else:
-                    share = _STRIDE / distance
-                    setpoint = (x + dx * share, y + dy * share, z + dz * share)
-            arm.step(setpoint, force)
+            if path is not None:
+                arm.step_joints(path.step(), force)
+            else:
+                if setpoint is not target:
+                    x, y, z = setpoint
+                    dx, dy, dz = target[0] - x, target[1] - y, target[2] - z
+                    distance = math.sqrt(dx * dx + dy * dy + dz * dz)
+                    if distance <= _STRIDE * (1.0 + 1e-9):
+                        setpoint = target
+                    else:
+                        share = _STRIDE / distance
+                        setpoint = (x + dx * share, y + dy * share, z + dz * share)
+                arm.step(setpoint, force)
             height, rise = tissue.surface(step * SUBSTEP)
             depth = height - arm.position[2]
-            force = _NOTHING
+            force, load = _NOTHING, 0.0
             if depth > 0.0:
                 speed_x, speed_y, speed_z = arm.velocity
-                normal = tissue.normal_force(depth, rise - speed_z)
-                if normal > 0.0:
-                    force = (*tissue.friction_force(normal, speed_x, speed_y), normal)
-                    if normal > peak:
-                        peak = normal
-                    if normal > warn:
-                        damage += (normal - warn) * SUBSTEP
-                    if self.touched is None and normal >= TOUCH_FORCE:
+                load = tissue.normal_force(depth, rise - speed_z)
+                if load > 0.0:
+                    force = (*tissue.friction_force(load, speed_x, speed_y), load)
+                    if self.touched is None and load >= TOUCH_FORCE:
                         self.touched = arm.position[2]
-        self.setpoint, self.force, self.peak_force = setpoint, force, peak
+            if rigid:
+                pull_x, pull_y = self.task.resistance(1.0, *arm.position)
+                load += math.hypot(pull_x, pull_y)
+                force = (force[0] + pull_x, force[1] + pull_y, force[2])
+            if load > 0.0:
+                impulse += load
+                if load > peak:
+                    peak = load
+                if load > warn:
+                    damage += (load - warn) * SUBSTEP
+                if load > gentle:
+                    for index, level in enumerate(FORCE_LEVELS):
+                        self.time_above[index] += SUBSTEP if load > level else 0.0
+        self.setpoint = setpoint if path is None else path.tip
+        self.force, self.load, self.peak_force = force, load, peak
+        self.jaw.advance(substeps * SUBSTEP)
         self.substeps += substeps
         self._tick_substeps += substeps
         self._tick_damage += damage
+        self._tick_impulse += impulse * SUBSTEP
         self.damage += damage
-        self.measured_force = force[2]
+        self.measured_force = load
         if self.settings.force_noise > 0.0:
             if self.rng is None:
                 raise StateError('force noise needs a random generator')
             noise = self.settings.force_noise * float(self.rng.standard_normal())
-            self.measured_force = max(0.0, force[2] + noise)
+            self.measured_force = max(0.0, load + noise)
 
     def tick(self) -> Outcome:
         """
@@ -197,37 +256,38 @@ class Operation:
         patient, settings, procedure = self.patient, self.settings, self.patient.procedure
         period = self._tick_substeps * SUBSTEP
         self.ticks += 1
-        normal, peak = self.force[2], self.peak_force
-        self.physiology.advance(period, normal, self._tick_damage)
-        x, y, z = self._tip_error()
+        load, peak, tip = self.load, self.peak_force, self.arm.position
+        self.physiology.advance(period, load, self._tick_damage)
+        goal = patient.goal
+        x, y, z = tip[0] - goal[0], tip[1] - goal[1], tip[2] - goal[2]
         breach = abs(x) > LATERAL or abs(y) > LATERAL or z > ABOVE or -z > patient.thickness
-        held = (
-            abs(normal - procedure.target_force) <= procedure.tolerance
-            and abs(x) <= LATERAL_TOLERANCE
-            and abs(y) <= LATERAL_TOLERANCE
-        )
-        before = self.hold_fraction
-        self.held = self.held + period if held else 0.0
+        before = self.scene.done
+        reading = Reading(tip, self.force[2], self.jaw.opening, self.time, period)
+        lost = self.task.judge(self.scene, reading)
         critical = peak > HARD_STOP or breach or self.physiology.hypotensive
         success, failure = False, ''
         if peak > procedure.force_limit:
             failure = 'force'
         elif breach:
             failure = 'workspace'
+        elif lost:
+            failure = lost
         elif self.physiology.hypotensive:
             failure = 'vitals'
-        elif self.hold_fraction >= 1.0:
+        elif self.scene.done >= 1.0:
             success = True
-        elif self.ticks >= settings.horizon:
+        elif self.ticks >= self.horizon:
             failure = 'time'
         truncated = failure == 'time'
         terminated = success or (failure != '' and not truncated)
-        remaining = self._distance()
-        excess = max(0.0, normal - procedure.target_force - procedure.tolerance)
+        remaining = self._cost()
+        free, against = procedure.target_force + procedure.tolerance, procedure.target_force
+        if against == 0.0:
+            free, against = procedure.warn_force, procedure.force_limit
         reward = (
             settings.progress_reward * (self._remaining - remaining)
-            + settings.hold_reward * (self.hold_fraction - before)
-            - settings.force_penalty * patient.force_emphasis * excess / procedure.target_force
+            + settings.hold_reward * (self.scene.done - before)
+            - settings.force_penalty * patient.force_emphasis * max(0.0, load - free) / against
             - settings.time_penalty * patient.time_emphasis
         )
         if success:
@@ -237,27 +297,29 @@ class Operation:
         self._remaining = remaining
         self.force_rate = (self.measured_force - self._tick_force) / period
         self._tick_force = self.measured_force
+        mean = self._tick_impulse / period
         self._tick_substeps = 0
-        self._tick_damage = 0.0
+        self._tick_damage = self._tick_impulse = 0.0
         self.peak_force = 0.0
         self.done = terminated or truncated
         return Outcome(
-            reward, peak, self.damage, critical, success, failure, terminated, truncated
+            reward, peak, mean, self.damage, critical, success, failure, terminated, truncated
         )
 
     @property
-    def hold_fraction(self) -> float:
-        """Return which part of the holding time is done."""
-        fraction = self.held / self.patient.procedure.hold_time
-        return 1.0 if fraction > 1.0 - 1e-9 else fraction
+    def waypoint(self) -> Point:
+        """Return where the plan has the tip go next, m."""
+        x, y, z = self.task.waypoint(float(self.scene.grasped), self.scene.done, self.time)
+        return x, y, z
 
     def values(self) -> list[float]:
         """Return the state in the order and units of STATE_FIELDS, for the two topics."""
-        patient, procedure = self.patient, self.patient.procedure
-        goal, setpoint, force = patient.goal, self.target, self.measured_force
+        procedure, scene = self.patient.procedure, self.scene
+        setpoint, force, wanted = self.target, self.measured_force, procedure.target_force
+        grasped = 1.0 if scene.grasped else 0.0
+        goal = self.task.waypoint(grasped, scene.done, self.ticks * TICK)
         return [
-            1.0 if procedure.name == 'palpation' else 0.0,
-            1.0 if procedure.name == 'retraction' else 0.0,
+            *self._names,
             setpoint[0] - goal[0],
             setpoint[1] - goal[1],
             setpoint[2] - goal[2],
@@ -265,11 +327,14 @@ class Operation:
             0.0 if self.touched is None else max(0.0, self.touched - setpoint[2]),
             1.0 if force >= TOUCH_FORCE else 0.0,
             force,
-            (procedure.target_force - force) / procedure.target_force,
+            (wanted - force) / wanted if wanted > 0.0 else 0.0,
             procedure.force_limit,
             self.force_rate,
-            1.0 - self.ticks / self.settings.horizon,
-            self.hold_fraction,
+            1.0 - self.ticks / self.horizon,
+            scene.done,
+            self.jaw.opening,
+            self.jaw.told,
+            grasped,
             *self.physiology.values(),
         ]
 
@@ -281,11 +346,18 @@ class Operation:
         """Give back the physics client."""
         self.arm.close()
 
-    def _tip_error(self) -> Point:
-        tip, goal = self.arm.position, self.patient.goal
-        return tip[0] - goal[0], tip[1] - goal[1], tip[2] - goal[2]
-
-    def _distance(self) -> float:
-        goal, target = self.patient.goal, self.target
-        error = (target[0] - goal[0], target[1] - goal[1], target[2] - goal[2])
-        return remaining_distance(self.tissue, self.patient, error, self.time)
+    def _cost(self) -> float:
+        task, scene, (x, y, z) = self.task, self.scene, self.target
+        time = self.time + task.lead
+        cost: float = task.remaining(
+            x,
+            y,
+            z,
+            self.tissue.surface(time)[0],
+            time,
+            self.jaw.opening,
+            self.jaw.told,
+            1.0 if scene.grasped else 0.0,
+            scene.done,
+        )
+        return cost

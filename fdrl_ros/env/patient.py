@@ -11,11 +11,21 @@ lag, procedures and reward emphasis differ too.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 import math
 from typing import Protocol
 
 from fdrl_ros.env.constants import constant
-from fdrl_ros.env.procedures import Procedure, PROCEDURES
+from fdrl_ros.env.events import draw_events, Event
+from fdrl_ros.env.labs import draw_labs, Labs
+from fdrl_ros.env.procedures import (
+    PRESSING,
+    Procedure,
+    procedure_mix,
+    procedure_named,
+    procedures_named,
+    SPECIALITIES,
+)
 from fdrl_ros.errors import SettingError
 import numpy as np
 
@@ -47,6 +57,9 @@ class Patient:
     :param oxygen_saturation: SpO2, %.
     :param goal: planned contact point in the arm's base frame, m.
     :param start: tip at the start in the arm's base frame, m.
+    :param destination: where a cut ends or an object goes, in the arm's base frame, m.
+    :param labs: what the laboratory says; no policy sees it.
+    :param events: what will happen during the operation. Unseen.
     :param force_emphasis: weight of forces in the hospital's reward.
     :param time_emphasis: weight of time in the hospital's reward.
     """
@@ -68,6 +81,9 @@ class Patient:
     oxygen_saturation: float
     goal: Point
     start: Point
+    destination: Point
+    labs: Labs
+    events: tuple[Event, ...] = ()
     force_emphasis: float = 1.0
     time_emphasis: float = 1.0
 
@@ -88,6 +104,7 @@ class Cohort:
     :param hospitals: how many there are.
     :param heterogeneity: H in [0, 1].
     :param seed: of the whole federation's patients.
+    :param procedures: names of those that are done, in the order of PROCEDURES.
     :param public: made-up patients that belong to no hospital; each leans by itself, over the
         whole range that H allows, so that together they mirror no hospital.
     """
@@ -97,6 +114,7 @@ class Cohort:
     heterogeneity: float
     seed: int
     public: bool = False
+    procedures: tuple[str, ...] = PRESSING
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
@@ -108,6 +126,8 @@ class Cohort:
             raise SettingError('heterogeneity', self.heterogeneity, 'a number from 0 to 1')
         if self.seed < 0:
             raise SettingError('seed', self.seed, 'at least 0')
+        if tuple(self.procedures) != procedures_named(','.join(self.procedures)):
+            raise SettingError('procedures', self.procedures, 'each once, in their order')
 
     @property
     def name(self) -> str:
@@ -125,17 +145,33 @@ class Cohort:
         Return how far the hospital leans in each way that hospitals differ, each times H (2 - H).
 
         Stiffness, breathing, servo lag: 0 to 1, the places shifted against each other so that
-        no hospital is the extreme one in two ways. Procedures, emphasis: -1 to 1, in orders
-        that the seed shuffles.
+        no hospital is the extreme one in two ways. Emphasis: -1 to 1, in an order that the seed
+        shuffles.
         """
         count, place = self.hospitals, self.hospital
         if count == 1:
-            return (0.0,) * 5
-        rng = np.random.default_rng([_FACTORS, self.seed])
+            return (0.0,) * 4
         orders = [np.arange(count), np.roll(np.arange(count), -1), np.roll(np.arange(count), -2)]
         leans = [float(each[place]) / (count - 1) for each in orders]
-        leans += [2.0 * float(rng.permutation(count)[place]) / (count - 1) - 1.0 for _ in range(2)]
+        leans.append(2.0 * float(self._shuffled(count)[place]) / (count - 1) - 1.0)
         return tuple(self.strength * each for each in leans)
+
+    @cached_property
+    def speciality(self) -> str:
+        """Return what this hospital does more of than the others, as far as H is above 0."""
+        names = tuple(SPECIALITIES)
+        order = self._shuffled(len(names), skip=1)
+        return names[order[self.hospital % len(names)]]
+
+    def _shuffled(self, count: int, skip: int = 0) -> list[int]:
+        """Return an order that the seed alone decides; several by number."""
+        rng = np.random.default_rng([_FACTORS, self.seed, skip])
+        return [int(each) for each in rng.permutation(count)]
+
+    def mix(self, speciality: str) -> tuple[float, ...]:
+        """Return the share of each of the procedures."""
+        strength = 0.0 if self.hospitals == 1 and not self.public else self.strength
+        return procedure_mix(self.procedures, speciality, strength)
 
     @cached_property
     def log_median(self) -> float:
@@ -151,24 +187,31 @@ class Cohort:
         own = low + (high - low) * place / last
         return healthy + self.strength * (own - healthy)
 
-    def _kind(self, split: int, index: int) -> tuple[float, float, float, float, float]:
-        """Return log stiffness, breathing, servo lag, mix and emphasis before a patient's own."""
+    def _kind(self, split: int, index: int) -> tuple[float, float, float, float, str]:
+        """Return log stiffness, breathing, servo lag, emphasis and speciality of a patient."""
         if not self.public:
-            _, breathing, servo, mix, emphasis = self.leanings
-            return self.log_median, breathing, servo, mix, emphasis
+            _, breathing, servo, emphasis = self.leanings
+            return self.log_median, breathing, servo, emphasis, self.speciality
         key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
         stiffness, *leans = np.random.default_rng(key).random(5).tolist()
-        breathing, servo, mix, emphasis = (self.strength * each for each in leans)
-        centre = self._log_stiffness(stiffness, 1.0)
-        return centre, breathing, servo, 2.0 * mix - self.strength, 2.0 * emphasis - self.strength
+        breathing, servo, own, emphasis = leans
+        names = tuple(SPECIALITIES)
+        return (
+            self._log_stiffness(stiffness, 1.0),
+            self.strength * breathing,
+            self.strength * servo,
+            self.strength * (2.0 * emphasis - 1.0),
+            names[int(own * len(names))],
+        )
 
-    def patient(self, index: int, split: str = 'train') -> Patient:
+    def patient(self, index: int, split: str = 'train', procedure: str | None = None) -> Patient:
         """
         Return a patient; the same number and split give the same patient in any order.
 
         :param index: from 0, without end.
         :param split: 'train' or 'test'; they never share a patient.
-        :raises SettingError: on an unknown split or a negative index.
+        :param procedure: what is done with this one; None leaves it to the hospital's mix.
+        :raises SettingError: on an unknown split or procedure, or a negative index.
         """
         if split not in SPLITS:
             raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
@@ -179,24 +222,26 @@ class Cohort:
         rng = np.random.default_rng(key)
         uniform = iter(rng.random(11).tolist())
         normal = iter(rng.standard_normal(7).tolist())
-        centre, breathing, servo, mix, emphasis = self._kind(SPLITS.index(split), index)
+        centre, breathing, servo, emphasis, speciality = self._kind(SPLITS.index(split), index)
 
         def between(group: str, name: str) -> float:
             low, high = constant(f'{group}.{name}_low'), constant(f'{group}.{name}_high')
             return low + (high - low) * next(uniform)
 
         log_modulus = centre + constant('stiffness.spread') * next(normal)
-        palpation = 0.5 + constant('hospital.procedure_shift') * mix
-        procedure = PROCEDURES[0 if next(uniform) < palpation else 1]
+        chosen, bounds = next(uniform), accumulate(self.mix(speciality))
+        place = next((i for i, bound in enumerate(bounds) if chosen < bound), -1)
+        done = procedure_named(procedure or self.procedures[place])
         reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
         angle = 2 * math.pi * next(uniform)
         offset = (reach * math.cos(angle), reach * math.sin(angle))
         goal = (offset[0], offset[1], constant('workspace.surface'))
         side = constant('workspace.start_lateral')
         force_emphasis = constant('hospital.emphasis_ratio') ** emphasis
+        further = rng.random(3).tolist()
         return Patient(
             name=f'{self.name}/{split}/{index}',
-            procedure=procedure,
+            procedure=done,
             young_modulus=min(
                 max(math.exp(log_modulus), constant('stiffness.least')),
                 constant('stiffness.most'),
@@ -230,18 +275,37 @@ class Cohort:
                 goal[1] + side * (2 * next(uniform) - 1),
                 goal[2] + between('workspace', 'start'),
             ),
+            destination=_destination(done.name, goal, further),
+            labs=draw_labs(rng, further[2] ** constant('patient.severity_power')),
+            events=draw_events(
+                rng, constant('patient.event_rate'), constant('patient.event_span')
+            ),
             force_emphasis=force_emphasis,
             time_emphasis=1.0 / force_emphasis,
         )
 
 
-def public_cohort(seed: int, heterogeneity: float = 0.0) -> Cohort:
+def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:
+    """Return where a cut ends or an object goes: somewhere around the goal."""
+    far, turn, _ = uniform
+    kind = {'incision': 'length', 'needle_pass': 'way', 'peg_transfer': 'way'}.get(procedure)
+    if kind is None:
+        return goal
+    low, high = constant(f'{procedure}.{kind}_low'), constant(f'{procedure}.{kind}_high')
+    way, angle = low + (high - low) * far, 2 * math.pi * turn
+    up = constant('needle_pass.rise') if procedure == 'needle_pass' else 0.0
+    return goal[0] + way * math.cos(angle), goal[1] + way * math.sin(angle), goal[2] + up
+
+
+def public_cohort(
+    seed: int, heterogeneity: float = 0.0, procedures: tuple[str, ...] = PRESSING
+) -> Cohort:
     """
     Return made-up patients; no hospital shares one.
 
     :param heterogeneity: how far they differ: 0 for a public start, 1 for the whole range.
     """
-    return Cohort(0, 1, heterogeneity, seed, public=True)
+    return Cohort(0, 1, heterogeneity, seed, public=True, procedures=procedures)
 
 
 @dataclass(frozen=True)
@@ -250,14 +314,19 @@ class Mixture:
 
     cohorts: Sequence[Cohort]
 
-    def patient(self, index: int, split: str = 'test') -> Patient:
+    def patient(self, index: int, split: str = 'test', procedure: str | None = None) -> Patient:
         """Return patient `index // n` of cohort `index % n`."""
         count = len(self.cohorts)
-        return self.cohorts[index % count].patient(index // count, split)
+        return self.cohorts[index % count].patient(index // count, split, procedure)
 
 
-def mixture(hospitals: int, heterogeneity: float, seed: int) -> Mixture:
+def mixture(
+    hospitals: int, heterogeneity: float, seed: int, procedures: tuple[str, ...] = PRESSING
+) -> Mixture:
     """Return the patients of all hospitals in equal shares."""
     return Mixture(
-        tuple(Cohort(each, hospitals, heterogeneity, seed) for each in range(hospitals))
+        tuple(
+            Cohort(each, hospitals, heterogeneity, seed, procedures=procedures)
+            for each in range(hospitals)
+        )
     )

@@ -1,25 +1,32 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The two procedures: which force, within what, for how long, and never above what."""
+"""
+The procedures, surgical sub-skills each under a force limit, and the specialities they are of.
 
+What is to be done in each is in :mod:`fdrl_ros.env.tasks`; here are its numbers.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.errors import SettingError
 
 
 @dataclass(frozen=True)
 class Procedure:
     """
-    Press the tool on the goal with a target force and hold it.
+    The numbers of one procedure.
 
     :param name: its name in states and messages.
-    :param target_force: force to hold, N.
-    :param tolerance: how far from the target counts as held, N.
+    :param target_force: force to hold, N; 0 where none is to be held.
+    :param tolerance: how far from the target force counts as held, N.
     :param warn_force: force above which tissue takes damage, N.
     :param force_limit: force that ends the operation as a failure, N.
     :param contact_radius: radius of the instrument's rounded end, m.
-    :param hold_time: time to hold without a break, s.
+    :param hold_time: time to stay within the tolerance, s; 0 where none is asked for.
+    :param horizon: time allowed, ticks of 50 ms.
     """
 
     name: str
@@ -29,14 +36,30 @@ class Procedure:
     force_limit: float
     contact_radius: float
     hold_time: float
+    horizon: int
 
 
 def _procedure(name: str) -> Procedure:
-    fields = [each for each in Procedure.__dataclass_fields__ if each != 'name']
-    return Procedure(name, *(constant(f'{name}.{each}') for each in fields))
+    fields = [f for f in Procedure.__dataclass_fields__ if f not in ('name', 'horizon')]
+    numbers = [constant(f'{name}.{each}') for each in fields]
+    return Procedure(name, *numbers, horizon=round(constant(f'{name}.horizon')))
 
 
-PROCEDURES: tuple[Procedure, ...] = (_procedure('palpation'), _procedure('retraction'))
+PROCEDURES: tuple[Procedure, ...] = tuple(_procedure(each) for each in PROCEDURE_NAMES)
+
+SPECIALITIES: dict[str, dict[str, float]] = {
+    'cardiac': {'follow': 0.40, 'needle_pass': 0.35, 'incision': 0.25},
+    'spinal': {'palpation': 0.40, 'incision': 0.30, 'retraction': 0.30},
+    'colonoscopy': {'reach': 0.40, 'palpation': 0.35, 'follow': 0.25},
+    'general': {'retraction': 0.40, 'peg_transfer': 0.25, 'needle_pass': 0.20, 'palpation': 0.15},
+}
+"""
+Share of each procedure in what a speciality does: minimally invasive cardiac surgery, spinal
+surgery, colonoscopy and general surgery. Our choice: no paper gives shares of sub-skills.
+"""
+
+PRESSING = ('palpation', 'retraction')
+"""The two that the shipped federation trains."""
 
 
 def procedure_named(name: str) -> Procedure:
@@ -49,3 +72,45 @@ def procedure_named(name: str) -> Procedure:
         if each.name == name:
             return each
     raise SettingError('procedure', name, 'one of ' + ', '.join(p.name for p in PROCEDURES))
+
+
+def procedures_named(text: str) -> tuple[str, ...]:
+    """
+    Read a list such as `palpation, follow`, the name of a speciality, or `all`.
+
+    :returns: names in the order of PROCEDURES, each once.
+    :raises SettingError: on a name that is none, or no name at all.
+    """
+    words = [each.strip() for each in text.split(',') if each.strip()]
+    wanted: set[str] = set()
+    for each in words:
+        if each == 'all':
+            wanted |= set(PROCEDURE_NAMES)
+        elif each in SPECIALITIES:
+            wanted |= SPECIALITIES[each].keys()
+        elif each in PROCEDURE_NAMES:
+            wanted.add(each)
+        else:
+            known = ', '.join(('all', *SPECIALITIES, *PROCEDURE_NAMES))
+            raise SettingError('procedures', text, f'names out of {known}')
+    if not wanted:
+        raise SettingError('procedures', text, 'at least one procedure')
+    return tuple(each for each in PROCEDURE_NAMES if each in wanted)
+
+
+def procedure_mix(
+    procedures: Sequence[str], speciality: str, strength: float
+) -> tuple[float, ...]:
+    """
+    Return the share of each procedure where one speciality is done more than the others.
+
+    :param procedures: those that are done at all.
+    :param strength: 0 for equal shares, 1 for the speciality's own; between them, in between.
+    :returns: shares that sum to 1, in the order of `procedures`.
+    """
+    count = len(procedures)
+    own = [SPECIALITIES[speciality].get(each, 0.0) for each in procedures]
+    total = sum(own)
+    if total == 0.0:
+        return (1.0 / count,) * count
+    return tuple((1.0 - strength) / count + strength * each / total for each in own)

@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.settings import setting, Settings
 
 
@@ -16,17 +17,24 @@ class WorldSettings(Settings):
         'how the arm moves: PyBullet with motors, or exact placement with the same lag',
         choices=('dynamic', 'kinematic'),
     )
-    horizon: int = setting(60, 'time allowed for one operation', unit='ticks', minimum=10)
+    horizon: int = setting(
+        0, "time allowed for one operation; 0 for the procedure's own", unit='ticks', minimum=0
+    )
     force_noise: float = setting(
         0.0, 'standard deviation of the measured force', unit='N', minimum=0.0, maximum=5.0
     )
     progress_reward: float = setting(
         250.0, 'reward of coming one metre nearer', unit='1/m', minimum=0.0
     )
-    hold_reward: float = setting(5.0, 'reward of the whole holding time', minimum=0.0)
+    hold_reward: float = setting(5.0, 'reward of all that is to be done', minimum=0.0)
     success_reward: float = setting(5.0, 'reward of success', minimum=0.0)
     failure_penalty: float = setting(5.0, 'penalty of failure by force or breach', minimum=0.0)
     force_penalty: float = setting(
         0.5, 'penalty a tick for a force above the band, per target force', minimum=0.0
     )
     time_penalty: float = setting(0.05, 'penalty of a tick', minimum=0.0)
+
+
+def horizon_of(patient: Patient, settings: WorldSettings) -> int:
+    """Return the time allowed for an operation on a patient, ticks."""
+    return settings.horizon or patient.procedure.horizon

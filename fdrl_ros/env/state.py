@@ -13,6 +13,17 @@ from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import NDArray
 
+PROCEDURE_NAMES = (
+    'reach',
+    'palpation',
+    'retraction',
+    'incision',
+    'needle_pass',
+    'peg_transfer',
+    'follow',
+)
+"""Every procedure has one number of the state that says whether it is the one under way."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -25,20 +36,22 @@ class Field:
 
 
 OPERATION_FIELDS: tuple[Field, ...] = (
-    Field('palpation', '1', 1.0, '1 if the procedure is palpation'),
-    Field('retraction', '1', 1.0, '1 if the procedure is retraction'),
-    Field('goal_error_x', 'm', 0.01, 'set-point of the tip minus the planned goal, x'),
-    Field('goal_error_y', 'm', 0.01, 'set-point of the tip minus the planned goal, y'),
-    Field('goal_error_z', 'm', 0.01, 'set-point of the tip minus the planned surface, z up'),
+    *(Field(each, '1', 1.0, f'1 if the procedure is {each}') for each in PROCEDURE_NAMES),
+    Field('goal_error_x', 'm', 0.01, 'set-point of the tip minus the planned waypoint, x'),
+    Field('goal_error_y', 'm', 0.01, 'set-point of the tip minus the planned waypoint, y'),
+    Field('goal_error_z', 'm', 0.01, 'set-point of the tip minus the planned waypoint, z up'),
     Field('lag', 'm', 0.001, 'height of the measured tip above its set-point'),
     Field('depth', 'm', 0.01, 'how far the set-point is below where contact was first felt'),
     Field('contact', '1', 1.0, '1 if force is felt'),
-    Field('force', 'N', 2.5, 'force between tip and tissue'),
-    Field('force_error', '1', 0.25, '(target - force) / target'),
+    Field('force', 'N', 2.5, 'force on the tip'),
+    Field('force_error', '1', 0.25, '(target - force) / target; 0 without a target force'),
     Field('force_limit', 'N', 10.0, 'force that the procedure must never pass'),
     Field('force_rate', 'N/s', 5.0, 'change of force over the last tick'),
     Field('time_left', '1', 1.0, 'fraction of the time allowed'),
-    Field('hold', '1', 1.0, 'fraction of the required time within the force band'),
+    Field('done', '1', 1.0, 'fraction of the procedure that is done'),
+    Field('jaw', '1', 1.0, 'opening of the jaw, 1 is open; 0 where no jaw is used'),
+    Field('jaw_target', '1', 1.0, 'what the jaw was last told, 1 is open'),
+    Field('grasped', '1', 1.0, '1 if the jaw holds the object'),
 )
 PATIENT_FIELDS: tuple[Field, ...] = (
     Field('mean_arterial_pressure', 'mmHg', 100.0, 'mean arterial pressure'),

@@ -1,11 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The Gymnasium env: one operation driven by the 13 discrete actions."""
+"""The Gymnasium env: one operation driven by the 15 discrete actions."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from fdrl_ros.env.actions import ACTION_COUNT, displacement, SUBSTEPS
+from fdrl_ros.env.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
 from fdrl_ros.env.settings import WorldSettings
@@ -96,16 +96,16 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         :raises StateError: on an action that does not exist, or after the end.
         """
         operation = self.operation
-        dx, dy, dz = displacement(int(action))
+        chosen = action_numbered(action)
         operation.patient  # noqa: B018 (refuses before the first reset)
         if operation.done:
             raise StateError('the operation is over: reset the env')
-        x, y, z = operation.target
-        operation.set_target((x + dx, y + dy, z + dz))
+        operation.act(chosen)
         operation.advance(SUBSTEPS)
         outcome = operation.tick()
         info = self._info(outcome.critical, outcome.success, outcome.failure)
         info['peak_force'] = outcome.peak_force
+        info['mean_force'] = outcome.mean_force
         return (
             operation.state(),
             outcome.reward,
@@ -130,9 +130,12 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """Say what the state leaves out: newtons, newton seconds since the start, mmHg."""
         operation = self.operation
         return {
-            'force': operation.force[2],
-            'peak_force': operation.force[2],
+            'force': operation.load,
+            'peak_force': operation.load,
+            'mean_force': operation.load,
             'damage': operation.damage,
+            'tip': operation.arm.position,
+            'jaw': operation.jaw.angle,
             'mean_arterial_pressure': operation.physiology.values()[0],
             'critical': critical,
             'success': success,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fdrl_ros.env.actions import ACTION_COUNT
-from fdrl_ros.env.patient import public_cohort
+from fdrl_ros.env.patient import Cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.policy import NetworkShape
@@ -95,6 +95,7 @@ def pretrain(
 
 
 def pretrain_public(
+    cohort: Cohort,
     shape: NetworkShape,
     settings: PretrainingSettings,
     collection: CollectionSettings,
@@ -107,12 +108,13 @@ def pretrain_public(
     """
     Collect public patients and learn the starting policy from them.
 
+    :param cohort: public patients.
     :param collection: how surgeons behave; its number of patients does not count here.
     :param progress: told 'collect' or 'pretrain', and how many of how many are done.
     :returns: weights, shape (n_parameters,), float32.
     """
     records = collect_records(
-        public_cohort(seed),
+        cohort,
         CollectionSettings(
             patients=settings.patients,
             exploration=collection.exploration,

@@ -144,9 +144,9 @@ def test_selector_of_one_valued_policy_chooses_it_or_holds(probe):
 
 
 def test_value_patients_are_public_and_all_different():
-    names = {public_patient(each, 1).name for each in range(30)}
+    names = {public_patient(each, PLAN).name for each in range(30)}
     assert len(names) == 30 and all(name.startswith('public/') for name in names)
-    moduli = [public_patient(each, 1).young_modulus for each in range(30)]
+    moduli = [public_patient(each, PLAN).young_modulus for each in range(30)]
     assert max(moduli) / min(moduli) > 5.0
 
 

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collecting by simulation and the public start: repeatable, separate by patient, stoppable."""
 
+from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.patient import Cohort, public_cohort
 from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.errors import SettingError
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.trainer.collection import collect_episodes, collect_records, CollectionSettings
@@ -15,7 +17,7 @@ import pytest
 COHORT = Cohort(0, 3, 0.5, 7)
 SIX = CollectionSettings(patients=6)
 WORLD = WorldSettings(mode='kinematic')
-SHAPE = NetworkShape(18, 13, (8, 8))
+SHAPE = NetworkShape(STATE_SIZE, ACTION_COUNT, (8, 8))
 
 
 @pytest.fixture(scope='module')
@@ -53,9 +55,9 @@ def test_full_exploration_moves_at_random():
     settings = CollectionSettings(patients=6, exploration=1.0, variation=0.0)
     episodes = collect_episodes(COHORT, settings, WORLD)
     actions = np.concatenate([each.actions for each in episodes])
-    counts = np.bincount(actions, minlength=13)
+    counts = np.bincount(actions, minlength=ACTION_COUNT)
     # Chi-squared with 12 degrees of freedom passes 40 with probability 7e-5; the seed is fixed.
-    expected = len(actions) / 13
+    expected = len(actions) / ACTION_COUNT
     assert np.sum((counts - expected) ** 2) / expected < 40.0
 
 

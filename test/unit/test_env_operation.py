@@ -4,7 +4,7 @@
 
 import dataclasses
 
-from fdrl_ros.env.actions import displacement
+from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, displacement
 from fdrl_ros.env.arm import UnreachableError
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.operation import Operation
@@ -82,7 +82,7 @@ def test_holding_the_target_force_succeeds_after_the_holding_time():
     assert outcome.terminated
     assert not outcome.truncated
     assert outcome.failure == ''
-    assert operation.held == pytest.approx(STILL.procedure.hold_time)
+    assert operation.scene.held == pytest.approx(STILL.procedure.hold_time)
 
 
 def test_too_much_force_ends_the_operation_and_ten_newtons_are_critical():
@@ -113,7 +113,7 @@ def test_leaving_the_workspace_is_a_critical_failure(shift):
 
 def test_time_truncates_and_does_not_terminate():
     operation = begin()
-    for _ in range(operation.settings.horizon):
+    for _ in range(operation.horizon):
         operation.advance(12)
         outcome = operation.tick()
     assert (outcome.failure, outcome.truncated, outcome.terminated) == ('time', True, False)
@@ -165,7 +165,7 @@ def test_both_modes_agree_on_force_and_height():
             world.tick()
         heights = [each.arm.position[2] for each in worlds]
         assert heights[0] == pytest.approx(heights[1], abs=1e-4)
-    assert all(each.held >= patient.procedure.hold_time - 1e-9 for each in worlds)
+    assert all(each.scene.held >= patient.procedure.hold_time - 1e-9 for each in worlds)
     worlds[0].close()
 
 
@@ -214,8 +214,7 @@ def test_every_random_walk_ends_with_one_outcome():
     for index in range(40):
         operation.reset(Cohort(index % 3, 3, 1.0, 0).patient(index))
         while not operation.done:
-            move = displacement(int(rng.integers(13)))
-            operation.set_target(tuple(np.add(operation.target, move)))
+            operation.act(ACTIONS[int(rng.integers(ACTION_COUNT))])
             operation.advance(12)
             outcome = operation.tick()
             assert np.isfinite(operation.state()).all()

@@ -28,11 +28,11 @@ import numpy as np
 import pytest
 
 
-def test_thirteen_actions_in_the_agreed_order():
+def test_fifteen_actions_in_the_agreed_order():
     assert [each.name for each in ACTIONS] == [
         f'{size} {sign}{axis}' for size in ('coarse', 'fine') for axis in 'xyz' for sign in '-+'
-    ] + ['stay']
-    assert ACTION_COUNT == 13
+    ] + ['stay', 'open jaw', 'close jaw']
+    assert ACTION_COUNT == 15
     assert STAY == 12
     assert displacement(4) == (0.0, 0.0, -0.0025)
     assert displacement(7) == (0.0005, 0.0, 0.0)
@@ -45,7 +45,7 @@ def test_no_action_is_faster_than_fifty_millimetres_a_second():
     assert np.abs(DISPLACEMENTS).sum(axis=1).max() / TICK <= MAXIMUM_SPEED + 1e-12
 
 
-@pytest.mark.parametrize('wrong', [-1, 13, 0.5])
+@pytest.mark.parametrize('wrong', [-1, 15, 0.5])
 def test_actions_that_do_not_exist_are_refused(wrong):
     with pytest.raises(StateError):
         displacement(wrong)

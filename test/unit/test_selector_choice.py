@@ -232,7 +232,7 @@ def spoil_state(state):
         lambda s: 3.0,
         lambda s: True,
         lambda s: -1,
-        lambda s: 13,
+        lambda s: 15,
         lambda s: np.array([1, 2]),
         lambda s: 'stay',
     ],

@@ -160,7 +160,7 @@ def test_an_action_that_there_is_not_is_refused_and_holds():
     limiter = started()
     limiter.accept(act(1), 0.0)
     with pytest.raises(StateError):
-        limiter.accept(act(13), 0.02)
+        limiter.accept(act(15), 0.02)
     assert limiter.step(0.03).holding
 
 

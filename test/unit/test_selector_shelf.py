@@ -16,7 +16,7 @@ from fdrl_ros.selector.shelf import PolicyShelf
 import numpy as np
 import pytest
 
-SHAPE = NetworkShape(18, 13, (4,))
+SHAPE = NetworkShape(18, 15, (4,))
 NAMES = ('hospital_1', 'hospital_2', 'hospital_3', 'aggregator', 'key_authority')
 IDENTITIES = {name: Identity.generate(name) for name in NAMES}
 ROSTER = Roster(

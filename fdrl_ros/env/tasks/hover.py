@@ -1,0 +1,81 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Reach and follow: stay at a point above the organ, which rests or moves."""
+
+import math
+from typing import Any
+
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.tasks.task import held_fraction, Number, Reading, Scene, Task
+import numpy as np
+
+
+def _cosine(angle: Number) -> Number:
+    return math.cos(angle) if isinstance(angle, float) else np.cos(angle)
+
+
+def _sine(angle: Number) -> Number:
+    return math.sin(angle) if isinstance(angle, float) else np.sin(angle)
+
+
+class Reach(Task):
+    """Reach a point above the organ without touching it, and stay for a while."""
+
+    height = constant('reach.height')
+    reach_tolerance = constant('reach.position_tolerance')
+
+    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+        """Return the point."""
+        x, y, z = self.goal
+        return x, y, z + self.height
+
+    def judge(self, scene: Scene, reading: Reading) -> str:
+        """Count the time at the point without a break."""
+        at = self._error(reading) <= self.reach_tolerance
+        scene.held = scene.held + reading.period if at else 0.0
+        scene.done = held_fraction(scene.held, self.procedure.hold_time)
+        return ''
+
+    def remaining(
+        self, x: Number, y: Number, z: Number, surface: Number, time: Number, *rest: Any
+    ) -> Number:
+        """Return the way to the point."""
+        goal_x, goal_y, goal_z = self.waypoint(0.0, 0.0, time)
+        return abs(x - goal_x) + abs(y - goal_y) + abs(z - goal_z)
+
+    def _error(self, reading: Reading) -> float:
+        """Return the greatest error of an axis, m."""
+        point = self.waypoint(0.0, 0.0, reading.time)
+        return max(abs(a - b) for a, b in zip(reading.tip, point, strict=True))
+
+
+class Follow(Reach):
+    """
+    Follow a point that circles over the organ and rides on its breathing, as a heart's wall does.
+
+    The time near it counts, with breaks.
+    """
+
+    height = constant('follow.height')
+    reach_tolerance = constant('follow.position_tolerance')
+    radius = constant('follow.radius')
+    rate = 2.0 * math.pi / constant('follow.circle_time')
+
+    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+        """Return where the target is at a time."""
+        x, y, z = self.goal
+        patient = self.patient
+        angle = self.rate * time + patient.breathing_phase
+        breath = 2.0 * math.pi * patient.respiratory_rate / 60.0 * time + patient.breathing_phase
+        return (
+            x + self.radius * _cosine(angle),
+            y + self.radius * _sine(angle),
+            z + self.height + patient.breathing_amplitude * _sine(breath),
+        )
+
+    def judge(self, scene: Scene, reading: Reading) -> str:
+        """Add up the time near the target."""
+        if self._error(reading) <= self.reach_tolerance:
+            scene.held += reading.period
+        scene.done = min(held_fraction(scene.held, self.procedure.hold_time), 1.0)
+        return ''

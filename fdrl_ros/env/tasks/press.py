@@ -1,0 +1,41 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Palpation and retraction: press on the goal with a force and hold it without a break."""
+
+from typing import Any
+
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.patient import Patient
+from fdrl_ros.env.tasks.task import held_fraction, Number, Reading, Scene, Task
+from fdrl_ros.env.tissue import Tissue
+
+LATERAL_TOLERANCE = constant('workspace.lateral_tolerance')
+
+
+class Press(Task):
+    """The depth that the target force needs depends on a stiffness that no policy sees."""
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        super().__init__(patient, tissue)
+        self.depth = tissue.depth_for(patient.procedure.target_force)
+
+    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+        """Return the planned contact point."""
+        return self.goal
+
+    def judge(self, scene: Scene, reading: Reading) -> str:
+        """Count the time within the force band."""
+        procedure, tip, goal = self.procedure, reading.tip, self.goal
+        held = (
+            abs(reading.normal - procedure.target_force) <= procedure.tolerance
+            and abs(tip[0] - goal[0]) <= LATERAL_TOLERANCE
+            and abs(tip[1] - goal[1]) <= LATERAL_TOLERANCE
+        )
+        scene.held = scene.held + reading.period if held else 0.0
+        scene.done = held_fraction(scene.held, procedure.hold_time)
+        return ''
+
+    def remaining(self, x: Number, y: Number, z: Number, surface: Number, *rest: Any) -> Number:
+        """Return the way to the goal and to the depth at which the target force acts."""
+        goal = self.goal
+        return abs(x - goal[0]) + abs(y - goal[1]) + abs(surface - z - self.depth)

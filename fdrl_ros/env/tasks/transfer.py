@@ -1,0 +1,167 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Needle pick and pass, and peg transfer: grasp an object, carry it, let go where it belongs."""
+
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.patient import Patient
+from fdrl_ros.env.tasks.task import (
+    CLOSED,
+    excess,
+    JAW_COST,
+    Number,
+    OPEN,
+    Point,
+    Reading,
+    Scene,
+    Task,
+)
+from fdrl_ros.env.tissue import Tissue
+
+_NEAR = 0.0006
+"""Error of an axis from which the set-point counts as being there, m."""
+
+
+class Transfer(Task):
+    """
+    Take an object from one point to another.
+
+    It is grasped when the jaw closes around it, and let go when the jaw opens: at the second point
+    that is success, anywhere else the object is lost.
+    """
+
+    uses_jaw = True
+    pick_tolerance: float
+    place_tolerance: float
+
+    def __init__(self, patient: Patient, tissue: Tissue, pick: Point, place: Point) -> None:
+        super().__init__(patient, tissue)
+        self.pick, self.place = pick, place
+
+    def begin(self) -> Scene:
+        """Return the scene with the object where it is picked."""
+        return Scene(object=self.pick)
+
+    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+        """Return where the object is, then where it belongs."""
+        return tuple(
+            (1.0 - grasped) * a + grasped * b for a, b in zip(self.pick, self.place, strict=True)
+        )
+
+    def judge(self, scene: Scene, reading: Reading) -> str:
+        """See whether the jaw took the object or let it go."""
+        tip = reading.tip
+        if not scene.grasped:
+            closed = reading.jaw < CLOSED <= scene.jaw
+            scene.grasped = closed and _gap(tip, self.pick) <= self.pick_tolerance
+            scene.done = 0.5 if scene.grasped else 0.0
+        elif reading.jaw > CLOSED:
+            scene.grasped = False
+            if _gap(tip, self.place) > self.place_tolerance:
+                return 'drop'
+            scene.done = 1.0
+        if scene.grasped or scene.done == 1.0:
+            scene.object = tip
+        scene.jaw = reading.jaw
+        return ''
+
+    def carried(self, x: Number, y: Number, z: Number) -> Number:
+        """Return the way that a grasped object has to go, m."""
+        place = self.place
+        return abs(x - place[0]) + abs(y - place[1]) + abs(z - place[2])
+
+    def remaining(
+        self,
+        x: Number,
+        y: Number,
+        z: Number,
+        surface: Number,
+        time: Number,
+        jaw: Number,
+        jaw_target: Number,
+        grasped: Number,
+        done: Number,
+    ) -> Number:
+        """Return the way to the object and from there on, with the orders to the jaw."""
+        pick, place = self.pick, self.place
+        closing = (jaw_target < 0.5) * (jaw >= CLOSED)
+        ready = _is_near(x, y, z, pick) * (1.0 - (1.0 - (jaw >= OPEN)) * (1.0 - closing))
+        fetching = (
+            abs(x - pick[0])
+            + abs(y - pick[1])
+            + abs(z - pick[2])
+            + JAW_COST * (1.0 - ready + abs(jaw_target - (1.0 - ready)))
+            + self.carried(*pick)
+            + 2.0 * JAW_COST
+        )
+        there = _is_near(x, y, z, place)
+        carrying = self.carried(x, y, z) + JAW_COST * (1.0 - there + abs(jaw_target - there))
+        return (1.0 - grasped) * fetching + grasped * carrying
+
+
+class NeedlePass(Transfer):
+    """Pick a needle above the organ and pass it to the other instrument."""
+
+    pick_tolerance = constant('needle_pass.pick_tolerance')
+    place_tolerance = constant('needle_pass.place_tolerance')
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        x, y, z = patient.goal
+        pick = (x, y, z + constant('needle_pass.height'))
+        super().__init__(patient, tissue, pick, patient.destination)
+
+
+class PegTransfer(Transfer):
+    """
+    Lift a ring off one peg, carry it over and put it on another.
+
+    Below the top of a peg a ring that is moved sideways pulls at it like a spring.
+    """
+
+    rigid = True
+    pick_tolerance = constant('peg_transfer.pick_tolerance')
+    place_tolerance = constant('peg_transfer.place_tolerance')
+    play = constant('peg_transfer.play')
+    spring = constant('peg_transfer.spring')
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        x, y, z = patient.goal
+        low = z + constant('peg_transfer.height')
+        to_x, to_y, _ = patient.destination
+        self.top = low + constant('peg_transfer.peg')
+        self.clear = self.top + constant('peg_transfer.clearance')
+        super().__init__(patient, tissue, (x, y, low), (to_x, to_y, low))
+
+    def carried(self, x: Number, y: Number, z: Number) -> Number:
+        """Return the way up, over and down, m; up first."""
+        place = self.place
+        aside_x, aside_y = abs(x - place[0]), abs(y - place[1])
+        over = (aside_x <= _NEAR) * (aside_y <= _NEAR) * 1.0
+        up = 2.0 * excess(self.clear, z) + excess(z, self.clear) + self.clear - place[2]
+        return aside_x + aside_y + over * abs(z - place[2]) + (1.0 - over) * up
+
+    def resistance(self, grasped: Number, x: Number, y: Number, z: Number) -> tuple[Number, ...]:
+        """Return the force of the nearer peg on a ring around it, N, along x and y."""
+        first, second = self.pick, self.place
+        to_first = (x - first[0]) ** 2 + (y - first[1]) ** 2
+        to_second = (x - second[0]) ** 2 + (y - second[1]) ** 2
+        nearer = (to_first <= to_second) * 1.0
+        from_x = x - (nearer * first[0] + (1.0 - nearer) * second[0])
+        from_y = y - (nearer * first[1] + (1.0 - nearer) * second[1])
+        distance = (from_x * from_x + from_y * from_y) ** 0.5 + 1e-12
+        pull = grasped * (z < self.top) * self.spring * excess(distance, self.play) / distance
+        return -pull * from_x, -pull * from_y
+
+
+def _gap(tip: Point, point: Point) -> float:
+    """Return the greatest error of an axis, m."""
+    return max(abs(tip[0] - point[0]), abs(tip[1] - point[1]), abs(tip[2] - point[2]))
+
+
+def _is_near(x: Number, y: Number, z: Number, point: Point) -> Number:
+    """Return 1 where a set-point is at a point, else 0."""
+    return (
+        (abs(x - point[0]) <= _NEAR)
+        * (abs(y - point[1]) <= _NEAR)
+        * (abs(z - point[2]) <= _NEAR)
+        * 1.0
+    )
