@@ -3,6 +3,7 @@
 """The 15 discrete actions: six coarse moves, six fine ones, stay, and the jaw."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from fdrl_ros.errors import StateError
 import numpy as np
@@ -67,7 +68,7 @@ DISPLACEMENTS: NDArray[np.float64] = np.array([each.displacement for each in ACT
 DISPLACEMENTS.setflags(write=False)
 
 
-def action_numbered(action: int) -> Action:
+def action_numbered(action: int | np.signedinteger[Any]) -> Action:
     """
     Return an action by its number.
 

@@ -8,6 +8,7 @@ What is to be done in each is in :mod:`fdrl_ros.env.tasks`; here are its numbers
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.state import PROCEDURE_NAMES
@@ -40,9 +41,9 @@ class Procedure:
 
 
 def _procedure(name: str) -> Procedure:
-    fields = [f for f in Procedure.__dataclass_fields__ if f not in ('name', 'horizon')]
-    numbers = [constant(f'{name}.{each}') for each in fields]
-    return Procedure(name, *numbers, horizon=round(constant(f'{name}.horizon')))
+    fields = [each for each in Procedure.__dataclass_fields__ if each not in ('name', 'horizon')]
+    numbers: dict[str, Any] = {each: constant(f'{name}.{each}') for each in fields}
+    return Procedure(name, **numbers, horizon=round(constant(f'{name}.horizon')))
 
 
 PROCEDURES: tuple[Procedure, ...] = tuple(_procedure(each) for each in PROCEDURE_NAMES)
