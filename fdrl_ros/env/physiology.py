@@ -15,7 +15,7 @@ import math
 
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.events import breathing_events, breathing_factor, Event
-from fdrl_ros.env.labs import Labs, sofa
+from fdrl_ros.env.labs import sofa
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.scores import News2, news2, ROOM_AIR, Sofa
 from fdrl_ros.errors import StateError
@@ -91,8 +91,8 @@ class Physiology:
         """Time that the pressure has been below the hypotension threshold without a break, s."""
         self.time = 0.0
         """Time since the start, s."""
-        self.labs: Labs = getattr(patient, 'labs', None) or Labs()
-        events: tuple[Event, ...] = getattr(patient, 'events', ())
+        self.labs = patient.labs
+        events = patient.events
         self._bleeds = _spans(events, 'bleed')
         self._falls = _spans(events, 'desaturation')
         self._coughs = breathing_events(events)
