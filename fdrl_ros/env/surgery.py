@@ -8,8 +8,9 @@ from typing import Any
 from fdrl_ros.env.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
+from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.errors import SettingError, StateError
 import gymnasium
 import numpy as np
@@ -24,15 +25,18 @@ _PATIENT_NUMBERS = 2**31
 
 class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     """
-    Press a tool on breathing tissue with the right force, patient after patient.
+    One procedure on breathing tissue, patient after patient.
 
-    The state is described in :mod:`fdrl_ros.env.state`. Success and the failures by force,
-    breach and vitals terminate; the end of the time truncates.
+    The state is described in :mod:`fdrl_ros.env.state`, the actions in
+    :mod:`fdrl_ros.env.actions`, the procedures in :mod:`fdrl_ros.env.tasks`. Success and the
+    failures by force, breach, depth, drop and vitals terminate; the end of the time truncates.
 
-    :param cohort: where patients come from; public ones at H = 0 unless told otherwise.
+    :param cohort: where patients come from; public ones unless given.
     :param settings: of the world.
     :param split: 'train' or 'test' patients.
     :param render_mode: 'rgb_array' or none.
+    :param procedures: what is done with public patients, as the setting of a federation says it.
+    :param heterogeneity: how far public patients differ, H in [0, 1].
     """
 
     metadata: dict[str, Any] = {
@@ -46,10 +50,13 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         settings: WorldSettings | None = None,
         split: str = 'train',
         render_mode: str | None = None,
+        procedures: str = 'palpation, retraction',
+        heterogeneity: float = 0.0,
     ) -> None:
         if render_mode not in (None, 'rgb_array'):
             raise SettingError('render_mode', render_mode, "'rgb_array' or None")
-        self.cohort: PatientSource = cohort if cohort is not None else public_cohort(0)
+        names = procedures_named(procedures)
+        self.cohort: PatientSource = cohort or public_cohort(0, heterogeneity, names)
         self.settings = settings or WorldSettings()
         self.split = split
         self.render_mode = render_mode
@@ -136,6 +143,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             'damage': operation.damage,
             'tip': operation.arm.position,
             'jaw': operation.jaw.angle,
+            'news2': operation.physiology.news2().total,
             'mean_arterial_pressure': operation.physiology.values()[0],
             'critical': critical,
             'success': success,
@@ -144,5 +152,15 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         }
 
 
-if ENV_ID not in gymnasium.registry:
-    gymnasium.register(ENV_ID, entry_point='fdrl_ros.env.surgery:SurgeryEnv')
+def env_id(procedure: str) -> str:
+    """Return the name that Gymnasium knows a procedure by, as `fdrl_ros/PegTransfer-v0`."""
+    return f'fdrl_ros/{procedure.title().replace("_", "")}-v0'
+
+
+for _id, _given in [(ENV_ID, None), *((env_id(each), each) for each in PROCEDURE_NAMES)]:
+    if _id not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point='fdrl_ros.env.surgery:SurgeryEnv',
+            kwargs={} if _given is None else {'procedures': _given},
+        )

@@ -9,8 +9,8 @@ from fdrl_ros.env.expert import expert
 from fdrl_ros.env.patient import Cohort, mixture, public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.simulation import DynamicArm
-from fdrl_ros.env.state import STATE_SIZE
-from fdrl_ros.env.surgery import ENV_ID, SurgeryEnv
+from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.env.surgery import ENV_ID, env_id, SurgeryEnv
 from fdrl_ros.errors import SettingError, StateError
 import gymnasium
 from gymnasium.utils.env_checker import check_env
@@ -46,6 +46,17 @@ def test_gymnasium_finds_nothing_to_warn_of(mode, heterogeneity):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         check_env(env.unwrapped, skip_render_check=heterogeneity != 0.5)
+    env.close()
+
+
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
+def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, heterogeneity):
+    env = gymnasium.make(env_id(procedure), settings=KINEMATIC, heterogeneity=heterogeneity)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(env.unwrapped, skip_render_check=True)
+    assert env.unwrapped.patient.procedure.name == procedure
     env.close()
 
 
