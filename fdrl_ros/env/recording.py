@@ -1,0 +1,224 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Record operations so that they can be gone through again; an interruption loses little."""
+
+from collections.abc import Callable
+from pathlib import Path
+import shutil
+
+from fdrl_ros.env.dataset import Dataset, record
+from fdrl_ros.env.episode import Choice, Episode, run_episode
+from fdrl_ros.env.expert import expert
+from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
+from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.errors import FdrlError, RecordsError, SettingError
+import numpy as np
+
+Progress = Callable[[int, int], None]
+"""How many of how many are done."""
+
+PART = 10
+"""Patients in one part of an unfinished recording."""
+
+Operate = Callable[[SurgeryEnv, int], tuple[Episode, int | None]]
+"""Does operation number so and so; returns it and the seed of its generator."""
+
+_STREAM = 7  # of the generators of recordings; others of the package use 1 to 6
+_TRIES = 3
+"""How many operations one that is kept may take, on average."""
+
+
+class RecordingStopped(FdrlError):
+    """The one who waits asked to stop; what is finished is kept and not done again."""
+
+
+def _nothing(done: int, count: int) -> None:
+    """Report to nobody."""
+
+
+def _any(episode: Episode) -> bool:
+    """Keep every operation."""
+    return True
+
+
+def _never() -> bool:
+    return False
+
+
+def recorded_episode(
+    env: SurgeryEnv, choose: Choice, patient: Patient, seed: int | None
+) -> Episode:
+    """
+    Operate on one patient with a generator of its own, which nobody else draws from.
+
+    :param seed: of that generator; None for a world without noise.
+    """
+    env.np_random = np.random.default_rng(0 if seed is None else seed)
+    return run_episode(env, choose, patient)
+
+
+def seed_of(seed: int, index: int) -> int:
+    """Return the seed of operation `index` of a recording."""
+    return int(np.random.SeedSequence([_STREAM, seed, index]).generate_state(1, np.uint64)[0])
+
+
+def record_operations(
+    path: Path,
+    operate: Operate,
+    *,
+    count: int,
+    world: WorldSettings,
+    note: str,
+    keep: Callable[[Episode], bool] = _any,
+    progress: Progress = _nothing,
+    stopped: Callable[[], bool] = _never,
+) -> Dataset:
+    """
+    Operate and record until there are enough; a finished file is read, not made anew.
+
+    While it is not finished, parts lie in a folder beside the file; the same call goes on there.
+
+    :param path: file to write.
+    :param operate: operation number so and so, in the env that it is given; the same every time.
+    :param count: operations to keep.
+    :param note: tells this recording from every other.
+    :param keep: which operations are wanted.
+    :param progress: told how many there are.
+    :param stopped: asked before each operation.
+    :raises SettingError: on a count below 1.
+    :raises RecordsError: if the file holds something else or cannot be written, or far too few
+        operations are worth keeping.
+    :raises RecordingStopped: as soon as `stopped` says so.
+    """
+    if count < 1:
+        raise SettingError('count', count, 'at least 1')
+    if path.exists():
+        whole = Dataset.load(path)
+        if (whole.note, whole.world, len(whole)) != (note, world, count):
+            raise RecordsError(f'{path} holds something else: {whole.note}; {whole.world}')
+        progress(count, count)
+        return whole
+    parts = _Parts(path.with_name(path.name + '.parts'), world, note)
+    episodes: list[Episode] = []
+    seeds: list[int | None] = []
+    env = SurgeryEnv(settings=world)
+    try:
+        for first in range(0, _TRIES * count + PART, PART):
+            found = parts.load(first)
+            if found is None:
+                made = []
+                for index in range(first, first + PART):
+                    if stopped():
+                        raise RecordingStopped(f'stopped before operation {index} of {path}')
+                    made.append(operate(env, index))
+                    kept = len(episodes) + sum(keep(each) for each, _ in made)
+                    progress(min(kept, count), count)
+                    if kept >= count:
+                        break
+                found = parts.save(first, made)
+            for episode, seed in zip(found.episodes, found.seeds, strict=True):
+                if keep(episode) and len(episodes) < count:
+                    episodes.append(episode)
+                    seeds.append(seed)
+            progress(len(episodes), count)
+            if len(episodes) == count:
+                break
+        else:
+            raise RecordsError(
+                f'of {first + PART} operations only {len(episodes)} are worth keeping, '
+                f'expected {count}'
+            )
+    finally:
+        env.close()
+    dataset = record(path, episodes, world, seeds=seeds, note=note)
+    parts.remove()
+    return dataset
+
+
+def demonstrations(
+    procedure: str,
+    path: Path,
+    count: int = 100,
+    *,
+    world: WorldSettings | None = None,
+    patients: PatientSource | None = None,
+    seed: int = 0,
+    progress: Progress = _nothing,
+    stopped: Callable[[], bool] = _never,
+) -> Dataset:
+    """
+    Record the expert's successes in one procedure, as :func:`record_operations` does.
+
+    Operations that fail are left out; the next patient takes their place.
+
+    :param path: file to write.
+    :param patients: all of this procedure; public ones at H = 0 unless given.
+    :param seed: of public patients and of the sensor's noise.
+    :raises SettingError: on an unknown procedure, or a patient of another one.
+    """
+    procedure_named(procedure)
+    chosen = world or WorldSettings()
+    source = patients or public_cohort(seed, procedures=(procedure,))
+
+    def operate(env: SurgeryEnv, index: int) -> tuple[Episode, int]:
+        patient = source.patient(index)
+        if patient.procedure.name != procedure:
+            raise SettingError('patients', patient.procedure.name, f'all of {procedure}')
+        own = seed_of(seed, index)
+
+        def choose(state: np.ndarray) -> int:
+            return expert(state, patient, chosen)[0]
+
+        return recorded_episode(env, choose, patient, own), own
+
+    return record_operations(
+        path,
+        operate,
+        count=count,
+        world=chosen,
+        note=f'expert, {procedure}, seed {seed}, {source!r}, {count} successes',
+        keep=lambda episode: episode.success,
+        progress=progress,
+        stopped=stopped,
+    )
+
+
+class _Parts:
+    """The folder of an unfinished recording; a part that is broken or of another is made anew."""
+
+    def __init__(self, folder: Path, world: WorldSettings, note: str) -> None:
+        self._folder = folder
+        self._world = world
+        self._note = note
+
+    def load(self, first: int) -> Dataset | None:
+        """Return the part that begins with an operation, if it was finished."""
+        try:
+            part = Dataset.load(self._path(first))
+        except RecordsError:
+            return None
+        same = (part.note, part.world) == (self._name(first), self._world)
+        return part if same else None
+
+    def save(self, first: int, made: list[tuple[Episode, int | None]]) -> Dataset:
+        """Keep a finished part."""
+        try:
+            self._folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RecordsError(f'cannot make {self._folder}: {error.strerror}') from error
+        episodes, seeds = zip(*made, strict=True)
+        return record(
+            self._path(first), episodes, self._world, seeds=seeds, note=self._name(first)
+        )
+
+    def remove(self) -> None:
+        """Forget all parts: the recording is finished."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _path(self, first: int) -> Path:
+        return self._folder / f'{first:06d}.npz'
+
+    def _name(self, first: int) -> str:
+        return f'part {first}: {self._note}'
