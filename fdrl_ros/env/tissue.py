@@ -10,6 +10,7 @@ a half-space, which is too soft for organs that are thin against the depth.
 import math
 
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.events import breathing_events, breathing_motion
 from fdrl_ros.env.patient import Patient
 
 POISSON = constant('tissue.poisson_ratio')
@@ -30,24 +31,36 @@ def contact_stiffness(young_modulus: float, radius: float) -> float:
 class Tissue:
     """The organ of one patient under one instrument; it breathes and remembers nothing."""
 
-    __slots__ = ('_amplitude', '_phase', '_rate', '_rest', 'damping', 'friction', 'stiffness')
+    __slots__ = (
+        '_amplitude',
+        '_events',
+        '_phase',
+        '_rate',
+        'damping',
+        'friction',
+        'rest',
+        'stiffness',
+    )
 
     def __init__(self, patient: Patient) -> None:
         self.stiffness = contact_stiffness(patient.young_modulus, patient.procedure.contact_radius)
         self.damping = patient.damping
         self.friction = patient.friction
-        self._rest = patient.goal[2] + patient.registration_error
+        self.rest = patient.goal[2] + patient.registration_error
+        """Height of the surface between breathing in and out, m."""
+        self._events = breathing_events(patient.events)
         self._amplitude = patient.breathing_amplitude
         self._rate = 2.0 * math.pi * patient.respiratory_rate / 60.0
         self._phase = patient.breathing_phase
 
     def surface(self, time: float) -> tuple[float, float]:
         """Return height (m) and upward speed (m/s) of the untouched surface at a time."""
-        angle = self._rate * time + self._phase
-        return (
-            self._rest + self._amplitude * math.sin(angle),
-            self._amplitude * self._rate * math.cos(angle),
-        )
+        height, speed = self.breath(time)
+        return self.rest + height, speed
+
+    def breath(self, time: float) -> tuple[float, float]:
+        """Return how far breathing has the surface above its rest (m), and its speed (m/s)."""
+        return breathing_motion(self._amplitude, self._rate, self._phase, self._events, time)
 
     def normal_force(self, depth: float, speed: float = 0.0) -> float:
         """

@@ -64,14 +64,19 @@ class Follow(Reach):
     def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
         """Return where the target is at a time."""
         x, y, z = self.goal
-        patient = self.patient
-        angle = self.rate * time + patient.breathing_phase
-        breath = 2.0 * math.pi * patient.respiratory_rate / 60.0 * time + patient.breathing_phase
+        angle = self.rate * time + self.patient.breathing_phase
         return (
             x + self.radius * _cosine(angle),
             y + self.radius * _sine(angle),
-            z + self.height + patient.breathing_amplitude * _sine(breath),
+            z + self.height + self._breath(time),
         )
+
+    def _breath(self, time: Number) -> Number:
+        """Return how far breathing has the surface above its rest, m."""
+        if isinstance(time, float):
+            return self.tissue.breath(time)[0]
+        heights = [self.tissue.breath(each)[0] for each in np.ravel(time).tolist()]
+        return np.reshape(heights, np.shape(time))
 
     def judge(self, scene: Scene, reading: Reading) -> str:
         """Add up the time near the target."""
