@@ -2,55 +2,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """A picture of an operation by PyBullet's software renderer; no display and no GPU needed."""
 
-from fdrl_ros.env.arm import JOINTS
+import math
+
+from fdrl_ros.env.arm import Point
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.resources import resource
+from fdrl_ros.env.stage import Stage
+from fdrl_ros.env.view import view_of
 import numpy as np
 from numpy.typing import NDArray
-import pybullet
 
 WIDTH, HEIGHT = 320, 240
-BASE_HEIGHT = 0.26
-"""Height of the remote centre above the table (the joint base_joint of the URDF), m."""
-
 _EYE, _LOOK = (0.85, -1.15, 0.55), (0.0, 0.1, 0.0)
+CLOSE_EYE, CLOSE_LOOK = (0.055, -0.110, -0.085), (0.0, 0.0, -0.122)
+"""From where the tip, the organ and the things of the procedure fill a picture, m."""
+
+_FIELD_OF_VIEW = math.radians(45.0)
+_NEAR, _FAR = 0.005, 5.0
+_ARROW = 0.010  # metres a newton
+_BESIDE = 0.007  # metres that the arrow is in front of the instrument
+_LEAST_ARROW = 0.05  # newtons that are drawn
 
 
 def picture(
     operation: Operation,
     width: int = WIDTH,
     height: int = HEIGHT,
-    eye: tuple[float, float, float] = _EYE,
-    look: tuple[float, float, float] = _LOOK,
+    eye: Point = _EYE,
+    look: Point = _LOOK,
+    stage: Stage | None = None,
 ) -> NDArray[np.uint8]:
     """
-    Draw the arm over the patient as it is now.
+    Draw arm, patient, waypoint, things and the force on the tip (10 mm a newton) as they are now.
 
     :param eye: where the camera is, in the arm's base frame, m.
     :param look: what it looks at, in the arm's base frame, m.
+    :param stage: to draw on; one that is kept makes the next picture cheaper.
     :returns: red, green, blue; shape (height, width, 3).
     """
-    client = pybullet.connect(pybullet.DIRECT)
+    used = stage or Stage()
     try:
-        body = pybullet.loadURDF(
-            str(resource('urdf/psm.urdf')),
-            [0.0, 0.0, -BASE_HEIGHT],
-            useFixedBase=True,
-            physicsClientId=client,
-        )
-        joints = dict(zip(JOINTS, operation.arm.joints().tolist(), strict=True))
-        for index in range(pybullet.getNumJoints(body, client)):
-            name = pybullet.getJointInfo(body, index, client)[1].decode()
-            if name in joints:
-                pybullet.resetJointState(body, index, joints[name], 0.0, client)
-        image = pybullet.getCameraImage(
-            width,
-            height,
-            pybullet.computeViewMatrix(eye, look, (0.0, 0.0, 1.0)),
-            pybullet.computeProjectionMatrixFOV(45.0, width / height, 0.005, 5.0),
-            renderer=pybullet.ER_TINY_RENDERER,
-            physicsClientId=client,
-        )
+        joints = operation.arm.joints().tolist()
+        used.pose(joints, operation.jaw.angle)
+        used.show(view_of(operation), joints)
+        if math.hypot(*operation.force) > _LEAST_ARROW:
+            fx, fy, fz = (each * _ARROW for each in operation.force)
+            x, y, z = operation.arm.position
+            used.arrow((x, y - _BESIDE, z), (fx, fy, fz))
+        return used.shoot(eye, look, width, height, _FIELD_OF_VIEW, _NEAR, _FAR).rgb
     finally:
-        pybullet.disconnect(client)
-    return np.asarray(image[2], np.uint8).reshape(height, width, 4)[:, :, :3].copy()
+        if stage is None:
+            used.close()

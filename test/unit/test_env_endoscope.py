@@ -1,0 +1,228 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Endoscope: parts and depth sit where kinematics says, and pictures show what there is."""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.env.arm import forward, JAW_LIMITS, straight_joints, TIP_LINK, WRIST_LINK
+from fdrl_ros.env.endoscope import BACKGROUND, Endoscope, FRAME_ID, JAW, SHAFT, WRIST
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.patient import public_cohort
+from fdrl_ros.env.picture import CLOSE_EYE, CLOSE_LOOK, picture
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.shapes import arc, organ, tube, turn_from_z
+from fdrl_ros.env.stage import Stage
+from fdrl_ros.env.view import tissue_colour, View, view_of
+from fdrl_ros.errors import ResourceError, SettingError, StateError
+import numpy as np
+import pybullet
+import pytest
+
+HELD = [*straight_joints(0.004, -0.006, -0.122), 0.3, 0.0, 0.0]
+BENT = [*straight_joints(-0.004, 0.002, -0.125), 0.4, 0.7, -0.5]
+
+
+@pytest.fixture(scope='module')
+def endoscope():
+    made = Endoscope(160, 120)
+    yield made
+    made.close()
+
+
+def seen(endoscope, point):
+    """Project a point of the base frame by the pinhole camera: pixel column, row and depth."""
+    position, rotation = endoscope.pose()
+    camera = endoscope.intrinsics
+    x, y, z = rotation.T @ (np.array(point) - position)
+    column, row = camera.fx * x / z + camera.cx, camera.fy * y / z + camera.cy
+    return round(column), round(row), z
+
+
+@pytest.mark.parametrize('joints', [HELD, BENT])
+def test_parts_and_depth_are_where_kinematics_puts_them(endoscope, joints):
+    frame = endoscope.capture(joints, 0.0)
+    tip, axes = (np.array(each) for each in forward(joints))
+    yaw_axis = tip - TIP_LINK * axes[2]
+    bare = [*joints[:4], 0.0, 0.0]
+    straight, bare_axes = (np.array(each) for each in forward(bare))
+    pitch_axis = straight - (WRIST_LINK + TIP_LINK) * bare_axes[2]
+    for point, label in (
+        (tip - 0.002 * axes[2], JAW),
+        (yaw_axis - 0.35 * (yaw_axis - pitch_axis), WRIST),
+        (pitch_axis - 0.005 * bare_axes[2], SHAFT),
+    ):
+        column, row, depth = seen(endoscope, point)
+        assert frame.labels[row, column] == label
+        assert 0.0 <= depth - frame.depth[row, column] < 0.006  # no more than the part is thick
+
+
+def test_depth_of_the_organ_is_that_of_its_plane(endoscope):
+    away = [*straight_joints(0.06, 0.05, -0.06), 0.0, 0.0, 0.0]
+    frame = endoscope.capture(away, 0.0, View(surface=-0.13))
+    for point in ((0.0, 0.0, -0.13), (0.01, -0.02, -0.13), (-0.02, 0.01, -0.13)):
+        column, row, depth = seen(endoscope, point)
+        assert frame.depth[row, column] == pytest.approx(depth, abs=0.001)
+        assert frame.labels[row, column] == BACKGROUND
+
+
+def test_a_frame_has_the_shapes_and_numbers_it_promises(endoscope):
+    frame = endoscope.capture(HELD)
+    assert frame.rgb.shape == (120, 160, 3)
+    assert frame.depth.shape == frame.labels.shape == (120, 160)
+    assert (frame.rgb.dtype, frame.depth.dtype, frame.labels.dtype) == (
+        np.uint8,
+        np.float32,
+        np.uint8,
+    )
+    assert set(np.unique(frame.labels)) == {BACKGROUND, SHAFT, WRIST, JAW}
+    assert np.isinf(frame.depth[0, 0])
+    assert frame.depth.min() > 0.0
+
+
+def test_the_same_moment_gives_the_same_picture_whatever_was_drawn_before(endoscope):
+    view = View(damage=2.0, waypoint=(0.01, 0.0, -0.12))
+    first = endoscope.capture(HELD, 0.4, view)
+    endoscope.capture(BENT, 0.0, View(object=(0.0, 0.0, -0.12), pegs=((0.0, 0.0, -0.12),)))
+    second = endoscope.capture(HELD, 0.4, view)
+    for name in ('rgb', 'depth', 'labels'):
+        assert np.array_equal(getattr(first, name), getattr(second, name))
+
+
+def test_an_opening_jaw_spreads_its_fingers_evenly(endoscope):
+    areas, spreads = [], []
+    for jaw in (0.0, 0.5, 1.0):
+        labels = endoscope.capture([*HELD[:3], 0.6, 0.0, 0.0], jaw).labels
+        columns = np.nonzero(labels == JAW)[1]
+        spreads.append(np.ptp(columns))
+        areas.append(len(columns))
+    assert spreads[0] < spreads[1] < spreads[2]
+    assert len(set(areas)) == 3
+
+
+def test_fingers_are_half_of_the_jaw_from_the_middle():
+    stage = Stage()
+    stage.pose(HELD, 0.8)
+    turns = {}
+    for index, name in enumerate(stage.links):
+        link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
+        turns[name] = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)
+        if name in ('jaw_left', 'jaw_right'):
+            tip, axes = (np.array(each) for each in forward(HELD))
+            assert np.abs(tip - TIP_LINK * axes[2] - link[4]).max() < 1e-6
+    approach = np.array(forward(HELD)[1][2])
+    for name in ('jaw_left', 'jaw_right'):
+        assert math.acos(turns[name][:, 2] @ approach) == pytest.approx(0.4, abs=1e-3)
+    assert turns['jaw_left'][:, 2] @ turns['jaw_right'][:, 2] == pytest.approx(math.cos(0.8))
+    stage.close()
+
+
+def test_the_default_camera_is_the_optical_frame_of_the_urdf(endoscope):
+    stage = Stage()
+    index = stage.links.index(FRAME_ID)
+    link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
+    position, rotation = endoscope.pose()
+    assert np.abs(position - link[4]).max() < 1e-6
+    matrix = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)
+    assert np.abs(rotation - matrix).max() < 1e-6
+    stage.close()
+
+
+def test_pressed_tissue_is_dented_and_bruised(endoscope):
+    pressing = [*straight_joints(0.0, 0.0, -0.138), 0.0, 0.0, 0.0]
+    frame = endoscope.capture(pressing, 0.0, View(surface=-0.13))
+    assert (frame.labels == JAW).sum() > 20  # the organ gives way to the tip
+    healthy, bruised = (
+        endoscope.capture(HELD, 0.0, View(damage=each)).rgb[100, 80] for each in (0.0, 50.0)
+    )
+    assert healthy[0] > 1.5 * bruised[0]
+    assert tissue_colour(0.0) == tissue_colour(-1.0) != tissue_colour(1.0)
+
+
+def test_things_are_seen_where_they_are(endoscope):
+    away = [*straight_joints(0.05, 0.05, -0.07), 0.0, 0.0, 0.0]
+    empty = endoscope.capture(away)
+    place = (0.005, 0.0, -0.120)
+    for view in (
+        View(waypoint=place),
+        View(object=place),
+        View(object=place, ring=True),
+        View(pegs=(place,)),
+        View(cut=(place, (0.02, 0.01, -0.13)), cut_done=0.5),
+    ):
+        changed = np.any(endoscope.capture(away, 0.0, view).rgb != empty.rgb, axis=2)
+        column, row, _ = seen(endoscope, place)
+        rows, columns = np.nonzero(changed)
+        assert len(rows) > 3
+        if view.cut is None:
+            assert np.hypot(rows - row, columns - column).min() < 12
+
+
+def test_pictures_are_due_at_their_rate(endoscope):
+    times = np.arange(0.0, 1.0, 0.01)
+    assert sum(endoscope.due(each) for each in times) == pytest.approx(15, abs=1)
+    assert endoscope.due(0.0)  # a new operation begins
+
+
+def test_what_no_camera_can_do_is_refused(endoscope, tmp_path):
+    for words in ({'width': 4}, {'height': 5000}, {'fps': 0.0}, {'fps': math.nan}):
+        with pytest.raises(SettingError):
+            Endoscope(**words)
+    with pytest.raises(SettingError, match='look'):
+        Endoscope(eye=(0.0, 0.0, 0.0), look=(0.0, 0.0, -0.1))
+    with pytest.raises(StateError, match='six'):
+        endoscope.capture(HELD[:5])
+    with pytest.raises(StateError, match='six'):
+        endoscope.capture([math.nan] * 6)
+    with pytest.raises(StateError, match='jaw'):
+        endoscope.capture(HELD, 2 * JAW_LIMITS[1])
+    with pytest.raises(StateError, match='jaw'):
+        endoscope.capture(HELD, math.nan)
+    with pytest.raises(ResourceError, match='URDF'):
+        Endoscope(urdf=tmp_path / 'none.urdf')
+
+
+def test_pictures_leave_no_client_behind():
+    made = Endoscope(16, 16)
+    client = made._stage.client
+    made.close()
+    assert not pybullet.isConnected(client)
+    forgotten = Stage()
+    client = forgotten.client
+    del forgotten
+    assert not pybullet.isConnected(client)
+
+
+def test_an_operation_is_drawn_from_afar_and_near():
+    operation = Operation(WorldSettings(mode='kinematic'))
+    patient = public_cohort(0).patient(0)
+    operation.reset(replace(patient, start=(*patient.goal[:2], patient.goal[2] + 0.01)))
+    stage = Stage()
+    far = picture(operation, 80, 60, stage=stage)
+    assert far.shape == (60, 80, 3)
+    assert np.array_equal(far, picture(operation, 80, 60))  # a new stage draws the same
+    near = picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, stage)
+    operation.force = (0.0, 0.0, 2.0)
+    pressed = picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, stage)
+    assert np.any(near != pressed)
+    operation.force = (0.0, 0.0, 0.0)
+    assert np.array_equal(near, picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, stage))
+    assert view_of(operation).surface == operation.tissue.surface(0.0)[0]
+    stage.close()
+
+
+def test_meshes_are_closed_smooth_and_where_they_should_be():
+    flat, dented = organ([]), organ([(0.01, 0.0, 0.005, 0.003)])
+    assert flat.vertices[:, 2].max() == 0.0
+    top = np.hypot(flat.vertices[:, 0] / 0.08, flat.vertices[:, 1] / 0.06) < 0.6
+    assert np.abs(flat.vertices[top, 2]).max() == 0.0
+    assert -0.005 <= dented.vertices[top, 2].min() < -0.003
+    needle = tube(arc(0.006, math.pi), 0.0006)
+    radii = np.hypot(needle.vertices[:, 0], needle.vertices[:, 1])
+    assert np.abs(radii - 0.006).max() < 0.0006 + 1e-5
+    for mesh in (flat, dented, needle):
+        assert np.linalg.norm(mesh.normals, axis=1) == pytest.approx(1.0)
+        assert mesh.indices.max() < len(mesh.vertices)
+    for way in ((0.0, 0.0, 2.0), (0.0, 0.0, -1.0), (1.0, -2.0, 0.5)):
+        turned = np.array(pybullet.getMatrixFromQuaternion(turn_from_z(way))).reshape(3, 3)
+        assert turned[:, 2] == pytest.approx(np.array(way) / np.linalg.norm(way))
