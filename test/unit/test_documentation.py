@@ -1,0 +1,85 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The pages say what the code says."""
+
+from pathlib import Path
+import re
+
+from fdrl_ros.env.actions import ACTIONS
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.procedures import PROCEDURES, SPECIALITIES
+from fdrl_ros.env.state import STATE_FIELDS
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob('*.md'), *(ROOT / 'docs').glob('*.md')])
+WORLD = (ROOT / 'docs' / 'world.md').read_text('utf-8')
+
+
+def rows(first: str) -> list[list[str]]:
+    """Return the rows of the table whose first heading is given."""
+    lines = iter(WORLD.splitlines())
+    for line in lines:
+        if line.startswith(f'| {first} |'):
+            break
+    next(lines)
+    found = []
+    for line in lines:
+        if not line.startswith('|'):
+            return found
+        found.append([each.strip() for each in line.strip('|').split('|')])
+    return found
+
+
+def test_state_is_documented_number_by_number():
+    expected = [
+        [str(index), each.name, each.unit, f'{each.scale:g}', each.description]
+        for index, each in enumerate(STATE_FIELDS)
+    ]
+    assert rows('number') == expected
+
+
+def test_actions_are_documented_in_millimetres():
+    for index, (row, action) in enumerate(zip(rows('action'), ACTIONS, strict=True)):
+        assert row[:2] == [str(index), action.name]
+        millimetres = [float(each) / 1000.0 for each in row[2].split()]
+        assert millimetres == pytest.approx(list(action.displacement))
+        assert row[3] == {None: '-', 1: 'open', 0: 'closed'}[action.jaw]
+
+
+def test_procedures_are_documented_with_their_forces_and_times():
+    for row, each in zip(rows('procedure'), PROCEDURES, strict=True):
+        assert row[0] == each.name
+        assert [float(row[2]), float(row[3])] == [each.warn_force, each.force_limit]
+        assert float(row[4]) == pytest.approx(each.horizon * 0.05)
+        assert f'**{each.name}**' in WORLD
+
+
+def test_specialities_are_documented_and_their_shares_sum_to_one():
+    for row, (name, shares) in zip(rows('speciality'), SPECIALITIES.items(), strict=True):
+        assert row[0] == name
+        assert sum(shares.values()) == pytest.approx(1.0)
+        for cell, each in zip(row[1:], PROCEDURES, strict=True):
+            told = 0.0 if cell == '-' else float(cell.rstrip(' %')) / 100.0
+            assert told == pytest.approx(shares.get(each.name, 0.0))
+
+
+@pytest.mark.parametrize(
+    ('words', 'name', 'factor'),
+    [
+        ('within {} mm (each axis) of a point', 'reach.position_tolerance', 1e3),
+        ('deeper than {} mm fails', 'incision.depth_limit', 1e3),
+        ('grows by {} mm a tick', 'incision.bite', 1e3),
+        ('a spring of {} N/m', 'peg_transfer.spring', 1.0),
+        ('within {} mm of a point that circles', 'follow.position_tolerance', 1e3),
+    ],
+)
+def test_numbers_in_the_text_are_those_of_the_world(words, name, factor):
+    assert words.format(f'{constant(name) * factor:g}') in re.sub(r'\s+', ' ', WORLD)
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page):
+    for target in re.findall(r'\]\(([^)#]+)[^)]*\)', page.read_text('utf-8')):
+        if '://' not in target and not target.startswith('mailto:'):
+            assert (page.parent / target).exists(), f'{page.name}: {target}'
