@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from fdrl_ros.env.constants import constant
-from fdrl_ros.env.tasks.task import held_fraction, Number, Reading, Scene, Task
+from fdrl_ros.env.tasks.task import held_fraction, Number, Reading, Scene, Task, within
 import numpy as np
 
 
@@ -29,12 +29,11 @@ class Reach(Task):
         x, y, z = self.goal
         return x, y, z + self.height
 
-    def judge(self, scene: Scene, reading: Reading) -> str:
+    def progress(self, scene: Scene, reading: Reading) -> Number:
         """Count the time at the point without a break."""
-        at = self._error(reading) <= self.reach_tolerance
-        scene.held = scene.held + reading.period if at else 0.0
+        scene.held = self._there(reading) * (scene.held + reading.period)
         scene.done = held_fraction(scene.held, self.procedure.hold_time)
-        return ''
+        return False
 
     def remaining(
         self, x: Number, y: Number, z: Number, surface: Number, time: Number, *rest: Any
@@ -43,10 +42,10 @@ class Reach(Task):
         goal_x, goal_y, goal_z = self.waypoint(0.0, 0.0, time)
         return abs(x - goal_x) + abs(y - goal_y) + abs(z - goal_z)
 
-    def _error(self, reading: Reading) -> float:
-        """Return the greatest error of an axis, m."""
+    def _there(self, reading: Reading) -> Number:
+        """Say whether the tip is at the point."""
         point = self.waypoint(0.0, 0.0, reading.time)
-        return max(abs(a - b) for a, b in zip(reading.tip, point, strict=True))
+        return within(reading.tip, point, self.reach_tolerance)
 
 
 class Follow(Reach):
@@ -68,19 +67,18 @@ class Follow(Reach):
         return (
             x + self.radius * _cosine(angle),
             y + self.radius * _sine(angle),
-            z + self.height + self._breath(time),
+            z + self.height + self.breath(time),
         )
 
-    def _breath(self, time: Number) -> Number:
-        """Return how far breathing has the surface above its rest, m."""
+    def breath(self, time: Number) -> Number:
+        """Return how far breathing has the surface above its rest, m; a stack has its own."""
         if isinstance(time, float):
             return self.tissue.breath(time)[0]
         heights = [self.tissue.breath(each)[0] for each in np.ravel(time).tolist()]
         return np.reshape(heights, np.shape(time))
 
-    def judge(self, scene: Scene, reading: Reading) -> str:
+    def progress(self, scene: Scene, reading: Reading) -> Number:
         """Add up the time near the target."""
-        if self._error(reading) <= self.reach_tolerance:
-            scene.held += reading.period
-        scene.done = min(held_fraction(scene.held, self.procedure.hold_time), 1.0)
-        return ''
+        scene.held = scene.held + self._there(reading) * reading.period
+        scene.done = held_fraction(scene.held, self.procedure.hold_time)
+        return False

@@ -37,6 +37,8 @@ _FREE_LATERAL, _FREE_LEAD = 0.0004, 0.0015
 class Incision(Task):
     """A cut from the goal to the destination of the patient, both on the planned surface."""
 
+    loss = 'depth'
+
     def __init__(self, patient: Patient, tissue: Tissue) -> None:
         super().__init__(patient, tissue)
         way_x = patient.destination[0] - self.goal[0]
@@ -58,21 +60,21 @@ class Incision(Task):
             from_y * self.along_x - from_x * self.along_y,
         )
 
-    def judge(self, scene: Scene, reading: Reading) -> str:
+    def progress(self, scene: Scene, reading: Reading) -> Number:
         """Let the cut grow to where the blade is."""
         x, y, z = reading.tip
         depth = self.tissue.surface(reading.time)[0] - z
-        if depth > DEPTH_LIMIT:
-            return 'depth'
         along, beside = self._place(x, y)
         front = scene.done * self.length
-        if (
-            abs(beside) <= LINE_TOLERANCE
-            and abs(depth - DEPTH) <= DEPTH_TOLERANCE
-            and front < along <= front + BITE
-        ):
-            scene.done = min(along / self.length, 1.0)
-        return ''
+        grows = (
+            (abs(beside) <= LINE_TOLERANCE)
+            & (abs(depth - DEPTH) <= DEPTH_TOLERANCE)
+            & (front < along)
+            & (along <= front + BITE)
+        )
+        reached = along / self.length
+        scene.done = grows * (reached - excess(reached, 1.0)) + (1.0 - grows) * scene.done
+        return depth > DEPTH_LIMIT
 
     def remaining(
         self,

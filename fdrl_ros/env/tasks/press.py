@@ -23,17 +23,17 @@ class Press(Task):
         """Return the planned contact point."""
         return self.goal
 
-    def judge(self, scene: Scene, reading: Reading) -> str:
+    def progress(self, scene: Scene, reading: Reading) -> Number:
         """Count the time within the force band."""
         procedure, tip, goal = self.procedure, reading.tip, self.goal
         held = (
-            abs(reading.normal - procedure.target_force) <= procedure.tolerance
-            and abs(tip[0] - goal[0]) <= LATERAL_TOLERANCE
-            and abs(tip[1] - goal[1]) <= LATERAL_TOLERANCE
+            (abs(reading.normal - procedure.target_force) <= procedure.tolerance)
+            & (abs(tip[0] - goal[0]) <= LATERAL_TOLERANCE)
+            & (abs(tip[1] - goal[1]) <= LATERAL_TOLERANCE)
         )
-        scene.held = scene.held + reading.period if held else 0.0
+        scene.held = held * (scene.held + reading.period)
         scene.done = held_fraction(scene.held, procedure.hold_time)
-        return ''
+        return False
 
     def remaining(self, x: Number, y: Number, z: Number, surface: Number, *rest: Any) -> Number:
         """Return the way to the goal and to the depth at which the target force acts."""

@@ -9,6 +9,7 @@ takes numbers and arrays alike.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ class Scene:
     :param held: time within the tolerance, s.
     :param grasped: the jaw holds the object.
     :param jaw: opening of the jaw at the last judgement.
-    :param object: where the object is, m; None without one.
+    :param object: where the object is, m; None without one, or where nobody asks.
     """
 
     done: float = 0.0
@@ -79,6 +80,8 @@ class Task(ABC):
     """
 
     uses_jaw: ClassVar[bool] = False
+    loss: ClassVar[str] = ''
+    """How the procedure itself may be lost; see :meth:`progress`."""
     rigid: ClassVar[bool] = False
     """Whether rigid things resist a tip that holds the object; see :meth:`resistance`."""
 
@@ -98,9 +101,13 @@ class Task(ABC):
     def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
         """Return where the plan has the tip go next, m: planned, so not with the true surface."""
 
-    @abstractmethod
     def judge(self, scene: Scene, reading: Reading) -> str:
         """Bring the scene up to date at the end of a tick; return a failure, or nothing."""
+        return self.loss if self.progress(scene, reading) else ''
+
+    @abstractmethod
+    def progress(self, scene: Scene, reading: Reading) -> Number:
+        """Bring the scene up to date; say whether the procedure is lost."""
 
     @abstractmethod
     def remaining(
@@ -131,7 +138,17 @@ class Task(ABC):
         return ()
 
 
-def held_fraction(held: float, hold_time: float) -> float:
+def held_fraction(held: Number, hold_time: Number) -> Number:
     """Return which part of a holding time is done."""
     fraction = held / hold_time
-    return 1.0 if fraction > 1.0 - 1e-9 else fraction
+    whole = fraction > 1.0 - 1e-9
+    return (1.0 - whole) * fraction + whole
+
+
+def within(tip: Sequence[Number], point: Sequence[Number], tolerance: Number) -> Number:
+    """Say whether no axis of a tip is further from a point than a tolerance, m."""
+    return (
+        (abs(tip[0] - point[0]) <= tolerance)
+        & (abs(tip[1] - point[1]) <= tolerance)
+        & (abs(tip[2] - point[2]) <= tolerance)
+    )

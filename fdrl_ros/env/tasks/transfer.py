@@ -14,6 +14,7 @@ from fdrl_ros.env.tasks.task import (
     Reading,
     Scene,
     Task,
+    within,
 )
 from fdrl_ros.env.tissue import Tissue
 
@@ -30,6 +31,7 @@ class Transfer(Task):
     """
 
     uses_jaw = True
+    loss = 'drop'
     pick_tolerance: float
     place_tolerance: float
 
@@ -47,22 +49,19 @@ class Transfer(Task):
             (1.0 - grasped) * a + grasped * b for a, b in zip(self.pick, self.place, strict=True)
         )
 
-    def judge(self, scene: Scene, reading: Reading) -> str:
+    def progress(self, scene: Scene, reading: Reading) -> Number:
         """See whether the jaw took the object or let it go."""
-        tip = reading.tip
-        if not scene.grasped:
-            closed = reading.jaw < CLOSED <= scene.jaw
-            scene.grasped = closed and _gap(tip, self.pick) <= self.pick_tolerance
-            scene.done = 0.5 if scene.grasped else 0.0
-        elif reading.jaw > CLOSED:
-            scene.grasped = False
-            if _gap(tip, self.place) > self.place_tolerance:
-                return 'drop'
-            scene.done = 1.0
-        if scene.grasped or scene.done == 1.0:
-            scene.object = tip
+        tip, held = reading.tip, scene.grasped
+        closed = (reading.jaw < CLOSED) & (scene.jaw >= CLOSED)
+        taken = (held ^ True) & closed & within(tip, self.pick, self.pick_tolerance)
+        opened = held & (reading.jaw > CLOSED)
+        placed = opened & within(tip, self.place, self.place_tolerance)
+        scene.grasped = (held ^ opened) | taken
+        scene.done = 0.5 * (held | taken) + 0.5 * placed
         scene.jaw = reading.jaw
-        return ''
+        if scene.object is not None and (scene.grasped or placed):
+            scene.object = tip
+        return opened ^ placed
 
     def carried(self, x: Number, y: Number, z: Number) -> Number:
         """Return the way that a grasped object has to go, m."""
@@ -152,16 +151,6 @@ class PegTransfer(Transfer):
         return -pull * from_x, -pull * from_y
 
 
-def _gap(tip: Point, point: Point) -> float:
-    """Return the greatest error of an axis, m."""
-    return max(abs(tip[0] - point[0]), abs(tip[1] - point[1]), abs(tip[2] - point[2]))
-
-
 def _is_near(x: Number, y: Number, z: Number, point: Point) -> Number:
     """Return 1 where a set-point is at a point, else 0."""
-    return (
-        (abs(x - point[0]) <= _NEAR)
-        * (abs(y - point[1]) <= _NEAR)
-        * (abs(z - point[2]) <= _NEAR)
-        * 1.0
-    )
+    return within((x, y, z), point, _NEAR) * 1.0
