@@ -3,6 +3,7 @@
 """Kinematics: against the DH chain, against themselves, against PyBullet, and refusals."""
 
 import math
+import timeit
 
 from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.arm import (
@@ -21,9 +22,9 @@ from fdrl_ros.env.arm import (
     WRIST_LINK,
 )
 from fdrl_ros.env.chain import Chain
-from fdrl_ros.env.placement import KinematicArm
+from fdrl_ros.env.placement import KinematicArm, WRIST_SPEED
 from fdrl_ros.env.simulation import DynamicArm
-from fdrl_ros.errors import StateError
+from fdrl_ros.errors import ResourceError, SettingError, StateError
 from fdrl_ros.resources import resource
 from hypothesis import assume, given, settings, strategies
 import numpy as np
@@ -33,6 +34,11 @@ import pytest
 JOINT_SETS = strategies.tuples(
     *(strategies.floats(low, high) for low, high in zip(LOWER, UPPER, strict=True))
 )
+
+START = (0.01, 0.005, -0.12)
+STILL = (0.0, 0.0, 0.0)
+LATERAL = (8.0, 6.0, 0.0)
+"""Ten newtons across the shaft."""
 
 
 def modified_dh(alpha, a, theta, d):
@@ -167,6 +173,20 @@ def test_pybullet_moves_the_chain_to_the_same_tip(many):
     chain.close()
 
 
+def test_inverse_kinematics_takes_less_than_thirty_microseconds():
+    pose = forward_kinematics([0.1, 0.2, 0.1, 0.3, 0.2, 0.1])
+    best = min(timeit.repeat(lambda: inverse_kinematics(*pose), number=500, repeat=10)) / 500
+    assert best < 30e-6
+
+
+@pytest.fixture(params=[DynamicArm, KinematicArm])
+def arm(request):
+    made = request.param()
+    made.place(START, 0.02)
+    yield made
+    made.close()
+
+
 def test_both_arms_lag_alike_behind_their_setpoint():
     arms = DynamicArm(), KinematicArm()
     start, goal = (0.01, 0.005, -0.12), (0.01, 0.005, -0.1225)
@@ -180,11 +200,183 @@ def test_both_arms_lag_alike_behind_their_setpoint():
     arms[0].close()
 
 
-def test_ten_newtons_at_the_tip_move_the_arm_less_than_half_a_millimetre():
-    arm = DynamicArm()
+def led(arm, target, steps, force=STILL):
+    """Lead all six joints somewhere evenly, wait there, and return the greatest move of one."""
+    start, greatest, last = arm.joints(), 0.0, np.array(arm.position)
+    for step in range(steps + 120):
+        share = min(1.0, (step + 1) / steps)
+        arm.step_joints((start + (target - start) * share).tolist(), force)
+        greatest = max(greatest, float(np.abs(arm.position - last).max()))
+        last = np.array(arm.position)
+    return greatest
+
+
+BENT = np.array([0.05, 0.10, 0.130, 0.5, 0.6, -0.4])
+
+
+def test_all_six_joints_follow_their_own_targets(arm):
+    assert led(arm, BENT, 120) < 1e-3
+    assert np.abs(arm.joints() - BENT).max() < 1e-6
+    position, _rotation = forward_kinematics(BENT)
+    assert np.abs(position - arm.position).max() < 1e-6
+    assert np.abs(arm.velocity).max() < 1e-6
+
+
+def test_the_velocity_is_that_of_the_tip(arm):
+    start = arm.joints()
+    for step in range(60):
+        before = np.array(arm.position)
+        arm.step_joints((start + (BENT - start) * step / 240).tolist(), STILL)
+        assert np.abs((arm.position - before) / SUBSTEP - arm.velocity).max() < 2e-3
+    assert np.linalg.norm(arm.velocity) > 0.01
+
+
+def test_both_arms_bend_their_wrist_alike():
+    arms = DynamicArm(), KinematicArm()
+    for arm in arms:
+        arm.place(START, 0.02)
+    start = arms[0].joints()
+    for step in range(240):
+        for arm in arms:
+            arm.step_joints((start + (BENT - start) * min(1.0, step / 200)).tolist(), STILL)
+        assert np.abs(np.subtract(arms[0].position, arms[1].position)).max() < 2e-5
+    for step in range(240):
+        goal = np.array(forward_kinematics(BENT)[0]) + (0.0, 0.0, 1e-5 * step)
+        for arm in arms:
+            arm.step(tuple(goal.tolist()), STILL)
+        assert np.abs(np.subtract(arms[0].position, arms[1].position)).max() < 1.5e-3
+    assert np.abs(arms[0].joints() - arms[1].joints()).max() < 1e-4
+    arms[0].close()
+
+
+def test_a_bent_wrist_goes_back_to_straight_without_a_leap(arm):
+    led(arm, BENT, 120)
+    goal, joints = arm.position, arm.joints()
+    for _ in range(400):
+        arm.step(goal, STILL)
+        assert np.abs((arm.joints() - joints)[3:]).max() <= WRIST_SPEED * SUBSTEP * 1.001
+        assert np.abs(np.subtract(arm.position, goal)).max() < 1.5e-3
+        joints = arm.joints()
+    assert np.abs(joints[3:]).max() < 1e-6
+    assert np.abs(np.subtract(arm.position, goal)).max() < 1e-6
+
+
+def test_three_joints_move_a_straight_wrist_as_six_do():
+    quick, whole = DynamicArm(), DynamicArm()
+    for each in (quick, whole):
+        each.place(START, 0.02)
+    for step in range(240):
+        force = (3 * math.sin(step / 9), 2 * math.cos(step / 7), 4 + math.sin(step / 5))
+        wave = 0.004 * math.sin(step / 30)
+        setpoint = (START[0] + wave, START[1] - wave / 2, START[2] - wave)
+        quick.step(setpoint, force)
+        whole.step_joints([*straight_joints(*setpoint), 0.0, 0.0, 0.0], force)
+        assert np.abs(np.subtract(quick.position, whole.position)).max() < 1e-6
+        assert np.abs(np.subtract(quick.velocity, whole.velocity)).max() < 1e-4
+    quick.close()
+    whole.close()
+
+
+def test_an_arm_forgets_a_bent_wrist_when_it_is_placed(arm):
+    def walk():
+        arm.place(START, 0.02)
+        for step in range(30):
+            arm.step((START[0], START[1], START[2] - 1e-4 * step), (0.1, 0.0, 1.0))
+        return np.array(arm.position).tobytes() + arm.joints().tobytes()
+
+    first = walk()
+    led(arm, BENT, 60, (1.0, 0.0, 2.0))
+    assert walk() == first
+
+
+@pytest.mark.parametrize(
+    'joints',
+    [[0.0] * 5, [0.0] * 7, [0.0, math.nan, 0.1, 0, 0, 0], [0, 0, 0.1, 0, 2, 0], None, ['a'] * 6],
+)
+def test_joints_that_are_none_are_refused_and_the_arm_holds(arm, joints):
+    before, position = arm.joints(), arm.position
+    with pytest.raises(StateError, match='six finite|expected'):
+        arm.step_joints(joints, STILL)
+    assert np.array_equal(arm.joints(), before)
+    assert arm.position == position
+
+
+def test_ten_newtons_across_leave_the_shaft_in_the_remote_centre():
+    chain = Chain(resource('urdf/psm.urdf'), False, SUBSTEP)
+    for target in (BENT, np.array([-0.4, 0.3, 0.2, -2.0, -0.5, 0.9])):
+        chain.set(target.tolist(), [0.0] * 6)
+        for _ in range(240):
+            tip = pybullet.getLinkState(chain.body, chain.tip, 0, 1, chain.client)[4]
+            chain.drive(target.tolist())
+            chain.step(LATERAL, tip)
+            link = pybullet.getLinkState(chain.body, 3, 0, 1, chain.client)
+            centre = np.array(link[4])
+            shaft = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)[:, 2]
+            assert np.linalg.norm(centre - shaft * (shaft @ centre)) < 1e-5
+        assert np.linalg.norm(tip - forward_kinematics(target)[0]) < 5e-4
+    chain.close()
+
+
+@pytest.mark.parametrize('force', [(2.0, 2.0, 9.3), LATERAL])
+@pytest.mark.parametrize('substep', [SUBSTEP, SUBSTEP / 10])
+def test_ten_newtons_at_the_tip_move_the_arm_less_than_half_a_millimetre(force, substep):
+    arm = DynamicArm(substep)
     start = (0.02, -0.01, -0.14)
     arm.place(start, 0.02)
-    for _ in range(240):
-        arm.step(start, (2.0, 2.0, 9.3))
+    for _ in range(round(1.0 / substep)):
+        arm.step(start, force)
     assert np.linalg.norm(np.subtract(arm.position, start)) < 5e-4
     arm.close()
+
+
+def test_the_motors_carry_what_pushes_the_tip():
+    arm, force = DynamicArm(), np.array([1.0, -2.0, 4.0])
+    arm.place(START, 0.02)
+    for _ in range(240):
+        arm.step(START, tuple(force.tolist()))
+    joints, reach = arm.joints(), np.linalg.norm(START)
+    rows = []
+    for axis in range(3):
+        step = np.eye(6)[axis] * 1e-6
+        rows.append((forward_kinematics(joints + step)[0] - arm.position) / 1e-6)
+    assert arm.efforts() == pytest.approx(-np.array(rows) @ force, abs=1e-3 * reach)
+    arm.close()
+
+
+@pytest.mark.parametrize('substep', [0.0, -1.0, math.nan, 0.1])
+@pytest.mark.parametrize('kind', [DynamicArm, KinematicArm])
+def test_a_substep_that_is_none_is_refused(kind, substep):
+    with pytest.raises(SettingError, match='substep'):
+        kind(substep)
+
+
+def test_shorter_substeps_follow_the_same_way():
+    ends = []
+    for kind in (DynamicArm, KinematicArm):
+        for parts in (1, 10):
+            arm = kind(SUBSTEP / parts)
+            arm.place(START, 0.02)
+            for _ in range(6 * parts):
+                arm.step((START[0], START[1], START[2] - 0.001), STILL)
+            ends.append(arm.position)
+            arm.close()
+    assert np.ptp(ends, axis=0).max() < 1e-5  # the motors need a moment to start
+
+
+def test_a_missing_or_broken_urdf_is_refused_by_name(tmp_path):
+    whole = resource('urdf/psm.urdf').read_text()
+    cases = {
+        'missing': (None, 'expected the URDF'),
+        'broken': (whole[: len(whole) // 2], 'expected the URDF'),
+        'other': ('<robot name="r"><link name="a"/></robot>', 'yaw, pitch'),
+        'jointless': (whole.replace('"wrist_yaw"', '"elbow"'), 'wrist_yaw'),
+        'unloadable': (whole.replace('<mass value="0.2"/>', '<mass value="much"/>'), 'masses'),
+        'linkless': (whole.replace('<child link="roll_link"/>', ''), 'masses'),
+    }
+    for name, (text, expected) in cases.items():
+        path = tmp_path / f'{name}.urdf'
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(ResourceError, match=expected) as raised:
+            DynamicArm(urdf=path)
+        assert str(path) in str(raised.value)
