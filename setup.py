@@ -13,11 +13,11 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-SHARED = ('config', 'urdf')
+SHARED = ('config', 'msg', 'urdf')
 
 
 class BuildWithSharedFiles(build_py):
-    """Copy urdf/ and config/ into the wheel, where `fdrl_ros.resources` looks for them."""
+    """Copy urdf/, msg/ and config/ into the wheel, where `fdrl_ros.resources` looks for them."""
 
     def run(self):
         super().run()
@@ -46,7 +46,7 @@ setup(
     packages=find_packages(include=['fdrl_ros', 'fdrl_ros.*']),
     python_requires='>=3.11,<3.13',
     install_requires=requirements('learning'),
-    extras_require={'benchmark': requirements('benchmark')},
+    extras_require={name: requirements(name) for name in ('bags', 'benchmark')},
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
     cmdclass={'build_py': BuildWithSharedFiles},
 )

@@ -1,0 +1,241 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A dataset as a bag (rosbag2, MCAP or SQLite), so that `ros2 bag play` shows each operation.
+
+Every operation is gone through again for what the dataset leaves out: joints and forces. The bag
+has the topics of a robot, once a tick, and `episode` besides.
+"""
+
+from collections.abc import Callable
+import json
+from pathlib import Path
+import shutil
+from typing import Any
+
+from fdrl_ros.env.actions import displacement, TICK
+from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
+from fdrl_ros.env.bag_types import (
+    ACTION,
+    bags,
+    EPISODE,
+    message_types,
+    OPERATION,
+    OUTCOME,
+    PATIENT,
+    TOPICS,
+)
+from fdrl_ros.env.dataset import Dataset, identity
+from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.plain import to_plain
+from fdrl_ros.env.replaying import replay
+from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
+from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.errors import RecordsError, SettingError
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+Progress = Callable[[int, int], None]
+"""How many of how many are done."""
+
+Contents = dict[str, dict[str, Any]]
+"""Fields of messages, by topic."""
+
+STORAGES = ('mcap', 'sqlite3')
+BASE = 'base_link'
+PAUSE = 2.0
+"""Between two operations, s."""
+
+_VERSION = 9  # of rosbag2's metadata: what ROS 2 Jazzy and Kilted write and read
+_START = 1_000_000_000  # ns; a stamp of zero would be none
+_TICK = round(TICK * 1e9)
+
+
+def write_bag(
+    dataset: Dataset,
+    path: Path,
+    *,
+    robot: str = 'robot_1',
+    storage: str = 'mcap',
+    progress: Progress = lambda done, count: None,
+) -> None:
+    """
+    Write all operations, one after the other, as the folder that rosbag2 calls a bag.
+
+    :param path: of the folder; it must not exist.
+    :param robot: namespace of the topics.
+    :param progress: told after each operation.
+    :raises RecordsError: if an operation does not replay, or the bag cannot be written.
+    :raises SettingError: on another storage, or a namespace that is none.
+    """
+    if storage not in STORAGES:
+        raise SettingError('storage', storage, 'one of ' + ', '.join(STORAGES))
+    if not robot.isidentifier():
+        raise SettingError('robot', robot, 'a name of letters, digits and underscores')
+    if path.exists():
+        raise RecordsError(f'{path} exists already and is not written over')
+    library = bags()
+    part = path.with_name(path.name + '.part')
+    if part.exists():
+        shutil.rmtree(part)
+    plugin = library.StoragePlugin[storage.upper()]
+    try:
+        with library.Writer(part / path.name, version=_VERSION, storage_plugin=plugin) as writer:
+            _Pen(writer, robot).write(dataset, progress)
+        (part / path.name).rename(path)
+    except OSError as error:
+        raise RecordsError(f'cannot write {path}: {error.strerror}') from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+class _Pen:
+    """Makes messages and writes them with their stamps."""
+
+    def __init__(self, writer: Any, robot: str) -> None:
+        self._store = message_types()
+        self._writer = writer
+        self._connections = {
+            topic: writer.add_connection(f'/{robot}/{topic}', kind, typestore=self._store)
+            for topic, kind in TOPICS.items()
+        }
+        self._now = _START
+
+    def write(self, dataset: Dataset, progress: Progress) -> None:
+        env = SurgeryEnv(settings=dataset.world)
+        try:
+            for index, episode in enumerate(dataset.episodes):
+                self._say(EPISODE, data=episode_document(dataset, index))
+                self._operation(episode, self._gone_through(dataset, index, env))
+                self._now += round(PAUSE * 1e9)
+                progress(index + 1, len(dataset))
+        finally:
+            env.close()
+
+    def _gone_through(self, dataset: Dataset, index: int, env: SurgeryEnv) -> list[Contents]:
+        """Return what is measured in each of T + 1 states."""
+        seen: list[Contents] = []
+
+        def watch(operation: Operation) -> None:
+            seen.append(self._measured(operation))
+
+        replay(dataset, index, env, watch)
+        return seen
+
+    def _operation(self, episode: Episode, seen: list[Contents]) -> None:
+        values = unscale(episode.states)
+        for tick, (row, measured) in enumerate(zip(values, seen, strict=True)):
+            for topic, contents in measured.items():
+                self._say(topic, **self._stamped(contents))
+            self._states(episode, row)
+            if tick == episode.length:
+                break
+            action = int(episode.actions[tick])
+            self._say(
+                ACTION,
+                header=self._header(),
+                patient=episode.patient.name,
+                policy='recorded',
+                action=action,
+                displacement=np.array(displacement(action)),
+                value=float('nan'),
+                uncertainty=float('nan'),
+                reason='recorded',
+            )
+            self._now += _TICK
+        self._say(
+            OUTCOME,
+            header=self._header(),
+            patient=episode.patient.name,
+            procedure=episode.patient.procedure.name,
+            success=bool(episode.success),
+            failure=episode.failure,
+            steps=episode.length,
+            peak_force=float(episode.forces.max()),
+            damage=float(episode.damages[-1]),
+        )
+
+    def _states(self, episode: Episode, row: np.ndarray) -> None:
+        for topic, listed, part in (
+            (PATIENT, PATIENT_FIELDS, row[OPERATION_SIZE:]),
+            (OPERATION, OPERATION_FIELDS, row[:OPERATION_SIZE]),
+        ):
+            contents = {
+                'header': self._header(),
+                'patient': episode.patient.name,
+                'names': [each.name for each in listed],
+                'values': part,
+                'scales': np.array([each.scale for each in listed]),
+            }
+            if topic == OPERATION:
+                contents['procedure'] = episode.patient.procedure.name
+            self._say(topic, **contents)
+
+    def _measured(self, operation: Operation) -> Contents:
+        """Return what CRTK calls measured and setpoint, by topic, without the stamp."""
+        joints = np.asarray(operation.arm.joints(), np.float64)
+        turn = Rotation.from_matrix(forward_kinematics(joints)[1]).as_quat()
+        jaw = np.array([float(operation.jaw.angle)])
+        return {
+            'measured_js': self._joints(JOINTS, joints),
+            'jaw/measured_js': self._joints((JAW,), jaw),
+            'joint_states': self._joints((*JOINTS, JAW), np.concatenate((joints, jaw))),
+            'measured_cp': {'pose': self._pose(operation.arm.position, turn)},
+            'setpoint_cp': {'pose': self._pose(operation.target, turn)},
+            'body/measured_cf': {
+                'wrench': self._made(
+                    'geometry_msgs/msg/Wrench',
+                    force=self._vector(operation.force),
+                    torque=self._vector((0.0, 0.0, 0.0)),
+                )
+            },
+        }
+
+    def _joints(self, names: tuple[str, ...], position: np.ndarray) -> dict[str, Any]:
+        nothing = np.zeros(0)
+        return {'name': list(names), 'position': position, 'velocity': nothing, 'effort': nothing}
+
+    def _pose(self, position: tuple[float, float, float], turn: np.ndarray) -> Any:
+        x, y, z, w = turn.tolist()
+        return self._made(
+            'geometry_msgs/msg/Pose',
+            position=self._made('geometry_msgs/msg/Point', **self._xyz(position)),
+            orientation=self._made('geometry_msgs/msg/Quaternion', x=x, y=y, z=z, w=w),
+        )
+
+    def _vector(self, values: tuple[float, float, float]) -> Any:
+        return self._made('geometry_msgs/msg/Vector3', **self._xyz(values))
+
+    @staticmethod
+    def _xyz(values: tuple[float, float, float]) -> dict[str, float]:
+        return {name: float(each) for name, each in zip('xyz', values, strict=True)}
+
+    def _stamped(self, contents: dict[str, Any]) -> dict[str, Any]:
+        return {'header': self._header(BASE), **contents}
+
+    def _header(self, frame: str = '') -> Any:
+        seconds, rest = divmod(self._now, 1_000_000_000)
+        stamp = self._made('builtin_interfaces/msg/Time', sec=seconds, nanosec=rest)
+        return self._made('std_msgs/msg/Header', stamp=stamp, frame_id=frame)
+
+    def _made(self, kind: str, **contents: Any) -> Any:
+        return self._store.types[kind](**contents)
+
+    def _say(self, topic: str, **contents: Any) -> None:
+        kind = TOPICS[topic]
+        data = self._store.serialize_cdr(self._made(kind, **contents), kind)
+        self._writer.write(self._connections[topic], self._now, data)
+
+
+def episode_document(dataset: Dataset, index: int) -> str:
+    """Return as JSON what a replay of an operation needs besides its actions."""
+    return json.dumps(
+        {
+            **identity(),
+            'world': to_plain(dataset.world),
+            'note': dataset.note,
+            'seed': dataset.seeds[index],
+            'patient': to_plain(dataset.episodes[index].patient),
+        }
+    )
