@@ -27,6 +27,7 @@ WORDS = {
     'evaluate': 'evaluating',
     'operate': 'operating',
     'seed': 'experiment',
+    'draw': 'drawing',
 }
 
 
