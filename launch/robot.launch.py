@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One operating room: simulated arm and patient, selector, and RViz if asked for."""
 
-from fdrl_ros.bringup import BringupSettings, environment, robot_graph
+from dataclasses import replace
+
+from fdrl_ros.bringup import BringupSettings, environment, NodeSpec, robot_graph
 from fdrl_ros.nodes.launching import chosen, declare, graph
 from fdrl_ros.resources import resource
 from launch import LaunchContext, LaunchDescription
@@ -12,6 +14,11 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 ROBOT, OPERATIONS = LaunchConfiguration('robot'), LaunchConfiguration('operations')
+# Switches of the env that are worth an argument of their own.
+SWITCHES = {
+    'endoscope': "draw and publish the endoscope's pictures: true or false",
+    'publish_clock': 'publish /clock for nodes that use_sim_time: true or false',
+}
 # Every robot keeps its own tree of frames.
 FRAMES = [('/tf', 'tf'), ('/tf_static', 'tf_static')]
 
@@ -40,6 +47,14 @@ def show(context: LaunchContext) -> list[Node]:
     ]
 
 
+def room(context: LaunchContext, settings: BringupSettings) -> tuple[NodeSpec, ...]:
+    env, *others = robot_graph(settings, ROBOT.perform(context), int(OPERATIONS.perform(context)))
+    on = {
+        each: True for each in SWITCHES if IfCondition(LaunchConfiguration(each)).evaluate(context)
+    }
+    return (replace(env, parameters={**env.parameters, **on}), *others)
+
+
 def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
@@ -58,12 +73,12 @@ def generate_launch_description() -> LaunchDescription:
                 default_value='false',
                 description='show arm, patient and force in RViz (simulated): true or false',
             ),
-            *declare(BringupSettings),
-            graph(
-                lambda context, settings: robot_graph(
-                    settings, ROBOT.perform(context), int(OPERATIONS.perform(context))
-                )
+            *(
+                DeclareLaunchArgument(name, default_value='false', description=text)
+                for name, text in SWITCHES.items()
             ),
+            *declare(BringupSettings),
+            graph(room),
             OpaqueFunction(function=show, condition=IfCondition(LaunchConfiguration('rviz'))),
         ]
     )

@@ -1,48 +1,45 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated operating room: one arm on one patient in real time, obeying CRTK's servo_cp."""
+"""The simulated operating room: one arm on one patient in real time, obeying CRTK's commands."""
 
-from dataclasses import dataclass, replace
-import math
+from dataclasses import dataclass
+from functools import partial
 import sys
 from typing import Any
 
 from fdrl_ros.env.actions import SUBSTEPS, TICK
-from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.arm_control import PERIOD
+from fdrl_ros.env.crtk import State
+from fdrl_ros.env.operation import HARD_STOP, Operation
 from fdrl_ros.env.operation import Outcome as Judgement
 from fdrl_ros.env.patient import mixture, Patient
 from fdrl_ros.env.procedures import procedure_named
-from fdrl_ros.errors import FdrlError, StateError
+from fdrl_ros.env.tasks import TASKS
+from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.diagnostics import Health
+from fdrl_ros.nodes.arm_interface import ArmInterface
+from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.markers import operation_markers
-from fdrl_ros.nodes.robot_messages import measured, seconds, states
+from fdrl_ros.nodes.robot_messages import states
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.selector.control import IDLE
 from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
-from geometry_msgs.msg import PoseStamped, WrenchStamped
 import numpy as np
-from sensor_msgs.msg import JointState
+from rosgraph_msgs.msg import Clock
+from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
-PERIOD = 0.01
 CYCLES = round(TICK / PERIOD)
 """Cycles of 100 Hz in one policy tick; the 12 sub-steps are spread over them."""
 
 PAUSE = IDLE + 0.5
 """Between two operations, second: the selector holds for the one before no more."""
 
-_MEASURED = {
-    'measured_js': JointState,
-    'jaw/measured_js': JointState,
-    'joint_states': JointState,
-    'measured_cp': PoseStamped,
-    'setpoint_cp': PoseStamped,
-    'body/measured_cf': WrenchStamped,
-}
+ABORTED = 'aborted'
+"""Failure of an operation that `reset` ended."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +50,19 @@ class EnvSettings(NodeSettings):
         0, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
     )
     first_patient: int = setting(0, 'number of the first of them', minimum=0)
+    publish_clock: bool = setting(False, 'publish /clock for nodes that use_sim_time')
+    endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
+    endoscope_rate: float = setting(
+        10.0, 'most pictures of the endoscope', unit='1/s', minimum=0.5, maximum=15.0
+    )
 
 
 class EnvNode(ManagedNode):
     """
     Wraps :class:`fdrl_ros.env.operation.Operation` in real time.
 
-    An operation's time begins with the first set-point, so that no patient waits for a selector.
+    An operation's time begins with the first motion command, so that no patient waits for a
+    selector. The arm obeys CRTK's commands and nothing else.
     """
 
     part = 'operation'
@@ -74,93 +77,138 @@ class EnvNode(ManagedNode):
         """Make the world and the publishers."""
         plan = self.plan()
         chosen = plan.federation
-        self._patients = mixture(chosen.hospitals, chosen.heterogeneity, chosen.seed)
+        if self.settings.publish_clock and self.get_parameter('use_sim_time').value:
+            raise SettingError('publish_clock', True, 'false with use_sim_time: who makes time?')
+        self._mixture = partial(mixture, chosen.hospitals, chosen.heterogeneity, chosen.seed)
+        self._patients = self._mixture(chosen.names)
         self._operation = Operation(plan.world, np.random.default_rng(chosen.seed))
         self.keep(self._operation.close)
-        self._measured = {
-            topic: self.publisher(kind, topic, qos.STATE) for topic, kind in _MEASURED.items()
-        }
+        self.arm = ArmInterface(self, self._operation)
         self._states = (
             self.publisher(ros.OperationState, 'operation_state', qos.STATE),
             self.publisher(ros.PatientState, 'patient_state', qos.STATE),
         )
         self._outcome = self.publisher(ros.Outcome, 'outcome', qos.EVENT)
         self._markers = self.publisher(MarkerArray, 'markers', qos.PICTURE)
+        self._clock_topic = None
+        if self.settings.publish_clock:
+            self._clock_topic = self.publisher(Clock, '/clock', qos.SENSOR)
+        self._endoscope = None
+        if self.settings.endoscope:
+            # Loads the renderer, which not all users need.
+            from fdrl_ros.nodes.endoscope_view import EndoscopeView
+
+            self._endoscope = EndoscopeView(self, self._operation, self.settings.endoscope_rate)
         self._placed = False
 
     def begin(self) -> None:
         """Take commands and let time pass."""
-        self.operating = self._moving = False
-        self._command: tuple[float, float, float] | None = None
+        self.operating = False
         self._cycle_number = 0
         self._next, self._left = self.settings.first_patient, self.settings.operations
-        self._next_at, self._placed_at = self.now, 0.0
-        self.hear(PoseStamped, 'servo_cp', self._take_command, qos.COMMAND)
+        self._asked: Patient | None = None
+        self._next_at = self.now
+        self.arm.begin()
+        if self._endoscope is not None:
+            self._endoscope.begin(lambda: self._placed)
         self.answer(Operate, '~/operate', self._operate)
+        self.answer(Trigger, '~/reset', self._reset)
+        self.answer(Trigger, '~/procedures', self._procedures)
         self.every(PERIOD, self._cycle)
         self.every(0.1, self._draw)
 
-    def _take_command(self, command: PoseStamped) -> None:
-        """Keep the newest set-point; one of before this patient, or that is none, is refused."""
-        if seconds(command.header.stamp) < self._placed_at:
-            return
-        position = command.pose.position
-        wanted = (position.x, position.y, position.z)
-        if all(math.isfinite(each) for each in wanted):
-            self._command = wanted
-            self._moving = self._moving or self.operating
-        else:
-            self.get_logger().warning(f'refused the set-point {wanted}', throttle_duration_sec=1.0)
+    # Services.
 
     def _operate(self, request: Any, response: Any) -> Any:
-        """Put the asked patient on the table."""
+        """Put the asked patient on the table, now or after the pause between two operations."""
         try:
             if self.operating:
                 raise StateError(f'{self._operation.patient.name} is on the table')
-            patient = self._patients.patient(request.index, 'test')
+            if self._asked is not None:
+                raise StateError(f'{self._asked.name} is the next one')
+            patients = self._patients
             if request.procedure:
-                patient = replace(patient, procedure=procedure_named(request.procedure))
-            self._place(patient)
+                patients = self._mixture((procedure_named(request.procedure).name,))
+            self._asked = patient = patients.patient(request.index, 'test')
+            self._place_next()
         except FdrlError as error:
             response.success, response.message = False, str(error)
             return response
         response.success, response.message = True, patient.name
         return response
 
+    def _reset(self, request: Any, response: Any) -> Any:
+        """Abort the operation, if there is one, and have the next patient brought."""
+        if self.operating:
+            operation = self._operation
+            self._finish(ABORTED, self._peak, operation.damage)
+        if self._asked is None:
+            self._asked = self._next_patient()
+        response.success = True
+        response.message = f'{self._asked.name} in {max(0.0, self._next_at - self.now):.1f} s'
+        return response
+
+    def _procedures(self, request: Any, response: Any) -> Any:
+        """Tell the procedures, one a line."""
+        lines = [
+            f'{name}: {(task.__doc__ or "").strip().splitlines()[0]}'
+            for name, task in TASKS.items()
+        ]
+        response.success, response.message = True, '\n'.join(lines)
+        return response
+
+    # Patients.
+
+    def _next_patient(self) -> Patient:
+        patient = self._patients.patient(self._next, 'test')
+        self._next += 1
+        return patient
+
+    def _place_next(self) -> None:
+        """Put the next patient on the table if it is time."""
+        if self.operating or self.now < self._next_at:
+            return
+        if self._asked is not None:
+            patient, self._asked = self._asked, None
+            self._place(patient)
+        elif self._left != 0:
+            self._left -= self._left > 0
+            self._recover()
+            self._place(self._next_patient())
+
+    def _recover(self) -> None:
+        """Do what staff would, where nobody attends: lead the arm out of a fault."""
+        if self.arm.control.operating_state.state is State.FAULT:
+            self.get_logger().warning('nobody attends: enabling and homing the arm after a fault')
+            self.arm.control.command('enable')
+            self.arm.control.command('home')
+
     def _place(self, patient: Patient) -> None:
         self._operation.reset(patient)
-        self.operating, self._moving, self._placed = True, False, True
-        self._command = None
-        self._placed_at = seconds(self.get_clock().now().to_msg())
+        self.operating = self._placed = True
         self._cycle_number, self._peak = 0, 0.0
+        self.arm.place()
+
+    # Time.
 
     def _cycle(self) -> None:
         """Let 10 ms pass and publish."""
-        if not self.operating and self._left != 0 and self.now >= self._next_at:
-            self._place(self._patients.patient(self._next, 'test'))
-            self._next += 1
-            self._left -= self._left > 0
-        if self.operating and self._moving:
+        self._place_next()
+        if self.operating and self.arm.commanded:
             self._advance()
-        if not self._placed:
-            return
         stamp = self.get_clock().now().to_msg()
-        for topic, message in measured(stamp, self._operation).items():
-            self._measured[topic].publish(message)
+        if self._clock_topic is not None:
+            self._clock_topic.publish(Clock(clock=stamp))
+        self.arm.publish(stamp, placed=self._placed)
         if self.operating:
             operation_state, patient_state = states(stamp, self._operation)
             self._states[1].publish(patient_state)
             self._states[0].publish(operation_state)
 
     def _advance(self) -> None:
-        """Follow the newest set-point; judge at the end of a tick."""
+        """Follow the commands; judge at the end of a tick."""
         operation = self._operation
-        if self._command is not None:
-            try:
-                operation.set_target(self._command)
-            except StateError as error:
-                self.get_logger().warning(f'refused: {error}', throttle_duration_sec=1.0)
-            self._command = None
+        self.arm.control.step()
         before = self._cycle_number * SUBSTEPS // CYCLES
         self._cycle_number += 1
         operation.advance(self._cycle_number * SUBSTEPS // CYCLES - before)
@@ -169,26 +217,33 @@ class EnvNode(ManagedNode):
             judgement = operation.tick()
             self._peak = max(self._peak, judgement.peak_force)
             if operation.done:
-                self._finish(judgement)
+                self._end(judgement)
 
-    def _finish(self, judgement: Judgement) -> None:
+    def _end(self, judgement: Judgement) -> None:
+        if judgement.failure == 'force' and judgement.peak_force > HARD_STOP:
+            self.arm.control.fail()
+        self._finish(judgement.failure, self._peak, judgement.damage)
+
+    def _finish(self, failure: str, peak_force: float, damage: float) -> None:
+        """Tell how it ended; an empty failure is success."""
         patient = self._operation.patient
         self.operating = False
         self._next_at = self.now + PAUSE
+        self.arm.leave(PAUSE)
         self._outcome.publish(
             self.stamped(
                 ros.Outcome(
                     patient=patient.name,
                     procedure=patient.procedure.name,
-                    success=judgement.success,
-                    failure=judgement.failure,
+                    success=not failure,
+                    failure=failure,
                     steps=self._operation.ticks,
-                    peak_force=self._peak,
-                    damage=judgement.damage,
+                    peak_force=peak_force,
+                    damage=damage,
                 )
             )
         )
-        how = 'success' if judgement.success else f'failure: {judgement.failure}'
+        how = f'failure: {failure}' if failure else 'success'
         self.get_logger().info(f'{patient.name}: {how} after {self._operation.time:.1f} s')
 
     def _draw(self) -> None:
@@ -197,11 +252,18 @@ class EnvNode(ManagedNode):
             self._markers.publish(operation_markers(stamp, self._operation))
 
     def health(self) -> Health:
-        """Add who is on the table."""
+        """Add who is on the table and what the arm is ready for."""
         health = super().health()
-        if not self.operating or self.fault or self.state_name != 'active':
+        if self.fault or self.state_name != 'active':
             return health
-        return Health(health.level, f'operating on {self._operation.patient.name}', health.values)
+        arm = self.arm.control.operating_state
+        values = {**health.values, 'arm': str(arm.state), 'homed': arm.is_homed}
+        if not arm.is_ready:
+            homed = 'homed' if arm.is_homed else 'not homed'
+            return Health(Level.WARN, f'the arm is {arm.state}, {homed}', values)
+        if self.operating:
+            return Health(health.level, f'operating on {self._operation.patient.name}', values)
+        return Health(health.level, health.summary, values)
 
 
 def main() -> int:

@@ -1,17 +1,18 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What a robot measures and sees as ROS messages: CRTK names and forms, metres and newtons."""
+"""Poses, set-points and states as ROS messages and back: metres, newtons, one base frame."""
 
 from collections.abc import Sequence
 import math
 from typing import Any
 
-from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
+from fdrl_ros.env.arm import forward_kinematics
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 import fdrl_ros.msg as ros
 from fdrl_ros.selector import Observation
-from geometry_msgs.msg import Point, PoseStamped, Quaternion, Vector3, WrenchStamped
+from geometry_msgs.msg import Point, PoseStamped, Quaternion
 import numpy as np
 from sensor_msgs.msg import JointState
 
@@ -26,21 +27,12 @@ _PATIENT_SCALES = [each.scale for each in PATIENT_FIELDS]
 
 def quaternion(rotation: np.ndarray) -> Quaternion:
     """
-    Turn a rotation matrix into a quaternion, by its largest component.
+    Turn a rotation matrix into a quaternion.
 
     :param rotation: shape (3, 3).
     """
-    (a, b, c), (d, e, f), (g, h, i) = rotation.tolist()
-    squares = (1 + a + e + i, 1 + a - e - i, 1 - a + e - i, 1 - a - e + i)
-    largest = max(range(4), key=squares.__getitem__)
-    root = 2.0 * math.sqrt(squares[largest])
-    w, x, y, z = (
-        (root * root / 4, h - f, c - g, d - b),
-        (h - f, root * root / 4, d + b, c + g),
-        (c - g, d + b, root * root / 4, h + f),
-        (d - b, c + g, h + f, root * root / 4),
-    )[largest]
-    return Quaternion(w=w / root, x=x / root, y=y / root, z=z / root)
+    x, y, z, w = to_quaternion(rotation)
+    return Quaternion(x=x, y=y, z=z, w=w)
 
 
 def point(position: Sequence[float]) -> Point:
@@ -58,32 +50,24 @@ def pose(stamp: Any, position: Sequence[float], orientation: Quaternion) -> Pose
 
 
 def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
-    """Make the command servo_cp; the wrist stays straight, so the orientation says nothing."""
-    return pose(stamp, position, Quaternion(w=1.0, x=0.0, y=0.0, z=0.0))
+    """
+    Make the command servo_cp for a tool that is straight: it points along the shaft.
+
+    :param position: m; whether the arm reaches it is for the arm to say.
+    """
+    x, y, z = (float(each) for each in position)
+    reach = math.sqrt(x * x + y * y + z * z)
+    if not 0.0 < reach < math.inf:
+        return pose(stamp, position, Quaternion(w=1.0, x=0.0, y=0.0, z=0.0))
+    joints = [math.atan2(x, -z), math.asin(-y / reach), 0.0, 0.0, 0.0, 0.0]
+    return pose(stamp, position, quaternion(forward_kinematics(joints)[1]))
 
 
-def measured(stamp: Any, operation: Operation) -> dict[str, Any]:
-    """Return what CRTK calls measured and setpoint, by topic."""
-    joints = operation.arm.joints()
-    _, rotation = forward_kinematics(joints)
-    orientation = quaternion(rotation)
-    arm = JointState(name=list(JOINTS), position=joints.tolist())
-    jaw = JointState(name=[JAW], position=[0.0])
-    both = JointState(name=[*JOINTS, JAW], position=[*joints.tolist(), 0.0])
-    for each in (arm, jaw, both):
-        each.header.stamp = stamp
-    force = WrenchStamped()
-    force.header.stamp, force.header.frame_id = stamp, BASE
-    x, y, z = operation.force
-    force.wrench.force = Vector3(x=x, y=y, z=z)
-    return {
-        'measured_js': arm,
-        'jaw/measured_js': jaw,
-        'joint_states': both,
-        'measured_cp': pose(stamp, operation.arm.position, orientation),
-        'setpoint_cp': pose(stamp, operation.target, orientation),
-        'body/measured_cf': force,
-    }
+def joint_state(stamp: Any, names: Sequence[str], positions: Sequence[float]) -> JointState:
+    """Make a joint state without velocities."""
+    made = JointState(name=list(names), position=[float(each) for each in positions])
+    made.header.stamp, made.header.frame_id = stamp, BASE
+    return made
 
 
 def states(stamp: Any, operation: Operation) -> tuple[Any, Any]:

@@ -6,11 +6,15 @@ from pathlib import Path
 import sys
 
 from fdrl_ros.bringup import BringupSettings, hospital_graph, robot_graph, server_graph
-from fdrl_ros.nodes import env
+from fdrl_ros.env.endoscope import FRAME_ID
 from fdrl_ros.nodes.aggregator import AggregatorNode
+from fdrl_ros.nodes.arm_readings import READINGS, TIP
+from fdrl_ros.nodes.endoscope_view import IMAGES
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
+from fdrl_ros.nodes.markers import NAMESPACE
+from fdrl_ros.nodes.robot_messages import BASE
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.plan import Plan
@@ -30,27 +34,41 @@ GRAPHS = {
     'robot': robot_graph(BringupSettings(), 'robot_1'),
 }
 DISPLAYED = {
+    'rviz_default_plugins/Image': 'Image',
     'rviz_default_plugins/MarkerArray': 'MarkerArray',
-    'rviz_default_plugins/Wrench': 'WrenchStamped',
     'rviz_default_plugins/Pose': 'PoseStamped',
+    'rviz_default_plugins/Wrench': 'WrenchStamped',
 }
-PUBLISHED = {name: kind.__name__ for name, kind in env._MEASURED.items()} | {
-    'markers': 'MarkerArray'
-}
+PUBLISHED = (
+    {name: kind.__name__ for name, (kind, _) in READINGS.items()}
+    | {f'endoscope/{name}': 'Image' for name in IMAGES}
+    | {'markers': 'MarkerArray'}
+)
 
 
 def test_rviz_shows_topics_that_are_published_with_their_type():
     shown = yaml.safe_load(resource('config/robot.rviz').read_text())
     displays = shown['Visualization Manager']['Displays']
     topics = [each for each in displays if 'Topic' in each]
-    assert len(topics) >= 3
     for each in topics:
         name = each['Topic']['Value']
         assert not name.startswith('/'), 'rviz runs in the namespace of the robot'
         assert PUBLISHED[name] == DISPLAYED[each['Class']]
+    named = {each['Topic']['Value'] for each in topics}
+    assert {'markers', 'endoscope/image_raw', 'body/measured_cf', 'setpoint_cp'} <= named
     frames = resource('urdf/psm.urdf').read_text()
-    for frame in (shown['Visualization Manager']['Global Options']['Fixed Frame'], 'table'):
+    fixed = shown['Visualization Manager']['Global Options']['Fixed Frame']
+    for frame in (fixed, 'table', BASE, TIP, FRAME_ID):
         assert f'<link name="{frame}"' in frames
+
+
+def test_rviz_shows_every_marker_and_the_arm_by_its_description():
+    shown = yaml.safe_load(resource('config/robot.rviz').read_text())
+    displays = {each['Class']: each for each in shown['Visualization Manager']['Displays']}
+    markers = displays['rviz_default_plugins/MarkerArray']
+    assert markers['Enabled'] and markers['Namespaces'] == {NAMESPACE: True}
+    arm = displays['rviz_default_plugins/RobotModel']
+    assert arm['Enabled'] and arm['Description Topic']['Value'] == 'robot_description'
 
 
 def test_joint_states_name_the_joints_of_the_urdf():

@@ -1,0 +1,231 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The controller of the simulated arm: CRTK's commands in, set-points of an operation out at 100 Hz.
+
+A servo command takes the place of whatever went on; a move runs to its end unless something
+takes its place. What is refused changes nothing: the arm goes on with, or holds, what it had.
+"""
+
+from collections.abc import Sequence
+
+from fdrl_ros.env.arm import (
+    forward_kinematics,
+    inverse_kinematics,
+    straight_joints,
+    UnreachableError,
+    Vector,
+)
+from fdrl_ros.env.commands import checked_jaw, checked_joints, checked_pose
+from fdrl_ros.env.crtk import CommandError, OperatingState
+from fdrl_ros.env.motion import follow_joints, JawMove, JointMove, LineMove
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.rotation import angle_between
+import numpy as np
+
+PERIOD = 0.01
+"""Time between two set-points, s."""
+
+STRAIGHT_TOLERANCE = 1e-3
+"""Angle within which a pose is one of the straight wrist, rad."""
+
+Move = JointMove | LineMove
+
+
+class ArmControl:
+    """
+    Drives the arm of one operation after another.
+
+    :param operation: whose targets are set; nobody else sets them.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self.operating_state = OperatingState()
+        self.engaged = False
+        """Whether an operation takes motion commands now."""
+        self._joints: Vector | None = None
+        """Set-point of all joints; None while the tip alone is driven, the wrist straight."""
+        self._goal: Vector | tuple[float, float, float] | None = None
+        self._move: tuple[Move, float] | None = None
+        self._jaw_move: tuple[JawMove, float] | None = None
+
+    def engage(self) -> None:
+        """Take over after the operation was reset: the wrist is straight and nothing moves."""
+        self.engaged, self._joints = True, None
+        self._stop()
+
+    def disengage(self) -> None:
+        """Take no more motion commands: the operation is over."""
+        self.engaged = False
+        self._stop()
+
+    # What CRTK asks for.
+
+    def command(self, word: str) -> None:
+        """
+        Obey a state command; the arm holds unless it is ready afterwards.
+
+        :raises CommandError: if it is refused.
+        """
+        self.operating_state.command(word)
+        if not self.operating_state.is_ready:
+            self.hold()
+
+    def fail(self) -> None:
+        """Enter FAULT and hold."""
+        self.operating_state.fail()
+        self.hold()
+
+    def hold(self) -> None:
+        """Stay where the set-point is now; always obeyed."""
+        self._stop()
+        if self.engaged:
+            self._operation.halt()
+
+    def servo_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
+        """
+        Go to a pose at once, as fast as the limits allow.
+
+        :param position: of the tip in the base frame, m.
+        :param quaternion: x, y, z, w.
+        :raises StateError: if the pose is none or out of reach, or the arm is not ready.
+        """
+        self._require('servo_cp')
+        point, rotation = checked_pose(position, quaternion)
+        goal = self._straight(point, rotation)
+        if goal is None:
+            self._servo(inverse_kinematics(point, rotation, self._roll))
+        else:
+            self._servo(goal)
+
+    def servo_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Take these joints at once, as fast as the limits allow.
+
+        :raises StateError: if they are none or out of limits, or the arm is not ready.
+        """
+        self._require('servo_jp')
+        self._servo(checked_joints(names, positions))
+
+    def move_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
+        """
+        Move to a pose along a straight line, from rest to rest.
+
+        :raises StateError: as :meth:`servo_cp`, and if a place on the way is out of reach.
+        """
+        self._require('move_cp')
+        point, rotation = checked_pose(position, quaternion)
+        self._begin(LineMove(self.setpoint_joints(), np.array(point), rotation))
+
+    def move_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Move the joints to their goals, arriving together, from rest to rest.
+
+        :raises StateError: as :meth:`servo_jp`.
+        """
+        self._require('move_jp')
+        self._begin(JointMove(self.setpoint_joints(), checked_joints(names, positions)))
+
+    def servo_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Open the jaw to an angle at once; the jaw itself limits its speed.
+
+        :raises StateError: if the angle is none or out of limits, or the arm is not ready.
+        """
+        self._require('jaw/servo_jp')
+        angle = checked_jaw(names, positions)
+        self._jaw_move = None
+        self._operation.jaw.aim(angle)
+        self._note_busy()
+
+    def move_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Open the jaw to an angle, from rest to rest.
+
+        :raises StateError: as :meth:`servo_jaw`.
+        """
+        self._require('jaw/move_jp')
+        angle = checked_jaw(names, positions)
+        self._jaw_move = JawMove(self._operation.jaw.target, angle), 0.0
+        self._note_busy()
+
+    # Time.
+
+    def step(self) -> None:
+        """Set the targets for the next 10 ms."""
+        if self._move is not None:
+            move, time = self._move
+            time += PERIOD
+            try:
+                self._take(move.joints(time))
+            except UnreachableError:
+                self.hold()  # between two places that were looked at: as good as the end
+                return
+            self._move = (move, time) if time < move.duration else None
+        elif self._goal is not None:
+            self._follow(self._goal)
+        if self._jaw_move is not None:
+            opening, time = self._jaw_move
+            time += PERIOD
+            self._operation.jaw.aim(opening.angle(time))
+            self._jaw_move = (opening, time) if time < opening.duration else None
+        self._note_busy()
+
+    def setpoint_joints(self) -> Vector:
+        """Return the joints of the set-point, shape (6,), rad and m."""
+        if self._joints is not None:
+            return self._joints.copy()
+        return np.array([*straight_joints(*self._operation.setpoint), 0.0, 0.0, 0.0])
+
+    # Within.
+
+    @property
+    def _roll(self) -> float:
+        return 0.0 if self._joints is None else float(self._joints[3])
+
+    def _require(self, what: str) -> None:
+        self.operating_state.require_ready(what)
+        if not self.engaged:
+            raise CommandError(f'{what} without a patient: expected an operation under way')
+
+    def _straight(
+        self, point: tuple[float, float, float], rotation: Vector
+    ) -> tuple[float, float, float] | None:
+        """Return the point if the pose is one of the straight wrist."""
+        try:
+            joints = [*straight_joints(*point), 0.0, 0.0, 0.0]
+        except UnreachableError:
+            return None
+        _, straight = forward_kinematics(joints)
+        return point if angle_between(straight, rotation) <= STRAIGHT_TOLERANCE else None
+
+    def _servo(self, goal: Vector | tuple[float, float, float]) -> None:
+        self._move, self._goal = None, goal
+        self._note_busy()
+
+    def _begin(self, move: Move) -> None:
+        self._move, self._goal = (move, 0.0), None
+        self._note_busy()
+
+    def _follow(self, goal: Vector | tuple[float, float, float]) -> None:
+        """Go on towards a servo goal; a straight wrist is driven by its tip alone."""
+        if isinstance(goal, tuple):
+            if self._joints is None or not self._joints[3:].any():
+                self._operation.set_target(goal)
+                self._joints = self._goal = None
+                return
+            goal = np.array([*straight_joints(*goal), 0.0, 0.0, 0.0])
+        self._take(follow_joints(self.setpoint_joints(), goal, PERIOD))
+
+    def _take(self, joints: Vector) -> None:
+        """Make these joints the set-point."""
+        self._operation.set_joint_target(joints)
+        self._joints = joints
+
+    def _stop(self) -> None:
+        self._move = self._goal = self._jaw_move = None
+        self._note_busy()
+
+    def _note_busy(self) -> None:
+        self.operating_state.is_busy = self._move is not None or self._jaw_move is not None

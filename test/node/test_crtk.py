@@ -1,0 +1,481 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated arm over real DDS, spoken to in CRTK and nothing else."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+import math
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.bringup import NodeSpec, robot_graph
+from fdrl_ros.env.actions import MAXIMUM_SPEED
+from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
+from fdrl_ros.env.operation import Outcome as Judgement
+from fdrl_ros.env.procedures import PROCEDURES
+from fdrl_ros.env.rotation import from_quaternion, from_rotation_vector, to_quaternion
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.arm_readings import READINGS
+from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.env import EnvNode
+from fdrl_ros.nodes.robot_messages import joint_state, pose, quaternion
+from fdrl_ros.resources import resource
+from fdrl_ros.runner import Runner
+from fdrl_ros.srv import Operate
+from geometry_msgs.msg import PoseStamped
+import numpy as np
+import pytest
+import rclpy
+from rclpy.experimental import EventsExecutor
+from rclpy.signals import SignalHandlerOptions
+from room import Room
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import Empty
+from std_srvs.srv import Trigger
+from visualization_msgs.msg import MarkerArray
+import yaml
+
+LABEL = 'robot_1.env'
+
+
+def env_alone(settings: Any, **parameters: Any) -> NodeSpec:
+    """Return the env with all the time in the world."""
+    env = robot_graph(settings, 'robot_1')[0]
+    return replace(env, parameters={**env.parameters, 'world.horizon': 100000, **parameters})
+
+
+class Surgeon:
+    """A CRTK client: hears the arm and commands it."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        for topic, (kind, _) in READINGS.items():
+            room.hear(kind, topic, qos.EVENT)
+        room.hear(OperatingState, 'operating_state', qos.HEARD)
+        room.hear(ros.Outcome, 'outcome', qos.EVENT)
+        make = room.node.create_publisher
+        self._topics = {
+            'servo_cp': make(PoseStamped, 'servo_cp', qos.COMMAND),
+            'move_cp': make(PoseStamped, 'move_cp', qos.EVENT),
+            'servo_jp': make(JointState, 'servo_jp', qos.COMMAND),
+            'move_jp': make(JointState, 'move_jp', qos.EVENT),
+            'jaw/servo_jp': make(JointState, 'jaw/servo_jp', qos.COMMAND),
+            'jaw/move_jp': make(JointState, 'jaw/move_jp', qos.EVENT),
+            'hold': make(Empty, 'hold', qos.EVENT),
+            'state_command': make(StringStamped, 'state_command', qos.EVENT),
+        }
+
+    def begin(self, procedure: str = 'reach', index: int = 0) -> str:
+        """Have a patient put on the table, and wait until all is heard that the arm says."""
+        asked = self.room.ask(
+            Operate, 'env/operate', Operate.Request(procedure=procedure, index=index)
+        )
+        assert asked.success, asked.message
+        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 10.0)
+        self.room.wait(lambda: self.room.last('operating_state'), 5.0)
+        return asked.message
+
+    @property
+    def now(self) -> Any:
+        return self.room.node.get_clock().now().to_msg()
+
+    @property
+    def state(self) -> tuple[str, bool, bool]:
+        said = self.room.last('operating_state')
+        return said.state, said.is_homed, said.is_busy
+
+    def send(self, topic: str, message: Any) -> None:
+        self._topics[topic].publish(message)
+
+    def joints(self, topic: str, positions: Any, names: tuple[str, ...] = ()) -> None:
+        self.send(topic, joint_state(self.now, names, positions))
+
+    def pose(self, topic: str, position: Any, rotation: Any) -> None:
+        self.send(topic, pose(self.now, position, quaternion(np.asarray(rotation))))
+
+    def word(self, word: str) -> None:
+        """Send a state command, without a stamp as people do."""
+        self.send('state_command', StringStamped(string=word))
+
+    def say_until(self, say: Callable[[], None], condition: Callable[[], Any]) -> None:
+        """Repeat a command every 10 ms until a condition holds."""
+
+        def satisfied() -> Any:
+            say()
+            return condition()
+
+        self.room.wait(satisfied, 10.0)
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
+        self.room.wait(condition, seconds)
+
+    def settle(self) -> np.ndarray:
+        """Wait until the measured joints stand still, and return them."""
+
+        def still() -> bool:
+            last = [each.position for _, each in self.room.heard['measured_js'][-20:]]
+            return len(last) == 20 and float(np.ptp(np.array(last), axis=0).max()) < 1e-7
+
+        self.room.heard['measured_js'].clear()
+        self.wait(still)
+        return np.array(self.room.last('measured_js').position)
+
+    def tip(self, topic: str = 'setpoint_cp') -> tuple[np.ndarray, np.ndarray]:
+        """Return position and rotation of a pose."""
+        said = self.room.last(topic).pose
+        at, turned = said.position, said.orientation
+        rotation = from_quaternion((turned.x, turned.y, turned.z, turned.w))
+        return np.array([at.x, at.y, at.z]), rotation
+
+
+@pytest.fixture
+def room(settings) -> Iterator[Room]:
+    made = Room(settings.robot_domain)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runner(settings) -> Iterator[Runner]:
+    with Runner(settings, Path(settings.directory) / 'log') as made:
+        yield made
+
+
+@pytest.fixture
+def surgeon(runner, room, settings) -> Surgeon:
+    runner.start([env_alone(settings)])
+    return Surgeon(room)
+
+
+def test_arm_says_all_that_crtk_asks_for_and_it_fits_together(surgeon, room, runner):
+    room.wait(lambda: room.last('operating_state'), 20.0)
+    assert surgeon.state == ('ENABLED', True, False), 'before there is a patient'
+    surgeon.begin()
+    types = dict(room.node.get_topic_names_and_types())
+    for topic, (kind, _) in READINGS.items():
+        package, name = kind.__module__.split('.')[0], kind.__name__
+        assert types[f'/robot_1/{topic}'] == [f'{package}/msg/{name}']
+    assert list(room.last('measured_js').name) == list(JOINTS)
+    assert list(room.last('setpoint_js').name) == list(JOINTS)
+    assert list(room.last('joint_states').name) == [*JOINTS, JAW]
+    assert list(room.last('jaw/measured_js').name) == [JAW]
+
+    start, rotation = surgeon.tip()
+    down = start + [0.0, 0.0, -0.02]
+    surgeon.pose('move_cp', down, rotation)
+    surgeon.wait(lambda: room.last('measured_cv').twist.linear.z < -0.02)
+    surgeon.wait(lambda: room.last('measured_js').velocity[2] > 0.02)
+    surgeon.wait(lambda: room.last('spatial/measured_cf').wrench.force.z > 0.0, 10.0)
+    surgeon.wait(lambda: not room.last('operating_state').is_busy)
+    surgeon.settle()
+    stamps: dict[str, dict[tuple[int, int], Any]] = {}
+    for topic in READINGS:
+        stamps[topic] = {
+            (each.header.stamp.sec, each.header.stamp.nanosec): each
+            for _, each in room.heard[topic][-50:]
+        }
+    common = sorted(set.intersection(*(set(each) for each in stamps.values())))
+    assert len(common) > 10, 'one snapshot, one stamp'
+    now = {topic: each[common[-1]] for topic, each in stamps.items()}
+    position, tool = forward_kinematics(now['measured_js'].position)
+    at, turned = now['measured_cp'].pose.position, now['measured_cp'].pose.orientation
+    assert np.allclose([at.x, at.y, at.z], position, atol=1e-12)
+    assert np.allclose(from_quaternion((turned.x, turned.y, turned.z, turned.w)), tool, atol=1e-12)
+    assert now['local/measured_cp'] == now['measured_cp']
+    body, spatial = now['body/measured_cf'], now['spatial/measured_cf']
+    force = np.array([getattr(spatial.wrench.force, axis) for axis in 'xyz'])
+    felt = np.array([getattr(body.wrench.force, axis) for axis in 'xyz'])
+    torque = np.array([getattr(spatial.wrench.torque, axis) for axis in 'xyz'])
+    assert np.allclose(tool @ felt, force, atol=1e-9) and force[2] > 0.0
+    assert np.allclose(np.cross(position, force), torque, atol=1e-9)
+    assert body.header.frame_id == 'tool_tip' and spatial.header.frame_id == 'base_link'
+
+    displays = yaml.safe_load(resource('config/robot.rviz').read_text())['Visualization Manager']
+    for each in displays['Displays']:
+        name = each.get('Topic', {}).get('Value', '')
+        assert not name or name.startswith('endoscope') or f'/robot_1/{name}' in types
+
+
+def test_moves_are_busy_until_they_arrive_and_servo_takes_their_place(surgeon, room):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    goal = start + [0.006, -0.004, 0.008]
+    turned = rotation @ from_rotation_vector(np.array([0.2, 0.1, -0.2]))
+    surgeon.pose('move_cp', goal, turned)
+    surgeon.wait(lambda: room.last('operating_state').is_busy)
+    surgeon.wait(lambda: not room.last('operating_state').is_busy)
+    surgeon.settle()
+    position, tool = surgeon.tip('measured_cp')
+    assert np.allclose(position, goal, atol=1e-5) and np.allclose(tool, turned, atol=1e-4)
+    points = np.array(
+        [[getattr(e.pose.position, a) for a in 'xyz'] for _, e in room.heard['setpoint_cp']]
+    )
+    steps = np.linalg.norm(np.diff(points, axis=0), axis=1)
+    assert steps.max() < 3.0 * MAXIMUM_SPEED * 0.01, 'sampled at 100 Hz, not in leaps'
+
+    joints = np.array(room.last('setpoint_js').position)
+    wanted = joints + [0.03, 0.02, -0.004, 0.3, -0.2, 0.2]
+    order = [3, 1, 5, 0, 2, 4]
+    surgeon.joints('move_jp', wanted[order], tuple(JOINTS[each] for each in order))
+    surgeon.wait(lambda: room.last('operating_state').is_busy)
+    surgeon.wait(lambda: not room.last('operating_state').is_busy)
+    assert np.allclose(surgeon.settle(), wanted, atol=1e-5)
+
+    numbers = tuple(map(str, range(6)))
+    surgeon.joints('move_jp', joints, numbers)
+    surgeon.wait(lambda: room.last('operating_state').is_busy)
+    here = np.array(room.last('setpoint_js').position)
+    surgeon.say_until(
+        lambda: surgeon.joints('servo_jp', here),
+        lambda: not room.last('operating_state').is_busy,
+    )
+    assert np.allclose(surgeon.settle(), here, atol=1e-5), 'the move does not go on'
+
+    surgeon.joints('jaw/move_jp', [0.7])
+    surgeon.wait(lambda: room.last('operating_state').is_busy)
+    surgeon.wait(lambda: not room.last('operating_state').is_busy)
+    surgeon.wait(lambda: abs(room.last('jaw/measured_js').position[0] - 0.7) < 1e-9)
+    surgeon.say_until(
+        lambda: surgeon.joints('jaw/servo_jp', [0.1], ('jaw',)),
+        lambda: abs(room.last('jaw/measured_js').position[0] - 0.1) < 1e-9,
+    )
+    assert room.last('jaw/setpoint_js').position[0] == pytest.approx(0.1)
+
+
+def test_arm_holds_when_told_and_when_it_is_not_ready(surgeon, room):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    up = start + [0.0, 0.0, 0.02]
+    surgeon.pose('move_cp', up, rotation)
+    surgeon.wait(lambda: surgeon.tip()[0][2] > start[2] + 0.002)
+    surgeon.send('hold', Empty())
+    surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
+    held = surgeon.settle()
+    assert surgeon.tip('measured_cp')[0][2] < up[2] - 0.002
+
+    for leave, state, back in (
+        ('pause', ('PAUSED', True, False), ('resume',)),
+        ('disable', ('DISABLED', True, False), ('enable',)),
+        ('unhome', ('ENABLED', False, False), ('home',)),
+    ):
+        surgeon.pose('move_cp', up, rotation)
+        surgeon.wait(lambda: room.last('operating_state').is_busy)
+        surgeon.word(leave)
+        surgeon.wait(lambda state=state: surgeon.state == state)
+        held = surgeon.settle()
+        for _ in range(5):
+            surgeon.joints('servo_jp', held + [0.05, 0.0, 0.0, 0.0, 0.0, 0.0])
+            surgeon.pose('move_cp', up, rotation)
+            count = len(room.heard['measured_js'])
+            surgeon.wait(lambda count=count: len(room.heard['measured_js']) > count + 5)
+        assert np.allclose(surgeon.settle(), held, atol=1e-9), f'held while {state}'
+        assert surgeon.state == state
+        for word in back:
+            surgeon.word(word)
+        surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
+        assert np.allclose(surgeon.settle(), held, atol=1e-9), 'no old move goes on'
+    surgeon.word('fly')
+    surgeon.word('resume')
+    surgeon.pose('move_cp', up, rotation)
+    surgeon.wait(lambda: abs(surgeon.tip('measured_cp')[0][2] - up[2]) < 1e-4)
+    assert surgeon.state == ('ENABLED', True, False)
+
+
+def test_what_is_no_command_is_refused_with_a_warning_and_the_arm_holds(surgeon, room, runner):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    joints = surgeon.settle()
+    up = start + [0.0, 0.0, 0.02]
+    bad_joints = [
+        (joints[:5], ()),
+        (np.append(joints, 0.0), ()),
+        (joints * [math.nan, 1, 1, 1, 1, 1], ()),
+        (joints + [9.0, 0, 0, 0, 0, 0], ()),
+        (joints, ('yaw',) * 6),
+        (joints, tuple('abcdef')),
+    ]
+    bad_poses = [
+        (up * [1, 1, math.nan], rotation),
+        (up + [0.0, 0.0, -1.0], rotation),
+        ([0.0, 0.0, 0.0], rotation),
+        (up, np.eye(3)),
+    ]
+
+    def refused(send: Callable[[], None]) -> None:
+        """Send while a move is under way: the arm holds."""
+        surgeon.pose('move_cp', up, rotation)
+        surgeon.wait(lambda: room.last('operating_state').is_busy)
+        surgeon.say_until(send, lambda: not room.last('operating_state').is_busy)
+        held = forward_kinematics(surgeon.settle())[0]
+        assert held[2] < up[2] - 0.001
+        surgeon.pose('move_cp', start, rotation)
+        surgeon.wait(lambda: np.allclose(surgeon.tip()[0], start, atol=1e-9))
+
+    for positions, names in bad_joints:
+        refused(lambda p=positions, n=names: surgeon.joints('servo_jp', p, n))
+    for position, tool in bad_poses:
+        refused(lambda p=position, t=tool: surgeon.pose('servo_cp', p, t))
+    refused(lambda: surgeon.joints('jaw/move_jp', [5.0]))
+    log = runner.log_file(LABEL)
+    assert 'refused' in log.read_text()
+    stampless = pose(ros.Outcome().header.stamp, up, quaternion(rotation))
+    surgeon.say_until(
+        lambda: surgeon.send('move_cp', stampless), lambda: 'without a stamp' in log.read_text()
+    )
+    assert np.allclose(surgeon.tip()[0], start, atol=1e-9)
+
+
+def test_every_procedure_is_listed_and_can_be_asked_for_by_name(runner, room, settings):
+    runner.start([env_alone(settings, **{'world.horizon': 10})])
+    surgeon = Surgeon(room)
+    listed = room.ask(Trigger, 'env/procedures', Trigger.Request())
+    lines = dict(each.split(': ', 1) for each in listed.message.splitlines())
+    assert list(lines) == [each.name for each in PROCEDURES] and len(lines) >= 6
+    assert all(len(each) > 20 for each in lines.values())
+    room.hear(ros.OperationState, 'operation_state', qos.EVENT)
+    room.hear(MarkerArray, 'markers', qos.PICTURE)
+    for count, name in enumerate(lines, 1):
+        patient = surgeon.begin(name, index=count)
+        surgeon.wait(lambda p=patient: _patient(room) == p)
+        assert room.last('operation_state').procedure == name
+        surgeon.wait(lambda p=patient: _shown(room, p))
+        text = next(each.text for each in room.last('markers').markers if each.text)
+        assert 'NEWS2' in text and 'not for clinical use' in text and name in text
+        surgeon.say_until(
+            lambda: surgeon.joints('jaw/servo_jp', [0.2]),
+            lambda c=count: len(room.heard['outcome']) == c,
+        )
+        outcome = room.last('outcome')
+        assert (outcome.patient, outcome.procedure) == (patient, name)
+        assert (outcome.success, outcome.failure, outcome.steps) == (False, 'time', 10)
+
+
+def test_reset_aborts_the_operation_and_brings_the_next_patient(surgeon, room):
+    room.hear(ros.OperationState, 'operation_state', qos.EVENT)
+    first = surgeon.begin('palpation', index=1)
+    busy = room.ask(Operate, 'env/operate', Operate.Request())
+    assert not busy.success and 'on the table' in busy.message
+    following = []
+    for count, patient in enumerate((first, None), 1):
+        patient = patient or following[-1]
+        surgeon.wait(lambda p=patient: _patient(room) == p)
+        aborted = room.ask(Trigger, 'env/reset', Trigger.Request())
+        surgeon.wait(lambda c=count: len(room.heard['outcome']) == c)
+        outcome = room.last('outcome')
+        assert outcome.patient == patient
+        assert not outcome.success and outcome.failure == 'aborted'
+        following.append(aborted.message.partition(' in ')[0])
+        waiting = room.ask(Operate, 'env/operate', Operate.Request())
+        assert not waiting.success and following[-1] in waiting.message
+    surgeon.wait(lambda: _patient(room) == following[-1])
+    assert following[0] != following[1]
+
+
+def _patient(room: Room) -> str:
+    last = room.last('operation_state')
+    return last.patient if last else ''
+
+
+def _shown(room: Room, patient: str) -> bool:
+    last = room.last('markers')
+    return last is not None and any(patient in each.text for each in last.markers)
+
+
+def test_endoscope_and_clock_are_there_when_asked_for(runner, room, settings):
+    runner.start([env_alone(settings, endoscope=True, endoscope_rate=15.0, publish_clock=True)])
+    surgeon = Surgeon(room)
+    for name in ('image_raw', 'depth', 'labels'):
+        room.hear(Image, f'endoscope/{name}', qos.PICTURE)
+    room.hear(CameraInfo, 'endoscope/camera_info', qos.PICTURE)
+    room.hear(Clock, '/clock', qos.SENSOR)
+    surgeon.begin()
+    room.wait(lambda: len(room.heard['endoscope/image_raw']) > 10, 15.0)
+    room.wait(lambda: room.heard['endoscope/labels'] and room.heard['endoscope/depth'], 5.0)
+    picture, info = room.last('endoscope/image_raw'), room.last('endoscope/camera_info')
+    assert (picture.encoding, picture.height, picture.width) == ('rgb8', info.height, info.width)
+    assert len(picture.data) == picture.step * picture.height == 3 * info.width * info.height
+    assert np.frombuffer(picture.data, np.uint8).std() > 5.0, 'there is something to see'
+    labels = np.frombuffer(room.last('endoscope/labels').data, np.uint8)
+    assert {0, 1} <= set(labels.tolist()) <= {0, 1, 2, 3}
+    depth = np.frombuffer(room.last('endoscope/depth').data, np.float32)
+    assert 0.02 < np.median(depth[np.isfinite(depth)]) < 0.5
+    assert info.k[0] == info.p[0] > 0.0 and info.k[2] == pytest.approx(info.width / 2, abs=0.6)
+    stamps = [each.header.stamp for _, each in room.heard['endoscope/image_raw']]
+    times = [each.sec + 1e-9 * each.nanosec for each in stamps]
+    assert np.mean(np.diff(times)) > 0.9 / 15.0, 'no more than 15 a second'
+    clocks = [each.clock.sec + 1e-9 * each.clock.nanosec for _, each in room.heard['/clock']]
+    assert len(clocks) > 50 and min(np.diff(clocks)) > 0.0
+
+
+def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
+    rclpy.init(
+        args=['--ros-args', '-r', '__ns:=/robot_1', '-p', f'directory:={directory}'],
+        domain_id=lone_domain,
+        signal_handler_options=SignalHandlerOptions.NO,
+    )
+    executor = EventsExecutor()
+    node = EnvNode(executor.create_task)
+    executor.add_node(node)
+    room = Room(lone_domain)
+    try:
+        node.trigger_configure()
+        node.trigger_activate()
+
+        def wait(condition: Callable[[], Any]) -> None:
+            def spun() -> Any:
+                executor.spin_once(timeout_sec=0.002)
+                return condition()
+
+            room.wait(spun, 10.0)
+
+        room.hear(OperatingState, 'operating_state', qos.HEARD)
+        room.hear(ros.Outcome, 'outcome', qos.EVENT)
+        word = room.node.create_publisher(StringStamped, 'state_command', qos.EVENT)
+        client = room.node.create_client(Operate, 'env/operate')
+        wait(client.service_is_ready)
+        wait(client.call_async(Operate.Request()).done)
+        wait(lambda: node.operating)
+        # No set-point is fast enough to pass the hard stop within a tick: judge as if one had.
+        node._end(Judgement(-5.0, 11.0, 3.0, 1.0, True, False, 'force', True, False))
+
+        def state() -> tuple[str, bool, bool]:
+            said = room.last('operating_state')
+            return (said.state, said.is_homed, said.is_busy) if said else ('', False, False)
+
+        wait(lambda: state() == ('FAULT', False, False))
+        wait(lambda: room.last('outcome'))
+        assert room.last('outcome').failure == 'force'
+        assert 'FAULT' in node.health().summary
+        word.publish(StringStamped(string='resume'))
+        word.publish(StringStamped(string='enable'))
+        wait(lambda: state() == ('ENABLED', False, False))
+        word.publish(StringStamped(string='home'))
+        wait(lambda: state() == ('ENABLED', True, False))
+        assert 'FAULT' not in node.health().summary
+    finally:
+        room.close()
+        node.trigger_shutdown()
+        executor.remove_node(node)
+        node.destroy_node()
+        rclpy.shutdown()
+
+
+def test_quaternion_of_a_command_says_where_the_tool_points(surgeon, room):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    turned = rotation @ from_rotation_vector(np.array([0.0, 0.3, 0.0]))
+    surgeon.say_until(
+        lambda: surgeon.pose('servo_cp', start, turned),
+        lambda: np.allclose(surgeon.tip()[1], turned, atol=1e-6),
+    )
+    assert np.allclose(
+        surgeon.settle()[3:], np.array(room.last('setpoint_js').position)[3:], atol=1e-4
+    )
+    assert np.allclose(surgeon.tip()[0], start, atol=1e-9)
+    surgeon.say_until(
+        lambda: surgeon.pose('servo_cp', start, rotation),
+        lambda: np.allclose(surgeon.tip()[1], rotation, atol=1e-9),
+    )
+    assert np.allclose(to_quaternion(surgeon.tip()[1]), to_quaternion(rotation), atol=1e-9)
