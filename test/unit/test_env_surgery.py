@@ -2,8 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Gymnasium env: its rules, its determinism, and no leak between instances."""
 
+import hashlib
+from pathlib import Path
+import subprocess
+import sys
 import warnings
 
+from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.patient import Cohort, mixture, public_cohort
@@ -27,7 +32,7 @@ def walk(env, seed, steps=60):
     rng = np.random.default_rng(seed)
     said = [state]
     for _ in range(steps):
-        state, reward, terminated, truncated, info = env.step(int(rng.integers(13)))
+        state, reward, terminated, truncated, info = env.step(int(rng.integers(ACTION_COUNT)))
         said += [state, reward, info['force'], info['mean_arterial_pressure']]
         if terminated or truncated:
             said.append(env.reset()[0])
@@ -71,17 +76,39 @@ def test_a_seed_gives_the_same_bits_whatever_came_before(mode):
     env.close(), other.close()
 
 
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_two_processes_say_the_same_bits_in_every_procedure(mode):
+    program = (
+        'import hashlib, sys\n'
+        f'sys.path.insert(0, {str(Path(__file__).parent)!r})\n'
+        'from test_env_surgery import digest\n'
+        f'print(digest({mode!r}))'
+    )
+    said = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout.strip() == digest(mode)
+
+
+def digest(mode):
+    """Return a hash of what seeded walks through all procedures say."""
+    env = SurgeryEnv(settings=WorldSettings(mode=mode), procedures='all', heterogeneity=1.0)
+    said = b''.join(walk(env, seed, 25) for seed in range(14))
+    env.close()
+    return hashlib.sha256(said).hexdigest()
+
+
 def test_envs_side_by_side_do_not_touch_each_other():
     settings = WorldSettings(mode='dynamic')
     alone = SurgeryEnv(settings=settings)
-    expected = [walk(alone, seed, 20) for seed in range(4)]
+    expected = [walk(alone, seed, 20) for seed in range(8)]
     alone.close()
-    envs = [SurgeryEnv(settings=settings) for _ in range(4)]
-    rngs = [np.random.default_rng(seed) for seed in range(4)]
+    envs = [SurgeryEnv(settings=settings) for _ in range(8)]
+    rngs = [np.random.default_rng(seed) for seed in range(8)]
     said = [[env.reset(seed=seed)[0]] for seed, env in enumerate(envs)]
     for _ in range(20):
         for env, rng, words in zip(envs, rngs, said, strict=True):
-            state, reward, terminated, truncated, info = env.step(int(rng.integers(13)))
+            state, reward, terminated, truncated, info = env.step(int(rng.integers(ACTION_COUNT)))
             words += [state, reward, info['force'], info['mean_arterial_pressure']]
             if terminated or truncated:
                 words.append(env.reset()[0])
@@ -157,6 +184,6 @@ def test_random_hands_rarely_succeed():
     env, rng = SurgeryEnv(settings=KINEMATIC), np.random.default_rng(2)
     patients = [public_cohort(0).patient(each) for each in range(40)]
     assert (
-        sum(run_episode(env, lambda _: rng.integers(13), each).success for each in patients) <= 2
+        sum(run_episode(env, lambda _: rng.integers(ACTION_COUNT), each).success for each in patients) <= 2
     )
     env.close()
