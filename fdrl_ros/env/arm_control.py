@@ -8,6 +8,7 @@ takes its place. What is refused changes nothing: the arm goes on with, or holds
 """
 
 from collections.abc import Sequence
+import math
 
 from fdrl_ros.env.arm import (
     forward_kinematics,
@@ -30,6 +31,21 @@ STRAIGHT_TOLERANCE = 1e-3
 """Angle within which a pose is one of the straight wrist, rad."""
 
 Move = JointMove | LineMove
+
+
+def straight_rotation(position: Sequence[float]) -> Vector:
+    """
+    Return how a tool with a straight wrist is turned when its tip is at a point.
+
+    :param position: m; whether the arm reaches it is not asked here.
+    :returns: shape (3, 3); no turn at all in the remote centre, or for what is no point.
+    """
+    x, y, z = (float(each) for each in position)
+    reach = math.sqrt(x * x + y * y + z * z)
+    if not 0.0 < reach < math.inf:
+        return np.eye(3)
+    joints = [math.atan2(x, -z), math.asin(max(-1.0, min(1.0, -y / reach))), 0.1, 0.0, 0.0, 0.0]
+    return forward_kinematics(joints)[1]
 
 
 class ArmControl:
@@ -192,13 +208,15 @@ class ArmControl:
     def _straight(
         self, point: tuple[float, float, float], rotation: Vector
     ) -> tuple[float, float, float] | None:
-        """Return the point if the pose is one of the straight wrist."""
-        try:
-            joints = [*straight_joints(*point), 0.0, 0.0, 0.0]
-        except UnreachableError:
+        """
+        Return the point if the pose is one of the straight wrist.
+
+        :raises UnreachableError: if it is, and out of reach.
+        """
+        if angle_between(straight_rotation(point), rotation) > STRAIGHT_TOLERANCE:
             return None
-        _, straight = forward_kinematics(joints)
-        return point if angle_between(straight, rotation) <= STRAIGHT_TOLERANCE else None
+        straight_joints(*point)
+        return point
 
     def _servo(self, goal: Vector | tuple[float, float, float]) -> None:
         self._move, self._goal = None, goal

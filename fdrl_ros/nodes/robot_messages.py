@@ -3,10 +3,9 @@
 """Poses, set-points and states as ROS messages and back: metres, newtons, one base frame."""
 
 from collections.abc import Sequence
-import math
 from typing import Any
 
-from fdrl_ros.env.arm import forward_kinematics
+from fdrl_ros.env.arm_control import straight_rotation
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
@@ -55,12 +54,7 @@ def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
 
     :param position: m; whether the arm reaches it is for the arm to say.
     """
-    x, y, z = (float(each) for each in position)
-    reach = math.sqrt(x * x + y * y + z * z)
-    if not 0.0 < reach < math.inf:
-        return pose(stamp, position, Quaternion(w=1.0, x=0.0, y=0.0, z=0.0))
-    joints = [math.atan2(x, -z), math.asin(-y / reach), 0.0, 0.0, 0.0, 0.0]
-    return pose(stamp, position, quaternion(forward_kinematics(joints)[1]))
+    return pose(stamp, position, quaternion(straight_rotation(position)))
 
 
 def joint_state(stamp: Any, names: Sequence[str], positions: Sequence[float]) -> JointState:

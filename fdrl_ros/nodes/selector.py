@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The selector's node: states in; action, risk, adaptation and the tip's set-points out."""
+"""The selector's node: states in; action, risk, adaptation and set-points of tip and jaw out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any
 
 from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.env.actions import displacement
+from fdrl_ros.env.arm import JAW
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 import fdrl_ros.msg as ros
@@ -17,7 +18,7 @@ from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.party_node import worth_telling
-from fdrl_ros.nodes.robot_messages import observation, seconds, set_point
+from fdrl_ros.nodes.robot_messages import joint_state, observation, seconds, set_point
 from fdrl_ros.nodes.valuing import value_model
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
@@ -27,6 +28,7 @@ from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
 from fdrl_ros.selector.shelf import PolicyShelf
 from fdrl_ros.settings import setting
 from geometry_msgs.msg import PoseStamped
+from sensor_msgs.msg import JointState
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class SelectorNode(ManagedNode):
         self._risk = self.publisher(ros.Risk, 'risk', qos.EVENT)
         self._adaptation = self.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
         self._servo = self.publisher(PoseStamped, 'servo_cp', qos.COMMAND)
+        self._jaw = self.publisher(JointState, 'jaw/servo_jp', qos.COMMAND)
 
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""
@@ -77,6 +80,7 @@ class SelectorNode(ManagedNode):
             Selector(self._rules.selector), Limiter(self.further_settings('limiter'))
         )
         self.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
+        self.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
         self.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
         self.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
         self.hear(
@@ -148,6 +152,11 @@ class SelectorNode(ManagedNode):
         assert self.loop is not None
         self.loop.take_tip((position.x, position.y, position.z), seconds(source.header.stamp))
 
+    def _take_jaw(self, source: JointState) -> None:
+        assert self.loop is not None
+        if len(source.position) == 1:
+            self.loop.take_jaw(source.position[0])
+
     def _take_patient(self, source: Any) -> None:
         assert self.loop is not None
         self.loop.take_patient(observation(source, self.now))
@@ -169,6 +178,8 @@ class SelectorNode(ManagedNode):
         if cycle.setpoint is not None and self._armed:
             stamp = self.get_clock().now().to_msg()
             self._servo.publish(set_point(stamp, cycle.setpoint.position.tolist()))
+            if cycle.setpoint.jaw is not None:
+                self._jaw.publish(joint_state(stamp, (JAW,), (cycle.setpoint.jaw,)))
         if cycle.selection is not None:
             self._tell(cycle.selection)
 

@@ -8,9 +8,12 @@ judged, and holds on the steady clock when the beat stops.
 """
 
 from dataclasses import dataclass
+import math
 
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.actions import ACTIONS, TICK
+from fdrl_ros.env.jaw import JAW_OPEN
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE
+from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.selector.candidate import Selection
 from fdrl_ros.selector.limiter import Limiter, SetPoint
 from fdrl_ros.selector.observation import Observation
@@ -49,6 +52,7 @@ class ControlLoop:
         self._operation: Observation | None = None
         self._patient: Observation | None = None
         self._tip: tuple[np.ndarray, float] | None = None
+        self._jaw: float | None = None
         self._case: str | None = None
         self._selected = -np.inf
         self._held = -np.inf
@@ -68,6 +72,15 @@ class ControlLoop:
         tip = np.asarray(position, dtype=np.float64)
         if tip.shape == (3,) and np.all(np.isfinite(tip)):
             self._tip = (tip, stamp)
+
+    def take_jaw(self, opening: float) -> None:
+        """
+        Take in which opening the jaw was told; one that is no number is dropped.
+
+        :param opening: rad.
+        """
+        if math.isfinite(opening):
+            self._jaw = opening
 
     def take_operation(self, observation: Observation, stamp: float, now: float) -> Cycle:
         """
@@ -107,7 +120,7 @@ class ControlLoop:
         """Start from where the tip is now; wait for a tip that is not older than the state."""
         self._case = None
         if self._tip is not None and self._tip[1] >= stamp - PERIOD / 2:
-            self.limiter.reset(self._tip[0], max(now, self._stepped))
+            self.limiter.reset(self._tip[0], max(now, self._stepped), self._jaw)
             self._case = patient
             self._selected = -np.inf
 
@@ -129,7 +142,16 @@ class ControlLoop:
         begin = max(now, self._stepped)
         if selection is not None:
             self.limiter.accept(selection, begin, self._away())
+            self._turn_jaw(selection, begin)
         if self._case is None or len(self.selector.candidates) < 2:
             return Cycle(selection, None)
         self._stepped = max(now + PERIOD, self._stepped)
         return Cycle(selection, self.limiter.step(self._stepped))
+
+    def _turn_jaw(self, selection: Selection, now: float) -> None:
+        """Open or close the jaw if that was selected, in procedures that use it."""
+        if selection.holds or self._operation is None:
+            return
+        order, task = ACTIONS[selection.action].jaw, TASKS.get(self._operation.procedure)
+        if order is not None and task is not None and task.uses_jaw:
+            self.limiter.turn_jaw(JAW_OPEN if order else 0.0, now)

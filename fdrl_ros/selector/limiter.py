@@ -52,11 +52,13 @@ class SetPoint:
     :param position: metre, in the frame of the arm's base, shape (3,), read-only.
     :param holding: no action moves the tip.
     :param retracting: the tip goes back because force would pass the limit.
+    :param jaw: opening that the jaw shall have, rad; None while no action moves it.
     """
 
     position: np.ndarray
     holding: bool
     retracting: bool
+    jaw: float | None = None
 
 
 class Limiter:
@@ -74,12 +76,15 @@ class Limiter:
         self._away = np.array(UP)
         self._retracted = 0.0
         self._force: tuple[float, float, float, float] | None = None
+        self._jaw: float | None = None
+        self._jaw_move: tuple[float, float, float] | None = None
 
-    def reset(self, position: np.ndarray, now: float) -> None:
+    def reset(self, position: np.ndarray, now: float, jaw: float | None = None) -> None:
         """
         Start from a measured position of the tip, at the start of a case or after a pause.
 
         :param position: metre, shape (3,).
+        :param jaw: opening that the jaw was told last, rad; None if nobody says.
         :raises StateError: if it is no finite position.
         """
         tip = np.array(position, dtype=np.float64)
@@ -93,6 +98,7 @@ class Limiter:
         self._hold = True
         self._force = None
         self._retracted = 0.0
+        self._jaw, self._jaw_move = jaw, None
 
     def sense(self, force: float, force_limit: float, now: float) -> None:
         """
@@ -128,6 +134,7 @@ class Limiter:
         if selection.holds or not forward:
             if not was_holding:
                 self._retracted = 0.0
+            self._jaw_move = None
             return
         move = np.array(displacement(selection.action))
         length = float(np.linalg.norm(move))
@@ -135,6 +142,15 @@ class Limiter:
         self._move = move * min(1.0, longest / length) if length > 0 else move
         self._accepted = now
         self._hold = False
+
+    def turn_jaw(self, opening: float, now: float) -> None:
+        """
+        Open or close the jaw over one tick from now on; a hold stops it on its way.
+
+        :param opening: rad.
+        """
+        start = opening if self._jaw is None else self._jaw
+        self._jaw_move = (start, opening, now)
 
     def step(self, now: float) -> SetPoint | None:
         """
@@ -164,7 +180,18 @@ class Limiter:
         self._last = self._position(now)
         position = self._last.copy()
         position.flags.writeable = False
-        return SetPoint(position, self._hold, retracting)
+        return SetPoint(position, self._hold, retracting, self._turn(now))
+
+    def _turn(self, now: float) -> float | None:
+        """Return where the jaw has come to, while it is on its way and once at its end."""
+        if self._jaw_move is None:
+            return None
+        start, end, began = self._jaw_move
+        share = min(max(0.0, (now - began) / TICK), 1.0)
+        self._jaw = start + share * (end - start)
+        if share >= 1.0 - 1e-9:
+            self._jaw, self._jaw_move = end, None
+        return self._jaw
 
     def _stand(self, now: float) -> None:
         """Stop where the present move has come to; a clock that went back moves nothing."""
