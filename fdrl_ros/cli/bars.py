@@ -28,6 +28,8 @@ WORDS = {
     'operate': 'operating',
     'seed': 'experiment',
     'draw': 'drawing',
+    'demonstrate': 'demonstrating',
+    'replay': 'going through again',
 }
 
 

@@ -4,6 +4,7 @@
 
 import click
 from fdrl_ros.benchmark.versions import package_version
+from fdrl_ros.cli.dataset import dataset
 from fdrl_ros.cli.draw import draw
 from fdrl_ros.cli.evaluate import evaluate
 from fdrl_ros.cli.experiment import experiment
@@ -27,5 +28,5 @@ def main() -> None:
     """
 
 
-for command in (run, train, evaluate, experiment, prepare, keys, privacy, draw, version):
+for command in (run, train, evaluate, experiment, prepare, keys, privacy, dataset, draw, version):
     main.add_command(command)

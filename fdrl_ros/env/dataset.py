@@ -50,11 +50,7 @@ PER_TICK: dict[str, tuple[str, tuple[int, ...]]] = {
 }
 """Arrays with a row for each of T ticks."""
 
-ARRAYS = {
-    name: form
-    for name, form in {**PER_STATE, **PER_TICK}.items()
-    if name in Episode.__dataclass_fields__
-}
+ARRAYS = {**PER_STATE, **PER_TICK}
 SCALARS = tuple(e.name for e in fields(Episode) if e.name not in ARRAYS and e.name != 'patient')
 """What else an episode has: success, failure and the like."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 import shutil
 
+from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.dataset import Dataset, record
 from fdrl_ros.env.episode import Choice, Episode, run_episode
 from fdrl_ros.env.expert import expert
@@ -25,7 +26,7 @@ PART = 10
 Operate = Callable[[SurgeryEnv, int], tuple[Episode, int | None]]
 """Does operation number so and so; returns it and the seed of its generator."""
 
-_STREAM = 7  # of the generators of recordings; others of the package use 1 to 6
+_STREAM, _MOVES = 7, 8  # of the generators of recordings; others of the package use 1 to 6
 _TRIES = 3
 """How many operations one that is kept may take, on average."""
 
@@ -137,6 +138,43 @@ def record_operations(
     return dataset
 
 
+def behaving(
+    patients: PatientSource,
+    world: WorldSettings,
+    seed: int,
+    split: str = 'train',
+    *,
+    choice: Choice | None = None,
+    exploration: float = 0.0,
+    procedure: str = '',
+) -> Operate:
+    """
+    Return how somebody operates on patient after patient.
+
+    :param seed: of the sensor's noise and of the random moves.
+    :param split: 'train' or 'test' patients.
+    :param choice: who operates; the expert unless given.
+    :param exploration: share of ticks at which a random move is made instead.
+    :param procedure: the only one that patients may have; empty for any.
+    """
+
+    def operate(env: SurgeryEnv, index: int) -> tuple[Episode, int]:
+        patient = patients.patient(index, split)
+        if procedure and patient.procedure.name != procedure:
+            raise SettingError('patients', patient.procedure.name, f'all of {procedure}')
+        moves = np.random.default_rng([_MOVES, seed, index])
+
+        def choose(state: np.ndarray) -> int:
+            if exploration > 0.0 and moves.random() < exploration:
+                return int(moves.integers(ACTION_COUNT))
+            return choice(state) if choice is not None else expert(state, patient, world)[0]
+
+        own = seed_of(seed, index)
+        return recorded_episode(env, choose, patient, own), own
+
+    return operate
+
+
 def demonstrations(
     procedure: str,
     path: Path,
@@ -162,20 +200,9 @@ def demonstrations(
     chosen = world or WorldSettings()
     source = patients or public_cohort(seed, procedures=(procedure,))
 
-    def operate(env: SurgeryEnv, index: int) -> tuple[Episode, int]:
-        patient = source.patient(index)
-        if patient.procedure.name != procedure:
-            raise SettingError('patients', patient.procedure.name, f'all of {procedure}')
-        own = seed_of(seed, index)
-
-        def choose(state: np.ndarray) -> int:
-            return expert(state, patient, chosen)[0]
-
-        return recorded_episode(env, choose, patient, own), own
-
     return record_operations(
         path,
-        operate,
+        behaving(source, chosen, seed, procedure=procedure),
         count=count,
         world=chosen,
         note=f'expert, {procedure}, seed {seed}, {source!r}, {count} successes',

@@ -1,0 +1,54 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of `fdrl dataset` share: flags of the world, bars, a clean stop."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.benchmark.progress import Progress
+from fdrl_ros.cli.bars import ProgressBars
+from fdrl_ros.cli.group import INTERRUPTED, Stopping, stopping
+from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.cli.output import console
+from fdrl_ros.env.dataset import Dataset
+from fdrl_ros.env.recording import RecordingStopped
+from fdrl_ros.env.settings import WorldSettings
+
+
+class WorldCommand(click.Command):
+    """A command with flags for the settings of the world."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += [SettingOption('world', each) for each in WorldSettings.describe()]
+
+
+def world_from(flags: dict[str, Any]) -> WorldSettings:
+    """Return the settings that the flags ask for."""
+    given = {name.removeprefix('world__'): value for name, value in flags.items()}
+    return WorldSettings.from_mapping({k: v for k, v in given.items() if v is not None})
+
+
+def report_to(bars: ProgressBars, what: str, who: str) -> Callable[[int, int], None]:
+    """Return who draws how far a file or procedure is."""
+    return lambda done, total: bars(Progress(what, who, done, total))
+
+
+def tell(file: Path, made: Dataset) -> None:
+    """Print what a file holds."""
+    successes = sum(each.success for each in made.episodes)
+    click.echo(f'{file}: {len(made)} operations, {successes} successes, digest {made.digest}')
+
+
+@contextmanager
+def working() -> Iterator[tuple[ProgressBars, Stopping]]:
+    """Show bars and listen to Ctrl-C; what was finished is kept."""
+    try:
+        with stopping() as stopped, ProgressBars(console()) as bars:
+            yield bars, stopped
+    except RecordingStopped as reason:
+        click.echo(f'fdrl: {reason}; the same command goes on from here', err=True)
+        click.get_current_context().exit(INTERRUPTED)

@@ -1,0 +1,50 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics of an episode, and its own states as what A_task (FDRL Eq. 8) is measured on."""
+
+from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.expert import expert_costs
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.metrics.episode import EpisodeMetrics, measure_episode
+from fdrl_ros.metrics.task import StateSet
+import numpy as np
+
+
+def episode_metrics(
+    episode: Episode, state_set: StateSet | None = None, chosen: np.ndarray | None = None
+) -> EpisodeMetrics:
+    """
+    Measure an episode; vitals change once a tick, so that ticks tell their times exactly.
+
+    :param state_set: what A_task is measured on: a frozen set, or :func:`states_met`.
+    :param chosen: what the policy does in each of these states, shape (M,); of the states met,
+        the episode's actions.
+    """
+    return measure_episode(
+        patient=episode.patient.name,
+        procedure=episode.patient.procedure.name,
+        success=episode.success,
+        failure=episode.failure,
+        period=TICK,
+        tips=episode.tips,
+        peak_forces=episode.forces,
+        mean_forces=episode.mean_forces,
+        damages=episode.damages,
+        pressures=episode.pressures,
+        news2=episode.news2,
+        time_above=episode.time_above,
+        state_set=state_set,
+        chosen=chosen,
+    )
+
+
+def states_met(episode: Episode, world: WorldSettings) -> StateSet:
+    """
+    Return the states in which the episode's actions were chosen, judged by the expert.
+
+    :param world: the settings that it happened under.
+    """
+    states = episode.states[:-1]
+    costs = expert_costs(states, episode.patient, world)
+    return StateSet(states, costs, costs.argmin(axis=1), np.zeros(len(states), np.int64))

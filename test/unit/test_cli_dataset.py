@@ -1,0 +1,147 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl dataset`: what each command writes and says, how it goes on, what it refuses."""
+
+import signal
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.dataset import Dataset
+from fdrl_ros.env.measuring import episode_metrics, states_met
+from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.metrics.episode_file import read_csv, read_json
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.prepare import save_policy
+from fdrl_ros.trainer.records import Records
+import numpy as np
+import pytest
+
+FAST = ('--world-mode', 'kinematic')
+
+
+def fdrl(*words):
+    return CliRunner().invoke(main, ['dataset', *(str(each) for each in words)])
+
+
+@pytest.fixture(scope='module')
+def walks(tmp_path_factory):
+    """Return a file of six operations of hospital 2, half of the moves random."""
+    path = tmp_path_factory.mktemp('walks') / 'walks.npz'
+    said = fdrl('record', path, '--count', 6, '--hospital', 2, '--exploration', 0.5, *FAST)
+    assert said.exit_code == 0, said.output
+    assert '6 operations' in said.output
+    return path
+
+
+def test_what_is_recorded_replays(walks):
+    said = fdrl('replay', walks)
+    assert (said.exit_code, 'the same, bit by bit' in said.output) == (0, True)
+    assert fdrl('replay', walks, '--episode', 3).exit_code == 0
+    assert fdrl('replay', walks, '--episode', 6).exit_code == 1
+    names = {each.patient.name.split('/')[0] for each in Dataset.load(walks).episodes}
+    assert names == {'hospital_2'}
+
+
+def test_a_policy_is_recorded_under_its_digest(tmp_path):
+    shape = NetworkShape(STATE_SIZE, ACTION_COUNT, (4,))
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=shape.n_parameters).astype(np.float32)
+    save_policy(tmp_path / 'policy.npz', weights, shape)
+    words = ('--policy', tmp_path / 'policy.npz', '--count', 2, *FAST)
+    said = fdrl('record', tmp_path / 'file', *words)
+    assert said.exit_code == 0, said.output
+    assert Dataset.load(tmp_path / 'file').note.startswith('policy ')
+    small = NetworkShape(3, 2, (4,))
+    save_policy(tmp_path / 'small.npz', np.zeros(small.n_parameters, np.float32), small)
+    said = fdrl('record', tmp_path / 'other', '--policy', tmp_path / 'small.npz', *FAST)
+    assert (said.exit_code, 'is for 3 state numbers' in said.output) == (1, True)
+
+
+def test_demonstrations_of_every_procedure_lie_in_files_of_their_own(tmp_path):
+    for _ in range(2):  # the second time it is all there
+        said = fdrl('demonstrate', tmp_path / 'demos', '--count', 2, *FAST)
+        assert said.exit_code == 0, said.output
+    files = sorted(each.name for each in (tmp_path / 'demos').iterdir())
+    assert files == sorted(f'{name}.npz' for name in PROCEDURE_NAMES)
+    said = fdrl('demonstrate', tmp_path / 'demos', '--count', 3, *FAST)
+    assert (said.exit_code, 'something else' in said.output) == (1, True)
+    said = fdrl('demonstrate', tmp_path / 'other', '--procedures', 'heart', *FAST)
+    assert (said.exit_code, 'heart' in said.output) == (1, True)
+
+
+def test_an_interrupted_recording_ends_cleanly_and_goes_on(tmp_path, monkeypatch):
+    from fdrl_ros.env import recording
+
+    run, count = recording.run_episode, 0
+
+    def interrupted(*arguments):
+        nonlocal count
+        count += 1
+        if count == 15:
+            signal.raise_signal(signal.SIGINT)
+        return run(*arguments)
+
+    monkeypatch.setattr(recording, 'run_episode', interrupted)
+    words = ('demonstrate', tmp_path, '--procedures', 'reach', '--count', 20, *FAST)
+    said = fdrl(*words)
+    assert (said.exit_code, 'goes on from here' in said.output) == (130, True)
+    assert (tmp_path / 'reach.npz.parts').is_dir()
+    said = fdrl(*words)
+    assert (said.exit_code, '20 successes' in said.output) == (0, True)
+    assert [each.name for each in tmp_path.iterdir()] == ['reach.npz']
+
+
+def test_metrics_are_shown_and_saved(walks, tmp_path):
+    said = fdrl('show', walks, '--save', tmp_path / 'a.csv', '--save', tmp_path / 'a.json')
+    assert said.exit_code == 0, said.output
+    loaded = Dataset.load(walks)
+    for words in (loaded.digest, 'A_task', 'not a medical device', 'exploration 0.5'):
+        assert words in said.output
+    expected = [
+        episode_metrics(each, states_met(each, loaded.world), each.actions)
+        for each in loaded.episodes
+    ]
+    assert read_csv(tmp_path / 'a.csv') == read_json(tmp_path / 'a.json') == expected
+    assert all(0.0 < each.task_exact < 1.0 for each in expected)
+    assert all(each.ceiling_exact == pytest.approx(1.0) for each in expected)
+    assert fdrl('show', walks, '--save', tmp_path / 'a.txt').exit_code == 1
+
+
+def test_a_dataset_becomes_a_bag_and_a_dataset_again(walks, tmp_path):
+    pytest.importorskip('rosbags')
+    bag = tmp_path / 'bag'
+    said = fdrl('convert', walks, bag, '--storage', 'sqlite3')
+    assert (said.exit_code, 'ros2 bag play' in said.output) == (0, True)
+    assert fdrl('convert', bag, tmp_path / 'back.npz').exit_code == 0
+    assert (tmp_path / 'back.npz').read_bytes() == walks.read_bytes()
+    said = fdrl('convert', walks, bag)
+    assert (said.exit_code, 'exists already' in said.output) == (1, True)
+    said = fdrl('convert', bag, tmp_path / 'other.npz', '--robot', 'robot_9')
+    assert (said.exit_code, 'robot_9' in said.output) == (1, True)
+
+
+def test_a_log_becomes_records(walks, tmp_path):
+    pytest.importorskip('rosbags')
+    fdrl('convert', walks, tmp_path / 'bag')
+    said = fdrl('convert', tmp_path / 'bag', tmp_path / 'records.npz', '--records')
+    assert (said.exit_code, 'no term of progress' in said.output) == (0, True)
+    records = Records.load(tmp_path / 'records.npz', STATE_SIZE)
+    assert records.n_patients == 6
+    assert len(records.actions) == sum(each.length for each in Dataset.load(walks).episodes)
+
+
+def test_what_is_no_dataset_ends_in_one_line(tmp_path):
+    (tmp_path / 'file').write_text('no')
+    (tmp_path / 'bag').mkdir()
+    for words in (
+        ('show', tmp_path / 'file'),
+        ('replay', tmp_path / 'none'),
+        ('convert', tmp_path / 'file', tmp_path / 'out'),
+        ('convert', tmp_path / 'bag', tmp_path / 'out'),
+        ('convert', tmp_path / 'bag', tmp_path / 'out', '--records'),
+    ):
+        said = fdrl(*words)
+        assert said.exit_code == 1, said.output
+        assert len(said.output.strip().splitlines()) == 1, said.output
+    assert not (tmp_path / 'out').exists()
