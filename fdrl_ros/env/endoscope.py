@@ -3,29 +3,25 @@
 """
 The endoscope: colour, depth and the parts of the instrument, through a pinhole camera.
 
-Off unless somebody makes one. u = fx x / z + cx, v = fy y / z + cy in the optical frame of
-REP 103: x to the right, y down, z away from the camera.
+Off unless somebody makes one. PyBullet draws a picture without letting other threads of the
+process run; :class:`fdrl_ros.env.endoscope_process.EndoscopeProcess` draws it elsewhere.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-import math
 from pathlib import Path
 
-from fdrl_ros.env.arm import checked_joints, JAW_LIMITS, Point, Vector
-from fdrl_ros.env.constants import constant
+from fdrl_ros.env.arm import checked_joints, JAW_LIMITS, Point
+from fdrl_ros.env.camera import Camera
 from fdrl_ros.env.stage import Stage
 from fdrl_ros.env.view import View
-from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import NDArray
 
 BACKGROUND, SHAFT, WRIST, JAW = range(4)
 LABELS = ('background', 'shaft', 'wrist', 'jaw')
 """Names of the numbers in Frame.labels."""
-
-FRAME_ID = 'endoscope_optical'
-"""The link of the URDF where the default camera is."""
 
 _PARTS = {
     'roll_link': SHAFT,
@@ -38,8 +34,7 @@ _OUTSIDE = ('base', 'yaw', 'pitch', 'insertion')
 # In the way, or outside the patient and slow to draw.
 _UNSEEN = ('endoscope', 'patient', 'table', *(f'{each}_link' for each in _OUTSIDE))
 _CAVITY = np.array([62.0, 24.0, 22.0])
-_FARTHEST = 0.99999
-_MOST = 4096
+_LAMP = 0.02  # metres that it is beside the eye
 
 
 @dataclass(frozen=True)
@@ -57,33 +52,11 @@ class Frame:
     labels: NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Intrinsics:
-    """What CameraInfo wants: focal lengths and centre in pixels; there is no distortion."""
-
-    width: int
-    height: int
-    fx: float
-    fy: float
-    cx: float
-    cy: float
-
-
-def _default(name: str) -> Point:
-    x, y, z = (constant(f'endoscope.{name}_{axis}') for axis in 'xyz')
-    return x, y, z
-
-
-class Endoscope:
+class Endoscope(Camera):
     """
-    A camera in the patient, for one arm; it holds a client of PyBullet until it is closed.
+    A camera that draws in this process; it holds a client of PyBullet until it is closed.
 
-    :param width: of a picture, pixels.
-    :param height: of a picture, pixels.
-    :param fps: most pictures a second that :meth:`due` asks for.
-    :param eye: where the camera is, in the arm's base frame, m; by default that of the URDF.
-    :param look: what is in the middle of the picture, m.
-    :param urdf: of the arm; urdf/psm.urdf unless told otherwise.
+    :param urdf: of the arm; urdf/psm.urdf unless told otherwise. The rest is that of a Camera.
     :raises SettingError: on sizes or places that no camera has.
     :raises ResourceError: if the URDF is missing or broken.
     """
@@ -97,59 +70,15 @@ class Endoscope:
         look: Point | None = None,
         urdf: Path | None = None,
     ) -> None:
-        for name, size in (('width', width), ('height', height)):
-            if int(size) != size or not 8 <= size <= _MOST:
-                raise SettingError(name, size, f'8 to {_MOST} pixels')
-        if not 0.0 < fps <= 60.0:
-            raise SettingError('fps', fps, 'above 0 and at most 60')
-        self.width, self.height, self.fps = int(width), int(height), float(fps)
-        self.eye = eye or _default('eye')
-        self.look = look or _default('look')
-        forwards = np.subtract(self.look, self.eye)
-        if not np.isfinite(forwards).all() or np.hypot(forwards[0], forwards[1]) < 1e-6:
-            raise SettingError('look', look, 'a finite point, neither above nor below the eye')
-        self.field_of_view = constant('endoscope.field_of_view')
-        """From top to bottom, rad."""
-        self.near, self.far = constant('endoscope.near'), constant('endoscope.far')
+        super().__init__(width, height, fps, eye, look)
         self._stage = Stage(_UNSEEN, urdf)
         self._labels = np.array(
             [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self._stage.links)], np.uint8
         )
-        self._last = -math.inf
         across, down = np.linspace(-1, 1, self.width), np.linspace(-1, 1, self.height)
         dim = 1.0 - 0.35 * (across[None, :] ** 2 + down[:, None] ** 2)
         self._cavity = (dim[:, :, None] * _CAVITY).astype(np.uint8)
         """What is too far away for the light."""
-
-    @property
-    def intrinsics(self) -> Intrinsics:
-        """Return the pinhole camera; PyBullet's middle is half a pixel from the usual one."""
-        focal = self.height / 2.0 / math.tan(self.field_of_view / 2.0)
-        return Intrinsics(
-            self.width,
-            self.height,
-            focal,
-            focal,
-            self.width / 2.0,
-            self.height / 2.0 - 1.0,
-        )
-
-    def pose(self) -> tuple[Vector, Vector]:
-        """Return the optical frame: position (3,), m, and rotation (3, 3), in the base frame."""
-        ahead = np.subtract(self.look, self.eye)
-        ahead = ahead / np.linalg.norm(ahead)
-        right = np.cross(ahead, (0.0, 0.0, 1.0))
-        right = right / np.linalg.norm(right)
-        return np.array(self.eye), np.column_stack([right, np.cross(ahead, right), ahead])
-
-    def due(self, time: float) -> bool:
-        """Say whether the next picture is due at a time (s), and count it as taken if so."""
-        if time < self._last:
-            self._last = -math.inf  # a new operation
-        if time - self._last < 1.0 / self.fps - 1e-9:
-            return False
-        self._last = time
-        return True
 
     def capture(
         self, joints: Sequence[float], jaw: float = 0.0, view: View | None = None
@@ -165,23 +94,16 @@ class Endoscope:
         six = checked_joints(joints)
         if not JAW_LIMITS[0] <= jaw <= JAW_LIMITS[1]:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')
-        self._stage.pose(six, jaw)
-        self._stage.show(view or View(), six)
-        shot = self._stage.shoot(
-            self.eye,
-            self.look,
-            self.width,
-            self.height,
-            self.field_of_view,
-            self.near,
-            self.far,
+        self._stage.show(six, jaw, view or View())
+        light = (
+            self.eye[0] - self.look[0] - _LAMP,
+            self.eye[1] - self.look[1] + _LAMP,
+            self.eye[2] - self.look[2],
         )
-        nothing = shot.buffer > _FARTHEST
+        shot = self._stage.shoot(self, light)
+        nothing = np.isinf(shot.depth)
         shot.rgb[nothing] = self._cavity[nothing]
-        near, far = self.near, self.far
-        depth = far * near / (far - (far - near) * shot.buffer.astype(np.float64))
-        depth[nothing] = math.inf
-        return Frame(shot.rgb, depth.astype(np.float32), self._labels[shot.links + 1])
+        return Frame(shot.rgb, shot.depth, self._labels[shot.links + 1])
 
     def close(self) -> None:
         """Give back the client; no picture can be taken afterwards."""

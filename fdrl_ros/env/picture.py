@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A picture of an operation by PyBullet's software renderer; no display and no GPU needed."""
 
+from dataclasses import replace
 import math
 
 from fdrl_ros.env.arm import Point
+from fdrl_ros.env.camera import Camera
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.stage import Stage
 from fdrl_ros.env.view import view_of
@@ -19,6 +21,7 @@ CLOSE_EYE, CLOSE_LOOK = (0.055, -0.110, -0.085), (0.0, 0.0, -0.122)
 _FIELD_OF_VIEW = math.radians(45.0)
 _NEAR, _FAR = 0.005, 5.0
 _ARROW = 0.010  # metres a newton
+_LIGHT = (-0.4, -0.7, 1.0)
 _BESIDE = 0.007  # metres that the arrow is in front of the instrument
 _LEAST_ARROW = 0.05  # newtons that are drawn
 
@@ -41,14 +44,16 @@ def picture(
     """
     used = stage or Stage()
     try:
-        joints = operation.arm.joints().tolist()
-        used.pose(joints, operation.jaw.angle)
-        used.show(view_of(operation), joints)
-        if math.hypot(*operation.force) > _LEAST_ARROW:
-            fx, fy, fz = (each * _ARROW for each in operation.force)
+        view, force = view_of(operation), operation.force
+        if math.hypot(*force) > _LEAST_ARROW:
             x, y, z = operation.arm.position
-            used.arrow((x, y - _BESIDE, z), (fx, fy, fz))
-        return used.shoot(eye, look, width, height, _FIELD_OF_VIEW, _NEAR, _FAR).rgb
+            way = (force[0] * _ARROW, force[1] * _ARROW, force[2] * _ARROW)
+            view = replace(view, arrow=((x, y - _BESIDE, z), way))
+        used.show(operation.arm.joints().tolist(), operation.jaw.angle, view)
+        camera = Camera(
+            width, height, eye=eye, look=look, field_of_view=_FIELD_OF_VIEW, near=_NEAR, far=_FAR
+        )
+        return used.shoot(camera, _LIGHT).rgb
     finally:
         if stage is None:
             used.close()

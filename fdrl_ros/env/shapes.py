@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Meshes for pictures: an organ with a dent where it is pressed, and bent tubes."""
+"""Meshes for pictures: bent tubes."""
 
 from dataclasses import dataclass
 import math
@@ -8,13 +8,6 @@ import math
 from fdrl_ros.env.arm import Point
 import numpy as np
 from numpy.typing import NDArray
-
-LENGTH, WIDTH = 0.160, 0.120
-"""Of the organ, along x and y, m."""
-
-_THICKNESS = 0.060
-_FLAT = 0.70  # share of the organ, from its middle, that is as level as the contact law says
-_GRID = 41
 
 
 @dataclass(frozen=True)
@@ -26,15 +19,15 @@ class Mesh:
     indices: NDArray[np.int64]
 
 
-def _sheet(points: NDArray[np.float64], inside: NDArray[np.float64] | None = None) -> Mesh:
+def _sheet(points: NDArray[np.float64], inside: NDArray[np.float64]) -> Mesh:
     """
     Return the mesh of a grid of points, shape (rows, columns, 3).
 
-    :param inside: points that normals look away from, of a shape that broadcasts; else upwards.
+    :param inside: points that normals look away from, of a shape that broadcasts.
     """
     rows, columns, _ = points.shape
     normals = np.cross(np.gradient(points, axis=1), np.gradient(points, axis=0))
-    outwards = np.array([0.0, 0.0, 1.0]) if inside is None else points - inside
+    outwards = points - inside
     normals *= np.where(np.sum(normals * outwards, axis=2, keepdims=True) < 0.0, -1.0, 1.0)
     normals /= np.linalg.norm(normals, axis=2, keepdims=True) + 1e-15
     corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
@@ -46,28 +39,6 @@ def _sheet(points: NDArray[np.float64], inside: NDArray[np.float64] | None = Non
     facing = np.sum(np.cross(b - a, c - a) * normals.reshape(-1, 3)[faces[:, 0]], axis=1)
     faces[facing < 0.0] = faces[facing < 0.0][:, ::-1]
     return Mesh(flat, normals.reshape(-1, 3), faces.ravel())
-
-
-def organ(dents: list[tuple[float, float, float, float]]) -> Mesh:
-    """
-    Return the upper side of an organ, its top at z = 0, dented as a half-space would be.
-
-    :param dents: x, y, depth and radius of what presses, m; under a sphere the surface follows
-        d exp(-r^2 / 2 a^2) with a = sqrt(R d), near enough for a picture.
-    """
-    share = np.linspace(-1.0, 1.0, _GRID)
-    across = np.sign(share) * np.abs(share) ** 1.3  # finer in the middle
-    x, y = np.meshgrid(across * LENGTH / 2, across * WIDTH / 2, indexing='ij')
-    far = np.maximum(np.abs(across[:, None]), np.abs(across[None, :]))
-    circle = np.hypot(across[:, None], across[None, :]) + 1e-12
-    x, y = x * far / circle * 1.0, y * far / circle * 1.0  # the square grid becomes an ellipse
-    away = np.clip((far - _FLAT) / (1.0 - _FLAT), 0.0, 1.0)
-    z = _THICKNESS * (np.sqrt(1.0 - 0.999 * away**2) - 1.0)
-    for at_x, at_y, depth, radius in dents:
-        if depth > 0.0:
-            spread = max(radius * depth, 1e-6)
-            z -= depth * np.exp(-((x - at_x) ** 2 + (y - at_y) ** 2) / (2.0 * spread))
-    return _sheet(np.stack([x, y, z], axis=2))
 
 
 def tube(path: NDArray[np.float64], radius: float, sides: int = 10) -> Mesh:

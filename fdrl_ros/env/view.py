@@ -28,6 +28,7 @@ class View:
     :param pegs: tops of pegs that stand on the organ, m.
     :param cut: start and end of a line to cut, m.
     :param cut_done: fraction of it that is cut.
+    :param arrow: start of an arrow and its way, m.
     """
 
     surface: float = constant('workspace.surface')
@@ -39,6 +40,7 @@ class View:
     pegs: tuple[Point, ...] = ()
     cut: tuple[Point, Point] | None = None
     cut_done: float = 0.0
+    arrow: tuple[Point, Point] | None = None
 
 
 def tissue_colour(damage: float) -> tuple[float, float, float]:

@@ -4,14 +4,18 @@
 
 from dataclasses import replace
 import math
+from pathlib import Path
 
 from fdrl_ros.env.arm import forward, JAW_LIMITS, straight_joints, TIP_LINK, WRIST_LINK
-from fdrl_ros.env.endoscope import BACKGROUND, Endoscope, FRAME_ID, JAW, SHAFT, WRIST
+from fdrl_ros.env.camera import FRAME_ID
+from fdrl_ros.env.endoscope import BACKGROUND, Endoscope, JAW, SHAFT, WRIST
+from fdrl_ros.env.endoscope_process import EndoscopeProcess
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.organ import AXES, cast, Dent, LEVEL
 from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.picture import CLOSE_EYE, CLOSE_LOOK, picture
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.shapes import arc, organ, tube, turn_from_z
+from fdrl_ros.env.shapes import arc, tube, turn_from_z
 from fdrl_ros.env.stage import Stage
 from fdrl_ros.env.view import tissue_colour, View, view_of
 from fdrl_ros.errors import ResourceError, SettingError, StateError
@@ -102,7 +106,7 @@ def test_an_opening_jaw_spreads_its_fingers_evenly(endoscope):
 
 def test_fingers_are_half_of_the_jaw_from_the_middle():
     stage = Stage()
-    stage.pose(HELD, 0.8)
+    stage.show(HELD, 0.8, View())
     turns = {}
     for index, name in enumerate(stage.links):
         link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
@@ -182,6 +186,34 @@ def test_what_no_camera_can_do_is_refused(endoscope, tmp_path):
         Endoscope(urdf=tmp_path / 'none.urdf')
 
 
+def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope):
+    apart = EndoscopeProcess(160, 120)
+    view = View(waypoint=(0.01, 0.0, -0.12))
+    here, there = (each.capture(BENT, 0.3, view) for each in (endoscope, apart))
+    for name in ('rgb', 'depth', 'labels'):
+        assert np.array_equal(getattr(here, name), getattr(there, name))
+    with pytest.raises(StateError, match='six'):
+        apart.capture([0.0] * 5)
+    assert apart.capture(BENT).labels.max() == JAW  # a refusal does not end it
+    assert apart.intrinsics == endoscope.intrinsics
+    apart._process.kill()
+    apart._process.join()
+    with pytest.raises(ResourceError, match='gone'):
+        apart.capture(BENT)
+    apart.close()
+    with pytest.raises(ResourceError, match='gone'):
+        apart.capture(BENT)
+
+
+def test_picture_after_picture_takes_no_more_memory():
+    endoscope, grown = Endoscope(8, 8), []
+    for index in range(200):
+        endoscope.capture(HELD, 0.0, View(surface=-0.13 + 1e-5 * index, waypoint=HELD[:3]))
+        grown.append(int(Path('/proc/self/statm').read_text().split()[1]) * 4096)
+    assert max(grown[100:]) - max(grown[:100]) < 1e6
+    endoscope.close()
+
+
 def test_pictures_leave_no_client_behind():
     made = Endoscope(16, 16)
     client = made._stage.client
@@ -211,18 +243,42 @@ def test_an_operation_is_drawn_from_afar_and_near():
     stage.close()
 
 
-def test_meshes_are_closed_smooth_and_where_they_should_be():
-    flat, dented = organ([]), organ([(0.01, 0.0, 0.005, 0.003)])
-    assert flat.vertices[:, 2].max() == 0.0
-    top = np.hypot(flat.vertices[:, 0] / 0.08, flat.vertices[:, 1] / 0.06) < 0.6
-    assert np.abs(flat.vertices[top, 2]).max() == 0.0
-    assert -0.005 <= dented.vertices[top, 2].min() < -0.003
+def ground(x, y, surface, dent):
+    """Return the height of the organ the slow obvious way, m; nothing beyond its edge."""
+    square = 1.0 - (x / AXES[0]) ** 2 - (y / AXES[1]) ** 2
+    if square < 0.0:
+        return -math.inf
+    sunk = AXES[2] * math.sqrt(1.0 - LEVEL**2)
+    height = min(surface, surface - sunk + AXES[2] * math.sqrt(square))
+    return height - float(dent.fall(x, y)) if height == surface else height
+
+
+def test_rays_meet_the_organ_where_a_fine_march_does():
+    eye, surface, dent = np.array([-0.05, -0.046, -0.072]), -0.13, Dent(0.004, 0.0, 0.006, 0.003)
+    rng, compared = np.random.default_rng(0), 0
+    targets = rng.uniform([-0.1, -0.08, -0.16], [0.1, 0.08, -0.13], (40, 3))
+    targets[:20] = rng.uniform([-0.008, -0.012, -0.136], [0.016, 0.012, -0.13], (20, 3))
+    rays = (targets - eye).T.astype(np.float32)
+    for ray, found in zip(rays.T, cast(eye, rays, surface, dent), strict=True):
+        steps = np.arange(0.0, 2.0, 5e-4)
+        below = [
+            z <= ground(x, y, surface, dent) for x, y, z in (eye + steps[:, None] * ray).tolist()
+        ]
+        met = steps[below.index(True)] if any(below) else math.inf
+        if met == math.inf:
+            assert not found < 1.9
+        else:
+            compared += 1
+            assert abs(found - met) * np.linalg.norm(ray) < 2e-4
+    assert compared > 25
+
+
+def test_meshes_and_turns_are_what_they_should_be():
     needle = tube(arc(0.006, math.pi), 0.0006)
     radii = np.hypot(needle.vertices[:, 0], needle.vertices[:, 1])
     assert np.abs(radii - 0.006).max() < 0.0006 + 1e-5
-    for mesh in (flat, dented, needle):
-        assert np.linalg.norm(mesh.normals, axis=1) == pytest.approx(1.0)
-        assert mesh.indices.max() < len(mesh.vertices)
+    assert np.linalg.norm(needle.normals, axis=1) == pytest.approx(1.0)
+    assert needle.indices.max() < len(needle.vertices)
     for way in ((0.0, 0.0, 2.0), (0.0, 0.0, -1.0), (1.0, -2.0, 0.5)):
         turned = np.array(pybullet.getMatrixFromQuaternion(turn_from_z(way))).reshape(3, 3)
         assert turned[:, 2] == pytest.approx(np.array(way) / np.linalg.norm(way))

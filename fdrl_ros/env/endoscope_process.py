@@ -1,0 +1,117 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""An endoscope in a process of its own: pictures that do not stop the threads of this one."""
+
+from collections.abc import Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+import signal
+import threading
+from typing import Any
+import weakref
+
+from fdrl_ros.env.arm import checked_joints, Point
+from fdrl_ros.env.camera import Camera
+from fdrl_ros.env.endoscope import Endoscope, Frame
+from fdrl_ros.env.view import View
+from fdrl_ros.errors import FdrlError, ResourceError
+
+_START_TIME = 60.0  # seconds that the process may take to load PyBullet
+_DRAW_TIME = 20.0  # seconds that a picture may take
+
+
+def _serve(pipe: Connection, options: dict[str, Any]) -> None:
+    """Draw what the pipe asks for until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other end decides when to stop
+    try:
+        endoscope = Endoscope(**options)
+    except FdrlError as problem:
+        pipe.send(problem)
+        return
+    pipe.send(None)
+    while True:
+        try:
+            asked = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            pipe.send(endoscope.capture(*asked))
+        except FdrlError as problem:
+            pipe.send(problem)
+
+
+def _end(pipe: Connection, process: Any) -> None:
+    pipe.close()
+    process.join(5.0)
+    if process.is_alive():
+        process.kill()
+        process.join(5.0)
+
+
+class EndoscopeProcess(Camera):
+    """
+    As :class:`~fdrl_ros.env.endoscope.Endoscope`, drawing in another process.
+
+    Waiting for a picture lets other threads of this process run. Any thread may ask, one is
+    served at a time.
+
+    :raises SettingError: on sizes or places that no camera has.
+    :raises ResourceError: if the process does not come up.
+    """
+
+    def __init__(
+        self,
+        width: int = 320,
+        height: int = 240,
+        fps: float = 15.0,
+        eye: Point | None = None,
+        look: Point | None = None,
+    ) -> None:
+        super().__init__(width, height, fps, eye, look)
+        options = {'width': width, 'height': height, 'fps': fps, 'eye': eye, 'look': look}
+        context = get_context('spawn')
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, options), name='endoscope', daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._lock = threading.Lock()
+        self.close = weakref.finalize(self, _end, self._pipe, self._process)
+        try:
+            self._answer(_START_TIME)
+        except BaseException:
+            self.close()
+            raise
+
+    def capture(
+        self, joints: Sequence[float], jaw: float = 0.0, view: View | None = None
+    ) -> Frame:
+        """
+        Take a picture.
+
+        :param joints: the six of the arm, rad and m.
+        :param jaw: angle between the fingers, rad.
+        :param view: organ and things; an untouched organ and nothing else by default.
+        :raises StateError: on joints or a jaw that are not finite or beyond their limits.
+        :raises ResourceError: if the process has ended, or is closed.
+        """
+        with self._lock:
+            try:
+                self._pipe.send((checked_joints(joints), jaw, view))
+            except (BrokenPipeError, OSError) as problem:
+                raise ResourceError(f'the process of the endoscope is gone: {problem}') from None
+            frame: Frame = self._answer(_DRAW_TIME)
+        return frame
+
+    def _answer(self, patience: float) -> Any:
+        try:
+            if not self._pipe.poll(patience):
+                self.close()  # what it answers later must not be taken for the next picture
+                raise ResourceError(f'the endoscope did not answer within {patience:g} s')
+            answer = self._pipe.recv()
+        except (EOFError, OSError) as problem:
+            raise ResourceError(f'the process of the endoscope is gone: {problem!r}') from None
+        if isinstance(answer, FdrlError):
+            raise answer
+        return answer
