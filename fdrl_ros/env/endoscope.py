@@ -12,12 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fdrl_ros.env.arm import checked_joints, JAW_LIMITS, Point
-from fdrl_ros.env.camera import Camera
+from fdrl_ros.env.camera import Camera, FRAME_ID, Intrinsics
 from fdrl_ros.env.stage import Stage
 from fdrl_ros.env.view import View
 from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import NDArray
+
+__all__ = [
+    'BACKGROUND',
+    'Endoscope',
+    'FRAME_ID',
+    'Frame',
+    'Intrinsics',
+    'JAW',
+    'LABELS',
+    'SHAFT',
+    'WRIST',
+]
 
 BACKGROUND, SHAFT, WRIST, JAW = range(4)
 LABELS = ('background', 'shaft', 'wrist', 'jaw')
