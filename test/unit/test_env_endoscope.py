@@ -6,7 +6,15 @@ from dataclasses import replace
 import math
 from pathlib import Path
 
-from fdrl_ros.env.arm import forward, JAW_LIMITS, straight_joints, TIP_LINK, WRIST_LINK
+from fdrl_ros.env.arm import (
+    forward,
+    JAW_LIMITS,
+    LOWER,
+    straight_joints,
+    TIP_LINK,
+    UPPER,
+    WRIST_LINK,
+)
 from fdrl_ros.env.camera import FRAME_ID
 from fdrl_ros.env.endoscope import BACKGROUND, Endoscope, JAW, SHAFT, WRIST
 from fdrl_ros.env.endoscope_process import EndoscopeProcess
@@ -104,20 +112,31 @@ def test_an_opening_jaw_spreads_its_fingers_evenly(endoscope):
     assert len(set(areas)) == 3
 
 
-def test_fingers_are_half_of_the_jaw_from_the_middle():
-    stage = Stage()
-    stage.show(HELD, 0.8, View())
-    turns = {}
-    for index, name in enumerate(stage.links):
-        link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
-        turns[name] = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)
-        if name in ('jaw_left', 'jaw_right'):
-            tip, axes = (np.array(each) for each in forward(HELD))
-            assert np.abs(tip - TIP_LINK * axes[2] - link[4]).max() < 1e-6
-    approach = np.array(forward(HELD)[1][2])
-    for name in ('jaw_left', 'jaw_right'):
-        assert math.acos(turns[name][:, 2] @ approach) == pytest.approx(0.4, abs=1e-3)
-    assert turns['jaw_left'][:, 2] @ turns['jaw_right'][:, 2] == pytest.approx(math.cos(0.8))
+def test_pybullet_puts_wrist_tip_and_fingers_of_the_whole_urdf_where_kinematics_does():
+    stage, rng = Stage(), np.random.default_rng(3)
+    for joints in rng.uniform(LOWER, UPPER, (50, 6)).tolist():
+        jaw = rng.uniform(*JAW_LIMITS)
+        stage.show(joints, jaw, View())
+        places, ways = {}, {}
+        for index, name in enumerate(stage.links):
+            link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
+            places[name] = np.array(link[4])
+            ways[name] = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)[:, 2]
+        tip, axes = (np.array(each) for each in forward(joints))
+        straight, bare_axes = (np.array(each) for each in forward([*joints[:4], 0.0, 0.0]))
+        pitch_axis = straight - (WRIST_LINK + TIP_LINK) * bare_axes[2]
+        for name, place in (
+            ('tool_tip', tip),
+            ('wrist_yaw_link', tip - TIP_LINK * axes[2]),
+            ('wrist_pitch_link', pitch_axis),
+            ('roll_link', pitch_axis),
+            ('jaw_left', tip - TIP_LINK * axes[2]),
+            ('jaw_right', tip - TIP_LINK * axes[2]),
+        ):
+            assert np.abs(places[name] - place).max() < 1e-6
+        for name in ('jaw_left', 'jaw_right'):  # each finger takes half of the opening
+            assert ways[name] @ axes[2] == pytest.approx(math.cos(jaw / 2), abs=1e-6)
+        assert ways['jaw_left'] @ ways['jaw_right'] == pytest.approx(math.cos(jaw), abs=1e-6)
     stage.close()
 
 
