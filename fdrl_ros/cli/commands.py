@@ -9,6 +9,7 @@ from fdrl_ros.cli.draw import draw
 from fdrl_ros.cli.evaluate import evaluate
 from fdrl_ros.cli.experiment import experiment
 from fdrl_ros.cli.group import FdrlGroup
+from fdrl_ros.cli.heterogeneity import heterogeneity
 from fdrl_ros.cli.keys import keys
 from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
@@ -28,5 +29,17 @@ def main() -> None:
     """
 
 
-for command in (run, train, evaluate, experiment, prepare, keys, privacy, dataset, draw, version):
+for command in (
+    run,
+    train,
+    evaluate,
+    experiment,
+    heterogeneity,
+    prepare,
+    keys,
+    privacy,
+    dataset,
+    draw,
+    version,
+):
     main.add_command(command)

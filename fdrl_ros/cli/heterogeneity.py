@@ -1,0 +1,85 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl heterogeneity`: what H does to hospitals, as numbers and as a plot."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.benchmark.heterogeneity import run_heterogeneity
+from fdrl_ros.benchmark.heterogeneity_plot import draw_heterogeneity
+from fdrl_ros.benchmark.heterogeneity_summary import CURVES, table_of, verdict
+from fdrl_ros.benchmark.report import DISCLAIMER
+from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.cli.bars import ProgressBars
+from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console
+from fdrl_ros.errors import StoreError
+from rich.table import Table
+
+
+@click.command(cls=PlanCommand)
+@plan_option
+@click.option(
+    '--output',
+    '--directory',
+    'output',
+    type=click.Path(path_type=Path),
+    default='runs/heterogeneity',
+    show_default=True,
+    help='Where each seed at each H is kept, and the result; what is finished is not run again.',
+)
+@click.option(
+    '--seeds',
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help='How many seeds, from --seed on.',
+)
+def heterogeneity(plan_file: str | None, output: Path, seeds: int, **flags: Any) -> None:
+    """
+    Measure how far hospitals are apart, and what a policy loses abroad, at H = 0 to 1.
+
+    Each hospital learns from its own records without privacy; --collection-patients and
+    --pretraining-steps say from how many and for how long. --heterogeneity does not count.
+    Interrupted, it goes on when called again.
+    """
+    plan = plan_from(flags, plan_file)
+    run = RunDirectory.open(output)
+    first = plan.federation.seed
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    with stopping() as stopped, ProgressBars(out) as bars:
+        summary = run_heterogeneity(
+            run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
+        )
+    write_json(run.path / 'heterogeneity.json', summary)
+    try:
+        (run.path / 'heterogeneity.csv').write_text(table_of(summary), 'utf-8')
+        draw_heterogeneity(summary, run.path / 'heterogeneity.png')
+    except OSError as error:
+        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    out.print(_table(summary))
+    for name in ('distance', 'mix', 'loss'):
+        out.print(verdict(summary, name), highlight=False, soft_wrap=True)
+    out.print(f'saved in {output}: heterogeneity.json, .csv, .png', highlight=False)
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    """Return every curve: mean and 95 % interval at each H."""
+    seeds = len(summary['seeds'])
+    table = Table(title=f'Over {seeds} seeds: mean [95 % interval]')
+    for name in ('H', *CURVES):
+        table.add_column(name)
+    for index, level in enumerate(summary['levels']):
+        cells = []
+        for name in CURVES:
+            at = summary['curves'][name]['at'][index]
+            words = f'{at["mean"]:.3f}'
+            if at['low'] is not None:
+                words += f' [{at["low"]:.3f}, {at["high"]:.3f}]'
+            cells.append(words.replace('[', r'\['))
+        table.add_row(f'{level:g}', *cells)
+    return table
