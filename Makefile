@@ -5,6 +5,7 @@
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run every test
 #   make setup   only set up: .venv, the wheels, the colcon build
+#   make paper   set up what is missing, then the slow tests that back claims (test/paper)
 #   make lint    check style and types             make format   repair style
 #   make clean   remove all that these made; runs/ stays
 #
@@ -12,7 +13,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: run test setup lint format clean
+.PHONY: run test paper setup lint format clean
 .NOTPARALLEL:
 
 run: setup
@@ -20,6 +21,9 @@ run: setup
 
 test: setup
 	@tools/in_workspace tools/test_workspace
+
+paper: setup
+	@tools/in_workspace python -m pytest -q test/paper
 
 setup:
 	@command -v $(PYTHON) > /dev/null || { \
