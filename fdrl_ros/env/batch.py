@@ -43,6 +43,7 @@ _FORCE, _WORKSPACE, _VITALS, _TIME = (
 )
 _COUNTS: Array = np.arange(1.0, SUBSTEPS + 1.0)[:, None]
 _TOLD: Array = np.array([np.nan if each.jaw is None else each.jaw * JAW_OPEN for each in ACTIONS])
+_HIGHEST: Array = np.array([[LATERAL], [LATERAL], [ABOVE]])
 _STRIDE = JAW_SPEED * TICK
 _ERROR = INDEX['goal_error_x']
 _VITAL = INDEX['mean_arterial_pressure']
@@ -92,9 +93,9 @@ class BatchSurgery:
         self._touched: Array = np.zeros(count)
         self._remaining: Array = np.zeros(count)
         self._goal: Array = np.zeros((3, count))
-        self._rest, self._stiffness, self._damping, self._thickness, self._lead = np.zeros(
-            (5, count)
-        )
+        self._lowest: Array = np.zeros((3, count))
+        """Furthest down and aside that a tip may be from the goal, m."""
+        self._rest, self._stiffness, self._damping, self._lead = np.zeros((4, count))
         self._wanted, self._warn, self._limit, self._free, self._against = np.ones((5, count))
         self._force_emphasis, self._time_emphasis, self._horizon = np.ones((3, count))
         self._uses_jaw: NDArray[np.bool_] = np.zeros(count, np.bool_)
@@ -186,7 +187,6 @@ class BatchSurgery:
             (self._rest, tissue.rest),
             (self._stiffness, tissue.stiffness),
             (self._damping, tissue.damping),
-            (self._thickness, patient.thickness),
             (self._lead, task.lead),
             (self._wanted, wanted),
             (self._warn, procedure.warn_force),
@@ -201,6 +201,7 @@ class BatchSurgery:
         self._uses_jaw[row], self.over[row] = task.uses_jaw, False
         self.time_above[:, row] = 0.0
         self._goal[:, row] = patient.goal
+        self._lowest[:, row] = -LATERAL, -LATERAL, -patient.thickness
         self._values[:, row] = begun.values()
         x, y, z = patient.start
         surface = tissue.surface(task.lead)[0]
@@ -233,8 +234,9 @@ class BatchSurgery:
         heard = self._uses_jaw & ~np.isnan(told)
         self._jaw_target = np.where(heard, told, self._jaw_target)
         # What follows is that of Operation.advance.
-        times = (SUBSTEPS * self.ticks + _COUNTS) * SUBSTEP
-        times = np.concatenate([times, times[-1:] + self._lead])
+        times = np.empty((SUBSTEPS + 1, len(chosen)))
+        np.multiply(SUBSTEPS * self.ticks + _COUNTS, SUBSTEP, out=times[:-1])
+        np.add(times[-2], self._lead, out=times[-1])
         breaths, rises, coughs = self.breathing.motion(times)
         heights, speeds = self.arm.move(chosen, target)
         depths = self._rest + breaths[:-1] - heights
@@ -297,8 +299,7 @@ class BatchSurgery:
         settings, tip, load = self.settings, self.arm.tip, self.load
         self.ticks = self.ticks + 1.0
         off = tip - self._goal
-        aside = np.abs(off[:2]) > LATERAL
-        breach = aside[0] | aside[1] | (off[2] > ABOVE) | (-off[2] > self._thickness)
+        breach = ((off < self._lowest) | (off > _HIGHEST)).any(axis=0)
         hypotensive = self.physiology.hypotensive
         opening = self.jaw / JAW_OPEN
         told = (self._jaw_target > 0.5 * JAW_OPEN).astype(np.float64)
@@ -320,11 +321,14 @@ class BatchSurgery:
         done = self.tasks.done
         failure = np.where(self.ticks >= self._horizon, _TIME, NO_FAILURE)
         success = done >= 1.0
-        failure[success] = NO_FAILURE
-        failure[hypotensive] = _VITALS
-        failure = np.where(lost != NO_FAILURE, lost, failure)
-        failure[breach] = _WORKSPACE
-        failure[peak > self._limit] = _FORCE
+        for code, true in (
+            (NO_FAILURE, success),
+            (_VITALS, hypotensive),
+            (lost, lost != NO_FAILURE),
+            (_WORKSPACE, breach),
+            (_FORCE, peak > self._limit),
+        ):
+            np.copyto(failure, code, where=true)
         success &= failure == NO_FAILURE
         truncated = failure == _TIME
         failed = (failure != NO_FAILURE) & ~truncated

@@ -28,7 +28,13 @@ MOVES: Array = np.ascontiguousarray(DISPLACEMENTS.T)
 _SIGNS: Array = np.sign(MOVES)
 _LENGTHS = (0.0, FINE_STEP, COARSE_STEP)
 _KINDS: Rows = np.array([_LENGTHS.index(max(map(abs, each.displacement))) for each in ACTIONS])
-_STRIDE = MAXIMUM_SPEED * SUBSTEP
+_STEPS: Array = np.arange(1.0, SUBSTEPS + 1.0)
+_RAMPS: Array = np.minimum(_STEPS[:, None] * MAXIMUM_SPEED * SUBSTEP, _LENGTHS[1:])
+"""How far a set-point has gone after each sub-step, on each of the two ways, shape (12, 2), m."""
+
+# Sub-steps from sub-step j (columns 0 to 12) to sub-step i (rows 1 to 12); what was ahead is lost.
+_ELAPSED: Array = np.subtract.outer(_STEPS, np.arange(SUBSTEPS + 1.0))
+_ELAPSED[_ELAPSED < 0.0] = np.inf
 
 # A straight wrist reaches every point of this box: most set-points need no closer look.
 LOW: Array = np.array([[-0.08], [-0.08], [-0.20]])
@@ -66,12 +72,9 @@ class BatchArm:
         """Put a tip at rest, and set the time constant of its lag, s."""
         self.target[:, row] = self.tip[:, row] = start
         share = response(lag)
-        self._decay[:, row] = (1.0 - share) ** np.arange(1.0, SUBSTEPS + 1.0)
-        for kind, length in enumerate(_LENGTHS[1:], start=1):
-            behind = 0.0
-            for step in range(SUBSTEPS):
-                behind += (min((step + 1) * _STRIDE, length) - behind) * share
-                self._responses[kind, step, row] = behind
+        left = (1.0 - share) ** _ELAPSED
+        self._decay[:, row] = left[:, 0]
+        self._responses[1:, :, row] = share * (left[:, 1:] @ _RAMPS).T
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""

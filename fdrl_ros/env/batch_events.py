@@ -18,48 +18,43 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+_NEVER = (1e9, 2e9, 0.0)
+"""Start, end and magnitude of no event, for patients with fewer than others."""
+
 
 class Spans:
     """
-    The events of one kind, of whichever patient.
+    The events of one kind of n patients.
 
     :param kind: one of :data:`fdrl_ros.env.events.KINDS`.
+    :param count: n.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, count: int) -> None:
         self.kind = kind
-        self.rows: Rows = np.empty(0, np.intp)
-        """Whose event it is, shape (events,), as what follows."""
-        self.start: Array = np.empty(0)
-        self.end: Array = np.empty(0)
-        self.magnitude: Array = np.empty(0)
+        self.table: Array = np.empty((3, 0, count))
+        """Start (s), end (s) and magnitude of up to k events of each patient, shape (3, k, n)."""
+
+    def __bool__(self) -> bool:
+        """Say whether anybody has, or had, such an event."""
+        return self.table.shape[1] > 0
 
     def put(self, row: int, events: Iterable[Event]) -> None:
-        """Forget the events of a row, and take these."""
-        own = [each for each in events if each.kind == self.kind]
-        others = self.rows != row
-        if own or not others.all():
-            self._take(others)
-            self.rows = np.append(self.rows, [row] * len(own)).astype(np.intp)
-            self.start = np.append(self.start, [each.start for each in own])
-            self.end = np.append(self.end, [each.end for each in own])
-            self.magnitude = np.append(self.magnitude, [each.magnitude for each in own])
+        """Take these events of a patient for those of a row."""
+        own = [(each.start, each.end, each.magnitude) for each in events if each.kind == self.kind]
+        room = self.table.shape[1]
+        if len(own) > room:
+            more = np.empty((3, len(own) - room, self.table.shape[2]))
+            more[:] = np.reshape(_NEVER, (3, 1, 1))
+            self.table = np.concatenate([self.table, more], axis=1)
+        elif room:
+            own += [_NEVER] * (room - len(own))
+        if own:
+            self.table[:, :, row] = np.transpose(own)
 
-    def keep(self, rows: Rows, count: int) -> None:
-        """Keep only the patients of some rows, out of so many, in their order."""
-        place = np.full(count, -1)
-        place[rows] = np.arange(len(rows))
-        self.rows = place[self.rows]
-        self._take(self.rows >= 0)
-
-    def _take(self, chosen: NDArray[np.bool_]) -> None:
-        self.rows, self.start = self.rows[chosen], self.start[chosen]
-        self.end, self.magnitude = self.end[chosen], self.magnitude[chosen]
-
-    def during(self, begin: Array, end: Array) -> Rows:
-        """Return which events touch the time of their patient between two moments, s."""
-        whose = self.rows
-        return np.flatnonzero((begin.take(whose) < self.end) & (self.start < end.take(whose)))
+    def keep(self, rows: Rows) -> None:
+        """Keep only some rows."""
+        self.table = self.table[:, :, rows]
 
 
 class Breathing:
@@ -71,21 +66,22 @@ class Breathing:
 
     def __init__(self, count: int) -> None:
         self.amplitude: Array = np.zeros(count)
+        """Without events, m."""
         self.rate: Array = np.zeros(count)
         """Without events, rad/s."""
         self.phase: Array = np.zeros(count)
-        self.coughs = Spans('breathing')
+        self._coughs = Spans('breathing', count)
 
     def put(self, row: int, patient: Patient) -> None:
         """Take a patient's breathing for that of a row."""
         self.amplitude[row] = patient.breathing_amplitude
         self.rate[row] = 2.0 * math.pi * patient.respiratory_rate / 60.0
         self.phase[row] = patient.breathing_phase
-        self.coughs.put(row, patient.events)
+        self._coughs.put(row, patient.events)
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
-        self.coughs.keep(rows, len(self.amplitude))
+        self._coughs.keep(rows)
         self.amplitude, self.rate = self.amplitude[rows], self.rate[rows]
         self.phase = self.phase[rows]
 
@@ -95,40 +91,41 @@ class Breathing:
 
         :param times: s, of shape (k, n), as what is returned.
         """
-        begun = np.flatnonzero(self.coughs.start < times.max(axis=0).take(self.coughs.rows))
-        if not len(begun):
-            angle = self.rate * times + self.phase
-            return (
-                self.amplitude * np.sin(angle),
-                self.amplitude * self.rate * np.cos(angle),
-                np.ones_like(times),
-            )
-        factor, derivative, clock = self._factor(times, begun)
-        angle = self.rate * clock + self.phase
-        sine, cosine = np.sin(angle), np.cos(angle)
-        speed = self.amplitude * (derivative * sine + self.rate * factor * factor * cosine)
-        return self.amplitude * factor * sine, speed, factor
+        amplitude, rate = self.amplitude, self.rate
+        angle = rate * times + self.phase
+        some = np.flatnonzero((self._coughs.table[0] < times.max(axis=0)).any(axis=0))
+        if len(some):
+            factor, derivative, ahead = self._factor(times.take(some, axis=1), some)
+            angle[:, some] += rate[some] * ahead
+        sine = np.sin(angle)
+        heights, speeds = amplitude * sine, amplitude * rate * np.cos(angle)
+        factors = np.ones_like(times)
+        if len(some):
+            factors[:, some] = factor
+            heights *= factors
+            speeds *= factors * factors
+            speeds[:, some] += amplitude[some] * derivative * sine.take(some, axis=1)
+        return heights, speeds, factors
 
-    def _factor(self, times: Array, begun: Rows) -> tuple[Array, Array, Array]:
-        """Return f, its derivative and its integral from 0, with the events that have begun."""
-        coughs = self.coughs
-        whose, start = coughs.rows[begun], coughs.start[begun]
-        duration, excess = coughs.end[begun] - start, coughs.magnitude[begun] - 1.0
-        ramp = np.minimum(RAMP, 0.5 * duration)
-        elapsed = times.take(whose, axis=1) - start
-        left = duration - elapsed
-        edge = np.minimum(np.maximum(np.minimum(elapsed, left) / ramp, 0.0), 1.0)
-        slope = excess * 6.0 * edge * (1.0 - edge) / ramp
-        since = np.maximum(np.minimum(elapsed, duration), 0.0)
-        up = np.minimum(since / ramp, 1.0)
-        down = np.maximum((since - duration) / ramp + 1.0, 0.0)
-        area = ramp * up * up * up * (1.0 - 0.5 * up) + np.maximum(since - ramp, 0.0)
-        area -= ramp * down * down * down * (1.0 - 0.5 * down)
-        factor, derivative, clock = np.ones_like(times), np.zeros_like(times), times.copy()
-        for total, part in (
-            (factor, excess * edge * edge * (3.0 - 2.0 * edge)),
-            (derivative, np.where(elapsed < left, slope, -slope)),
-            (clock, excess * area),
-        ):
-            np.add.at(total.T, whose, part.T)
-        return factor, derivative, clock
+    def _factor(self, times: Array, some: Rows) -> tuple[Array, Array, Array]:
+        """
+        Return f, its derivative, and how far its integral from 0 is ahead of time, for some rows.
+
+        With x the share of a ramp since the start of an event, y that until its end, and the
+        smoothstep s(u) = u^2 (3 - 2u): f - 1 = (m - 1) (s(x) + s(y) - 1).
+        """
+        start, end, magnitude = self._coughs.table[:, :, None, some]
+        excess, ramp = magnitude - 1.0, np.minimum(RAMP, 0.5 * (end - start))
+        ramps: Array = np.array([times - start, end - times]) / ramp
+        shares = np.minimum(np.maximum(ramps, 0.0), 1.0)
+        squares = shares * shares
+        up, down = squares * (3.0 - 2.0 * shares)
+        steep_up, steep_down = shares - squares
+        area_up, area_down = squares * shares * (1.0 - 0.5 * shares)
+        since, until = ramps
+        area = area_up - area_down + np.maximum(since - 1.0, 0.0) - np.maximum(1.0 - until, 0.0)
+        return (
+            1.0 + (excess * (up + down - 1.0)).sum(axis=0),
+            (excess * (6.0 / ramp) * (steep_up - steep_down)).sum(axis=0),
+            (excess * ramp * (area + 0.5)).sum(axis=0),
+        )

@@ -78,7 +78,7 @@ class BatchPhysiology:
         self.pressure, self.heart, self.saturation, self.breathing = np.ones((4, count))
         self.resistance = np.ones(count)
         self.time, self.low_time, self.blood_loss, self.wound, self.pain = np.zeros((5, count))
-        self._bleeds, self._falls = Spans('bleed'), Spans('desaturation')
+        self._bleeds, self._falls = Spans('bleed', count), Spans('desaturation', count)
 
     def put(self, row: int, patient: Patient, body: Physiology) -> None:
         """
@@ -102,7 +102,7 @@ class BatchPhysiology:
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
         for each in (self._bleeds, self._falls):
-            each.keep(rows, len(self.time))
+            each.keep(rows)
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(self, name, value[rows])
@@ -130,8 +130,10 @@ class BatchPhysiology:
         wound = self.wound + damage - self.wound * period / _T_CLOT
         self.wound = wound = _most(wound, _MOST_WOUND)
         lost = self.blood_loss + _BLEEDING * wound * period
-        if len(self._bleeds.rows):
-            self._bleed(lost, begin, time)
+        if self._bleeds:
+            start, end, rate = self._bleeds.table
+            during = np.minimum(time, end) - np.maximum(begin, start)
+            lost = lost + (rate * np.maximum(during, 0.0)).sum(axis=0)
         self.blood_loss = lost = _most(lost, _MOST_LOSS)
         loss = lost / _VOLUME
 
@@ -162,18 +164,8 @@ class BatchPhysiology:
         low = pressure < _HYPOTENSION
         saturation = self.rest_saturation - low * (_DESATURATION * (1.0 - pressure / _HYPOTENSION))
         self.low_time = low * (self.low_time + period)
-        if len(self._falls.rows):
-            falling = self._falls.during(begin, time)
-            rows, depth = self._falls.rows[falling], self._falls.magnitude[falling]
-            np.subtract.at(saturation, rows, depth)
+        if self._falls:
+            start, end, depth = self._falls.table
+            saturation = saturation - (((begin < end) & (start < time)) * depth).sum(axis=0)
         saturation = _least(saturation, _LEAST_SATURATION)
         self.saturation = self.saturation + (saturation - self.saturation) * period / _T_SATURATION
-
-    def _bleed(self, lost: Array, begin: Array, time: Array) -> None:
-        """Add to the blood lost, mL, what bleeding events take between two moments."""
-        bleeds = self._bleeds
-        running = bleeds.during(begin, time)
-        rows = bleeds.rows[running]
-        until = np.minimum(time[rows], bleeds.end[running])
-        since = np.maximum(begin[rows], bleeds.start[running])
-        np.add.at(lost, rows, bleeds.magnitude[running] * (until - since))

@@ -110,7 +110,9 @@ class Stack:
     def __init__(self, first: Task, count: int) -> None:
         self.kind = type(first)
         self.rows: Rows = np.empty(0, np.intp)
-        """Rows with a task of this kind."""
+        """Rows with a task of this kind, as of the last :meth:`ready`."""
+        self.here: NDArray[np.bool_] = np.zeros(count, np.bool_)
+        """Whether a row has one."""
         hollow: Any = object.__new__(self.kind)  # not begun: its numbers will be arrays
         hollow.patient, hollow.procedure = SimpleNamespace(), SimpleNamespace()
         self._task = hollow
@@ -140,33 +142,31 @@ class Stack:
     def put(self, row: int, task: Task) -> None:
         """Take the numbers of a task for those of a row."""
         self._table[:, row] = self._flat(task)
-        if row not in self.rows:
-            self.rows = np.sort(np.append(self.rows, row)).astype(np.intp)
-        self._stale = True
+        self.here[row] = self._stale = True
 
     def drop(self, row: int) -> None:
         """Have no task in a row any more."""
-        self.rows = self.rows[self.rows != row]
+        self.here[row] = False
         self._stale = True
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
-        self._table = self._table[:, rows]
-        self.rows = np.flatnonzero(np.isin(rows, self.rows))
+        self._table, self.here = self._table[:, rows], self.here[rows]
         self._stale = True
 
     def ready(self) -> Any:
         """Return one task with the numbers of all rows of this kind."""
         if self._stale:
-            numbers = iter(self._table.take(self.rows, axis=1))
-            self._task.tissue = Heights(next(numbers))
+            self.rows = np.flatnonzero(self.here)
+            numbers, place = self._table.take(self.rows, axis=1), 1
+            self._task.tissue = Heights(numbers[0])
             if hasattr(self._task, 'breath'):
                 self._task.breath = self._task.tissue.breath
             for owner, names in self._plan:
                 of = getattr(self._task, owner) if owner else self._task
                 for name, size in names:
-                    value = tuple(next(numbers) for _ in range(size)) if size else next(numbers)
-                    setattr(of, name, value)
+                    setattr(of, name, numbers[place : place + size] if size else numbers[place])
+                    place += max(size, 1)
             self._stale = False
         return self._task
 
@@ -210,11 +210,10 @@ class Stacks:
     def resist(self, loads: Array, arm: BatchArm) -> None:
         """Add to loads, shape (12, rows), what rigid things do to tips that hold an object, N."""
         for stack in self._stacks.values():
-            if stack.kind.rigid and self.grasped[stack.rows].any():
-                rows = stack.rows
+            if stack.kind.rigid and (self.grasped & stack.here).any():
+                task, rows = stack.ready(), stack.rows
                 way = (arm.way(axis).take(rows, axis=1) for axis in range(3))
-                pull = stack.ready().resistance(self.grasped[rows] * 1.0, *way)
-                loads[:, rows] += np.hypot(*pull)
+                loads[:, rows] += np.hypot(*task.resistance(self.grasped[rows] * 1.0, *way))
 
     def judge(self, moment: Moment) -> tuple[Array, NDArray[np.intp], Array]:
         """
@@ -227,10 +226,10 @@ class Stacks:
         remaining, lost, goals = np.empty(count), np.full(count, NO_FAILURE), np.empty((3, count))
         self.done, self._held = self.done.copy(), self._held.copy()
         for stack in self._stacks.values():
-            rows = stack.rows
+            task, rows = stack.ready(), stack.rows
             if not len(rows):
                 continue
-            task, here = stack.ready(), moment.of(rows)
+            here = moment.of(rows)
             task.tissue.known = [(here.now, here.breath_now), (here.later, here.breath_later)]
             scene, reading = self._read(here, rows)
             failed = task.progress(scene, reading)
@@ -255,5 +254,5 @@ class Stacks:
     def _read(self, here: Moment, rows: Rows) -> tuple[Any, Any]:
         """Return what a task judges, with arrays for its numbers."""
         numbers: tuple[Any, ...] = (self.done, self._held, self.grasped, self._jaw)
-        seen: tuple[Any, ...] = (tuple(here.tip), here.normal, here.jaw, here.now, here.period)
+        seen: tuple[Any, ...] = (here.tip, here.normal, here.jaw, here.now, here.period)
         return Scene(*(each.take(rows) for each in numbers)), Reading(*seen)

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.tissue import Tissue
+import numpy as np
+from numpy.typing import NDArray
 
 Point = tuple[float, float, float]
 Number = Any
@@ -147,6 +149,9 @@ def held_fraction(held: Number, hold_time: Number) -> Number:
 
 def within(tip: Sequence[Number], point: Sequence[Number], tolerance: Number) -> Number:
     """Say whether no axis of a tip is further from a point than a tolerance, m."""
+    if isinstance(tip, np.ndarray):
+        near: NDArray[np.bool_] = (abs(tip - point) <= tolerance).all(axis=0)
+        return near
     return (
         (abs(tip[0] - point[0]) <= tolerance)
         & (abs(tip[1] - point[1]) <= tolerance)

@@ -38,6 +38,8 @@ class Transfer(Task):
     def __init__(self, patient: Patient, tissue: Tissue, pick: Point, place: Point) -> None:
         super().__init__(patient, tissue)
         self.pick, self.place = pick, place
+        self.onward = self.carried(*pick)
+        """What is left to carry when the object is picked, m."""
 
     def begin(self) -> Scene:
         """Return the scene with the object where it is picked."""
@@ -83,16 +85,18 @@ class Transfer(Task):
         """Return the way to the object and from there on, with the orders to the jaw."""
         pick, place = self.pick, self.place
         closing = (jaw_target < 0.5) * (jaw >= CLOSED)
-        ready = _is_near(x, y, z, pick) * (1.0 - (1.0 - (jaw >= OPEN)) * (1.0 - closing))
+        off_x, off_y, off_z = abs(x - pick[0]), abs(y - pick[1]), abs(z - pick[2])
+        near = (off_x <= _NEAR) & (off_y <= _NEAR) & (off_z <= _NEAR)
+        ready = near * (1.0 - (1.0 - (jaw >= OPEN)) * (1.0 - closing))
         fetching = (
-            abs(x - pick[0])
-            + abs(y - pick[1])
-            + abs(z - pick[2])
+            off_x
+            + off_y
+            + off_z
             + JAW_COST * (1.0 - ready + abs(jaw_target - (1.0 - ready)))
-            + self.carried(*pick)
+            + self.onward
             + 2.0 * JAW_COST
         )
-        there = _is_near(x, y, z, place)
+        there = within((x, y, z), place, _NEAR) * 1.0
         carrying = self.carried(x, y, z) + JAW_COST * (1.0 - there + abs(jaw_target - there))
         return (1.0 - grasped) * fetching + grasped * carrying
 
@@ -149,8 +153,3 @@ class PegTransfer(Transfer):
         distance = (from_x * from_x + from_y * from_y) ** 0.5 + 1e-12
         pull = grasped * (z < self.top) * self.spring * excess(distance, self.play) / distance
         return -pull * from_x, -pull * from_y
-
-
-def _is_near(x: Number, y: Number, z: Number, point: Point) -> Number:
-    """Return 1 where a set-point is at a point, else 0."""
-    return within((x, y, z), point, _NEAR) * 1.0
