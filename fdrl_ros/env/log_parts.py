@@ -95,8 +95,8 @@ class LogReader:
         if not _HOLD <= action < ACTION_COUNT:
             raise RecordsError(f'action {action}: expected -1 to {ACTION_COUNT - 1}')
         if case is None or message.patient != case.patient:
-            # After the end, and before the first state, a robot holds or has not heard yet.
-            if action == _HOLD or message.patient == self._ended:
+            # After the end a robot has not heard of it yet; before any state, the log began late.
+            if action == _HOLD or message.patient == self._ended or OPERATION not in self._parts:
                 return
             self._refuse(f'action {action} on {message.patient}, who is not on the table')
             return

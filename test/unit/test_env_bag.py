@@ -234,6 +234,15 @@ def test_what_follows_the_end_of_an_operation_does_not_matter(dataset, bag, tmp_
     ]
 
 
+def test_a_log_may_begin_before_the_state_is_heard(dataset, bag, tmp_path):
+    messages = list(contents(bag))
+    _, _, action = next(each for each in messages if each[0].endswith('/action'))
+    early = copy.deepcopy(action)
+    early.header.stamp.sec, early.header.stamp.nanosec = 0, 950_000_000
+    write(tmp_path / 'bag', [('/robot_1/action', 950_000_000, early), *messages])
+    assert len(read_log(tmp_path / 'bag')[0].actions) == dataset.episodes[0].length
+
+
 def drop(topic_of, numbers):
     """Return a change that drops messages of a topic by number."""
     seen = []

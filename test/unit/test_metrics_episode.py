@@ -65,6 +65,7 @@ def test_a_minimum_jerk_reach_has_the_jerk_of_its_closed_form():
     assert all(3.0 < coarse / fine for coarse, fine in zip(errors, errors[1:], strict=False))
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 100.0), st.floats(0.001, 10.0))
 def test_jerk_has_no_dimension(length, period):
     way = np.cumsum(np.random.default_rng(1).normal(size=(30, 3)), axis=0)
