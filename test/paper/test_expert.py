@@ -24,18 +24,10 @@ LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope='module')
-def show(request):
-    """Print a row of the table past the capture of output, its head first."""
-    write = request.config.pluginmanager.getplugin('terminalreporter').write_line
-    write('\nmode      procedure       H     success    ticks mean most  peak force N  failures')
-    return write
-
-
 @pytest.mark.parametrize('mode', COUNTS)
 @pytest.mark.parametrize('heterogeneity', LEVELS)
 @pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
-def test_the_expert_succeeds_on_99_of_100_patients(mode, heterogeneity, procedure, show):
+def test_the_expert_succeeds_on_99_of_100_patients(mode, heterogeneity, procedure, capfd):
     settings, count = WorldSettings(mode=mode), COUNTS[mode]
     env = SurgeryEnv(settings=settings)
     patients = mixture(3, heterogeneity, SEED, (procedure,))
@@ -49,8 +41,11 @@ def test_the_expert_succeeds_on_99_of_100_patients(mode, heterogeneity, procedur
         peaks.append(episode.forces.max())
     env.close()
     won = ends.pop('', 0)
-    show(
-        f'{mode:9s} {procedure:12s} {heterogeneity:5.2f} {won:6d}/{count:<5d} '
-        f'{np.mean(lengths):9.1f} {max(lengths):4d} {max(peaks):13.2f}  {dict(ends) or ""}'
-    )
+    with capfd.disabled():
+        print(
+            f'\n{mode:9s} {procedure:12s} H {heterogeneity:4.2f}: {won} of {count}, '
+            f'{np.mean(lengths):.1f} ticks, at most {max(lengths)}, '
+            f'peak force {max(peaks):.2f} N, failures {dict(ends) or "none"}',
+            end='',
+        )
     assert won >= 0.99 * count
