@@ -35,7 +35,7 @@ def metrics_table(metrics: Sequence[EpisodeMetrics]) -> Table:
     """
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column('procedure')
-    for heading in ('operations', *(each[0] for each in COLUMNS)):
+    for heading in ('n', *(each[0] for each in COLUMNS)):
         table.add_column(heading, justify='right')
     for name in dict.fromkeys(each.procedure for each in metrics):
         own = [each for each in metrics if each.procedure == name]
