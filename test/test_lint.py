@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON = ['fdrl_ros', 'launch', 'setup.py', 'test', 'tools']
+PYTHON = ['benchmark', 'fdrl_ros', 'launch', 'setup.py', 'test', 'tools']
 SCRIPTS = ('in_workspace', 'test_workspace', 'environment.sh')
 
 
