@@ -14,6 +14,8 @@ import numpy as np
 
 SIZE = (11.0, 4.2)
 DOTS = 130
+STYLES = ('-', '--', ':', '-.', (0, (1, 3)))
+"""Of the lines of what hospitals differ in."""
 
 
 def draw_heterogeneity(summary: dict[str, Any], path: Path) -> None:
@@ -27,15 +29,14 @@ def draw_heterogeneity(summary: dict[str, Any], path: Path) -> None:
     FigureCanvasAgg(figure)
     left, middle, right = figure.subplots(1, 3)
     levels, curves, quantities = summary['levels'], summary['curves'], summary['quantities']
-    for name in LEANING:
+    for name, style in zip(LEANING, STYLES, strict=True):
         means = [each['mean'] for each in quantities[name]['at']]
-        left.plot(levels, means, '-', color='lightgray', linewidth=1.0)
-        left.annotate(name, (levels[2], means[2]), fontsize=6, color='dimgray')
-    _curve(left, levels, curves['distance'], 'tab:blue', 'mean of the gray ones')
-    _curve(left, levels, curves['mix'], 'tab:orange', 'procedures (total variation)')
+        left.plot(levels, means, linestyle=style, color='gray', linewidth=1.0, label=name)
+    _curve(left, levels, curves['distance'], 'tab:blue', 'mean of these')
+    _curve(left, levels, curves['mix'], 'tab:orange', 'procedures, total variation')
     left.set_title("Distance between hospitals' patients")
     left.set_ylabel('Wasserstein-1, in spreads at H = 1')
-    left.set_ylim(bottom=0.0)
+    left.set_ylim(0.0, 1.55 * curves['distance']['at'][-1]['mean'])
     _curve(middle, levels, curves['home'], 'tab:green', 'at home')
     _curve(middle, levels, curves['elsewhere'], 'tab:red', 'in other hospitals')
     middle.set_title("Success of one hospital's own policy")
@@ -48,7 +49,8 @@ def draw_heterogeneity(summary: dict[str, Any], path: Path) -> None:
     for axes in (left, middle, right):
         axes.set_xlabel('heterogeneity H')
         axes.set_xticks(levels)
-        axes.legend(fontsize=8, loc='best')
+    for axes, place in ((left, 'upper left'), (middle, 'lower left'), (right, 'upper left')):
+        axes.legend(fontsize=7, loc=place)
     seeds = len(summary['seeds'])
     done = summary['settings']['federation']['procedures']
     figure.supxlabel(
