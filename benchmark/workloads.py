@@ -4,11 +4,10 @@
 
 from collections.abc import Callable
 from functools import partial
-import importlib
-import importlib.util
 
 from fdrl_ros.env.actions import ACTION_COUNT, TICK
 from fdrl_ros.env.arm import forward_kinematics, inverse_kinematics, LOWER, UPPER
+from fdrl_ros.env.batch_vector import VectorSurgeryEnv
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.patient import Patient, public_cohort
@@ -61,24 +60,16 @@ def operations(mode: str) -> Work:
     return work
 
 
-def batched_operations() -> Work:
-    """
-    Return work that steps 64 patients at once with random actions.
-
-    :raises Skipped: until there is a batched env.
-    """
-    if importlib.util.find_spec('fdrl_ros.env.batch') is None:
-        raise Skipped('fdrl_ros.env.batch is not there yet')
-    batch = importlib.import_module('fdrl_ros.env.batch').BatchSurgery(
-        [public_cohort(0).patient(index) for index in range(BATCH)]
-    )
-    batch.reset()
-    actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(64, BATCH))
+def batched_operations(procedures: str = 'palpation, retraction') -> Work:
+    """Return work that steps 64 patients at once with random actions, replaced as they end."""
+    env = VectorSurgeryEnv(BATCH, procedures=procedures)
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(1000, BATCH))
     turn = 0
 
     def work() -> int:
         nonlocal turn
-        batch.step(actions[turn % len(actions)])
+        env.step(actions[turn % len(actions)])
         turn += 1
         return BATCH
 

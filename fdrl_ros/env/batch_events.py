@@ -10,6 +10,7 @@ one patient. The last axis of every array is the patient.
 from collections.abc import Iterable
 import math
 
+from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.env.events import Event, RAMP
 from fdrl_ros.env.patient import Patient
 import numpy as np
@@ -18,7 +19,11 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-_NEVER = (1e9, 2e9, 0.0)
+MOMENTS = SUBSTEPS + 1
+"""The ends of a tick's sub-steps, and when the arm will have got to its set-point."""
+
+_TICK: Array = np.arange(1.0, SUBSTEPS + 1.0) * SUBSTEP
+_NEVER: Array = np.array([1e9, 2e9, 0.0])
 """Start, end and magnitude of no event, for patients with fewer than others."""
 
 
@@ -44,13 +49,14 @@ class Spans:
         own = [(each.start, each.end, each.magnitude) for each in events if each.kind == self.kind]
         room = self.table.shape[1]
         if len(own) > room:
-            more = np.empty((3, len(own) - room, self.table.shape[2]))
-            more[:] = np.reshape(_NEVER, (3, 1, 1))
+            more = np.broadcast_to(
+                _NEVER[:, None, None], (3, len(own) - room, self.table.shape[2])
+            )
             self.table = np.concatenate([self.table, more], axis=1)
-        elif room:
-            own += [_NEVER] * (room - len(own))
+        if self:
+            self.table[:, :, row] = _NEVER[:, None]
         if own:
-            self.table[:, :, row] = np.transpose(own)
+            self.table[:, : len(own), row] = np.transpose(own)
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
@@ -65,47 +71,67 @@ class Breathing:
     """
 
     def __init__(self, count: int) -> None:
-        self.amplitude: Array = np.zeros(count)
-        """Without events, m."""
-        self.rate: Array = np.zeros(count)
-        """Without events, rad/s."""
-        self.phase: Array = np.zeros(count)
+        self.rate, self.phase, self.amplitude = np.zeros((3, count))
+        """Rate (rad/s), phase (rad) and amplitude (m) without events."""
+        self.ahead: Array = np.zeros((MOMENTS, count))
+        """Time from the beginning of a tick to what :meth:`motion` tells of, s."""
+        self._cosines: Array = np.ones((MOMENTS, count))
+        self._sines: Array = np.zeros((MOMENTS, count))
         self._coughs = Spans('breathing', count)
 
     def put(self, row: int, patient: Patient) -> None:
         """Take a patient's breathing for that of a row."""
+        rate = 2.0 * math.pi * patient.respiratory_rate / 60.0
+        self.rate[row], self.phase[row] = rate, patient.breathing_phase
         self.amplitude[row] = patient.breathing_amplitude
-        self.rate[row] = 2.0 * math.pi * patient.respiratory_rate / 60.0
-        self.phase[row] = patient.breathing_phase
+        self.ahead[:, row] = ahead = np.append(_TICK, TICK + patient.servo_lag)
+        self._cosines[:, row], self._sines[:, row] = np.cos(rate * ahead), np.sin(rate * ahead)
         self._coughs.put(row, patient.events)
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
         self._coughs.keep(rows)
-        self.amplitude, self.rate = self.amplitude[rows], self.rate[rows]
-        self.phase = self.phase[rows]
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(self, name, value[..., rows])
 
-    def motion(self, times: Array) -> tuple[Array, Array, Array]:
+    def motion(self, begin: Array) -> tuple[Array, Array, Array]:
         """
-        Return height above rest (m), upward speed (m/s) and factor f at some times.
+        Return how breathing moves the organs in the tick that begins, which must be a later one.
 
-        :param times: s, of shape (k, n), as what is returned.
+        :param begin: when it does, shape (n,), s.
+        :returns: height above rest (m), upward speed (m/s) and factor f after each sub-step, and
+            in the last row when the arm will have got to its set-point; shapes (13, n).
         """
-        amplitude, rate = self.amplitude, self.rate
-        angle = rate * times + self.phase
-        some = np.flatnonzero((self._coughs.table[0] < times.max(axis=0)).any(axis=0))
+        start, end, _magnitude = self._coughs.table
+        if (end <= begin).any():
+            self._settle(begin)
+        rate, amplitude = self.rate, self.amplitude
+        angle = rate * begin + self.phase
+        sine, cosine = np.sin(angle), np.cos(angle)
+        heights = amplitude * (sine * self._cosines + cosine * self._sines)
+        speeds = (amplitude * rate) * (cosine * self._cosines - sine * self._sines)
+        factors = np.ones_like(heights)
+        some = np.flatnonzero((start < begin + self.ahead[-1]).any(axis=0))
         if len(some):
-            factor, derivative, ahead = self._factor(times.take(some, axis=1), some)
-            angle[:, some] += rate[some] * ahead
-        sine = np.sin(angle)
-        heights, speeds = amplitude * sine, amplitude * rate * np.cos(angle)
-        factors = np.ones_like(times)
-        if len(some):
+            times = begin[some] + self.ahead.take(some, axis=1)
+            factor, derivative, lead = self._factor(times, some)
+            angle = rate[some] * (times + lead) + self.phase[some]
+            height = amplitude[some] * np.sin(angle)
+            speed = amplitude[some] * rate[some] * np.cos(angle)
+            heights[:, some] = factor * height
+            speeds[:, some] = derivative * height + factor * factor * speed
             factors[:, some] = factor
-            heights *= factors
-            speeds *= factors * factors
-            speeds[:, some] += amplitude[some] * derivative * sine.take(some, axis=1)
         return heights, speeds, factors
+
+    def _settle(self, begin: Array) -> None:
+        """Turn the phase once and for all by what events that are over have done to it."""
+        start, end, magnitude = self._coughs.table
+        over = end <= begin
+        length = end - start
+        lead = (magnitude - 1.0) * (length - np.minimum(RAMP, 0.5 * length))
+        self.phase = self.phase + self.rate * np.where(over, lead, 0.0).sum(axis=0)
+        self._coughs.table[:, over] = _NEVER[:, None]
 
     def _factor(self, times: Array, some: Rows) -> tuple[Array, Array, Array]:
         """

@@ -13,13 +13,11 @@ from typing import Any
 
 from fdrl_ros.env.batch_arm import BatchArm
 from fdrl_ros.env.batch_events import Array, Rows
+from fdrl_ros.env.batch_rules import NO_FAILURE
 from fdrl_ros.env.operation import FAILURES
 from fdrl_ros.env.tasks.task import Reading, Scene, Task
 import numpy as np
 from numpy.typing import NDArray
-
-NO_FAILURE = -1
-"""Failure of an operation that goes on or succeeded; otherwise it is the place in FAILURES."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,136 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Gymnasium's face of a batch: many operations, and a new patient wherever one has ended."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.batch import BatchSurgery
+from fdrl_ros.env.batch_events import Array
+from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
+from fdrl_ros.env.procedures import procedures_named
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.env.surgery import STATE_BOUND
+from fdrl_ros.errors import SettingError
+import gymnasium
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Infos = dict[str, Any]
+
+_PATIENT_NUMBERS = 2**31  # as SurgeryEnv draws them
+
+
+class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray[Any]]):
+    """
+    What SyncVectorEnv makes of many kinematic :class:`fdrl_ros.env.surgery.SurgeryEnv`, but fast.
+
+    Where an operation ends, the state is already that of the next patient (AutoresetMode
+    SAME_STEP); the end is in `final_obs` and `final_info`. Row i with seed s draws the patients
+    of one env with seed s + i. Failures are numbers, see :data:`fdrl_ros.env.batch.NO_FAILURE`.
+
+    :param num_envs: how many operations.
+    :param cohort: where patients come from; public ones unless given.
+    :param settings: of the world; kinematic, which they are unless given.
+    :param split: 'train' or 'test' patients.
+    :param procedures: what is done with public patients, as the setting of a federation says it.
+    :param heterogeneity: how far public patients differ, H in [0, 1].
+    """
+
+    metadata: dict[str, Any] = {'render_modes': [], 'autoreset_mode': AutoresetMode.SAME_STEP}
+
+    def __init__(
+        self,
+        num_envs: int,
+        cohort: PatientSource | None = None,
+        settings: WorldSettings | None = None,
+        split: str = 'train',
+        procedures: str = 'palpation, retraction',
+        heterogeneity: float = 0.0,
+    ) -> None:
+        if num_envs < 1:
+            raise SettingError('num_envs', num_envs, 'at least 1')
+        self.num_envs = num_envs
+        names = procedures_named(procedures)
+        self.cohort: PatientSource = cohort or public_cohort(0, heterogeneity, names)
+        self.split = split
+        self.single_action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
+        self.single_observation_space = gymnasium.spaces.Box(
+            -STATE_BOUND, STATE_BOUND, (STATE_SIZE,), np.float32
+        )
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._rngs: list[np.random.Generator] = []
+        self.batch = BatchSurgery(settings=settings)
+
+    def _patient(self, row: int) -> Patient:
+        """Draw the next patient of a row."""
+        return self.cohort.patient(int(self._rngs[row].integers(_PATIENT_NUMBERS)), self.split)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[NDArray[np.float32], Infos]:
+        """
+        Begin with new patients on all tables.
+
+        :param seed: of the first row, the next number for each further one; or one for each.
+        :raises SettingError: on options, or another number of seeds than of rows.
+        """
+        if options:
+            raise SettingError('options', sorted(options), 'none')
+        given: list[int | None] = [None] * self.num_envs
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=int(seed))
+            given = [int(seed) + row for row in range(self.num_envs)]
+        elif seed is not None:
+            given = list(seed)
+        if len(given) != self.num_envs:
+            raise SettingError('seed', seed, f'one, or {self.num_envs} of them')
+        fresh = not self._rngs
+        self._rngs = [
+            seeding.np_random(each)[0] if fresh or each is not None else self._rngs[row]
+            for row, each in enumerate(given)
+        ]
+        patients = [self._patient(row) for row in range(self.num_envs)]
+        return self.batch.reset(patients, self._rngs), self._masked(
+            self.batch.info(), np.ones(self.num_envs, np.bool_)
+        )
+
+    def step(
+        self, actions: ArrayLike
+    ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], Infos]:
+        """
+        Carry out one action in each operation, and begin anew where one ends.
+
+        :raises StateError: on actions that cannot be; then nothing moves.
+        """
+        batch = self.batch
+        states, rewards, terminated, truncated, said = batch.step(actions)
+        infos = self._masked(said, np.ones(self.num_envs, np.bool_))
+        if batch.over.any():
+            over = batch.over.copy()
+            final_states = np.full(self.num_envs, None, object)
+            final = {key: values.copy() for key, values in said.items()}
+            for row in np.flatnonzero(over).tolist():
+                final_states[row] = states[row].copy()
+                states[row] = batch.replace(row, self._patient(row))
+            for key, values in batch.info().items():
+                said[key][over] = values[over]
+                final[key][~over] = 0
+            infos |= self._masked(
+                {'final_obs': final_states, 'final_info': self._masked(final, over)}, over
+            )
+        return states, rewards, terminated, truncated, infos
+
+    @staticmethod
+    def _masked(said: Infos, rows: NDArray[np.bool_]) -> Infos:
+        """Say of each thing, as Gymnasium does, which rows have it."""
+        return said | {f'_{key}': rows.copy() for key in said}
