@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paper's world: what it states, that it is solved exactly, and what H does to it."""
 
+import functools
 import hashlib
 import itertools
 import subprocess
@@ -30,6 +31,7 @@ GOING = ~ended(GRID)
 KERNELS = [FAR.law.transitions(action) for action in range(3)]
 
 
+@functools.cache
 def federation(heterogeneity, seed=0):
     return [PaperHospital(each, 3, heterogeneity, seed) for each in range(3)]
 

@@ -355,16 +355,7 @@ def test_judgement_gives_arrays_what_it_gives_numbers(procedure, drawn):
         assert scene.grasped == stack.grasped[row]
 
 
-UNFINISHED = pytest.mark.xfail(
-    reason='what was let go at its place still has to be fetched, says remaining: the last reward '
-    'is negative'
-)
-
-
-@pytest.mark.parametrize(
-    'procedure',
-    [pytest.param(each, marks=UNFINISHED if each in WITH_JAW else ()) for each in PROCEDURE_NAMES],
-)
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
 def test_hardly_anything_remains_at_success(procedure):
     for index in range(6):
         operation = begin(procedure, mixture(3, 0.5, 1, (procedure,)).patient(index))

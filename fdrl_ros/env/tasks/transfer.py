@@ -98,7 +98,8 @@ class Transfer(Task):
         )
         there = within((x, y, z), place, _NEAR) * 1.0
         carrying = self.carried(x, y, z) + JAW_COST * (1.0 - there + abs(jaw_target - there))
-        return (1.0 - grasped) * fetching + grasped * carrying
+        left = (done < 1.0) * 1.0
+        return left * ((1.0 - grasped) * fetching + grasped * carrying)
 
 
 class NeedlePass(Transfer):
