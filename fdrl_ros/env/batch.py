@@ -3,8 +3,8 @@
 """
 Many operations at once, as arrays: the world of :class:`fdrl_ros.env.operation.Operation`.
 
-Kinematic arms only. Row i depends on patient i and its actions alone, and differs from an operation
-by itself in rounding only. The last axis of inner arrays is the patient.
+Kinematic arms only. Row i depends on patient i and its actions alone; from an operation by itself
+it differs in rounding only. The last axis of inner arrays is the patient.
 """
 
 from collections.abc import Sequence
@@ -82,6 +82,7 @@ class BatchSurgery:
         )
         self._uses_jaw: NDArray[np.bool_] = np.zeros(count, np.bool_)
         self._values: Array = np.zeros((STATE_SIZE, count))
+        self._motion: tuple[Array, Array, Array] | None = None
 
     def reset(
         self,
@@ -143,6 +144,7 @@ class BatchSurgery:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(self, name, np.ascontiguousarray(value[..., chosen]))
+        self._motion = None
         self.patients = [self.patients[each] for each in chosen.tolist()]
         self._rngs = [self._rngs[each] for each in chosen.tolist()] if self._rngs else []
 
@@ -176,6 +178,13 @@ class BatchSurgery:
         self._uses_jaw[row], self.over[row] = task.uses_jaw, False
         self.time_above[:, row] = 0.0
         self._values[:, row] = begun.values()
+        self._motion = None
+
+    def motion(self) -> tuple[Array, Array, Array]:
+        """Return how breathing moves the organs in the tick to come, see BatchTissue.motion."""
+        if self._motion is None:
+            self._motion = self.tissue.motion(self.ticks * TICK)
+        return self._motion
 
     def values(self) -> Array:
         """Return the states in the order and units of STATE_FIELDS, shape (n, STATE_SIZE)."""
@@ -218,13 +227,12 @@ class BatchSurgery:
         heard = self._uses_jaw & ~np.isnan(told)
         self._jaw_target = np.where(heard, told, self._jaw_target)
         # What follows is that of Operation.advance.
-        begin = self.ticks * TICK
-        breaths, rises, coughs = self.tissue.motion(begin)
+        begin, (breaths, rises, coughs) = self.ticks * TICK, self.motion()
         heights, speeds = self.arm.move(chosen, target)
-        depths = self.tissue.rest + breaths[:-1] - heights
+        depths = self.tissue.rest + breaths[1:-1] - heights
         loads = np.zeros_like(depths)
         if depths.max() > 0.0:
-            loads = self.tissue.press(heights, depths, rises[:-1] - speeds)
+            loads = self.tissue.press(heights, depths, rises[1:-1] - speeds)
         normal = loads[-1].copy()
         self.tasks.resist(loads, self.arm)
         peak = loads.max(axis=0)
@@ -268,7 +276,7 @@ class BatchSurgery:
         :param breaths: how far breathing has the surfaces above rest, as BatchTissue tells it, m.
         """
         tip, rules, before = self.arm.tip, self.rules, self.tasks.done
-        self.ticks = self.ticks + 1.0
+        self.ticks, self._motion = self.ticks + 1.0, None
         breach, hypotensive = rules.breach(tip), self.physiology.hypotensive
         opening = self.jaw / JAW_OPEN
         told = (self._jaw_target > 0.5 * JAW_OPEN).astype(np.float64)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-MOMENTS = SUBSTEPS + 1
-"""The ends of a tick's sub-steps, and when the arm will have got to its set-point."""
+MOMENTS = SUBSTEPS + 2
+"""The beginning of a tick, the ends of its sub-steps, and when an arm will be where it is sent."""
 
-_TICK: Array = np.arange(1.0, SUBSTEPS + 1.0) * SUBSTEP
+_TICK: Array = np.arange(SUBSTEPS + 1.0) * SUBSTEP
 _NEVER: Array = np.array([1e9, 2e9, 0.0])
 """Start, end and magnitude of no event, for patients with fewer than others."""
 
@@ -100,8 +100,8 @@ class Breathing:
         Return how breathing moves the organs in the tick that begins, which must be a later one.
 
         :param begin: when it does, shape (n,), s.
-        :returns: height above rest (m), upward speed (m/s) and factor f after each sub-step, and
-            in the last row when the arm will have got to its set-point; shapes (13, n).
+        :returns: height above rest (m), upward speed (m/s) and factor f at each of the MOMENTS,
+            shapes (14, n).
         """
         start, end, _magnitude = self._coughs.table
         if (end <= begin).any():

@@ -34,7 +34,8 @@ class Rules:
 
     def __init__(self, settings: WorldSettings, count: int) -> None:
         self._settings = settings
-        self.wanted, self.warn, self._limit, self._free, self._against = np.ones((5, count))
+        self.wanted, self.warn, self.limit, self._free, self._against = np.ones((5, count))
+        """Forces: to be held, that does damage, that ends it (N); and what rewards need."""
         self.horizon, self._force_emphasis, self._time_emphasis = np.ones((3, count))
         self._goal, self._lowest = np.zeros((2, 3, count))
         self._remaining: Array = np.zeros(count)
@@ -49,7 +50,7 @@ class Rules:
         procedure = patient.procedure
         wanted, warn = procedure.target_force, procedure.warn_force
         pressing = wanted != 0.0
-        self.wanted[row], self.warn[row], self._limit[row] = wanted, warn, procedure.force_limit
+        self.wanted[row], self.warn[row], self.limit[row] = wanted, warn, procedure.force_limit
         self._free[row] = wanted + procedure.tolerance if pressing else warn
         self._against[row] = wanted if pressing else procedure.force_limit
         self._force_emphasis[row] = patient.force_emphasis
@@ -81,7 +82,7 @@ class Rules:
             (_VITALS, hypotensive),
             (lost, lost != NO_FAILURE),
             (_WORKSPACE, breach),
-            (_FORCE, peak > self._limit),
+            (_FORCE, peak > self.limit),
         ):
             np.copyto(failure, code, where=true)
         return failure

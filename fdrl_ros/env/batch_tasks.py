@@ -205,6 +205,10 @@ class Stacks:
             if isinstance(value, np.ndarray):
                 setattr(self, name, value[rows])
 
+    def stacks(self) -> list[Stack]:
+        """Return the tasks by kind, of those kinds that some row has."""
+        return [each for each in self._stacks.values() if each.here.any()]
+
     def resist(self, loads: Array, arm: BatchArm) -> None:
         """Add to loads, shape (12, rows), what rigid things do to tips that hold an object, N."""
         for stack in self._stacks.values():
@@ -223,10 +227,8 @@ class Stacks:
         count = len(self._of)
         remaining, lost, goals = np.empty(count), np.full(count, NO_FAILURE), np.empty((3, count))
         self.done, self._held = self.done.copy(), self._held.copy()
-        for stack in self._stacks.values():
+        for stack in self.stacks():
             task, rows = stack.ready(), stack.rows
-            if not len(rows):
-                continue
             here = moment.of(rows)
             task.tissue.known = [(here.now, here.breath_now), (here.later, here.breath_later)]
             scene, reading = self._read(here, rows)

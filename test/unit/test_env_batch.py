@@ -9,6 +9,7 @@ from fdrl_ros.env.arm import UnreachableError
 from fdrl_ros.env.batch import BatchSurgery, NO_FAILURE
 from fdrl_ros.env.batch_arm import HIGH, LOW, refuse_unreachable
 from fdrl_ros.env.batch_events import Breathing
+from fdrl_ros.env.batch_expert import expert_costs
 from fdrl_ros.env.batch_physiology import BatchPhysiology
 from fdrl_ros.env.batch_vector import VectorSurgeryEnv
 from fdrl_ros.env.events import breathing_factor, breathing_motion, Event, KINDS
@@ -97,11 +98,15 @@ def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, sh
     np.testing.assert_array_equal(states, [each.state() for each in operations])
     ended = set()
     while operations:
+        experts = [expert(each.state(), each.patient, WORLD) for each in operations]
+        same_states = batch.states() == np.array([each.state() for each in operations])
+        for row, costs in enumerate(expert_costs(batch)):
+            # Costs are rounded to 1e-7 m, states to float32.
+            step = 1.01e-7 if same_states[row].all() else 1e-6
+            np.testing.assert_allclose(costs, experts[row][1], rtol=1e-12, atol=step)
         actions = [
-            expert(each.state(), each.patient, WORLD)[0]
-            if rng.random() < share
-            else int(rng.integers(ACTION_COUNT))
-            for each in operations
+            best if rng.random() < share else int(rng.integers(ACTION_COUNT))
+            for best, _costs in experts
         ]
         step = batch.step(actions)
         for row, operation in enumerate(operations):
@@ -304,7 +309,7 @@ def test_noise_comes_from_the_generator_of_the_row():
             compare(batch, row, step, each, go_on(each, 4))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.builds(
@@ -325,7 +330,7 @@ def test_organs_move_as_one_organ_does_through_any_events(events):
     rate = 2.0 * np.pi * patient.respiratory_rate / 60.0
     for tick in range(120):
         heights, speeds, factors = breathing.motion(np.full(3, tick * TICK))
-        for moment in (0, 5, 11, 12):
+        for moment in (0, 1, 6, 12, 13):
             time = tick * TICK + breathing.ahead[moment, 1]
             expected = breathing_motion(
                 patient.breathing_amplitude, rate, patient.breathing_phase, events, time
