@@ -101,22 +101,18 @@ class ArmInterface:
             for publisher, make in self._publishers:
                 if publisher.get_subscription_count():
                     publisher.publish(make(now))
+        self._tell(again=self._node.now - self._told_at >= STATE_PERIOD)
+
+    def _tell(self, *, again: bool = False) -> None:
+        """Publish the operating state if it changed, or once more."""
         state = self.control.operating_state
         told = (str(state.state), state.is_homed, state.is_busy)
-        if told != self._told or self._node.now - self._told_at >= STATE_PERIOD:
-            self._tell(told)
-
-    def _tell(self, told: tuple[str, bool, bool]) -> None:
+        if told == self._told and not again:
+            return
         self._told, self._told_at = told, self._node.now
         name, homed, busy = told
         message = OperatingState(state=name, is_homed=homed, is_busy=busy)
         self._state.publish(self._node.stamped(message))
-
-    def _tell_now(self) -> None:
-        state = self.control.operating_state
-        told = (str(state.state), state.is_homed, state.is_busy)
-        if told != self._told:
-            self._tell(told)
 
     def _orders(
         self, topic: str, read: Callable[[Any], tuple[Any, Any]], obey: Callable[..., None]
@@ -142,14 +138,14 @@ class ArmInterface:
             self._warn(str(error))
         else:
             self.commanded = True
-        self._tell_now()
+        self._tell()
 
     def _command(self, command: Any) -> None:
         try:
             self.control.command(command.string)
         except StateError as error:
             self._warn(str(error))
-        self._tell_now()
+        self._tell()
 
     def _warn(self, text: str) -> None:
         self._node.get_logger().warning(f'refused: {text}', throttle_duration_sec=1.0)

@@ -6,7 +6,9 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from fdrl_ros.env.endoscope import Endoscope, Frame, FRAME_ID, Intrinsics
+from fdrl_ros.env.camera import FRAME_ID, Intrinsics
+from fdrl_ros.env.endoscope import Frame
+from fdrl_ros.env.endoscope_process import EndoscopeProcess
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.view import view_of
 from fdrl_ros.nodes import qos
@@ -54,7 +56,7 @@ class EndoscopeView:
     def __init__(self, node: ManagedNode, operation: Operation, rate: float) -> None:
         self._node = node
         self._operation = operation
-        self._camera = Endoscope(fps=rate)
+        self._camera = EndoscopeProcess(fps=rate)
         node.keep(self._camera.close)
         self._images = {
             name: node.publisher(Image, f'endoscope/{name}', qos.PICTURE) for name in IMAGES

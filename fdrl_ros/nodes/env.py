@@ -14,7 +14,6 @@ from fdrl_ros.env.operation import HARD_STOP, Operation
 from fdrl_ros.env.operation import Outcome as Judgement
 from fdrl_ros.env.patient import mixture, Patient
 from fdrl_ros.env.procedures import procedure_named
-from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
@@ -22,6 +21,7 @@ from fdrl_ros.nodes.arm_interface import ArmInterface
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.markers import operation_markers
+from fdrl_ros.nodes.procedure_list import procedure_list
 from fdrl_ros.nodes.robot_messages import states
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.selector.control import IDLE
@@ -150,11 +150,7 @@ class EnvNode(ManagedNode):
 
     def _procedures(self, request: Any, response: Any) -> Any:
         """Tell the procedures, one a line."""
-        lines = [
-            f'{name}: {(task.__doc__ or "").strip().splitlines()[0]}'
-            for name, task in TASKS.items()
-        ]
-        response.success, response.message = True, '\n'.join(lines)
+        response.success, response.message = True, procedure_list()
         return response
 
     # Patients.
