@@ -78,7 +78,10 @@ class Heights:
 
     def breath(self, time: Array) -> Array:
         """Return how far the surfaces are above rest at one of the known times, m."""
-        return next(height for known, height in self.known if known is time)
+        for known, height in self.known:
+            if known is time:
+                return height
+        raise LookupError('the surface is not known at another time')
 
     def surface(self, time: Array) -> tuple[Array, ...]:
         """Return the heights of the surfaces at one of the known times, m."""
@@ -111,6 +114,8 @@ class Stack:
         """Rows with a task of this kind, as of the last :meth:`ready`."""
         self.here: NDArray[np.bool_] = np.zeros(count, np.bool_)
         """Whether a row has one."""
+        self.size = 0
+        """How many have one."""
         hollow: Any = object.__new__(self.kind)  # not begun: its numbers will be arrays
         hollow.patient, hollow.procedure = SimpleNamespace(), SimpleNamespace()
         self._task = hollow
@@ -140,16 +145,19 @@ class Stack:
     def put(self, row: int, task: Task) -> None:
         """Take the numbers of a task for those of a row."""
         self._table[:, row] = self._flat(task)
+        self.size += not self.here[row]
         self.here[row] = self._stale = True
 
     def drop(self, row: int) -> None:
         """Have no task in a row any more."""
         self.here[row] = False
+        self.size -= 1
         self._stale = True
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
         self._table, self.here = self._table[:, rows], self.here[rows]
+        self.size = int(self.here.sum())
         self._stale = True
 
     def ready(self) -> Any:
@@ -207,7 +215,7 @@ class Stacks:
 
     def stacks(self) -> list[Stack]:
         """Return the tasks by kind, of those kinds that some row has."""
-        return [each for each in self._stacks.values() if each.here.any()]
+        return [each for each in self._stacks.values() if each.size]
 
     def resist(self, loads: Array, arm: BatchArm) -> None:
         """Add to loads, shape (12, rows), what rigid things do to tips that hold an object, N."""

@@ -17,6 +17,7 @@ from fdrl_ros.env.tasks.task import (
     within,
 )
 from fdrl_ros.env.tissue import Tissue
+import numpy as np
 
 _NEAR = 0.0006
 """Error of an axis from which the set-point counts as being there, m."""
@@ -96,9 +97,11 @@ class Transfer(Task):
             + self.onward
             + 2.0 * JAW_COST
         )
+        left = (done < 1.0) * 1.0
+        if not _any(grasped):
+            return left * fetching
         there = within((x, y, z), place, _NEAR) * 1.0
         carrying = self.carried(x, y, z) + JAW_COST * (1.0 - there + abs(jaw_target - there))
-        left = (done < 1.0) * 1.0
         return left * ((1.0 - grasped) * fetching + grasped * carrying)
 
 
@@ -154,3 +157,8 @@ class PegTransfer(Transfer):
         distance = (from_x * from_x + from_y * from_y) ** 0.5 + 1e-12
         pull = grasped * (z < self.top) * self.spring * excess(distance, self.play) / distance
         return -pull * from_x, -pull * from_y
+
+
+def _any(flag: Number) -> bool:
+    """Say whether a number, or one of an array, is not zero."""
+    return bool(flag.any() if isinstance(flag, np.ndarray) else flag)
