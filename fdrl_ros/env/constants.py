@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers of the world with their units and sources, read once from config/world.yaml."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from fdrl_ros.errors import ResourceError
@@ -28,6 +28,7 @@ def constants() -> dict[str, float]:
     return found
 
 
+@cache
 def constant(name: str) -> float:
     """
     Return one constant, such as ``tissue.poisson_ratio``.

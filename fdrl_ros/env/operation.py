@@ -47,6 +47,11 @@ def _arm(mode: str) -> Arm:
     return DynamicArm()
 
 
+def felt_force(settings: WorldSettings) -> float:
+    """Return the measured force from which there is contact, N: clear of the sensor's noise."""
+    return max(TOUCH_FORCE, 3.0 * settings.force_noise)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """
@@ -88,6 +93,7 @@ class Operation:
         self.settings = settings or WorldSettings()
         self.rng = rng
         self.arm: Arm = _arm(self.settings.mode)
+        self._felt = felt_force(self.settings)
         self._patient: Patient | None = None
 
     @property
@@ -217,6 +223,8 @@ class Operation:
                     force = (*tissue.friction_force(load, speed_x, speed_y), load)
                     if self.touched is None and load >= TOUCH_FORCE:
                         self.touched = arm.position[2]
+                if load > warn:
+                    damage += (load - warn) * SUBSTEP
             if rigid:
                 pull_x, pull_y = self.task.resistance(1.0, *arm.position)
                 load += math.hypot(pull_x, pull_y)
@@ -225,8 +233,6 @@ class Operation:
                 impulse += load
                 if load > peak:
                     peak = load
-                if load > warn:
-                    damage += (load - warn) * SUBSTEP
                 if load > gentle:
                     for index, level in enumerate(FORCE_LEVELS):
                         self.time_above[index] += SUBSTEP if load > level else 0.0
@@ -243,7 +249,7 @@ class Operation:
             if self.rng is None:
                 raise StateError('force noise needs a random generator')
             noise = self.settings.force_noise * float(self.rng.standard_normal())
-            self.measured_force = max(0.0, load + noise)
+            self.measured_force = load + noise
 
     def tick(self) -> Outcome:
         """
@@ -257,7 +263,8 @@ class Operation:
         period = self._tick_substeps * SUBSTEP
         self.ticks += 1
         load, peak, tip = self.load, self.peak_force, self.arm.position
-        self.physiology.advance(period, load, self._tick_damage)
+        # A ring that pulls at its peg harms no tissue and hurts nobody.
+        self.physiology.advance(period, self.force[2], self._tick_damage)
         goal = patient.goal
         x, y, z = tip[0] - goal[0], tip[1] - goal[1], tip[2] - goal[2]
         breach = abs(x) > LATERAL or abs(y) > LATERAL or z > ABOVE or -z > patient.thickness
@@ -325,7 +332,7 @@ class Operation:
             setpoint[2] - goal[2],
             self.arm.position[2] - setpoint[2],
             0.0 if self.touched is None else max(0.0, self.touched - setpoint[2]),
-            1.0 if force >= TOUCH_FORCE else 0.0,
+            1.0 if force >= self._felt else 0.0,
             force,
             (wanted - force) / wanted if wanted > 0.0 else 0.0,
             procedure.force_limit,

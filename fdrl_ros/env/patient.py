@@ -26,6 +26,7 @@ from fdrl_ros.env.procedures import (
     procedures_named,
     SPECIALITIES,
 )
+from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.errors import SettingError
 import numpy as np
 
@@ -33,6 +34,24 @@ SPLITS = ('train', 'test')
 _PUBLIC, _PRIVATE, _FACTORS, _PUBLIC_FACTORS = 1, 2, 3, 4
 
 Point = tuple[float, float, float]
+
+_RANGES = (
+    ('young_modulus', 1e-6, 1e9),
+    ('damping', 0.0, 1e3),
+    ('friction', 0.0, 10.0),
+    ('thickness', 1e-3, 1.0),
+    ('registration_error', -0.1, 0.1),
+    ('breathing_amplitude', 0.0, 0.1),
+    ('breathing_phase', -1e3, 1e3),
+    ('respiratory_rate', 1.0, 100.0),
+    ('servo_lag', 1e-4, 10.0),
+    ('mean_arterial_pressure', 20.0, 250.0),
+    ('heart_rate', 20.0, 250.0),
+    ('oxygen_saturation', 20.0, 100.0),
+    ('force_emphasis', 1e-3, 1e3),
+    ('time_emphasis', 1e-3, 1e3),
+)
+"""What a patient can be, in SI units, mmHg, 1/min and %."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +105,22 @@ class Patient:
     events: tuple[Event, ...] = ()
     force_emphasis: float = 1.0
     time_emphasis: float = 1.0
+
+    def __post_init__(self) -> None:
+        """
+        Refuse who cannot be.
+
+        :raises SettingError: on a number that is not finite or out of its range.
+        """
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise SettingError(name, value, f'{low:g} to {high:g}')
+        for name in ('goal', 'start', 'destination'):
+            if not all(-1.0 <= each <= 1.0 for each in getattr(self, name)):
+                raise SettingError(name, getattr(self, name), 'three metres within the room')
+        if self.procedure.name not in PROCEDURE_NAMES:
+            raise SettingError('procedure', self.procedure.name, ', '.join(PROCEDURE_NAMES))
 
 
 class PatientSource(Protocol):

@@ -90,7 +90,9 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             )
         if not isinstance(patient, Patient):
             raise SettingError('patient', patient, 'a Patient')
-        self.operation.rng = self.np_random
+        if self.settings.force_noise > 0.0:
+            # Of its own, so that the sensor's noise does not decide who comes next.
+            self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
         self.operation.reset(patient)
         return self.operation.state(), self._info(False, False, '')
 

@@ -11,7 +11,7 @@ from fdrl_ros.env.state import Field, OPERATION_FIELDS, PATIENT_FIELDS, scale
 import numpy as np
 
 PHYSICAL_RANGES = {
-    'N': (-1.0, 100.0),
+    'N': (-20.0, 100.0),
     'mmHg': (-0.1, 300.0),
     '1/min': (-0.1, 400.0),
     '%': (-0.1, 100.1),

@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patients and hospitals: determinism, disjointness, what heterogeneity does."""
 
+from dataclasses import replace
+import math
+
 from fdrl_ros.env.patient import Cohort, mixture, public_cohort
+from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.errors import SettingError
 import numpy as np
 import pytest
@@ -116,3 +120,27 @@ def test_unknown_splits_and_negative_numbers_are_refused():
         public_cohort(0).patient(0, 'validation')
     with pytest.raises(SettingError, match='index'):
         public_cohort(0).patient(-1)
+
+
+@pytest.mark.parametrize(
+    ('name', 'value'),
+    [
+        ('young_modulus', -1.0),
+        ('damping', -9.0),
+        ('friction', math.nan),
+        ('thickness', -1.0),
+        ('breathing_amplitude', math.nan),
+        ('respiratory_rate', 0.0),
+        ('servo_lag', 0.0),
+        ('mean_arterial_pressure', -50.0),
+        ('heart_rate', 0.0),
+        ('oxygen_saturation', 101.0),
+        ('force_emphasis', -1.0),
+        ('goal', (0.0, 0.0, math.nan)),
+        ('destination', (0.0, math.inf, 0.0)),
+        ('procedure', replace(procedure_named('reach'), name='tonsillectomy')),
+    ],
+)
+def test_patients_that_cannot_be_are_refused_by_name(name, value):
+    with pytest.raises(SettingError, match=name):
+        replace(public_cohort(0).patient(0), **{name: value})

@@ -188,7 +188,7 @@ def change(part, **changes):
         (change(1, patient='another'), Reason.MISMATCH),
         (change(0, procedure='unheard of'), Reason.MISMATCH),
         (change(0, values=values_of(force=1e6)[:SPLIT]), Reason.OUT_OF_RANGE),
-        (change(0, values=values_of(force=-5)[:SPLIT]), Reason.OUT_OF_RANGE),
+        (change(0, values=values_of(force=-25)[:SPLIT]), Reason.OUT_OF_RANGE),
         (change(0, values=values_of(force_limit=0)[:SPLIT]), Reason.OUT_OF_RANGE),
         (change(0, values=values_of(goal_error_x=1e9)[:SPLIT]), Reason.OUT_OF_RANGE),
         (change(1, values=values_of(heart_rate=-1)[SPLIT:]), Reason.OUT_OF_RANGE),
