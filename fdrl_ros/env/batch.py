@@ -18,12 +18,7 @@ from fdrl_ros.env.batch_rules import NO_FAILURE, Rules
 from fdrl_ros.env.batch_tasks import Moment, Stacks
 from fdrl_ros.env.batch_tissue import BatchTissue
 from fdrl_ros.env.jaw import JAW_OPEN, JAW_SPEED
-from fdrl_ros.env.operation import (
-    FORCE_LEVELS,
-    HARD_STOP,
-    Operation,
-    TOUCH_FORCE,
-)
+from fdrl_ros.env.operation import felt_force, FORCE_LEVELS, HARD_STOP, Operation
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, scale, STATE_SIZE
@@ -64,6 +59,7 @@ class BatchSurgery:
         self.patients: list[Patient] = list(patients)
         self._rngs: list[np.random.Generator] = []
         self._begun = Operation(self.settings)
+        self._felt = felt_force(self.settings)
         self._make(0)
 
     def _make(self, count: int) -> None:
@@ -110,10 +106,13 @@ class BatchSurgery:
             self._put(row, each)
         return self.states()
 
-    def replace(self, row: int, patient: Patient) -> NDArray[np.float32]:
+    def replace(
+        self, row: int, patient: Patient, rng: np.random.Generator | None = None
+    ) -> NDArray[np.float32]:
         """
         Put another patient on one table; the other operations go on.
 
+        :param rng: new source of the row's noise, where there is any; else the old one goes on.
         :returns: the state of that row, shape (STATE_SIZE,).
         :raises StateError: if there is no such row, or the arm cannot reach the start.
         """
@@ -121,6 +120,8 @@ class BatchSurgery:
             raise StateError(f'row {row!r}: expected 0 to {len(self.over) - 1}, after a reset')
         self._refuse([patient])
         self.patients[int(row)] = patient
+        if rng is not None and self._rngs:
+            self._rngs[int(row)] = rng
         self._put(int(row), patient)
         return scale(self._values[:, int(row)])
 
@@ -234,10 +235,9 @@ class BatchSurgery:
         if depths.max() > 0.0:
             loads = self.tissue.press(heights, depths, rises[1:-1] - speeds)
         normal = loads[-1].copy()
+        damage = np.maximum(loads - self.rules.warn, 0.0).sum(axis=0) * SUBSTEP
         self.tasks.resist(loads, self.arm)
         peak = loads.max(axis=0)
-        excess = loads - self.rules.warn
-        damage = np.maximum(excess, 0.0).sum(axis=0) * SUBSTEP
         if peak.max() > FORCE_LEVELS[0]:
             for total, level in zip(self.time_above, FORCE_LEVELS, strict=True):
                 total += (loads > level).sum(axis=0) * SUBSTEP
@@ -245,7 +245,7 @@ class BatchSurgery:
         way = self._jaw_target - self.jaw
         self.jaw = self.jaw + np.minimum(np.maximum(way, -_STRIDE), _STRIDE)
         self.damage = self.damage + damage
-        self.physiology.advance(TICK, self.load, damage, coughs[-2])
+        self.physiology.advance(TICK, normal, damage, coughs[-2])
         mean = loads.sum(axis=0) * (SUBSTEP / TICK)
         return self._judged(begin, breaths, normal, peak, mean)
 
@@ -321,7 +321,7 @@ class BatchSurgery:
         for name, value in (
             ('lag', self.arm.tip[2] - height),
             ('depth', np.fmax(self.tissue.touched - height, 0.0)),
-            ('contact', force >= TOUCH_FORCE),
+            ('contact', force >= self._felt),
             ('force', force),
             ('force_error', pressing * (wanted - force) / np.where(pressing, wanted, 1.0)),
             ('force_rate', rate),
@@ -340,4 +340,4 @@ class BatchSurgery:
         if noise == 0.0:
             return self.load
         drawn = [each.standard_normal() for each in self._rngs]
-        return np.maximum(self.load + noise * np.array(drawn), 0.0)
+        return self.load + noise * np.array(drawn)

@@ -68,9 +68,13 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         self._rngs: list[np.random.Generator] = []
         self.batch = BatchSurgery(settings=settings)
 
-    def _patient(self, row: int) -> Patient:
-        """Draw the next patient of a row."""
-        return self.cohort.patient(int(self._rngs[row].integers(_PATIENT_NUMBERS)), self.split)
+    def _draw(self, row: int) -> tuple[Patient, np.random.Generator | None]:
+        """Draw the next patient of a row, and the source of the sensor's noise meanwhile."""
+        rng = self._rngs[row]
+        patient = self.cohort.patient(int(rng.integers(_PATIENT_NUMBERS)), self.split)
+        if self.batch.settings.force_noise > 0.0:
+            return patient, np.random.default_rng(int(rng.integers(2**63)))
+        return patient, None
 
     def reset(
         self,
@@ -99,10 +103,9 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
             seeding.np_random(each)[0] if fresh or each is not None else self._rngs[row]
             for row, each in enumerate(given)
         ]
-        patients = [self._patient(row) for row in range(self.num_envs)]
-        return self.batch.reset(patients, self._rngs), self._masked(
-            self.batch.info(), np.ones(self.num_envs, np.bool_)
-        )
+        patients, noises = zip(*(self._draw(row) for row in range(self.num_envs)), strict=True)
+        states = self.batch.reset(patients, [each for each in noises if each is not None])
+        return states, self._masked(self.batch.info(), np.ones(self.num_envs, np.bool_))
 
     def step(
         self, actions: ArrayLike
@@ -121,7 +124,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
             final = {key: values.copy() for key, values in said.items()}
             for row in np.flatnonzero(over).tolist():
                 final_states[row] = states[row].copy()
-                states[row] = batch.replace(row, self._patient(row))
+                states[row] = batch.replace(row, *self._draw(row))
             for key, values in batch.info().items():
                 said[key][over] = values[over]
                 final[key][~over] = 0

@@ -48,6 +48,8 @@ class Transfer(Task):
 
     def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
         """Return where the object is, then where it belongs."""
+        if not _any(grasped):
+            return self.pick
         return tuple(
             (1.0 - grasped) * a + grasped * b for a, b in zip(self.pick, self.place, strict=True)
         )
