@@ -4,16 +4,16 @@
 Put the messages of a log together: states, actions and outcomes become operations.
 
 An action belongs to the newest state before it; what followed is the state of the next action one
-tick later, at the end the last state that was told. Ticks at which the robot held are no moves of
-a policy and are left out.
+tick later, at the end the last state that was told. A hold leaves the tip where it is and so is a
+STAY, unless the shield had the tip retract meanwhile: that is no move of a policy and left out.
 """
 
 from typing import Any
 
-from fdrl_ros.env.actions import ACTION_COUNT, TICK
+from fdrl_ros.env.actions import ACTION_COUNT, FINE_STEP, STAY, TICK
 from fdrl_ros.env.bag_types import ACTION, OPERATION, OUTCOME, PATIENT
 from fdrl_ros.env.log import LoggedOperation
-from fdrl_ros.env.state import Field, OPERATION_FIELDS, PATIENT_FIELDS, scale
+from fdrl_ros.env.state import Field, INDEX, OPERATION_FIELDS, PATIENT_FIELDS, scale, unscale
 from fdrl_ros.errors import RecordsError
 import numpy as np
 
@@ -21,6 +21,9 @@ GAP = 1.5 * TICK
 """Longest time between two actions that follow each other, s."""
 
 _HOLD = -1
+_STILL = FINE_STEP / 2
+"""Farthest that the tip may be led away in a tick that still counts as a STAY, m."""
+
 _FIELDS = {OPERATION: OPERATION_FIELDS, PATIENT: PATIENT_FIELDS}
 
 
@@ -133,8 +136,10 @@ class LogReader:
         """Make the transitions."""
         success = bool(outcome.success) if outcome is not None else False
         failure = str(outcome.failure) if outcome is not None else ''
+        over = success or failure not in ('', 'time')
         final = self._state(case.patient, at) if outcome is not None else None
-        transitions = []
+        transitions: list[tuple[np.ndarray, int, np.ndarray, bool]] = []
+        whole = False  # nothing is missing since the newest of them
         for place, (then, state, action) in enumerate(case.rows):
             last = place == len(case.rows) - 1
             until, following = (at, final) if last else case.rows[place + 1][:2]
@@ -144,10 +149,16 @@ class LogReader:
                         f'{case.patient}: {until - then:.3f} s between two states, '
                         f'expected {TICK:g} s'
                     )
-                continue
-            if action != _HOLD:
-                ended = last and (success or failure not in ('', 'time'))
-                transitions.append((state, action, following, ended))
+                whole = False
+            elif action != _HOLD:
+                transitions.append((state, action, following, last and over))
+                whole = True
+            elif _retracted(state, following):
+                if last and over and whole:  # that the operation ended must not be lost
+                    transitions[-1] = (*transitions[-1][:2], following, True)
+            elif transitions or _begun(following):
+                transitions.append((state, STAY, following, last and over))
+                whole = True
         if not transitions:
             return
         states, actions, following_states, terminals = zip(*transitions, strict=True)
@@ -182,6 +193,19 @@ class LogReader:
         """Refuse the log, unless what is broken is to be left out."""
         if not self._partial:
             raise RecordsError(f'{reason}; `partial` leaves out what is broken')
+
+
+def _begun(state: np.ndarray) -> bool:
+    """Say whether the operation's time runs; a patient may wait for the first command."""
+    return float(state[INDEX['time_left']]) < 1.0
+
+
+def _retracted(before: np.ndarray, after: np.ndarray) -> bool:
+    """Say whether the set-point was led away from what it pressed on."""
+    first, second = unscale(before), unscale(after)
+    felt = max(first[INDEX['contact']], second[INDEX['contact']]) > 0.0
+    up = second[INDEX['goal_error_z']] - first[INDEX['goal_error_z']]
+    return bool(felt and up > _STILL)
 
 
 def _values(topic: str, message: Any, fields: tuple[Field, ...]) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import functools
 import shutil
 
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.actions import STAY, TICK
 from fdrl_ros.env.arm import JOINTS
 from fdrl_ros.env.bag import STORAGES, write_bag
 from fdrl_ros.env.bag_reading import is_recording, read_log, read_recording
@@ -198,7 +198,7 @@ def test_two_operations_on_one_patient_are_one_privacy_unit(bag):
     assert records_of_logs(logged).n_patients == 1
 
 
-def test_ticks_at_which_the_robot_held_are_left_out(dataset, bag, tmp_path):
+def test_ticks_at_which_the_robot_held_are_ticks_of_stay(dataset, bag, tmp_path):
     count = 0
 
     def hold(topic, message):
@@ -210,10 +210,11 @@ def test_ticks_at_which_the_robot_held_are_left_out(dataset, bag, tmp_path):
         return message
 
     log = read_log(edited(bag, tmp_path / 'bag', hold))[0]
-    kept = [0, 1, *range(4, dataset.episodes[0].length)]
+    episode = dataset.episodes[0]
     assert log.held == 2
-    assert np.array_equal(log.states, dataset.episodes[0].states[kept])
-    assert np.array_equal(log.next_states, dataset.episodes[0].states[1:][kept])
+    assert np.array_equal(log.states, episode.states[:-1])
+    assert np.array_equal(log.next_states, episode.states[1:])
+    assert log.actions.tolist() == [*episode.actions[:2], STAY, STAY, *episode.actions[4:]]
 
 
 def test_what_follows_the_end_of_an_operation_does_not_matter(dataset, bag, tmp_path):
