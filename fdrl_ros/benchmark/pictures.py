@@ -90,7 +90,9 @@ def _watch(
                 raise TrainingStopped(f'drawing stopped at {patient.procedure.name}')
             last = operation.done
             if moving and (operation.ticks % FRAME == 0 or last):
-                frames.append(_frame(operation, stage).quantize(_COLOURS, dither=Image.Dither.NONE))
+                frames.append(
+                    _frame(operation, stage).quantize(_COLOURS, dither=Image.Dither.NONE)
+                )
             if still is None and (operation.scene.done >= STILL or last):
                 still = _frame(operation, stage)
             if last:
