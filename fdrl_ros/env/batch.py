@@ -22,6 +22,7 @@ from fdrl_ros.env.operation import felt_force, FORCE_LEVELS, HARD_STOP, Operatio
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, scale, STATE_SIZE
+from fdrl_ros.env.tasks.task import Prospect
 from fdrl_ros.errors import SettingError, StateError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -161,7 +162,7 @@ class BatchSurgery:
         begun.reset(patient)
         task, lead = begun.task, begun.task.lead
         surface, done = begun.tissue.surface(lead)[0], begun.scene.done
-        remaining = task.remaining(x, y, z, surface, lead, 0.0, 0.0, 0.0, done)
+        remaining = task.remaining(Prospect(x, y, z, surface, lead, 0.0, 0.0, 0.0, done))
         self.arm.put(row, patient.start, patient.servo_lag)
         self.tissue.lay(row, patient, begun.tissue)
         self.physiology.put(row, patient, begun.physiology)

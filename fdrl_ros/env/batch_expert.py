@@ -11,7 +11,7 @@ from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.expert import FORCE_MARGIN, FORCE_PENALTY
 from fdrl_ros.env.state import INDEX, unscale
-from fdrl_ros.env.tasks.task import excess
+from fdrl_ros.env.tasks.task import excess, Prospect
 import numpy as np
 
 _RESOLUTION = 7  # decimals of a metre, as the one expert rounds
@@ -42,7 +42,7 @@ def expert_costs(batch: BatchSurgery) -> Array:
         x, y, z = (seen[_FIRST + axis] + planned[axis] + _MOVES[axis] for axis in range(3))
         told = np.where(np.isnan(_TOLD), seen[INDEX['jaw_target']], _TOLD)
         aimed = task.tissue.surface(reached)[0]
-        cost = task.remaining(x, y, z, aimed, reached, jaw, told, grasped, done)
+        cost = task.remaining(Prospect(x, y, z, aimed, reached, jaw, told, grasped, done))
         force = _pressing(batch, rows, task.tissue.rest + breath[-2] - z)
         if stack.kind.rigid:
             force = force + np.hypot(*task.resistance(grasped, x, y, z))

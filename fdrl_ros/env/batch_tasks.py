@@ -15,7 +15,7 @@ from fdrl_ros.env.batch_arm import BatchArm
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.batch_rules import NO_FAILURE
 from fdrl_ros.env.operation import FAILURES
-from fdrl_ros.env.tasks.task import Reading, Scene, Task
+from fdrl_ros.env.tasks.task import Prospect, Reading, Scene, Task
 import numpy as np
 from numpy.typing import NDArray
 
@@ -247,15 +247,9 @@ class Stacks:
             self.grasped[rows], self._jaw[rows] = scene.grasped, scene.jaw
             grasped = scene.grasped * 1.0
             surface = task.tissue.surface(here.later)[0]
-            remaining[rows] = task.remaining(
-                *here.target,
-                surface,
-                here.later,
-                here.jaw,
-                here.told,
-                grasped,
-                scene.done,
-            )
+            x, y, z = here.target
+            at = Prospect(x, y, z, surface, here.later, here.jaw, here.told, grasped, scene.done)
+            remaining[rows] = task.remaining(at)
             goals[:, rows] = task.waypoint(grasped, scene.done, here.now)
         return remaining, lost, goals
 

@@ -13,7 +13,7 @@ from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import horizon_of, WorldSettings
 from fdrl_ros.env.state import INDEX, unscale
 from fdrl_ros.env.tasks import task_of
-from fdrl_ros.env.tasks.task import excess
+from fdrl_ros.env.tasks.task import excess, Prospect
 from fdrl_ros.env.tissue import Tissue
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ def expert_costs(
     # Where the arm will be late, the expert aims at what will be there then.
     reached = now + TICK + task.lead
     aimed = np.array([tissue.surface(each)[0] for each in reached.tolist()])[:, None]
-    cost = task.remaining(x, y, z, aimed, reached[:, None], jaw, told, grasped, done)
+    cost = task.remaining(Prospect(x, y, z, aimed, reached[:, None], jaw, told, grasped, done))
     heights = np.array([tissue.surface(each)[0] for each in (now + TICK).tolist()])
     pressed = np.maximum(heights[:, None] - z, 0.0)
     speed = -DISPLACEMENTS[:, 2] / TICK

@@ -15,6 +15,7 @@ from fdrl_ros.env.patient import Patient, public_cohort
 from fdrl_ros.env.procedures import PRESSING, Procedure
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.env.tasks import task_of
+from fdrl_ros.env.tasks.task import Prospect
 from fdrl_ros.env.tissue import EXPONENT, Tissue
 import numpy as np
 from numpy.typing import NDArray
@@ -119,4 +120,4 @@ def _remaining(patient: Patient, values: Values) -> Values:
     waypoint = task.waypoint(grasped, done, 0.0)
     x, y, z = (values[:, _ERROR + axis] + waypoint[axis] for axis in range(3))
     surface = np.where(depth > 0.0, z + depth, 0.0)
-    return np.asarray(task.remaining(x, y, z, surface, 0.0, jaw, told, grasped, done))
+    return np.asarray(task.remaining(Prospect(x, y, z, surface, 0.0, jaw, told, grasped, done)))

@@ -21,7 +21,7 @@ from fdrl_ros.env.placement import Arm, KinematicArm
 from fdrl_ros.env.settings import horizon_of, WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, scale
 from fdrl_ros.env.tasks import Scene, Task, task_of
-from fdrl_ros.env.tasks.task import Point, Reading
+from fdrl_ros.env.tasks.task import Point, Prospect, Reading
 from fdrl_ros.env.tissue import Tissue
 from fdrl_ros.errors import StateError
 import numpy as np
@@ -357,14 +357,16 @@ class Operation:
         task, scene, (x, y, z) = self.task, self.scene, self.target
         time = self.time + task.lead
         cost: float = task.remaining(
-            x,
-            y,
-            z,
-            self.tissue.surface(time)[0],
-            time,
-            self.jaw.opening,
-            self.jaw.told,
-            1.0 if scene.grasped else 0.0,
-            scene.done,
+            Prospect(
+                x,
+                y,
+                z,
+                self.tissue.surface(time)[0],
+                time,
+                self.jaw.opening,
+                self.jaw.told,
+                1.0 if scene.grasped else 0.0,
+                scene.done,
+            )
         )
         return cost

@@ -10,6 +10,7 @@ from fdrl_ros.env.patient import mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.env.tasks.task import Prospect
 from fdrl_ros.errors import StateError
 import numpy as np
 import pytest
@@ -64,15 +65,17 @@ def test_costs_are_what_remains_after_the_move_as_the_reward_counts_it(procedure
             told = operation.jaw.told if each.jaw is None else float(each.jaw)
             time = (operation.ticks + 1) * TICK + task.lead
             slow = task.remaining(
-                x,
-                y,
-                z,
-                operation.tissue.surface(time)[0],
-                time,
-                operation.jaw.opening,
-                told,
-                float(operation.scene.grasped),
-                operation.scene.done,
+                Prospect(
+                    x,
+                    y,
+                    z,
+                    operation.tissue.surface(time)[0],
+                    time,
+                    operation.jaw.opening,
+                    told,
+                    float(operation.scene.grasped),
+                    operation.scene.done,
+                )
             )
             # The penalty on predicted force comes on top of it.
             assert costs[number] >= slow - 5e-7

@@ -14,7 +14,7 @@ from fdrl_ros.env.patient import Cohort, mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.env.tasks import Scene, task_of, TASKS
-from fdrl_ros.env.tasks.task import Reading
+from fdrl_ros.env.tasks.task import Prospect, Reading
 from fdrl_ros.env.tissue import Tissue
 from hypothesis import example, given, settings, strategies
 import numpy as np
@@ -302,7 +302,7 @@ def test_formulas_give_arrays_what_they_give_numbers_and_no_cost_is_negative(
     time, jaw, told, grasped, done = columns[3:]
     surface = np.array([task.tissue.surface(each)[0] for each in time.tolist()])
     given_ = (x, y, z, surface, time, jaw, told, grasped, done)
-    together = np.broadcast_to(task.remaining(*given_), x.shape)
+    together = np.broadcast_to(task.remaining(Prospect(*given_)), x.shape)
     points = np.array(
         [np.broadcast_to(each, x.shape) for each in task.waypoint(*given_[-2:], time)]
     )
@@ -312,7 +312,9 @@ def test_formulas_give_arrays_what_they_give_numbers_and_no_cost_is_negative(
     assert np.all(together >= 0.0)
     for row in range(len(drawn)):
         alone = [float(each[row]) for each in given_]
-        assert task.remaining(*alone) == pytest.approx(together[row], rel=1e-12, abs=1e-15)
+        assert task.remaining(Prospect(*alone)) == pytest.approx(
+            together[row], rel=1e-12, abs=1e-15
+        )
         point = task.waypoint(*alone[-2:], alone[4])
         assert point == pytest.approx(points[:, row].tolist(), rel=1e-12, abs=1e-15)
         pull = task.resistance(alone[7], *alone[:3])

@@ -3,10 +3,17 @@
 """Reach and follow: stay at a point above the organ, which rests or moves."""
 
 import math
-from typing import Any
 
 from fdrl_ros.env.constants import constant
-from fdrl_ros.env.tasks.task import held_fraction, Number, Reading, Scene, Task, within
+from fdrl_ros.env.tasks.task import (
+    held_fraction,
+    Number,
+    Prospect,
+    Reading,
+    Scene,
+    Task,
+    within,
+)
 import numpy as np
 
 
@@ -35,12 +42,10 @@ class Reach(Task):
         scene.done = held_fraction(scene.held, self.procedure.hold_time)
         return False
 
-    def remaining(
-        self, x: Number, y: Number, z: Number, surface: Number, time: Number, *rest: Any
-    ) -> Number:
+    def remaining(self, at: Prospect) -> Number:
         """Return the way to the point."""
-        goal_x, goal_y, goal_z = self.waypoint(0.0, 0.0, time)
-        return abs(x - goal_x) + abs(y - goal_y) + abs(z - goal_z)
+        x, y, z = self.waypoint(0.0, 0.0, at.time)
+        return abs(at.x - x) + abs(at.y - y) + abs(at.z - z)
 
     def _there(self, reading: Reading) -> Number:
         """Say whether the tip is at the point."""

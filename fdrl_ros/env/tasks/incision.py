@@ -11,7 +11,7 @@ import math
 
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.tasks.task import excess, Number, Reading, Scene, Task
+from fdrl_ros.env.tasks.task import excess, Number, Prospect, Reading, Scene, Task
 from fdrl_ros.env.tissue import Tissue
 
 DEPTH = constant('incision.depth')
@@ -76,25 +76,15 @@ class Incision(Task):
         scene.done = grows * (reached - excess(reached, 1.0)) + (1.0 - grows) * scene.done
         return depth > DEPTH_LIMIT
 
-    def remaining(
-        self,
-        x: Number,
-        y: Number,
-        z: Number,
-        surface: Number,
-        time: Number,
-        jaw: Number,
-        jaw_target: Number,
-        grasped: Number,
-        done: Number,
-    ) -> Number:
+    def remaining(self, at: Prospect) -> Number:
         """Return what is left of the line, with a price on leaving line, cut and depth."""
-        along, beside = self._place(x, y)
-        lead = along - done * self.length
+        along, beside = self._place(at.x, at.y)
+        lead = along - at.done * self.length
+        height = at.z - at.surface
         near = (abs(beside) <= LINE_TOLERANCE) * (abs(lead) <= BITE)
         # On the way a band of heights is as good; coming near the cut costs nothing by itself.
-        off = near * abs(z - surface + DEPTH) + (1.0 - near) * (
-            excess(abs(z - surface - HOVER), _BAND) + HOVER + DEPTH + _BAND
+        off = near * abs(height + DEPTH) + (1.0 - near) * (
+            excess(abs(height - HOVER), _BAND) + HOVER + DEPTH + _BAND
         )
         return (
             excess(self.length + _AHEAD, along)

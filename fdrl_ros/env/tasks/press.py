@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Palpation and retraction: press on the goal with a force and hold it without a break."""
 
-from typing import Any
-
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.tasks.task import held_fraction, Number, Reading, Scene, Task
+from fdrl_ros.env.tasks.task import held_fraction, Number, Prospect, Reading, Scene, Task
 from fdrl_ros.env.tissue import Tissue
 
 LATERAL_TOLERANCE = constant('workspace.lateral_tolerance')
@@ -35,7 +33,7 @@ class Press(Task):
         scene.done = held_fraction(scene.held, procedure.hold_time)
         return False
 
-    def remaining(self, x: Number, y: Number, z: Number, surface: Number, *rest: Any) -> Number:
+    def remaining(self, at: Prospect) -> Number:
         """Return the way to the goal and to the depth at which the target force acts."""
         goal = self.goal
-        return abs(x - goal[0]) + abs(y - goal[1]) + abs(surface - z - self.depth)
+        return abs(at.x - goal[0]) + abs(at.y - goal[1]) + abs(at.surface - at.z - self.depth)

@@ -11,7 +11,7 @@ takes numbers and arrays alike.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.tissue import Tissue
@@ -73,6 +73,30 @@ class Reading:
     period: float
 
 
+class Prospect(NamedTuple):
+    """
+    What the remaining cost depends on.
+
+    :param x: of the set-point, m, as y and z.
+    :param surface: true height of the untouched surface when the arm has got there, m.
+    :param time: when it will have got there: now and the arm's lag, s.
+    :param jaw: opening, 0 to 1.
+    :param jaw_target: what the jaw was told, 0 or 1.
+    :param grasped: 1 if the object is held.
+    :param done: fraction done.
+    """
+
+    x: Number
+    y: Number
+    z: Number
+    surface: Number
+    time: Number
+    jaw: Number
+    jaw_target: Number
+    grasped: Number
+    done: Number
+
+
 class Task(ABC):
     """
     One procedure on one patient; it keeps nothing, all that changes is in the scene.
@@ -112,27 +136,11 @@ class Task(ABC):
         """Bring the scene up to date; say whether the procedure is lost."""
 
     @abstractmethod
-    def remaining(
-        self,
-        x: Number,
-        y: Number,
-        z: Number,
-        surface: Number,
-        time: Number,
-        jaw: Number,
-        jaw_target: Number,
-        grasped: Number,
-        done: Number,
-    ) -> Number:
+    def remaining(self, at: Prospect) -> Number:
         """
-        Return the cost that is left when the set-point is at a point, metres.
+        Return the cost that is left, metres.
 
-        :param surface: true height of the untouched surface when the arm has got there, m.
-        :param time: when it will have got there: now and the arm's lag, s.
-        :param jaw: opening, 0 to 1.
-        :param jaw_target: what the jaw was told, 0 or 1.
-        :param grasped: 1 if the object is held.
-        :param done: fraction done.
+        :param at: where the set-point is, and what goes with it.
         """
 
     def resistance(self, grasped: Number, x: Number, y: Number, z: Number) -> tuple[Number, ...]:

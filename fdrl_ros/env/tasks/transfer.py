@@ -11,6 +11,7 @@ from fdrl_ros.env.tasks.task import (
     Number,
     OPEN,
     Point,
+    Prospect,
     Reading,
     Scene,
     Task,
@@ -73,19 +74,9 @@ class Transfer(Task):
         place = self.place
         return abs(x - place[0]) + abs(y - place[1]) + abs(z - place[2])
 
-    def remaining(
-        self,
-        x: Number,
-        y: Number,
-        z: Number,
-        surface: Number,
-        time: Number,
-        jaw: Number,
-        jaw_target: Number,
-        grasped: Number,
-        done: Number,
-    ) -> Number:
+    def remaining(self, at: Prospect) -> Number:
         """Return the way to the object and from there on, with the orders to the jaw."""
+        x, y, z, _surface, _time, jaw, jaw_target, grasped, done = at
         pick, place = self.pick, self.place
         closing = (jaw_target < 0.5) * (jaw >= CLOSED)
         off_x, off_y, off_z = abs(x - pick[0]), abs(y - pick[1]), abs(z - pick[2])
