@@ -11,26 +11,13 @@ from fdrl_ros.benchmark.report import DISCLAIMER, seeds_table
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 
 
 @click.command(cls=PlanCommand)
 @plan_option
-@click.option(
-    '--directory',
-    type=click.Path(path_type=Path),
-    default='runs/experiment',
-    show_default=True,
-    help='Where each seed and the comparison are kept; finished seeds are not run again.',
-)
-@click.option(
-    '--seeds',
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help='How many seeds, from --seed on.',
-)
+@over_seeds('runs/experiment', 5)
 def experiment(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
     """
     Repeat training and evaluation with several seeds and compare.

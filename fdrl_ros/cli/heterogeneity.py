@@ -14,7 +14,7 @@ from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import StoreError
 from rich.table import Table
@@ -22,23 +22,8 @@ from rich.table import Table
 
 @click.command(cls=PlanCommand)
 @plan_option
-@click.option(
-    '--output',
-    '--directory',
-    'output',
-    type=click.Path(path_type=Path),
-    default='runs/heterogeneity',
-    show_default=True,
-    help='Where each seed at each H is kept, and the result; what is finished is not run again.',
-)
-@click.option(
-    '--seeds',
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help='How many seeds, from --seed on.',
-)
-def heterogeneity(plan_file: str | None, output: Path, seeds: int, **flags: Any) -> None:
+@over_seeds('runs/heterogeneity', 10)
+def heterogeneity(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
     """
     Measure how far hospitals are apart, and what a policy loses abroad, at H = 0 to 1.
 
@@ -47,7 +32,7 @@ def heterogeneity(plan_file: str | None, output: Path, seeds: int, **flags: Any)
     Interrupted, it goes on when called again.
     """
     plan = plan_from(flags, plan_file)
-    run = RunDirectory.open(output)
+    run = RunDirectory.open(directory)
     first = plan.federation.seed
     out = console()
     out.print(DISCLAIMER, style='italic')
@@ -64,7 +49,7 @@ def heterogeneity(plan_file: str | None, output: Path, seeds: int, **flags: Any)
     out.print(_table(summary))
     for name in ('distance', 'mix', 'loss'):
         out.print(verdict(summary, name), highlight=False, soft_wrap=True)
-    out.print(f'saved in {output}: heterogeneity.json, .csv, .png', highlight=False)
+    out.print(f'saved in {directory}: heterogeneity.json, .csv, .png', highlight=False)
 
 
 def _table(summary: dict[str, Any]) -> Table:

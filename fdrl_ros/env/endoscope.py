@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fdrl_ros.env.arm import checked_joints, JAW_LIMITS, Point
+from fdrl_ros.env.arm import checked_joints, JAW_LIMITS
 from fdrl_ros.env.camera import Camera, FRAME_ID, Intrinsics
 from fdrl_ros.env.stage import Stage
 from fdrl_ros.env.view import View
@@ -64,30 +64,24 @@ class Frame:
     labels: NDArray[np.uint8]
 
 
-class Endoscope(Camera):
+class Endoscope:
     """
-    A camera that draws in this process; it holds a client of PyBullet until it is closed.
+    Draws what a camera sees in this process; holds a client of PyBullet until it is closed.
 
-    :param urdf: of the arm; urdf/psm.urdf unless told otherwise. The rest is that of a Camera.
-    :raises SettingError: on sizes or places that no camera has.
+    :param camera: 320 by 240 pixels at the place that the URDF has for it by default.
+    :param urdf: of the arm; urdf/psm.urdf unless told otherwise.
     :raises ResourceError: if the URDF is missing or broken.
     """
 
-    def __init__(
-        self,
-        width: int = 320,
-        height: int = 240,
-        fps: float = 15.0,
-        eye: Point | None = None,
-        look: Point | None = None,
-        urdf: Path | None = None,
-    ) -> None:
-        super().__init__(width, height, fps, eye, look)
+    def __init__(self, camera: Camera | None = None, urdf: Path | None = None) -> None:
+        self.camera = camera or Camera()
         self._stage = Stage(_UNSEEN, urdf)
         self._labels = np.array(
             [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self._stage.links)], np.uint8
         )
-        across, down = np.linspace(-1, 1, self.width), np.linspace(-1, 1, self.height)
+        across, down = (
+            np.linspace(-1, 1, size) for size in (self.camera.width, self.camera.height)
+        )
         dim = 1.0 - 0.35 * (across[None, :] ** 2 + down[:, None] ** 2)
         self._cavity = (dim[:, :, None] * _CAVITY).astype(np.uint8)
         """What is too far away for the light."""
@@ -107,12 +101,8 @@ class Endoscope(Camera):
         if not JAW_LIMITS[0] <= jaw <= JAW_LIMITS[1]:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')
         self._stage.show(six, jaw, view or View())
-        light = (
-            self.eye[0] - self.look[0] - _LAMP,
-            self.eye[1] - self.look[1] + _LAMP,
-            self.eye[2] - self.look[2],
-        )
-        shot = self._stage.shoot(self, light)
+        x, y, z = np.subtract(self.camera.eye, self.camera.look).tolist()
+        shot = self._stage.shoot(self.camera, (x - _LAMP, y + _LAMP, z))
         nothing = np.isinf(shot.depth)
         shot.rgb[nothing] = self._cavity[nothing]
         return Frame(shot.rgb, shot.depth, self._labels[shot.links + 1])

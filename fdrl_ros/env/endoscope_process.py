@@ -10,7 +10,7 @@ import threading
 from typing import Any
 import weakref
 
-from fdrl_ros.env.arm import checked_joints, Point
+from fdrl_ros.env.arm import checked_joints
 from fdrl_ros.env.camera import Camera
 from fdrl_ros.env.endoscope import Endoscope, Frame
 from fdrl_ros.env.view import View
@@ -20,11 +20,11 @@ _START_TIME = 60.0  # seconds that the process may take to load PyBullet
 _DRAW_TIME = 20.0  # seconds that a picture may take
 
 
-def _serve(pipe: Connection, options: dict[str, Any]) -> None:
+def _serve(pipe: Connection, camera: Camera) -> None:
     """Draw what the pipe asks for until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other end decides when to stop
     try:
-        endoscope = Endoscope(**options)
+        endoscope = Endoscope(camera)
     except FdrlError as problem:
         pipe.send(problem)
         return
@@ -48,31 +48,23 @@ def _end(pipe: Connection, process: Any) -> None:
         process.join(5.0)
 
 
-class EndoscopeProcess(Camera):
+class EndoscopeProcess:
     """
     As :class:`~fdrl_ros.env.endoscope.Endoscope`, drawing in another process.
 
     Waiting for a picture lets other threads of this process run. Any thread may ask, one is
     served at a time.
 
-    :raises SettingError: on sizes or places that no camera has.
+    :param camera: as an Endoscope has it.
     :raises ResourceError: if the process does not come up.
     """
 
-    def __init__(
-        self,
-        width: int = 320,
-        height: int = 240,
-        fps: float = 15.0,
-        eye: Point | None = None,
-        look: Point | None = None,
-    ) -> None:
-        super().__init__(width, height, fps, eye, look)
-        options = {'width': width, 'height': height, 'fps': fps, 'eye': eye, 'look': look}
+    def __init__(self, camera: Camera | None = None) -> None:
+        self.camera = camera or Camera()
         context = get_context('spawn')
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, options), name='endoscope', daemon=True
+            target=_serve, args=(theirs, self.camera), name='endoscope', daemon=True
         )
         self._process.start()
         theirs.close()

@@ -60,6 +60,7 @@ from fdrl_ros.env.paper_law import (
     SIZE,
     STATE_COUNT,
 )
+from fdrl_ros.env.place import check_place
 from fdrl_ros.errors import SettingError, StateError
 import gymnasium
 import numpy as np
@@ -134,14 +135,7 @@ class PaperHospital:
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
-        if self.hospitals < 1:
-            raise SettingError('hospitals', self.hospitals, 'at least 1')
-        if not 0 <= self.hospital < self.hospitals:
-            raise SettingError('hospital', self.hospital, f'0 to {self.hospitals - 1}')
-        if not 0.0 <= self.heterogeneity <= 1.0:
-            raise SettingError('heterogeneity', self.heterogeneity, 'a number from 0 to 1')
-        if self.seed < 0:
-            raise SettingError('seed', self.seed, 'at least 0')
+        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
 
     @cached_property
     def law(self) -> Law:

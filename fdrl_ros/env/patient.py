@@ -18,6 +18,7 @@ from typing import Protocol
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.events import draw_events, Event
 from fdrl_ros.env.labs import draw_labs, Labs
+from fdrl_ros.env.place import check_place
 from fdrl_ros.env.procedures import (
     PRESSING,
     Procedure,
@@ -153,14 +154,7 @@ class Cohort:
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
-        if self.hospitals < 1:
-            raise SettingError('hospitals', self.hospitals, 'at least 1')
-        if not 0 <= self.hospital < self.hospitals:
-            raise SettingError('hospital', self.hospital, f'0 to {self.hospitals - 1}')
-        if not 0.0 <= self.heterogeneity <= 1.0:
-            raise SettingError('heterogeneity', self.heterogeneity, 'a number from 0 to 1')
-        if self.seed < 0:
-            raise SettingError('seed', self.seed, 'at least 0')
+        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
         if tuple(self.procedures) != procedures_named(','.join(self.procedures)):
             raise SettingError('procedures', self.procedures, 'each once, in their order')
 

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from fdrl_ros.env.camera import FRAME_ID, Intrinsics
+from fdrl_ros.env.camera import Camera, FRAME_ID, Intrinsics
 from fdrl_ros.env.endoscope import Frame
 from fdrl_ros.env.endoscope_process import EndoscopeProcess
 from fdrl_ros.env.operation import Operation
@@ -56,8 +56,8 @@ class EndoscopeView:
     def __init__(self, node: ManagedNode, operation: Operation, rate: float) -> None:
         self._node = node
         self._operation = operation
-        self._camera = EndoscopeProcess(fps=rate)
-        node.keep(self._camera.close)
+        self._endoscope = EndoscopeProcess(Camera(fps=rate))
+        node.keep(self._endoscope.close)
         self._images = {
             name: node.publisher(Image, f'endoscope/{name}', qos.PICTURE) for name in IMAGES
         }
@@ -78,7 +78,7 @@ class EndoscopeView:
                 if any(each.get_subscription_count() for each in listeners):
                     self._look()
 
-        self._node.every(1.0 / self._camera.fps, look)
+        self._node.every(1.0 / self._endoscope.camera.fps, look)
 
     def _look(self) -> None:
         """Have a picture drawn of how it is now."""
@@ -87,7 +87,7 @@ class EndoscopeView:
         stamp, view = self._node.get_clock().now().to_msg(), view_of(operation)
         self._drawing = True
         self._node.submit(
-            lambda report, stopped: self._camera.capture(joints, jaw, view),
+            lambda report, stopped: self._endoscope.capture(joints, jaw, view),
             lambda result: self._show(stamp, result),
         )
 
@@ -104,4 +104,4 @@ class EndoscopeView:
         ):
             if self._images[name].get_subscription_count():
                 self._images[name].publish(image(stamp, IMAGES[name], pixels))
-        self._info.publish(camera_info(stamp, self._camera.intrinsics))
+        self._info.publish(camera_info(stamp, self._endoscope.camera.intrinsics))

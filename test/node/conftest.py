@@ -29,6 +29,7 @@ from fdrl_ros.nodes.watch import Event, Felt, Said, Watch  # noqa: E402
 from fdrl_ros.plan import Plan  # noqa: E402
 from fdrl_ros.prepare import Layout, prepare  # noqa: E402
 from fdrl_ros.runner import Death, Runner  # noqa: E402
+from room import Room  # noqa: E402
 
 PLAN = Plan.from_mapping(
     {
@@ -179,3 +180,18 @@ def live(settings: BringupSettings) -> Iterator[Live]:
         Runner(settings, log, restarts=1) as runner,
     ):
         yield Live(runner, watch, settings)
+
+
+@pytest.fixture
+def room(settings: BringupSettings) -> Iterator[Room]:
+    """Give one who looks and speaks in the robots' domain."""
+    made = Room(settings.robot_domain)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runner(settings: BringupSettings) -> Iterator[Runner]:
+    """Give who starts single nodes."""
+    with Runner(settings, Path(settings.directory) / 'log') as made:
+        yield made

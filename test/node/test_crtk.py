@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated arm over real DDS, spoken to in CRTK and nothing else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 import math
-from pathlib import Path
 from typing import Any
 
 from fdrl_ros.bringup import NodeSpec, robot_graph
@@ -21,7 +20,6 @@ from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.robot_messages import joint_state, pose, quaternion
 from fdrl_ros.resources import resource
-from fdrl_ros.runner import Runner
 from fdrl_ros.srv import Operate
 from geometry_msgs.msg import PoseStamped
 import numpy as np
@@ -128,19 +126,6 @@ class Surgeon:
         at, turned = said.position, said.orientation
         rotation = from_quaternion((turned.x, turned.y, turned.z, turned.w))
         return np.array([at.x, at.y, at.z]), rotation
-
-
-@pytest.fixture
-def room(settings) -> Iterator[Room]:
-    made = Room(settings.robot_domain)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def runner(settings) -> Iterator[Runner]:
-    with Runner(settings, Path(settings.directory) / 'log') as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The robot: it moves by servo_cp alone, holds on a state that is none, and ends an operation."""
 
-from collections.abc import Iterator
 import math
 from pathlib import Path
 import time
@@ -20,27 +19,12 @@ from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.robot_messages import set_point
 from fdrl_ros.policy import digest_of, encode_weights
 from fdrl_ros.prepare import Layout, load_policy
-from fdrl_ros.runner import Runner
 from fdrl_ros.srv import Operate
 from geometry_msgs.msg import PoseStamped
 import numpy as np
-import pytest
 from room import Room
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
-
-
-@pytest.fixture
-def room(settings) -> Iterator[Room]:
-    made = Room(settings.robot_domain)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def runner(settings) -> Iterator[Runner]:
-    with Runner(settings, Path(settings.directory) / 'log') as made:
-        yield made
 
 
 def released(directory: Path) -> ros.GlobalPolicy:

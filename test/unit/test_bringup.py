@@ -5,11 +5,11 @@
 from dataclasses import replace
 import os
 from pathlib import Path
+import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 
 from fdrl_ros import bringup
 from fdrl_ros import runner as running
@@ -29,15 +29,15 @@ import yaml
 
 SETTINGS = BringupSettings(directory='/somewhere/fed: 1')
 LINGERING = """
-import signal, sys
+import pathlib, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-print('ready', flush=True)
+pathlib.Path({gate!r}).write_text('ready')
 signal.pause()
 """
 OBEDIENT = """
-import signal, sys
+import pathlib, signal, sys
 signal.signal(signal.SIGINT, lambda number, frame: sys.exit(0))
-print('ready', flush=True)
+pathlib.Path({gate!r}).write_text('ready')
 while True: signal.pause()
 """
 
@@ -134,17 +134,23 @@ def spec(program: str) -> NodeSpec:
     return NodeSpec(program, '/somewhere', 'node', 5)
 
 
-def wait(condition) -> None:
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def await_death(runner: Runner) -> list[Death]:
+    """Wait until the one node has ended, and return what the runner says of it."""
+    os.waitid(os.P_PID, runner.process_id('somewhere.node'), os.WEXITED | os.WNOWAIT)
+    return runner.poll()
 
 
-def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner):
+def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner, tmp_path):
+    gates = [tmp_path / 'obedient', tmp_path / 'lingering']
+    for each in gates:
+        os.mkfifo(each)
+    obedient, lingering = (
+        spec(program.format(gate=str(gate)))
+        for program, gate in zip((OBEDIENT, LINGERING), gates, strict=True)
+    )
     with runner:
-        runner.start([spec(OBEDIENT), replace(spec(LINGERING), name='deaf')])
-        wait(lambda: all(tail(runner.log_file(each)) for each in runner.running))
+        runner.start([obedient, replace(lingering, name='deaf')])
+        assert [each.read_text() for each in gates] == ['ready', 'ready']
         pids = [runner.process_id(each) for each in runner.running]
         assert runner.stop(grace=0.5) == {
             'somewhere.node': 0,
@@ -158,8 +164,7 @@ def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner):
 def test_runner_reports_a_death_with_its_last_words_and_starts_again_once(runner):
     with runner:
         runner.start([spec('import sys; print("the key is missing"); sys.exit(3)')])
-        deaths: list[Death] = []
-        wait(lambda: deaths.extend(runner.poll()) or len(deaths) == 2)
+        deaths = await_death(runner) + await_death(runner)
         assert [(each.code, each.restarted) for each in deaths] == [(3, True), (3, False)]
         assert 'exit code 3, started again' in str(deaths[0])
         assert 'the key is missing' in str(deaths[0])
@@ -178,14 +183,19 @@ def test_runner_ends_what_a_dead_node_left_behind(runner, tmp_path):
     )
     with runner:
         runner.start([spec(program)])
-        wait(lambda: runner.poll())
-        state = Path('/proc') / left.read_text() / 'stat'
-        wait(lambda: not state.exists() or state.read_text().rpartition(') ')[2][0] == 'Z')
+        assert await_death(runner)
+        try:
+            child = os.pidfd_open(int(left.read_text()))
+        except ProcessLookupError:
+            return
+        ended, _, _ = select.select([child], [], [], 10.0)
+        os.close(child)
+        assert ended
 
 
 def test_runner_leaves_no_process_when_its_block_is_left_by_an_error(runner):
     with pytest.raises(KeyboardInterrupt), runner:
-        runner.start([spec(OBEDIENT)])
+        runner.start([spec(LINGERING.format(gate=os.devnull))])
         pid = runner.process_id('somewhere.node')
         raise KeyboardInterrupt
     with pytest.raises(ProcessLookupError):

@@ -15,7 +15,7 @@ from fdrl_ros.env.arm import (
     UPPER,
     WRIST_LINK,
 )
-from fdrl_ros.env.camera import FRAME_ID
+from fdrl_ros.env.camera import Camera, FRAME_ID
 from fdrl_ros.env.endoscope import BACKGROUND, Endoscope, JAW, SHAFT, WRIST
 from fdrl_ros.env.endoscope_process import EndoscopeProcess
 from fdrl_ros.env.operation import Operation
@@ -37,15 +37,15 @@ BENT = [*straight_joints(-0.004, 0.002, -0.125), 0.4, 0.7, -0.5]
 
 @pytest.fixture(scope='module')
 def endoscope():
-    made = Endoscope(160, 120)
+    made = Endoscope(Camera(160, 120))
     yield made
     made.close()
 
 
 def seen(endoscope, point):
     """Project a point of the base frame by the pinhole camera: pixel column, row and depth."""
-    position, rotation = endoscope.pose()
-    camera = endoscope.intrinsics
+    position, rotation = endoscope.camera.pose()
+    camera = endoscope.camera.intrinsics
     x, y, z = rotation.T @ (np.array(point) - position)
     column, row = camera.fx * x / z + camera.cx, camera.fy * y / z + camera.cy
     return round(column), round(row), z
@@ -144,7 +144,7 @@ def test_the_default_camera_is_the_optical_frame_of_the_urdf(endoscope):
     stage = Stage()
     index = stage.links.index(FRAME_ID)
     link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
-    position, rotation = endoscope.pose()
+    position, rotation = endoscope.camera.pose()
     assert np.abs(position - link[4]).max() < 1e-6
     matrix = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)
     assert np.abs(rotation - matrix).max() < 1e-6
@@ -183,16 +183,16 @@ def test_things_are_seen_where_they_are(endoscope):
 
 def test_pictures_are_due_at_their_rate(endoscope):
     times = np.arange(0.0, 1.0, 0.01)
-    assert sum(endoscope.due(each) for each in times) == pytest.approx(15, abs=1)
-    assert endoscope.due(0.0)  # a new operation begins
+    assert sum(endoscope.camera.due(each) for each in times) == pytest.approx(15, abs=1)
+    assert endoscope.camera.due(0.0)  # a new operation begins
 
 
 def test_what_no_camera_can_do_is_refused(endoscope, tmp_path):
     for words in ({'width': 4}, {'height': 5000}, {'fps': 0.0}, {'fps': math.nan}):
         with pytest.raises(SettingError):
-            Endoscope(**words)
+            Camera(**words)
     with pytest.raises(SettingError, match='look'):
-        Endoscope(eye=(0.0, 0.0, 0.0), look=(0.0, 0.0, -0.1))
+        Camera(eye=(0.0, 0.0, 0.0), look=(0.0, 0.0, -0.1))
     with pytest.raises(StateError, match='six'):
         endoscope.capture(HELD[:5])
     with pytest.raises(StateError, match='six'):
@@ -206,7 +206,7 @@ def test_what_no_camera_can_do_is_refused(endoscope, tmp_path):
 
 
 def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope):
-    apart = EndoscopeProcess(160, 120)
+    apart = EndoscopeProcess(Camera(160, 120))
     view = View(waypoint=(0.01, 0.0, -0.12))
     here, there = (each.capture(BENT, 0.3, view) for each in (endoscope, apart))
     for name in ('rgb', 'depth', 'labels'):
@@ -214,7 +214,7 @@ def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope)
     with pytest.raises(StateError, match='six'):
         apart.capture([0.0] * 5)
     assert apart.capture(BENT).labels.max() == JAW  # a refusal does not end it
-    assert apart.intrinsics == endoscope.intrinsics
+    assert apart.camera.intrinsics == endoscope.camera.intrinsics
     apart._process.kill()
     apart._process.join()
     with pytest.raises(ResourceError, match='gone'):
@@ -225,7 +225,7 @@ def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope)
 
 
 def test_picture_after_picture_takes_no_more_memory():
-    endoscope, grown = Endoscope(8, 8), []
+    endoscope, grown = Endoscope(Camera(8, 8)), []
     for index in range(200):
         endoscope.capture(HELD, 0.0, View(surface=-0.13 + 1e-5 * index, waypoint=HELD[:3]))
         grown.append(int(Path('/proc/self/statm').read_text().split()[1]) * 4096)
@@ -234,7 +234,7 @@ def test_picture_after_picture_takes_no_more_memory():
 
 
 def test_pictures_leave_no_client_behind():
-    made = Endoscope(16, 16)
+    made = Endoscope(Camera(16, 16))
     client = made._stage.client
     made.close()
     assert not pybullet.isConnected(client)

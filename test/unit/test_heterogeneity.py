@@ -225,7 +225,7 @@ def test_parts_of_other_settings_and_damaged_ones_are_refused(tmp_path):
 
 
 def test_the_command_writes_numbers_a_table_and_a_plot(tmp_path):
-    words = ['heterogeneity', '--seeds', '2', '--output', str(tmp_path / 'out'), *FLAGS.split()]
+    words = ['heterogeneity', '--seeds', '2', '--directory', str(tmp_path / 'out'), *FLAGS.split()]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert 'not a medical device' in result.output and 'distance grows with H' in result.output
