@@ -119,14 +119,12 @@ def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
 
     :raises PolicyError: if they were not evaluated on the same patients.
     """
-    if not np.array_equal(one.cases.patient, other.cases.patient):
+    ours, theirs = one.cases.arrays(), other.cases.arrays()
+    if not np.array_equal(ours['patient'], theirs['patient']):
         raise PolicyError(f'{one.name} and {other.name} were evaluated on different patients')
     lead: dict[str, float] = {}
     for metric, sign in (('success', 1.0), ('returns', 1.0), ('risk', -1.0)):
-        gap = sign * (
-            getattr(one.cases, metric).astype(np.float64)
-            - getattr(other.cases, metric).astype(np.float64)
-        )
+        gap = sign * (ours[metric].astype(np.float64) - theirs[metric].astype(np.float64))
         name = {'returns': 'mean_return', 'risk': 'r_mit'}.get(metric, metric)
         lead[name] = float(gap.mean())
         spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0

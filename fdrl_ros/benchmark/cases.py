@@ -12,11 +12,15 @@ import math
 from typing import Any
 
 from fdrl_ros.env.episode import Episode
-from fdrl_ros.env.expert import expert_costs
+from fdrl_ros.env.measuring import episode_metrics, states_met
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.metrics import alpha_adapt, risk_terms, StateSet, task_accuracy, TaskAccuracy
+from fdrl_ros.metrics import alpha_adapt, risk_terms, TaskAccuracy
+from fdrl_ros.metrics.episode import EpisodeMetrics
 from fdrl_ros.selector import returns_to_go
 import numpy as np
+
+COMPARED = ('patient', 'success', 'failure', 'peak_force', 'task_tolerant', 'task_exact')
+"""Metrics of episodes that are kept beside returns and risks."""
 
 NORMAL_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
@@ -27,27 +31,17 @@ class Cases:
     """
     What happened to n patients under one policy.
 
-    :param patient: who, shape (n,).
-    :param success: the force was held, shape (n,), bool.
-    :param failure: reason or empty, shape (n,).
+    :param episodes: what was measured of each operation.
     :param returns: discounted return J (FDRL Eq. 1), shape (n,).
-    :param peak_force: greatest normal force, shape (n,), N.
     :param risk: mean of D_t over the ticks (FDRL Eq. 10), shape (n,), in [0, 1].
     :param adaptation: alpha_adapt of the case, shape (n,); NaN where no state changed.
-    :param tolerant: share of the actions within the expert's tolerance, shape (n,).
-    :param exact: share of the actions that are the expert's own, shape (n,).
     :param length: ticks, shape (n,).
     """
 
-    patient: np.ndarray
-    success: np.ndarray
-    failure: np.ndarray
+    episodes: tuple[EpisodeMetrics, ...]
     returns: np.ndarray
-    peak_force: np.ndarray
     risk: np.ndarray
     adaptation: np.ndarray
-    tolerant: np.ndarray
-    exact: np.ndarray
     length: np.ndarray
 
     @classmethod
@@ -58,18 +52,28 @@ class Cases:
         :param discount: gamma of the return.
         """
         rows = [_measure(each, world, discount) for each in episodes]
-        return cls(*(np.array(column) for column in zip(*rows, strict=True)))
+        measured, *columns = zip(*rows, strict=True)
+        return cls(measured, *map(np.array, columns))
 
     @classmethod
     def join(cls, parts: Sequence['Cases']) -> 'Cases':
         """Put the patients of several parts one after the other."""
+        first, *others = fields(cls)
         return cls(
-            *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls))
+            tuple(each for part in parts for each in part.episodes),
+            *(np.concatenate([getattr(part, f.name) for part in parts]) for f in others),
         )
 
+    def column(self, name: str) -> np.ndarray:
+        """Return one of the metrics of all episodes, shape (n,)."""
+        return np.array([getattr(each, name) for each in self.episodes])
+
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return by name what two policies are compared by, each of shape (n,)."""
+        return {
+            **{each: self.column(each) for each in COMPARED},
+            **{each.name: getattr(self, each.name) for each in fields(self)[1:]},
+        }
 
 
 @dataclass(frozen=True)
@@ -107,23 +111,24 @@ class Score:
 
         :param accuracy: of the policy on the frozen set of states.
         """
-        count = len(cases.success)
-        low, high = wilson_interval(int(cases.success.sum()), count)
+        success = cases.column('success')
+        count = len(success)
+        low, high = wilson_interval(int(success.sum()), count)
         adapted = cases.adaptation[~np.isnan(cases.adaptation)]
         return cls(
-            success=float(cases.success.mean()),
+            success=float(success.mean()),
             success_low=low,
             success_high=high,
             a_task=accuracy.tolerant,
             a_task_exact=accuracy.exact,
             a_task_chance=accuracy.chance_tolerant,
             a_task_ceiling=accuracy.ceiling_tolerant,
-            a_task_on_policy=float(cases.tolerant.mean()),
-            a_task_on_policy_exact=float(cases.exact.mean()),
+            a_task_on_policy=float(cases.column('task_tolerant').mean()),
+            a_task_on_policy_exact=float(cases.column('task_exact').mean()),
             r_mit=1.0 - float(cases.risk.mean()),
             alpha_adapt=float(adapted.mean()) if len(adapted) else math.nan,
             alpha_adapt_cases=len(adapted),
-            peak_force=float(cases.peak_force.mean()),
+            peak_force=float(cases.column('peak_force').mean()),
             mean_return=float(cases.returns.mean()),
             patients=count,
         )
@@ -152,25 +157,18 @@ def wilson_interval(successes: int, count: int) -> tuple[float, float]:
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
-def _measure(episode: Episode, world: WorldSettings, discount: float) -> tuple[Any, ...]:
+def _measure(
+    episode: Episode, world: WorldSettings, discount: float
+) -> tuple[EpisodeMetrics, float, float, float, int]:
     """Return one patient's row, in the order of the fields of :class:`Cases`."""
-    states, actions = episode.states[:-1], episode.actions
-    costs = expert_costs(states, episode.patient, world)
-    met = StateSet(states, costs, costs.argmin(axis=1), np.zeros(len(actions), np.int64))
-    agreement = task_accuracy(met, actions)
     risk = risk_terms(
         episode.forces, episode.damages, episode.critical, episode.patient.procedure.force_limit
     )
-    adaptation, _ = alpha_adapt([(states, actions)])
+    adaptation, _ = alpha_adapt([(episode.states[:-1], episode.actions)])
     return (
-        episode.patient.name,
-        episode.success,
-        episode.failure,
+        episode_metrics(episode, states_met(episode, world), episode.actions),
         returns_to_go(episode.rewards, discount)[0],
-        episode.forces.max(),
         risk.total.mean(),
         adaptation,
-        agreement.tolerant,
-        agreement.exact,
-        len(actions),
+        len(episode.actions),
     )

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate contenders on unseen patients and on a frozen set of states, in worker processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fdrl_ros.benchmark.cases import Cases, Score
 from fdrl_ros.benchmark.contender import Contender, SelectorSession
@@ -14,7 +15,9 @@ from fdrl_ros.env.expert import expert_costs
 from fdrl_ros.env.patient import Mixture, Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.metrics import StateSet, task_accuracy
+from fdrl_ros.metrics.episode_file import write_csv, write_json
 from fdrl_ros.plan import Plan
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
@@ -178,3 +181,19 @@ def operate_once(
     choose = contender.begin(patient, world)
     episode = run_episode(env, choose, patient)
     return episode, choose.chosen if isinstance(choose, SelectorSession) else []
+
+
+def save_episodes(directory: Path, evaluations: Mapping[str, Evaluation]) -> None:
+    """
+    Write the metrics of every operation, a CSV and a JSON file for each policy.
+
+    :raises RecordsError: if a file cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordsError(f'cannot make {directory}: {error.strerror}') from error
+    for name, each in evaluations.items():
+        stem = name.replace('/', '_')
+        write_csv(directory / f'{stem}.csv', each.cases.episodes)
+        write_json(directory / f'{stem}.json', each.cases.episodes)

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from fdrl_ros.benchmark.assessment import Assessment
+from fdrl_ros.benchmark.evaluation import save_episodes
 from fdrl_ros.benchmark.plots import draw_all
 from fdrl_ros.benchmark.report import render_text
 from fdrl_ros.benchmark.rounds import write_json
@@ -23,7 +24,7 @@ LATEST = 'latest'
 @dataclass(frozen=True)
 class RunDirectory:
     """
-    One run: ``federation/`` (private), ``policies/``, ``plots/``, tables and numbers.
+    One run: ``federation/`` (private), ``policies/``, ``plots/``, ``episodes/`` and numbers.
 
     :param path: such as ``runs/2026-11-21_09-30-00``.
     """
@@ -93,6 +94,7 @@ class RunDirectory:
             (self.path / 'table.txt').write_text(render_text(found), 'utf-8')
             (self.path / 'plan.yaml').write_text(found.plan.to_yaml(), 'utf-8')
             _save_arrays(self.path / 'patients.npz', _patients(found))
+            save_episodes(self.path / 'episodes', found.evaluations)
             draw_all(found, self.path / 'plots')
         except OSError as error:
             raise StoreError(f'cannot write into {self.path}: {error.strerror}') from error

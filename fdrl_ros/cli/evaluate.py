@@ -9,7 +9,7 @@ import click
 from fdrl_ros.benchmark.assessment import assess
 from fdrl_ros.benchmark.contender import Contender, ExpertContender, PolicyContender
 from fdrl_ros.benchmark.evaluation import evaluate as evaluate_contenders
-from fdrl_ros.benchmark.evaluation import make_probe, unseen_patients
+from fdrl_ros.benchmark.evaluation import make_probe, save_episodes, unseen_patients
 from fdrl_ros.benchmark.report import DISCLAIMER, policy_table
 from fdrl_ros.benchmark.rounds import read_rounds
 from fdrl_ros.benchmark.run_directory import RunDirectory
@@ -17,7 +17,7 @@ from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import announce, console, show
-from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.errors import PolicyError, SettingError, StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import load_policy
 
@@ -25,7 +25,14 @@ from fdrl_ros.prepare import load_policy
 @click.command(cls=PlanCommand)
 @click.argument('paths', nargs=-1, required=True, type=click.Path(path_type=Path))
 @plan_option
-def evaluate(paths: tuple[Path, ...], plan_file: str | None, **flags: Any) -> None:
+@click.option(
+    '--episodes',
+    type=click.Path(file_okay=False, path_type=Path),
+    help='Directory for metrics of every operation, CSV and JSON; a run always has its own.',
+)
+def evaluate(
+    paths: tuple[Path, ...], plan_file: str | None, episodes: Path | None, **flags: Any
+) -> None:
     """
     Evaluate a run directory again, or one or more policy files.
 
@@ -33,9 +40,11 @@ def evaluate(paths: tuple[Path, ...], plan_file: str | None, **flags: Any) -> No
     files such as runs/latest/policies/global_6.npz, which are put beside the expert.
     """
     if len(paths) == 1 and paths[0].is_dir():
+        if episodes is not None:
+            raise SettingError('episodes', str(episodes), 'none: a run has its own episodes/')
         _evaluate_run(RunDirectory(paths[0].resolve()), plan_file, flags)
     else:
-        _evaluate_files(paths, plan_from(flags, plan_file))
+        _evaluate_files(paths, plan_from(flags, plan_file), episodes)
 
 
 def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: dict[str, Any]) -> None:
@@ -50,7 +59,7 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: dict[str, Any
     show(run, found)
 
 
-def _evaluate_files(paths: tuple[Path, ...], plan: Plan) -> None:
+def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) -> None:
     contenders: list[Contender] = [ExpertContender()]
     for path in paths:
         weights, shape = load_policy(path)
@@ -73,3 +82,6 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan) -> None:
     rows = {name: each.score.columns() for name, each in found.items()}
     out.print(policy_table(rows, out.width))
     out.print(DISCLAIMER, style='italic')
+    if episodes is not None:
+        save_episodes(episodes, found)
+        out.print(f'saved in {episodes}', highlight=False, soft_wrap=True)

@@ -46,7 +46,8 @@ def show(run: RunDirectory, found: Assessment) -> None:
     out = console()
     out.print(render(found, out.width))
     out.print(
-        f'saved in {run.path}: summary.json, table.txt, patients.npz, policies/, plots/',
+        f'saved in {run.path}: summary.json, table.txt, patients.npz, policies/, episodes/, '
+        'plots/',
         highlight=False,
         soft_wrap=True,
     )

@@ -66,20 +66,29 @@ def made_episode(**changes):
         'damages': np.array([0.0, 150.0]),
         'pressures': np.array([85.0, 85.0]),
         'critical': np.array([False, True]),
+        'tips': real.tips[:3],
+        'mean_forces': np.array([0.25 * limit, 0.5 * limit]),
+        'news2': real.news2[:2],
         **changes,
     }
     return replace(real, **values)
+
+
+def limit_of(episode):
+    return episode.patient.procedure.force_limit
 
 
 def test_numbers_of_a_made_up_case_by_hand():
     episode = made_episode()
     cases = Cases.of([episode], PLAN.world, 0.5)
     assert cases.returns[0] == pytest.approx(1.0 + 0.5 * 4.0)
-    assert cases.peak_force[0] == episode.patient.procedure.force_limit
+    assert cases.column('peak_force')[0] == limit_of(episode)
     # D = 0.4 F + 0.4 Td + 0.2 C: 0.2, then 0.4 + 0.2 + 0.2.
     assert cases.risk[0] == pytest.approx((0.2 + 0.8) / 2)
-    assert cases.tolerant[0] == cases.exact[0] == pytest.approx(1.0)
+    assert cases.column('task_tolerant')[0] == cases.column('task_exact')[0] == pytest.approx(1.0)
     assert cases.length[0] == 2
+    assert cases.column('mean_force')[0] == pytest.approx(0.375 * limit_of(episode))
+    assert cases.column('damage')[0] == 150.0
 
 
 def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(probe):
@@ -103,13 +112,15 @@ def test_expert_agrees_with_itself_everywhere(results, probe):
 
 def test_everyone_operates_on_the_same_patients_of_all_hospitals(results):
     one, other = results['expert'].cases, results['untrained'].cases
-    np.testing.assert_array_equal(one.patient, other.patient)
-    assert [name.split('/')[0] for name in one.patient[:3]] == list(PLAN.hospitals)
-    assert all('/test/' in name for name in one.patient)
+    names = one.column('patient')
+    np.testing.assert_array_equal(names, other.column('patient'))
+    assert [name.split('/')[0] for name in names[:3]] == list(PLAN.hospitals)
+    assert all('/test/' in name for name in names)
 
 
 def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
-    assert not {each.name for each in probe.patients} & set(results['expert'].cases.patient)
+    operated_on = set(results['expert'].cases.column('patient'))
+    assert not {each.name for each in probe.patients} & operated_on
 
 
 def test_frozen_set_is_the_same_for_the_same_plan_alone(probe):

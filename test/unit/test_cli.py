@@ -16,6 +16,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.cli.options import flag_of
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, ROSTER_FILE
 from fdrl_ros.errors import StoreError
+from fdrl_ros.metrics.episode_file import read_csv, read_json
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy, prepare
 import pytest
@@ -242,12 +243,22 @@ def test_evaluating_a_run_again_changes_no_number(trained):
     result = fdrl('evaluate', run)
     assert result.exit_code == 0, result.output
     assert json.loads((run / 'summary.json').read_text())['policies'] == before
+    for name, row in before.items():
+        episodes = read_csv(run / 'episodes' / f'{name}.csv')
+        assert len(episodes) == row['patients']
+        assert sum(each.success for each in episodes) == round(row['success'] * len(episodes))
+        again = read_json(run / 'episodes' / f'{name}.json')
+        assert [each.damage for each in again] == [each.damage for each in episodes]
 
 
-def test_a_policy_file_is_put_beside_the_expert(trained, plan_file):
+def test_a_policy_file_is_put_beside_the_expert(trained, plan_file, tmp_path):
     path = trained[0] / 'policies' / 'global_2.npz'
-    result = fdrl('evaluate', path, '--plan', plan_file)
+    target = tmp_path / 'episodes'
+    result = fdrl('evaluate', path, '--plan', plan_file, '--episodes', target)
     assert result.exit_code == 0 and 'expert' in result.output, result.output
+    assert len(list(target.glob('*.csv'))) == len(list(target.glob('*.json'))) == 2
+    refused = fdrl('evaluate', trained[0], '--episodes', target)
+    assert refused.exit_code == 1 and 'episodes' in refused.stderr
 
 
 def test_what_is_no_policy_is_refused(tmp_path):
