@@ -3,6 +3,7 @@
 """The 15 discrete actions: six coarse moves, six fine ones, stay, and the jaw."""
 
 from dataclasses import dataclass
+import operator
 from typing import Any
 
 from fdrl_ros.errors import StateError
@@ -72,10 +73,13 @@ def action_numbered(action: int | np.signedinteger[Any]) -> Action:
     """
     Return an action by its number.
 
-    :raises StateError: if there is no such action.
+    :raises StateError: if it is no whole number, or there is no such action.
     """
-    index = int(action)
-    if index != action or not 0 <= index < ACTION_COUNT:
+    try:
+        index = -1 if isinstance(action, bool) else operator.index(action)
+    except TypeError:
+        index = -1
+    if not 0 <= index < ACTION_COUNT:
         raise StateError(
             f'action {action!r}: expected a whole number from 0 to {ACTION_COUNT - 1}'
         )

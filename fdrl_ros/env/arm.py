@@ -67,6 +67,31 @@ def _checked(joints: Joints, asked: object) -> Joints:
     return joints
 
 
+def _finite(values: Sequence[float]) -> list[float]:
+    """Return numbers as plain floats, and none of them if one is no finite number."""
+    try:
+        numbers = [
+            math.nan if isinstance(each, bool | np.bool_ | str | bytes) else float(each)
+            for each in values
+        ]
+    except (TypeError, ValueError, OverflowError):
+        return []
+    return numbers if all(map(math.isfinite, numbers)) else []
+
+
+def checked_point(position: Sequence[float]) -> Point:
+    """
+    Return a point as plain floats.
+
+    :raises StateError: if it is not three finite numbers.
+    """
+    values = _finite(position)
+    if len(values) != 3:
+        raise StateError(f'position {position!r}: expected three finite numbers')
+    x, y, z = values
+    return x, y, z
+
+
 def checked_joints(joints: Sequence[float]) -> Joints:
     """
     Return six joints as plain floats.
@@ -74,11 +99,8 @@ def checked_joints(joints: Sequence[float]) -> Joints:
     :raises UnreachableError: if one is beyond its limit.
     :raises StateError: if they are not six finite numbers.
     """
-    try:
-        values = [float(each) for each in joints]
-    except (TypeError, ValueError):
-        values = []
-    if len(values) != 6 or not all(map(math.isfinite, values)):
+    values = _finite(joints)
+    if len(values) != 6:
         raise StateError(f'joints {joints!r}: expected six finite numbers')
     yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = values
     return _checked((yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw), 'of these joints')

@@ -291,7 +291,17 @@ def test_an_arm_forgets_a_bent_wrist_when_it_is_placed(arm):
 
 @pytest.mark.parametrize(
     'joints',
-    [[0.0] * 5, [0.0] * 7, [0.0, math.nan, 0.1, 0, 0, 0], [0, 0, 0.1, 0, 2, 0], None, ['a'] * 6],
+    [
+        [0.0] * 5,
+        [0.0] * 7,
+        [0.0, math.nan, 0.1, 0, 0, 0],
+        [0, 0, 0.1, 0, 2, 0],
+        None,
+        ['a'] * 6,
+        '000000',
+        [False] * 6,
+        [0, 0, 10**400, 0, 0, 0],
+    ],
 )
 def test_joints_that_are_none_are_refused_and_the_arm_holds(arm, joints):
     before, position = arm.joints(), arm.position

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States, actions, constants and the files they come from."""
 
+import math
 from pathlib import Path
 
 from fdrl_ros import resources
@@ -45,10 +46,19 @@ def test_no_action_is_faster_than_fifty_millimetres_a_second():
     assert np.abs(DISPLACEMENTS).sum(axis=1).max() / TICK <= MAXIMUM_SPEED + 1e-12
 
 
-@pytest.mark.parametrize('wrong', [-1, 15, 0.5])
+NO_ACTIONS = [-1, 15, 0.5, 3.0, math.nan, math.inf, 'x', '3', None, True, np.True_, [3], (), 1j]
+NO_ACTIONS += [np.array([1, 2]), np.array([1]), np.array(1.0), np.float64(2.0)]
+
+
+@pytest.mark.parametrize('wrong', NO_ACTIONS, ids=repr)
 def test_actions_that_do_not_exist_are_refused(wrong):
-    with pytest.raises(StateError):
+    with pytest.raises(StateError, match='expected a whole number from 0 to 14'):
         displacement(wrong)
+
+
+@pytest.mark.parametrize('kind', [int, np.int64, np.uint8, np.array])
+def test_whole_numbers_of_any_kind_are_actions(kind):
+    assert [displacement(kind(each)) for each in range(15)] == [e.displacement for e in ACTIONS]
 
 
 def test_fields_have_names_units_and_scales_in_two_parts():

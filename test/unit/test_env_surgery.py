@@ -3,6 +3,7 @@
 """The Gymnasium env: its rules, its determinism, and no leak between instances."""
 
 import hashlib
+import math
 from pathlib import Path
 import subprocess
 import sys
@@ -148,8 +149,11 @@ def test_misuse_is_refused():
     with pytest.raises(StateError, match='reset'):
         env.step(0)
     env.reset(seed=0)
-    with pytest.raises(StateError, match='15'):
-        env.step(15)
+    before = env.operation.values()
+    for wrong in (15, math.nan, 'x', None, True, np.zeros(2, int)):
+        with pytest.raises(StateError, match='expected a whole number from 0 to 14'):
+            env.step(wrong)
+    assert env.operation.values() == before
     with pytest.raises(SettingError, match='options'):
         env.reset(options={'colour': 1})
     with pytest.raises(SettingError, match='patient'):
