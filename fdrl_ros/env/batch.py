@@ -66,7 +66,7 @@ class BatchSurgery:
     def _make(self, count: int) -> None:
         """Make room for so many rows."""
         self.arm = BatchArm(count)
-        self.tissue = BatchTissue(count)
+        self.tissue = BatchTissue(count, self._felt)
         self.physiology = BatchPhysiology(count)
         self.tasks = Stacks(count)
         self.rules = Rules(self.settings, count)
@@ -236,7 +236,7 @@ class BatchSurgery:
         if depths.max() > 0.0:
             loads = self.tissue.press(heights, depths, rises[1:-1] - speeds)
         normal = loads[-1].copy()
-        damage = np.maximum(loads - self.rules.warn, 0.0).sum(axis=0) * SUBSTEP
+        damage = self.tissue.damage(loads, depths, self.rules.warn)
         self.tasks.resist(loads, self.arm)
         peak = loads.max(axis=0)
         if peak.max() > FORCE_LEVELS[0]:

@@ -6,19 +6,18 @@ The expert of :mod:`fdrl_ros.env.expert` for every operation of a batch at once.
 It sees the float32 states of now, as the expert of one operation does.
 """
 
-from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, DISPLACEMENTS, TICK
+from fdrl_ros.env.actions import ACTION_COUNT, DISPLACEMENTS, TICK
 from fdrl_ros.env.batch import BatchSurgery
-from fdrl_ros.env.batch_events import Array, Rows
-from fdrl_ros.env.expert import FORCE_MARGIN, FORCE_PENALTY
+from fdrl_ros.env.batch_events import Array
+from fdrl_ros.env.expert import FIRST, FORCE_MARGIN, FORCE_PENALTY, RESOLUTION, TOLD
 from fdrl_ros.env.state import INDEX, unscale
 from fdrl_ros.env.tasks.task import excess, Prospect
+from fdrl_ros.env.tissue import contact_force
 import numpy as np
 
-_RESOLUTION = 7  # decimals of a metre, as the one expert rounds
-_FIRST = INDEX['goal_error_x']
 _MOVES: Array = DISPLACEMENTS.T[:, :, None]
 _SINKING: Array = -_MOVES[2] / TICK
-_TOLD: Array = np.array([[np.nan if each.jaw is None else float(each.jaw)] for each in ACTIONS])
+_TOLD: Array = TOLD[:, None]
 
 
 def expert_costs(batch: BatchSurgery) -> Array:
@@ -39,24 +38,14 @@ def expert_costs(batch: BatchSurgery) -> Array:
         task.tissue.known = [(time, breath[0]), (reached, breath[-1])]
         done, grasped, jaw = (seen[INDEX[each]] for each in ('done', 'grasped', 'jaw'))
         planned = task.waypoint(grasped, done, time)
-        x, y, z = (seen[_FIRST + axis] + planned[axis] + _MOVES[axis] for axis in range(3))
+        x, y, z = (seen[FIRST + axis] + planned[axis] + _MOVES[axis] for axis in range(3))
         told = np.where(np.isnan(_TOLD), seen[INDEX['jaw_target']], _TOLD)
         aimed = task.tissue.surface(reached)[0]
         cost = task.remaining(Prospect(x, y, z, aimed, reached, jaw, told, grasped, done))
-        force = _pressing(batch, rows, task.tissue.rest + breath[-2] - z)
+        tissue, depth = batch.tissue, task.tissue.rest + breath[-2] - z
+        force = contact_force(tissue.stiffness[rows], tissue.damping[rows], depth, _SINKING)
         if stack.kind.rigid:
             force = force + np.hypot(*task.resistance(grasped, x, y, z))
         over = excess(force, FORCE_MARGIN * batch.rules.limit[rows])
         costs[:, rows] = cost + FORCE_PENALTY * over
-    return np.round(costs.T, _RESOLUTION)
-
-
-def _pressing(batch: BatchSurgery, rows: Rows, depth: Array) -> Array:
-    """Return the force of tissue on set-points at depths, N, where the moves have got to them."""
-    tissue, pressed = batch.tissue, np.maximum(depth, 0.0)
-    return (
-        tissue.stiffness[rows]
-        * pressed
-        * np.sqrt(pressed)
-        * (1.0 + tissue.damping[rows] * _SINKING)
-    )
+    return np.round(costs.T, RESOLUTION)

@@ -9,6 +9,7 @@ The last axis of every array is the patient.
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.operation import ABOVE, FAILURES, LATERAL
 from fdrl_ros.env.patient import Patient
+from fdrl_ros.env.reward import force_terms, reward_of
 from fdrl_ros.env.settings import WorldSettings
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +49,9 @@ class Rules:
         :param remaining: cost that is left at the start, m.
         """
         procedure = patient.procedure
-        wanted, warn = procedure.target_force, procedure.warn_force
-        pressing = wanted != 0.0
-        self.wanted[row], self.warn[row], self.limit[row] = wanted, warn, procedure.force_limit
-        self._free[row] = wanted + procedure.tolerance if pressing else warn
-        self._against[row] = wanted if pressing else procedure.force_limit
+        self.wanted[row], self.warn[row] = procedure.target_force, procedure.warn_force
+        self.limit[row] = procedure.force_limit
+        self._free[row], self._against[row] = force_terms(procedure)
         self._force_emphasis[row] = patient.force_emphasis
         self._time_emphasis[row] = patient.time_emphasis
         self.horizon[row], self._remaining[row] = horizon, remaining
@@ -102,15 +101,17 @@ class Rules:
         :param progress: what the fraction done has grown by.
         :param load: at the end of the tick, N.
         """
-        settings, before = self._settings, self._remaining
-        self._remaining = remaining
-        over = np.maximum(load - self._free, 0.0)
-        reward: Array = (
-            settings.progress_reward * (before - remaining)
-            + settings.hold_reward * progress
-            - settings.force_penalty * self._force_emphasis * over / self._against
-            - settings.time_penalty * self._time_emphasis
-            + settings.success_reward * success
-            - settings.failure_penalty * self._force_emphasis * failed
+        nearer, self._remaining = self._remaining - remaining, remaining
+        reward: Array = reward_of(
+            self._settings,
+            nearer=nearer,
+            progress=progress,
+            load=load,
+            free=self._free,
+            against=self._against,
+            force_emphasis=self._force_emphasis,
+            time_emphasis=self._time_emphasis,
+            success=success,
+            failed=failed,
         )
         return reward

@@ -9,10 +9,10 @@ patient.
 
 import math
 
+from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.batch_events import Array, Breathing, Rows
-from fdrl_ros.env.operation import TOUCH_FORCE
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.tissue import Tissue
+from fdrl_ros.env.tissue import contact_force, Tissue
 import numpy as np
 
 
@@ -21,11 +21,13 @@ class BatchTissue(Breathing):
     The organs of n patients.
 
     :param count: n.
+    :param felt: least force that counts as touching, N.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, felt: float) -> None:
         super().__init__(count)
-        self.rest, self.stiffness, self.damping = np.zeros((3, count))
+        self._felt = felt
+        self.rest, self.stiffness, self.damping, self.bearable = np.zeros((4, count))
         """As :class:`Tissue` has them."""
         self.touched: Array = np.full(count, math.nan)
         """Heights at which contact was first felt, m; not a number before."""
@@ -34,7 +36,8 @@ class BatchTissue(Breathing):
         """Lay a patient's organ under the tip of a row."""
         self.put(row, patient)
         self.rest[row], self.stiffness[row] = tissue.rest, tissue.stiffness
-        self.damping[row], self.touched[row] = tissue.damping, math.nan
+        self.damping[row], self.bearable[row] = tissue.damping, tissue.bearable
+        self.touched[row] = math.nan
 
     def press(self, heights: Array, depths: Array, speeds: Array) -> Array:
         """
@@ -44,11 +47,25 @@ class BatchTissue(Breathing):
         :param depths: of the tips below the untouched surface, m.
         :param speeds: at which the depths grow, m/s.
         """
-        inside = np.maximum(depths, 0.0)
-        loads = self.stiffness * inside * np.sqrt(inside) * (1.0 + self.damping * speeds)
-        np.maximum(loads, 0.0, out=loads)
-        felt = loads >= TOUCH_FORCE
+        loads = contact_force(self.stiffness, self.damping, depths, speeds)
+        felt = loads >= self._felt
         new: Rows = np.flatnonzero(felt.any(axis=0) & np.isnan(self.touched))
         if len(new):
             self.touched[new] = heights[felt[:, new].argmax(axis=0), new]
         return loads
+
+    def damage(self, loads: Array, depths: Array, warn: Array) -> Array:
+        """
+        Return what the tick has done to tissue by force and by pressure, N s, shape (n,).
+
+        :param loads: as :meth:`press` returned them.
+        :param depths: as it was given them.
+        :param warn: forces above which tissue is harmed, N.
+        """
+        harm = np.maximum(loads - warn, 0.0)
+        bearable = self.bearable * np.maximum(depths, 0.0)
+        crushed = loads > bearable
+        if crushed.any():
+            harm[crushed] += (loads * (loads / np.where(crushed, bearable, 1.0) - 1.0))[crushed]
+        total: Array = harm.sum(axis=0) * SUBSTEP
+        return total

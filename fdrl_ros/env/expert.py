@@ -14,7 +14,7 @@ from fdrl_ros.env.settings import horizon_of, WorldSettings
 from fdrl_ros.env.state import INDEX, unscale
 from fdrl_ros.env.tasks import task_of
 from fdrl_ros.env.tasks.task import excess, Prospect
-from fdrl_ros.env.tissue import Tissue
+from fdrl_ros.env.tissue import contact_force, Tissue
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,13 +24,13 @@ FORCE_MARGIN = 0.9
 FORCE_PENALTY = 0.02
 """What a predicted newton above the margin costs, metres."""
 
-_RESOLUTION = 7
+RESOLUTION = 7
 """Decimals of a metre that costs are rounded to: a state is float32, and ties must stay ties."""
 
 _DEFAULT = WorldSettings()
 
-_TOLD = np.array([np.nan if each.jaw is None else float(each.jaw) for each in ACTIONS])
-_FIRST = INDEX['goal_error_x']
+TOLD = np.array([np.nan if each.jaw is None else float(each.jaw) for each in ACTIONS])
+FIRST = INDEX['goal_error_x']
 
 
 def expert_costs(
@@ -53,23 +53,22 @@ def expert_costs(
     done, grasped, jaw = (values[:, None, INDEX[each]] for each in ('done', 'grasped', 'jaw'))
     planned = task.waypoint(grasped[:, 0], done[:, 0], now)
     x, y, z = (
-        (values[:, _FIRST + axis] + planned[axis])[:, None] + DISPLACEMENTS[:, axis]
+        (values[:, FIRST + axis] + planned[axis])[:, None] + DISPLACEMENTS[:, axis]
         for axis in range(3)
     )
-    told = np.where(np.isnan(_TOLD), values[:, None, INDEX['jaw_target']], _TOLD)
+    told = np.where(np.isnan(TOLD), values[:, None, INDEX['jaw_target']], TOLD)
     # Where the arm will be late, the expert aims at what will be there then.
     reached = now + TICK + task.lead
     aimed = np.array([tissue.surface(each)[0] for each in reached.tolist()])[:, None]
     cost = task.remaining(Prospect(x, y, z, aimed, reached[:, None], jaw, told, grasped, done))
     heights = np.array([tissue.surface(each)[0] for each in (now + TICK).tolist()])
-    pressed = np.maximum(heights[:, None] - z, 0.0)
-    speed = -DISPLACEMENTS[:, 2] / TICK
-    force = tissue.stiffness * pressed * np.sqrt(pressed) * (1.0 + tissue.damping * speed)
+    sinking = -DISPLACEMENTS[:, 2] / TICK
+    force = contact_force(tissue.stiffness, tissue.damping, heights[:, None] - z, sinking)
     if task.rigid:
         force = force + np.hypot(*task.resistance(grasped, x, y, z))
     over = excess(force, FORCE_MARGIN * patient.procedure.force_limit)
     total = np.broadcast_to(cost + FORCE_PENALTY * over, (len(values), ACTION_COUNT))
-    return np.round(total, _RESOLUTION)
+    return np.round(total, RESOLUTION)
 
 
 def expert(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from fdrl_ros.env.log_progress import progress
 from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.env.reward import force_terms, reward_of
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, unscale
 from fdrl_ros.errors import FdrlError, RecordsError
@@ -93,17 +94,18 @@ def with_rewards(
         nearer = progress(procedure, before, after, logged.actions)
     except FdrlError as error:
         raise RecordsError(f'{logged.patient}: {error}') from error
-    free, against = procedure.target_force + procedure.tolerance, procedure.target_force
-    if against == 0.0:
-        free, against = procedure.warn_force, procedure.force_limit
-    done, force = INDEX['done'], INDEX['force']
-    excess = np.maximum(0.0, after[:, force] - free) / against
-    rewards = (
-        world.progress_reward * nearer
-        + world.hold_reward * (after[:, done] - before[:, done])
-        - world.force_penalty * force_emphasis * excess
-        - world.time_penalty * time_emphasis
+    free, against = force_terms(procedure)
+    done = INDEX['done']
+    rewards = reward_of(
+        world,
+        nearer=nearer,
+        progress=after[:, done] - before[:, done],
+        load=after[:, INDEX['force']],
+        free=free,
+        against=against,
+        force_emphasis=force_emphasis,
+        time_emphasis=time_emphasis,
+        success=logged.terminals & logged.success,
+        failed=logged.terminals & (not logged.success),
     )
-    end = world.success_reward if logged.success else -world.failure_penalty * force_emphasis
-    rewards = np.where(logged.terminals, rewards + end, rewards)
     return replace(logged, rewards=rewards.astype(np.float32))

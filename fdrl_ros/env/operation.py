@@ -18,6 +18,7 @@ from fdrl_ros.env.joint_path import JointPath
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.placement import Arm, KinematicArm
+from fdrl_ros.env.reward import force_terms, reward_of
 from fdrl_ros.env.settings import horizon_of, WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, scale
 from fdrl_ros.env.tasks import Scene, Task, task_of
@@ -221,10 +222,13 @@ class Operation:
                 load = tissue.normal_force(depth, rise - speed_z)
                 if load > 0.0:
                     force = (*tissue.friction_force(load, speed_x, speed_y), load)
-                    if self.touched is None and load >= TOUCH_FORCE:
+                    if self.touched is None and load >= self._felt:
                         self.touched = arm.position[2]
-                if load > warn:
-                    damage += (load - warn) * SUBSTEP
+                    if load > warn:
+                        damage += (load - warn) * SUBSTEP
+                    bearable = tissue.bearable * depth
+                    if load > bearable:
+                        damage += load * (load / bearable - 1.0) * SUBSTEP
             if rigid:
                 pull_x, pull_y = self.task.resistance(1.0, *arm.position)
                 load += math.hypot(pull_x, pull_y)
@@ -259,7 +263,7 @@ class Operation:
         """
         if self._tick_substeps == 0:
             raise StateError('no time has passed since the last tick: advance first')
-        patient, settings, procedure = self.patient, self.settings, self.patient.procedure
+        patient, procedure = self.patient, self.patient.procedure
         period = self._tick_substeps * SUBSTEP
         self.ticks += 1
         load, peak, tip = self.load, self.peak_force, self.arm.position
@@ -288,19 +292,19 @@ class Operation:
         truncated = failure == 'time'
         terminated = success or (failure != '' and not truncated)
         remaining = self._cost()
-        free, against = procedure.target_force + procedure.tolerance, procedure.target_force
-        if against == 0.0:
-            free, against = procedure.warn_force, procedure.force_limit
-        reward = (
-            settings.progress_reward * (self._remaining - remaining)
-            + settings.hold_reward * (self.scene.done - before)
-            - settings.force_penalty * patient.force_emphasis * max(0.0, load - free) / against
-            - settings.time_penalty * patient.time_emphasis
+        free, against = force_terms(procedure)
+        reward: float = reward_of(
+            self.settings,
+            nearer=self._remaining - remaining,
+            progress=self.scene.done - before,
+            load=load,
+            free=free,
+            against=against,
+            force_emphasis=patient.force_emphasis,
+            time_emphasis=patient.time_emphasis,
+            success=success,
+            failed=terminated and not success,
         )
-        if success:
-            reward += settings.success_reward
-        elif terminated:
-            reward -= settings.failure_penalty * patient.force_emphasis
         self._remaining = remaining
         self.force_rate = (self.measured_force - self._tick_force) / period
         self._tick_force = self.measured_force

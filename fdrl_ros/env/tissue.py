@@ -12,9 +12,14 @@ import math
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.events import breathing_events, breathing_motion
 from fdrl_ros.env.patient import Patient
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
 
 POISSON = constant('tissue.poisson_ratio')
 EXPONENT = constant('tissue.exponent')
+PRESSURE_LIMIT = constant('tissue.pressure_limit')
 SLIP_SPEED = constant('tissue.slip_speed')
 
 
@@ -28,6 +33,22 @@ def contact_stiffness(young_modulus: float, radius: float) -> float:
     return 4.0 / 3.0 * young_modulus / (1.0 - POISSON**2) * math.sqrt(radius)
 
 
+def contact_force(
+    stiffness: Array | float, damping: Array | float, depth: Array, speed: Array
+) -> Array:
+    """
+    Return the forces of Hunt and Crossley, N, of one shape; for one tip see :class:`Tissue`.
+
+    :param stiffness: K, N / m^1.5.
+    :param damping: lambda, s/m.
+    :param depth: of the tips below the untouched surface, m.
+    :param speed: at which the depths grow, m/s.
+    """
+    inside = np.maximum(depth, 0.0)
+    forces: Array = stiffness * inside * np.sqrt(inside) * (1.0 + damping * speed)
+    return np.maximum(forces, 0.0)
+
+
 class Tissue:
     """The organ of one patient under one instrument; it breathes and remembers nothing."""
 
@@ -36,6 +57,7 @@ class Tissue:
         '_events',
         '_phase',
         '_rate',
+        'bearable',
         'damping',
         'friction',
         'rest',
@@ -44,6 +66,8 @@ class Tissue:
 
     def __init__(self, patient: Patient) -> None:
         self.stiffness = contact_stiffness(patient.young_modulus, patient.procedure.contact_radius)
+        self.bearable = PRESSURE_LIMIT * math.pi * patient.procedure.contact_radius
+        """Force that tissue bears for each metre of depth: pressure F / (pi R d) harms it, N/m."""
         self.damping = patient.damping
         self.friction = patient.friction
         self.rest = patient.goal[2] + patient.registration_error

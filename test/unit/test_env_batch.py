@@ -123,6 +123,24 @@ def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, sh
     assert share < 1.0 or sum(success for _name, success in ended) >= 6
 
 
+def test_pressure_and_a_poor_sensor_do_to_rows_what_they_do_alone(monkeypatch):
+    monkeypatch.setattr('fdrl_ros.env.tissue.PRESSURE_LIMIT', 1e3)
+    world = dataclasses.replace(WORLD, force_noise=0.05)
+    people = cast(1.0, 7)
+    batch = BatchSurgery(people, world)
+    batch.reset(rngs=[np.random.default_rng(row) for row in range(7)])
+    operations = [
+        alone(each, world, np.random.default_rng(row)) for row, each in enumerate(people)
+    ]
+    for _ in range(30):
+        step = batch.step([4] * 7)  # down
+        for row, operation in enumerate(operations):
+            compare(batch, row, step, operation, go_on(operation, 4))
+        if batch.over.any():
+            break
+    assert any(each.damage > 0.001 for each in operations)
+
+
 def test_a_patient_who_bleeds_fails_by_vitals_in_the_same_tick():
     bleeding = dataclasses.replace(
         COHORT.patient(0, procedure='reach'), events=(Event('bleed', 1.0, 40.0, 70.0),)

@@ -3,6 +3,7 @@
 """Operations: set-points, forces, endings, and the same world at 100 Hz as at 20 Hz."""
 
 import dataclasses
+import math
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, displacement
 from fdrl_ros.env.arm import UnreachableError
@@ -72,6 +73,42 @@ def test_damage_is_the_integral_of_force_above_the_warning():
         assert operation.damage - before == pytest.approx(expected, rel=0.01)
     else:
         assert operation.damage == 0.0
+
+
+def test_a_pressure_above_what_tissue_bears_harms_at_a_force_that_does_not(monkeypatch):
+    bearable = 3e3
+    monkeypatch.setattr('fdrl_ros.env.tissue.PRESSURE_LIMIT', bearable)
+    procedure = dataclasses.replace(STILL.procedure, warn_force=8.0, force_limit=9.0)
+    patient = dataclasses.replace(STILL, procedure=procedure, young_modulus=12e3, damping=0.0)
+    operation = begin(patient)
+    x, y, z = patient.goal
+    operation.arm.place((x, y, z + 0.001), patient.servo_lag)
+    operation.setpoint = (x, y, z + 0.001)
+    operation.set_target((x, y, z - 0.012))
+    expected = 0.0
+    for _ in range(120):
+        operation.advance(1)
+        depth = operation.tissue.rest - operation.arm.position[2]
+        if depth > 0.0:
+            load = operation.tissue.normal_force(depth)
+            pressure = load / (math.pi * procedure.contact_radius * depth)
+            expected += load * max(0.0, pressure / bearable - 1.0) / 240
+    assert expected > 0.01
+    assert operation.damage == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_sensor_that_tells_less_feels_the_surface_later():
+    heights = []
+    for noise in (0.0, 0.05):
+        settings = WorldSettings(mode='kinematic', force_noise=noise)
+        operation = begin(settings=settings, rng=np.random.default_rng(0))
+        press(operation, 0.006, ticks=8)
+        heights.append(operation.touched)
+        depth = operation.tissue.rest - operation.touched
+        assert operation.tissue.normal_force(depth) == pytest.approx(
+            max(0.02, 3.0 * noise), abs=0.02
+        )
+    assert heights[1] < heights[0]
 
 
 def test_holding_the_target_force_succeeds_after_the_holding_time():
