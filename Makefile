@@ -5,7 +5,8 @@
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run every test
 #   make setup   only set up: .venv, the wheels, the colcon build
-#   make paper   set up what is missing, then the slow tests that back claims (test/paper)
+#   make paper   set up what is missing, then the slow tests that back claims (test/paper);
+#               ARGS="--save docs/results/expert.json": keeps their figures
 #   make lint    check style and types             make format   repair style
 #   make clean   remove all that these made; runs/ stays
 #
@@ -23,7 +24,7 @@ test: setup
 	@tools/in_workspace tools/test_workspace
 
 paper: setup
-	@tools/in_workspace python -m pytest -q test/paper
+	@tools/in_workspace python -m pytest -q test/paper $(ARGS)
 
 setup:
 	@command -v $(PYTHON) > /dev/null || { \
