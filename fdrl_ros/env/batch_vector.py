@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.admissions import Admissions
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_events import Array
-from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
-from fdrl_ros.env.procedures import procedures_named
+from fdrl_ros.env.patient import Patient, PatientSource
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.env.surgery import STATE_BOUND
@@ -22,8 +22,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Infos = dict[str, Any]
-
-_PATIENT_NUMBERS = 2**31  # as SurgeryEnv draws them
 
 
 class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray[Any]]):
@@ -38,8 +36,8 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     :param cohort: where patients come from; public ones unless given.
     :param settings: of the world; kinematic, which they are unless given.
     :param split: 'train' or 'test' patients.
-    :param procedures: what is done with public patients, as the setting of a federation says it.
-    :param heterogeneity: how far public patients differ, H in [0, 1].
+    :param procedures: as :class:`fdrl_ros.env.admissions.Admissions` takes them.
+    :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
     """
 
     metadata: dict[str, Any] = {'render_modes': [], 'autoreset_mode': AutoresetMode.SAME_STEP}
@@ -50,15 +48,13 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         cohort: PatientSource | None = None,
         settings: WorldSettings | None = None,
         split: str = 'train',
-        procedures: str = 'palpation, retraction',
-        heterogeneity: float = 0.0,
+        procedures: str | None = None,
+        heterogeneity: float | None = None,
     ) -> None:
         if num_envs < 1:
             raise SettingError('num_envs', num_envs, 'at least 1')
         self.num_envs = num_envs
-        names = procedures_named(procedures)
-        self.cohort: PatientSource = cohort or public_cohort(0, heterogeneity, names)
-        self.split = split
+        self._admissions = Admissions(cohort, split, procedures, heterogeneity)
         self.single_action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
         self.single_observation_space = gymnasium.spaces.Box(
             -STATE_BOUND, STATE_BOUND, (STATE_SIZE,), np.float32
@@ -71,7 +67,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     def _draw(self, row: int) -> tuple[Patient, np.random.Generator | None]:
         """Draw the next patient of a row, and the source of the sensor's noise meanwhile."""
         rng = self._rngs[row]
-        patient = self.cohort.patient(int(rng.integers(_PATIENT_NUMBERS)), self.split)
+        patient = self._admissions.draw(rng)
         if self.batch.settings.force_noise > 0.0:
             return patient, np.random.default_rng(int(rng.integers(2**63)))
         return patient, None

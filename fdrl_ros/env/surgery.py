@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fdrl_ros.env.actions import ACTION_COUNT, action_numbered, SUBSTEPS
+from fdrl_ros.env.admissions import Admissions
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
-from fdrl_ros.env.procedures import procedures_named
+from fdrl_ros.env.patient import Patient, PatientSource
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.errors import SettingError, StateError
@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 ENV_ID = 'fdrl_ros/Surgery-v0'
 STATE_BOUND = 200.0
 """No scaled number of a state is beyond this."""
-
-_PATIENT_NUMBERS = 2**31
 
 
 class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
@@ -35,8 +33,8 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     :param settings: of the world.
     :param split: 'train' or 'test' patients.
     :param render_mode: 'rgb_array' or none.
-    :param procedures: what is done with public patients, as the setting of a federation says it.
-    :param heterogeneity: how far public patients differ, H in [0, 1].
+    :param procedures: as :class:`fdrl_ros.env.admissions.Admissions` takes them.
+    :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
     """
 
     metadata: dict[str, Any] = {
@@ -50,15 +48,13 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         settings: WorldSettings | None = None,
         split: str = 'train',
         render_mode: str | None = None,
-        procedures: str = 'palpation, retraction',
-        heterogeneity: float = 0.0,
+        procedures: str | None = None,
+        heterogeneity: float | None = None,
     ) -> None:
         if render_mode not in (None, 'rgb_array'):
             raise SettingError('render_mode', render_mode, "'rgb_array' or None")
-        names = procedures_named(procedures)
-        self.cohort: PatientSource = cohort or public_cohort(0, heterogeneity, names)
+        self._admissions = Admissions(cohort, split, procedures, heterogeneity)
         self.settings = settings or WorldSettings()
-        self.split = split
         self.render_mode = render_mode
         self.operation = Operation(self.settings)
         self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
@@ -85,11 +81,9 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         if given:
             raise SettingError('options', sorted(given), "only 'patient'")
         if patient is None:
-            patient = self.cohort.patient(
-                int(self.np_random.integers(_PATIENT_NUMBERS)), self.split
-            )
-        if not isinstance(patient, Patient):
-            raise SettingError('patient', patient, 'a Patient')
+            patient = self._admissions.draw(self.np_random)
+        else:
+            self._admissions.checked(patient)
         if self.settings.force_noise > 0.0:
             # Of its own, so that the sensor's noise does not decide who comes next.
             self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
@@ -164,5 +158,6 @@ for _id, _given in [(ENV_ID, None), *((env_id(each), each) for each in PROCEDURE
         gymnasium.register(
             _id,
             entry_point='fdrl_ros.env.surgery:SurgeryEnv',
+            vector_entry_point='fdrl_ros.env.batch_vector:VectorSurgeryEnv',
             kwargs={} if _given is None else {'procedures': _given},
         )

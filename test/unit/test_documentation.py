@@ -7,8 +7,11 @@ import re
 
 from fdrl_ros.env.actions import ACTIONS
 from fdrl_ros.env.constants import constant
+import fdrl_ros.env.paper_world
 from fdrl_ros.env.procedures import PROCEDURES, SPECIALITIES
 from fdrl_ros.env.state import STATE_FIELDS
+import fdrl_ros.env.surgery  # noqa: F401
+import gymnasium
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,3 +86,23 @@ def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r'\]\(([^)#]+)[^)]*\)', page.read_text('utf-8')):
         if '://' not in target and not target.startswith('mailto:'):
             assert (page.parent / target).exists(), f'{page.name}: {target}'
+
+
+LIBRARY = ROOT / 'docs' / 'library.md'
+BLOCKS = [
+    (page.name, block)
+    for page in (LIBRARY, ROOT / 'docs' / 'world.md', ROOT / 'README.md')
+    for block in re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(('page', 'block'), BLOCKS)
+def test_python_in_the_pages_runs(page, block):
+    assert LIBRARY.exists() and len(BLOCKS) > 6
+    exec(compile(block, page, 'exec'), {})
+
+
+def test_every_env_is_in_the_list():
+    listed = set(re.findall(r'`(fdrl_ros/\w+-v0)`', LIBRARY.read_text('utf-8')))
+    registered = {each for each in gymnasium.registry if each.startswith('fdrl_ros/')}
+    assert listed == registered

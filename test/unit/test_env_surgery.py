@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Gymnasium env: its rules, its determinism, and no leak between instances."""
 
+from functools import partial
 import hashlib
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ import sys
 import warnings
 
 from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.batch_vector import VectorSurgeryEnv
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.patient import Cohort, mixture, public_cohort
@@ -189,4 +191,19 @@ def test_random_hands_rarely_succeed():
     patients = [public_cohort(0).patient(each) for each in range(40)]
     won = [run_episode(env, lambda _: rng.integers(ACTION_COUNT), each) for each in patients]
     assert sum(each.success for each in won) <= 2
+    env.close()
+
+
+@pytest.mark.parametrize('make', [SurgeryEnv, partial(VectorSurgeryEnv, 1)])
+def test_an_env_of_one_procedure_takes_nobody_for_another(make):
+    cohort = Cohort(0, 3, 0.8, 1, procedures=('retraction',))
+    for given in ({'procedures': 'peg_transfer'}, {'procedures': 'reach, follow'}):
+        with pytest.raises(SettingError, match='retraction: expected one for'):
+            make(cohort=cohort, settings=KINEMATIC, **given).reset(seed=0)
+    with pytest.raises(SettingError, match='the cohort has its own'):
+        make(cohort=cohort, settings=KINEMATIC, heterogeneity=0.8)
+    make(cohort=cohort, settings=KINEMATIC, procedures='general').reset(seed=0)
+    env = gymnasium.make(env_id('peg_transfer'), settings=KINEMATIC)
+    with pytest.raises(SettingError, match='expected one for peg_transfer'):
+        env.reset(options={'patient': cohort.patient(0)})
     env.close()
