@@ -10,8 +10,10 @@ smoothstep up, a plateau and a smoothstep down, so that the surface and its spee
 from collections.abc import Sequence
 from dataclasses import dataclass
 import math
+import sys
 
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.ranges import check_number
 from fdrl_ros.errors import SettingError
 import numpy as np
 
@@ -28,8 +30,9 @@ _NUMBERS = {
     )
     for kind in KINDS
 }
-_MOST = {'bleed': math.inf, 'desaturation': 100.0, 'breathing': math.inf}
 _LEAST = {'bleed': 0.0, 'desaturation': 0.0, 'breathing': 1.0}
+_MOST = {'bleed': sys.float_info.max, 'desaturation': 100.0, 'breathing': 100.0}
+_SHORTEST, _LONGEST = 1e-3, 1e6
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,9 @@ class Event:
         """Refuse what cannot happen."""
         if self.kind not in KINDS:
             raise SettingError('kind', self.kind, 'one of ' + ', '.join(KINDS))
-        if not 0.0 <= self.start < math.inf:
-            raise SettingError('start', self.start, 'seconds, at least 0')
-        if not 0.0 < self.duration < math.inf:
-            raise SettingError('duration', self.duration, 'seconds, above 0')
-        low, high = _LEAST[self.kind], _MOST[self.kind]
-        if not low <= self.magnitude <= high or math.isinf(self.magnitude):
-            raise SettingError('magnitude', self.magnitude, f'{low:g} to {high:g}, finite')
+        check_number('start', self.start, 0.0, _LONGEST)
+        check_number('duration', self.duration, _SHORTEST, _LONGEST)
+        check_number('magnitude', self.magnitude, _LEAST[self.kind], _MOST[self.kind])
 
     @property
     def end(self) -> float:

@@ -9,9 +9,10 @@ law, d_target = d (F_target / F)^(2/3).
 """
 
 from dataclasses import replace
+import math
 
 from fdrl_ros.env.actions import DISPLACEMENTS
-from fdrl_ros.env.patient import Patient, public_cohort
+from fdrl_ros.env.patient import Patient, public_cohort, SHORTEST_CUT
 from fdrl_ros.env.procedures import PRESSING, Procedure
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.env.tasks import task_of
@@ -105,7 +106,7 @@ def _as_logged(
         return None if cuts else patient  # all of one phase: the rest of the way is the same
     leaps = before[:, _PLACE] + DISPLACEMENTS[actions] - after[:, _PLACE]
     x, y, z = (change @ leaps / (change @ change)).tolist()
-    if cuts and x == y == 0.0:
+    if cuts and math.hypot(x, y) < SHORTEST_CUT:
         return None
     first = 0.0 if cuts else task_of(patient, Tissue(patient)).waypoint(0.0, 0.0, 0.0)[2]
     return replace(patient, destination=(x, y, first + z))

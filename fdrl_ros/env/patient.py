@@ -27,7 +27,7 @@ from fdrl_ros.env.procedures import (
     procedures_named,
     SPECIALITIES,
 )
-from fdrl_ros.env.state import PROCEDURE_NAMES
+from fdrl_ros.env.ranges import check_number, is_within
 from fdrl_ros.errors import SettingError
 import numpy as np
 
@@ -54,6 +54,9 @@ _RANGES = (
 )
 """What a patient can be, in SI units, mmHg, 1/min and %."""
 
+SHORTEST_CUT = 1e-4
+"""Least way of an incision, m."""
+
 
 @dataclass(frozen=True)
 class Patient:
@@ -67,7 +70,6 @@ class Patient:
     :param friction: Coulomb coefficient.
     :param thickness: of the organ, m; pressing deeper is a breach.
     :param registration_error: true minus planned height of the surface, m. Unseen.
-    :param trocar_offset: where the organ is shifted as the port was placed, x and y, m.
     :param breathing_amplitude: of the surface, m.
     :param breathing_phase: at the start, rad.
     :param respiratory_rate: breaths a minute.
@@ -91,7 +93,6 @@ class Patient:
     friction: float
     thickness: float
     registration_error: float
-    trocar_offset: tuple[float, float]
     breathing_amplitude: float
     breathing_phase: float
     respiratory_rate: float
@@ -111,17 +112,43 @@ class Patient:
         """
         Refuse who cannot be.
 
-        :raises SettingError: on a number that is not finite or out of its range.
+        :raises SettingError: on a value of another kind, a number out of its range, or an incision
+            without a line.
         """
+        for name, kind in (('name', str), ('procedure', Procedure), ('labs', Labs)):
+            if not isinstance(getattr(self, name), kind):
+                raise SettingError(name, getattr(self, name), f'a {kind.__name__}')
         for name, low, high in _RANGES:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise SettingError(name, value, f'{low:g} to {high:g}')
+            check_number(name, getattr(self, name), low, high)
         for name in ('goal', 'start', 'destination'):
-            if not all(-1.0 <= each <= 1.0 for each in getattr(self, name)):
-                raise SettingError(name, getattr(self, name), 'three metres within the room')
-        if self.procedure.name not in PROCEDURE_NAMES:
-            raise SettingError('procedure', self.procedure.name, ', '.join(PROCEDURE_NAMES))
+            _check_point(name, getattr(self, name))
+        events = self.events
+        if not isinstance(events, tuple) or not all(isinstance(each, Event) for each in events):
+            raise SettingError('events', events, 'a tuple of Events')
+        way = math.dist(self.goal[:2], self.destination[:2])
+        if self.procedure.name == 'incision' and way < SHORTEST_CUT:
+            raise SettingError(
+                'destination', self.destination, f'at least {SHORTEST_CUT} m aside of the goal'
+            )
+
+    @property
+    def trocar_offset(self) -> tuple[float, float]:
+        """
+        Return how far off its plan the port is, x and y, m.
+
+        The port was planned straight above the goal; it is the origin of the base frame, so it is
+        off by as much as the goal is aside of that. It tilts the shaft at the goal.
+        """
+        return self.goal[:2]
+
+
+def _check_point(name: str, point: object) -> None:
+    if not (
+        isinstance(point, tuple)
+        and len(point) == 3
+        and all(is_within(each, -1.0, 1.0) for each in point)
+    ):
+        raise SettingError(name, point, 'a tuple of three metres within the room, -1 to 1')
 
 
 class PatientSource(Protocol):
@@ -263,8 +290,11 @@ class Cohort:
         done = procedure_named(procedure or self.procedures[place])
         reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
         angle = 2 * math.pi * next(uniform)
-        offset = (reach * math.cos(angle), reach * math.sin(angle))
-        goal = (offset[0], offset[1], constant('workspace.surface'))
+        goal = (
+            reach * math.cos(angle),
+            reach * math.sin(angle),
+            constant('workspace.surface'),
+        )
         side = constant('workspace.start_lateral')
         force_emphasis = constant('hospital.emphasis_ratio') ** emphasis
         further = rng.random(3).tolist()
@@ -279,7 +309,6 @@ class Cohort:
             friction=between('patient', 'friction'),
             thickness=between('patient', 'thickness'),
             registration_error=constant('patient.registration') * next(normal),
-            trocar_offset=offset,
             breathing_amplitude=constant('patient.breathing_amplitude')
             * constant('hospital.breathing_ratio') ** breathing
             * math.exp(constant('patient.breathing_spread') * next(normal)),

@@ -11,8 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.ranges import check_number
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.errors import SettingError
+
+PRESSING = ('palpation', 'retraction')
+"""The two that hold a force; the shipped federation trains them."""
+
+_RANGES = (
+    ('tolerance', 0.0, 100.0),
+    ('warn_force', 0.0, 100.0),
+    ('force_limit', 1e-3, 100.0),
+    ('contact_radius', 1e-5, 0.1),
+    ('horizon', 1, 100_000),
+)
+"""What a procedure can ask for, in SI units and ticks."""
+
+_HELD = (
+    ('target_force', PRESSING, 1e-3, 100.0),
+    ('hold_time', (*PRESSING, 'reach', 'follow'), 1e-3, 3600.0),
+)
+"""What only some procedures have one hold, N and s; it is 0 in the others."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +39,7 @@ class Procedure:
     """
     The numbers of one procedure.
 
-    :param name: its name in states and messages.
+    :param name: its name in states and messages, one of PROCEDURE_NAMES.
     :param target_force: force to hold, N; 0 where none is to be held.
     :param tolerance: how far from the target force counts as held, N.
     :param warn_force: force above which tissue takes damage, N.
@@ -38,6 +57,22 @@ class Procedure:
     contact_radius: float
     hold_time: float
     horizon: int
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what nobody can do.
+
+        :raises SettingError: on an unknown name, or a number out of its range.
+        """
+        if not isinstance(self.name, str) or self.name not in PROCEDURE_NAMES:
+            raise SettingError('procedure', self.name, 'one of ' + ', '.join(PROCEDURE_NAMES))
+        for name, low, high in _RANGES:
+            check_number(name, getattr(self, name), low, high)
+        for name, users, low, high in _HELD:
+            held = self.name in users
+            check_number(name, getattr(self, name), held * low, held * high)
+        if not isinstance(self.horizon, int):
+            raise SettingError('horizon', self.horizon, 'a whole number of ticks')
 
 
 def _procedure(name: str) -> Procedure:
@@ -58,9 +93,6 @@ SPECIALITIES: dict[str, dict[str, float]] = {
 Share of each procedure in what a speciality does: minimally invasive cardiac surgery, spinal
 surgery, colonoscopy and general surgery. Our choice: no paper gives shares of sub-skills.
 """
-
-PRESSING = ('palpation', 'retraction')
-"""The two that the shipped federation trains."""
 
 
 def procedure_named(name: str) -> Procedure:

@@ -141,6 +141,10 @@ def test_a_surface_without_events_is_a_sine():
         (('bleed', 0.0, 1.0, math.nan), 'magnitude'),
         (('desaturation', 0.0, 1.0, 101.0), 'magnitude'),
         (('breathing', 0.0, 1.0, 0.9), 'magnitude'),
+        (('breathing', 0.0, 1.0, 1e3), 'magnitude'),
+        (('bleed', 'now', 1.0, 1.0), 'start'),
+        (('bleed', 0.0, None, 1.0), 'duration'),
+        (('bleed', 0.0, 1.0, True), 'magnitude'),
     ],
 )
 def test_events_that_cannot_happen_are_refused(wrong, name):

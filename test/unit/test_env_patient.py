@@ -2,12 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patients and hospitals: determinism, disjointness, what heterogeneity does."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 import math
 
-from fdrl_ros.env.patient import Cohort, mixture, public_cohort
-from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.env.actions import ACTIONS
+from fdrl_ros.env.arm import UnreachableError
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.patient import Cohort, mixture, Patient, public_cohort
+from fdrl_ros.env.procedures import Procedure, procedure_named
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.errors import SettingError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 from scipy import stats
@@ -122,13 +129,19 @@ def test_unknown_splits_and_negative_numbers_are_refused():
         public_cohort(0).patient(-1)
 
 
+PEOPLE = {each: public_cohort(0, 1.0, (each,)).patient(1) for each in PROCEDURE_NAMES}
+
+
 @pytest.mark.parametrize(
     ('name', 'value'),
     [
+        ('name', 7),
         ('young_modulus', -1.0),
+        ('young_modulus', 'a'),
         ('damping', -9.0),
         ('friction', math.nan),
         ('thickness', -1.0),
+        ('thickness', True),
         ('breathing_amplitude', math.nan),
         ('respiratory_rate', 0.0),
         ('servo_lag', 0.0),
@@ -137,10 +150,88 @@ def test_unknown_splits_and_negative_numbers_are_refused():
         ('oxygen_saturation', 101.0),
         ('force_emphasis', -1.0),
         ('goal', (0.0, 0.0, math.nan)),
+        ('goal', (0.0, 0.0)),
+        ('start', None),
         ('destination', (0.0, math.inf, 0.0)),
-        ('procedure', replace(procedure_named('reach'), name='tonsillectomy')),
+        ('procedure', 'reach'),
+        ('labs', None),
+        ('events', ['x']),
+        ('events', ('x',)),
     ],
 )
 def test_patients_that_cannot_be_are_refused_by_name(name, value):
     with pytest.raises(SettingError, match=name):
-        replace(public_cohort(0).patient(0), **{name: value})
+        replace(PEOPLE['reach'], **{name: value})
+
+
+def test_an_incision_needs_a_line_and_nothing_else_does():
+    for name, patient in PEOPLE.items():
+        if name == 'incision':
+            with pytest.raises(SettingError, match='aside of the goal'):
+                replace(patient, destination=(*patient.goal[:2], 0.1))
+        else:
+            replace(patient, destination=patient.goal)
+
+
+@pytest.mark.parametrize(
+    ('name', 'value'),
+    [
+        ('name', 'tonsillectomy'),
+        ('name', None),
+        ('target_force', 0.0),
+        ('tolerance', math.nan),
+        ('warn_force', -0.1),
+        ('force_limit', math.nan),
+        ('force_limit', 0.0),
+        ('contact_radius', -1.0),
+        ('contact_radius', '3'),
+        ('hold_time', 0.0),
+        ('horizon', 0),
+        ('horizon', 60.0),
+        ('horizon', True),
+    ],
+)
+def test_procedures_that_nobody_can_do_are_refused_by_name(name, value):
+    with pytest.raises(SettingError, match='procedure' if name == 'name' else name):
+        replace(procedure_named('palpation'), **{name: value})
+
+
+def test_nothing_is_held_where_nothing_is_to_be_held():
+    for name, value in (('target_force', 1.0), ('hold_time', 1.0)):
+        with pytest.raises(SettingError, match=name):
+            replace(procedure_named('incision'), **{name: value})
+
+
+NUMBERS = st.floats() | st.floats(-1.0, 1.0) | st.floats(0.0, 200.0) | st.integers(-3, 10**6)
+JUNK = NUMBERS | st.none() | st.booleans() | st.text(max_size=3) | st.lists(NUMBERS, max_size=4)
+POINTS = st.lists(NUMBERS | st.floats(-0.1, 0.1) | st.none(), max_size=4).map(tuple)
+OPERATION = Operation(WorldSettings(mode='kinematic'))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from(PROCEDURE_NAMES),
+    st.sampled_from([each.name for each in fields(Patient)]),
+    st.sampled_from([each.name for each in fields(Procedure)]),
+    JUNK | POINTS,
+)
+def test_a_patient_with_any_field_replaced_works_or_is_refused(procedure, field, number, value):
+    sound = PEOPLE[procedure]
+    try:
+        if field == 'procedure':
+            value = replace(sound.procedure, **{number: value})
+        patient = replace(sound, **{field: value})
+    except SettingError:
+        return
+    OPERATION.reset(sound)
+    try:
+        OPERATION.reset(patient)
+    except UnreachableError:
+        patient = sound
+    assert OPERATION.patient is patient
+    for choice in (5, 1, 13, 4, 4, 4, 4, 4, 14, 12):
+        if not OPERATION.done:
+            OPERATION.act(ACTIONS[choice])
+            OPERATION.advance(12)
+            assert math.isfinite(OPERATION.tick().reward)
+            assert np.isfinite(OPERATION.state()).all()

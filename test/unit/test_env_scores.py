@@ -179,6 +179,9 @@ def test_scores_refuse_what_no_patient_has(value):
         {'inspired_oxygen': 1.01},
         {'temperature': 5.0},
         {'temperature': 60.0},
+        {'platelets': 'few'},
+        {'norepinephrine': None},
+        {'glasgow_coma_scale': True},
     ],
 )
 def test_labs_refuse_what_no_patient_has(wrong):

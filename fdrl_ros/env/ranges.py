@@ -1,0 +1,21 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Refuse numbers out of their range, by name; NaN and what is no number are out of every range."""
+
+from fdrl_ros.errors import SettingError
+
+
+def is_within(value: object, low: float, high: float) -> bool:
+    """Say whether a value is a number from `low` to `high`; a truth value is none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and low <= value <= high  # type: ignore[operator]
+
+
+def check_number(name: str, value: object, low: float, high: float) -> None:
+    """
+    Refuse what is no number from `low` to `high`.
+
+    :raises SettingError: naming it.
+    """
+    if not is_within(value, low, high):
+        raise SettingError(name, value, f'a number, {low:g} to {high:g}')
