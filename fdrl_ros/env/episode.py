@@ -63,11 +63,6 @@ class Episode:
         """Return T."""
         return len(self.actions)
 
-    @property
-    def total_reward(self) -> float:
-        """Return the sum of rewards."""
-        return float(self.rewards.sum())
-
 
 def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
     """

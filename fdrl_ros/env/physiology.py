@@ -81,11 +81,6 @@ class Physiology(Body):
         return Vitals(*self.values())
 
     @property
-    def pulse_pressure(self) -> float:
-        """Return systolic minus diastolic pressure, mmHg: stroke volume over compliance."""
-        return self.stroke / COMPLIANCE
-
-    @property
     def systolic(self) -> float:
         """Return the systolic pressure, mmHg."""
         return self.pressure + self.stroke * (2.0 / 3.0 / COMPLIANCE)

@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Severity scores by their published tables: NEWS2, SOFA and qSOFA, on simulated patients only.
+Severity scores by their published tables: NEWS2 and SOFA, on simulated patients only.
 
-NEWS2: Royal College of Physicians 2017, chart 1, oxygen scale 1. SOFA and qSOFA: Singer et al.
-2016 (Sepsis-3), table 1; where only SpO2 is known, SpO2/FiO2 at most 302, 221, 142, 67 stands for
+NEWS2: Royal College of Physicians 2017, chart 1, oxygen scale 1. SOFA: Singer et al. 2016
+(Sepsis-3), table 1; where only SpO2 is known, SpO2/FiO2 at most 302, 221, 142, 67 stands for
 PaO2/FiO2 below 400, 300, 200, 100.
 """
 
@@ -15,8 +15,6 @@ from typing import NamedTuple
 from fdrl_ros.env.constants import constant
 from fdrl_ros.errors import StateError
 
-URGENT = int(constant('scores.news2_urgent'))
-EMERGENCY = int(constant('scores.news2_emergency'))
 ROOM_AIR = constant('scores.room_air')
 
 # NEWS2 is charted in whole numbers, temperature in tenths: a band ends half way to the next.
@@ -54,21 +52,6 @@ class News2(NamedTuple):
     def total(self) -> int:
         """Return the sum, 0 to 20."""
         return sum(self)
-
-    @property
-    def red(self) -> bool:
-        """Say whether one sign alone scores 3."""
-        return 3 in self
-
-    @property
-    def risk(self) -> str:
-        """Return 'low', 'low-medium' (one sign of 3), 'medium' (5 and 6) or 'high' (7 on)."""
-        total = sum(self)
-        if total >= EMERGENCY:
-            return 'high'
-        if total >= URGENT:
-            return 'medium'
-        return 'low-medium' if 3 in self else 'low'
 
 
 class Sofa(NamedTuple):
@@ -143,17 +126,6 @@ def news2(
         0 if alert else 3,
         _TEMPERATURE[1][bisect_right(_TEMPERATURE[0], temperature)],
     )
-
-
-def qsofa(respiratory_rate: float, systolic_pressure: float, glasgow_coma_scale: int) -> int:
-    """
-    Return quick SOFA, 0 to 3: a rate of at least 22, at most 100 mmHg, altered mentation.
-
-    :raises VitalsError: on a value that no patient can have.
-    """
-    rate = _amount('respiratory_rate', respiratory_rate) >= 22.0
-    pressure = _amount('systolic_pressure', systolic_pressure) <= 100.0
-    return int(rate) + int(pressure) + int(_coma(glasgow_coma_scale) > 0)
 
 
 def respiration(ratio: float, arterial: bool = True, supported: bool = True) -> int:
