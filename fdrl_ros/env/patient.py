@@ -134,10 +134,10 @@ class Patient:
     @property
     def trocar_offset(self) -> tuple[float, float]:
         """
-        Return how far off its plan the port is, x and y, m.
+        Return how far aside of the port the goal is, x and y, m.
 
-        The port was planned straight above the goal; it is the origin of the base frame, so it is
-        off by as much as the goal is aside of that. It tilts the shaft at the goal.
+        The port, origin of the base frame, was planned straight above the goal: it is off its plan
+        by as much, the other way. That tilts the shaft at the goal, and does nothing else.
         """
         return self.goal[:2]
 

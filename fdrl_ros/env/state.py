@@ -49,7 +49,7 @@ OPERATION_FIELDS: tuple[Field, ...] = (
     Field('force_rate', 'N/s', 5.0, 'change of force over the last tick'),
     Field('time_left', '1', 1.0, 'fraction of the time allowed'),
     Field('done', '1', 1.0, 'fraction of the procedure that is done'),
-    Field('jaw', '1', 1.0, 'opening of the jaw, 1 is open; 0 where no jaw is used'),
+    Field('jaw', '1', 1.0, 'opening of the jaw, 1 is open'),
     Field('jaw_target', '1', 1.0, 'what the jaw was last told, 1 is open'),
     Field('grasped', '1', 1.0, '1 if the jaw holds the object'),
 )
