@@ -4,12 +4,14 @@
 The controller of the simulated arm: CRTK's commands in, set-points of an operation out at 100 Hz.
 
 A servo command takes the place of whatever went on; a move runs to its end unless something
-takes its place. What is refused changes nothing: the arm goes on with, or holds, what it had.
+takes its place. What is refused, a command of motion or of state, raises and changes nothing
+here; who passed it on makes the arm hold (:class:`fdrl_ros.nodes.arm_interface.ArmInterface`).
 """
 
 from collections.abc import Sequence
 import math
 
+from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.arm import (
     forward_kinematics,
     inverse_kinematics,
@@ -23,9 +25,6 @@ from fdrl_ros.env.motion import follow_joints, JawMove, JointMove, LineMove
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.rotation import angle_between
 import numpy as np
-
-PERIOD = 0.01
-"""Time between two set-points, s."""
 
 STRAIGHT_TOLERANCE = 1e-3
 """Angle within which a pose is one of the straight wrist, rad."""
@@ -60,15 +59,13 @@ class ArmControl:
         self.operating_state = OperatingState()
         self.engaged = False
         """Whether an operation takes motion commands now."""
-        self._joints: Vector | None = None
-        """Set-point of all joints; None while the tip alone is driven, the wrist straight."""
         self._goal: Vector | tuple[float, float, float] | None = None
         self._move: tuple[Move, float] | None = None
         self._jaw_move: tuple[JawMove, float] | None = None
 
     def engage(self) -> None:
         """Take over after the operation was reset: the wrist is straight and nothing moves."""
-        self.engaged, self._joints = True, None
+        self.engaged = True
         self._stop()
 
     def disengage(self) -> None:
@@ -111,7 +108,8 @@ class ArmControl:
         point, rotation = checked_pose(position, quaternion)
         goal = self._straight(point, rotation)
         if goal is None:
-            self._servo(inverse_kinematics(point, rotation, self._roll))
+            roll = float(self._operation.setpoint_joints()[3])
+            self._servo(inverse_kinematics(point, rotation, roll))
         else:
             self._servo(goal)
 
@@ -132,7 +130,7 @@ class ArmControl:
         """
         self._require('move_cp')
         point, rotation = checked_pose(position, quaternion)
-        self._begin(LineMove(self.setpoint_joints(), np.array(point), rotation))
+        self._begin(LineMove(self._operation.setpoint_joints(), np.array(point), rotation))
 
     def move_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -141,7 +139,7 @@ class ArmControl:
         :raises StateError: as :meth:`servo_jp`.
         """
         self._require('move_jp')
-        self._begin(JointMove(self.setpoint_joints(), checked_joints(names, positions)))
+        self._begin(JointMove(self._operation.setpoint_joints(), checked_joints(names, positions)))
 
     def servo_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -168,37 +166,33 @@ class ArmControl:
 
     # Time.
 
-    def step(self) -> None:
-        """Set the targets for the next 10 ms."""
+    def step(self, substeps: int) -> None:
+        """
+        Set the targets for the sub-steps that the operation advances by next.
+
+        :raises UnreachableError: if a move turns out to lead out of reach; the arm holds.
+        """
+        period = substeps * SUBSTEP
         if self._move is not None:
             move, time = self._move
-            time += PERIOD
+            time += period
             try:
-                self._take(move.joints(time))
-            except UnreachableError:
-                self.hold()  # between two places that were looked at: as good as the end
-                return
+                joints = move.joints(time)
+            except UnreachableError:  # between two places that were looked at
+                self.hold()
+                raise
+            self._operation.set_joint_target(joints.tolist(), substeps)
             self._move = (move, time) if time < move.duration else None
         elif self._goal is not None:
-            self._follow(self._goal)
+            self._follow(self._goal, substeps)
         if self._jaw_move is not None:
             opening, time = self._jaw_move
-            time += PERIOD
+            time += period
             self._operation.jaw.aim(opening.angle(time))
             self._jaw_move = (opening, time) if time < opening.duration else None
         self._note_busy()
 
-    def setpoint_joints(self) -> Vector:
-        """Return the joints of the set-point, shape (6,), rad and m."""
-        if self._joints is not None:
-            return self._joints.copy()
-        return np.array([*straight_joints(*self._operation.setpoint), 0.0, 0.0, 0.0])
-
     # Within.
-
-    @property
-    def _roll(self) -> float:
-        return 0.0 if self._joints is None else float(self._joints[3])
 
     def _require(self, what: str) -> None:
         self.operating_state.require_ready(what)
@@ -226,20 +220,17 @@ class ArmControl:
         self._move, self._goal = (move, 0.0), None
         self._note_busy()
 
-    def _follow(self, goal: Vector | tuple[float, float, float]) -> None:
+    def _follow(self, goal: Vector | tuple[float, float, float], substeps: int) -> None:
         """Go on towards a servo goal; a straight wrist is driven by its tip alone."""
+        now = self._operation.setpoint_joints()
         if isinstance(goal, tuple):
-            if self._joints is None or not self._joints[3:].any():
+            if not now[3:].any():
                 self._operation.set_target(goal)
-                self._joints = self._goal = None
+                self._goal = None
                 return
             goal = np.array([*straight_joints(*goal), 0.0, 0.0, 0.0])
-        self._take(follow_joints(self.setpoint_joints(), goal, PERIOD))
-
-    def _take(self, joints: Vector) -> None:
-        """Make these joints the set-point."""
-        self._operation.set_joint_target(joints)
-        self._joints = joints
+        after = follow_joints(now, goal, substeps * SUBSTEP)
+        self._operation.set_joint_target(after.tolist(), substeps)
 
     def _stop(self) -> None:
         self._move = self._goal = self._jaw_move = None

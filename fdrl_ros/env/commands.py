@@ -13,6 +13,9 @@ import numpy as np
 UNIT_TOLERANCE = 1e-2
 """How far from 1 the length of a quaternion may be."""
 
+FARTHEST = 1.0
+"""Greatest coordinate of a pose, m: no such arm reaches farther."""
+
 _SLACK = 1e-9
 _LIMITS = dict(zip(JOINTS, zip(LOWER.tolist(), UPPER.tolist(), strict=True), strict=True))
 
@@ -74,10 +77,13 @@ def checked_pose(
     :param position: x, y, z, m.
     :param quaternion: x, y, z, w.
     :returns: position and rotation matrix.
-    :raises CommandError: if a number is not finite, or the quaternion is not of length 1.
+    :raises CommandError: if a coordinate is no number or beyond any arm, or the quaternion is not
+        of length 1.
     """
-    if len(position) != 3 or not all(map(math.isfinite, position)):
-        raise CommandError(f'position {tuple(position)!r}: expected three finite metres')
+    if len(position) != 3 or not all(abs(each) <= FARTHEST for each in position):
+        raise CommandError(
+            f'position {tuple(position)!r}: expected three metres within {FARTHEST:g}'
+        )
     length = math.hypot(*quaternion)
     if len(quaternion) != 4 or not abs(length - 1.0) <= UNIT_TOLERANCE:
         raise CommandError(

@@ -25,7 +25,11 @@ class State(StrEnum):
 
 
 class CommandError(StateError):
-    """A command is refused: unknown, or not one for this state; the arm holds."""
+    """
+    A command of motion or of state is refused: unknown, or not one for this state.
+
+    Who passed it on makes the arm hold.
+    """
 
 
 COMMANDS: Final = ('enable', 'disable', 'pause', 'resume', 'home', 'unhome')

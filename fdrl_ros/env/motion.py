@@ -114,6 +114,8 @@ class LineMove:
 
     def __init__(self, start: Vector, position: Vector, rotation: Vector) -> None:
         self._position, self._rotation = forward_kinematics(start)
+        self._roll = float(start[3])
+        inverse_kinematics(position, rotation, self._roll)  # refuses it if out of reach
         self._way = np.asarray(position, np.float64) - self._position
         self._turn = rotation_vector(self._rotation.T @ rotation)
         length, angle = float(np.linalg.norm(self._way)), float(np.linalg.norm(self._turn))
@@ -122,7 +124,6 @@ class LineMove:
             _slowest([(length, TIP_ACCELERATION), (angle, TURN_ACCELERATION)]),
         )
         self.duration = self._profile.duration
-        self._roll = float(start[3])
         for each in np.linspace(0.0, 1.0, _CHECKS).tolist():
             self._joints(each)
         self._roll = float(start[3])

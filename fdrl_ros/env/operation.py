@@ -7,11 +7,12 @@ The ROS node drives it by set-points at 100 Hz, the Gymnasium env by discrete ac
 states, rewards and endings are the same. Simulated, for research: not a medical device.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
 from fdrl_ros.env.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
-from fdrl_ros.env.arm import straight_joints
+from fdrl_ros.env.arm import straight_joints, Vector
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.jaw import Jaw, JAW_OPEN
 from fdrl_ros.env.joint_path import JointPath
@@ -26,7 +27,7 @@ from fdrl_ros.env.tasks.task import Point, Prospect, Reading
 from fdrl_ros.env.tissue import Tissue
 from fdrl_ros.errors import StateError
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 TOUCH_FORCE = constant('tissue.touch_force')
 HARD_STOP = constant('tissue.hard_stop')
@@ -165,17 +166,23 @@ class Operation:
         self.target = (float(x), float(y), float(z))
         self._path = None
 
-    def set_joint_target(self, joints: ArrayLike) -> None:
+    def set_joint_target(self, joints: Sequence[float], substeps: int) -> None:
         """
-        Ask all six joints to go somewhere, as CRTK's servo_jp does.
+        Have all six joints of the set-point go somewhere, evenly.
 
         :param joints: shape (6,), rad and m.
+        :param substeps: after how many the set-point is there; who asks limits its speed.
         :raises StateError: if they are no joints of this arm; the old target stays.
         """
-        self.patient  # noqa: B018 (refuses before the first reset)
-        now = self.arm.joints() if self._path is None else self._path.joints
-        path = JointPath(now, joints)
+        path = JointPath(self.setpoint_joints(), joints, substeps)
         self._path, self.target = path, path.end
+
+    def setpoint_joints(self) -> Vector:
+        """Return the joints of the set-point, shape (6,), rad and m."""
+        self.patient  # noqa: B018 (refuses before the first reset)
+        if self._path is not None:
+            return self._path.joints.copy()
+        return np.array([*straight_joints(*self.setpoint), 0.0, 0.0, 0.0])
 
     def halt(self) -> None:
         """Stay where the set-point is."""

@@ -52,8 +52,8 @@ class DynamicArm:
         self._substep = checked_substep(substep)
         self._urdf = urdf or resource('urdf/psm.urdf')
         self._quick = Chain(self._urdf, True, self._substep)
-        self._whole: Chain | None = None
-        """All six joints; made when a wrist is first bent."""
+        # At once, so that the first bent wrist waits for no file.
+        self._whole = Chain(self._urdf, False, self._substep)
         self._bent = False
         self._wrist = STRAIGHT_WRIST
         self._gain = 1.0
@@ -108,8 +108,6 @@ class DynamicArm:
 
     def _bend(self) -> Chain:
         """Go over to six joints, where and as fast as the arm is."""
-        if self._whole is None:
-            self._whole = Chain(self._urdf, False, self._substep)
         whole = self._whole
         if not self._bent:
             states = self._quick.states()
@@ -146,17 +144,16 @@ class DynamicArm:
 
     def joints(self) -> Vector:
         """Return the joints as they are."""
-        chain = self._whole if self._bent and self._whole is not None else self._quick
+        chain = self._whole if self._bent else self._quick
         found = [each[0] for each in chain.states()]
         return np.array([*found, *[0.0] * (6 - len(found))])
 
     def efforts(self) -> Vector:
         """Return what the motors gave in the last sub-step, shape (6,) or (3,), N m and N."""
-        chain = self._whole if self._bent and self._whole is not None else self._quick
+        chain = self._whole if self._bent else self._quick
         return np.array([each[3] for each in chain.states()])
 
     def close(self) -> None:
         """Disconnect the physics clients."""
         self._quick.close()
-        if self._whole is not None:
-            self._whole.close()
+        self._whole.close()

@@ -5,14 +5,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fdrl_ros.env.arm import HOME, JAW, JOINTS
 from fdrl_ros.env.arm_control import ArmControl
+from fdrl_ros.env.crtk import CommandError
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.errors import StateError
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.arm_readings import ArmReadings, READINGS
 from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.managed_node import ManagedNode
-from fdrl_ros.nodes.robot_messages import seconds
+from fdrl_ros.nodes.robot_messages import BASE, joint_state, seconds
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
@@ -20,8 +22,17 @@ from std_msgs.msg import Empty
 STATE_PERIOD = 1.0
 """How often the operating state is told though nothing changed, s."""
 
+WARNING_PERIOD = 1.0
+"""Between two warnings about one topic, s."""
+
+GRACE = 0.1
+"""For how long commands to the arm of the patient before may still come, s: qos.COMMAND."""
+
 
 def _pose(command: PoseStamped) -> tuple[Sequence[float], Sequence[float]]:
+    frame = command.header.frame_id
+    if frame not in ('', BASE):
+        raise CommandError(f'a pose in {frame!r}: expected one in {BASE!r}, or in no frame')
     at, turned = command.pose.position, command.pose.orientation
     return (at.x, at.y, at.z), (turned.x, turned.y, turned.z, turned.w)
 
@@ -34,9 +45,10 @@ class ArmInterface:
     """
     Hears and speaks for the arm of a node.
 
-    A command that is refused is told in the log, at most once a second, and the arm holds.
-    A motion command with a stamp from before the present patient was meant for another one, and
-    is dropped.
+    What is refused, a command of motion or of state, is told in the log, of each topic of motion
+    at most once a second, and the arm holds. A motion command without a stamp is meant now; one
+    stamped before the present patient came was meant for another: it is dropped, with a warning
+    where it cannot just have been on its way.
 
     :param node: whose topics these are; made while it is configured.
     :param operation: the arm is in.
@@ -45,29 +57,33 @@ class ArmInterface:
     def __init__(self, node: ManagedNode, operation: Operation) -> None:
         self._node = node
         self.control = ArmControl(operation)
-        self._readings = ArmReadings(operation, self.control)
+        self._readings = ArmReadings(operation)
         self._publishers = [
             (node.publisher(kind, topic, qos.STATE), make)
             for topic, (kind, make) in READINGS.items()
         ]
-        self._state = node.publisher(OperatingState, 'operating_state', qos.LATCHED)
+        self._joint_states = self._publishers[list(READINGS).index('joint_states')][0]
+        self._state = node.publisher(OperatingState, 'operating_state', qos.OPERATING)
         self.commanded = False
         """Whether the present patient's arm was given a motion command."""
         self._since = 0.0
         self._quiet_until = 0.0
+        self._warned: dict[str, float] = {}
         self._told: tuple[str, bool, bool] | None = None
         self._told_at = 0.0
 
     def begin(self) -> None:
-        """Take commands; while the node is activated."""
+        """Take commands; while the node is activated, the arm is disabled afterwards."""
         node, control, orders = self._node, self.control, self._orders
+        node.keep(self._end)
         self._told = None
+        control.command('enable')
         for topic, kind, read, obey, profile in (
-            ('servo_cp', PoseStamped, _pose, control.servo_cp, qos.COMMAND),
-            ('servo_jp', JointState, _joints, control.servo_jp, qos.COMMAND),
+            ('servo_cp', PoseStamped, _pose, control.servo_cp, qos.SENSOR),
+            ('servo_jp', JointState, _joints, control.servo_jp, qos.SENSOR),
             ('move_cp', PoseStamped, _pose, control.move_cp, qos.EVENT),
             ('move_jp', JointState, _joints, control.move_jp, qos.EVENT),
-            ('jaw/servo_jp', JointState, _joints, control.servo_jaw, qos.COMMAND),
+            ('jaw/servo_jp', JointState, _joints, control.servo_jaw, qos.SENSOR),
             ('jaw/move_jp', JointState, _joints, control.move_jaw, qos.EVENT),
         ):
             node.hear(kind, topic, orders(topic, read, obey), profile)
@@ -80,6 +96,7 @@ class ArmInterface:
         self._readings.reset()
         self.commanded = False
         self._since = seconds(self._node.get_clock().now().to_msg())
+        self._quiet_until = self._node.now + GRACE
 
     def leave(self, pause: float) -> None:
         """
@@ -89,6 +106,13 @@ class ArmInterface:
         """
         self.control.disengage()
         self._quiet_until = self._node.now + pause
+
+    def step(self, substeps: int) -> None:
+        """Follow the commands for the sub-steps that the operation advances by next."""
+        try:
+            self.control.step(substeps)
+        except StateError as error:
+            self._warn('move', f'held before the end of the move: {error}')
 
     def publish(self, stamp: Any, *, placed: bool) -> None:
         """
@@ -101,6 +125,8 @@ class ArmInterface:
             for publisher, make in self._publishers:
                 if publisher.get_subscription_count():
                     publisher.publish(make(now))
+        else:  # where the arm is drawn until then
+            self._joint_states.publish(joint_state(stamp, (*JOINTS, JAW), [*HOME.tolist(), 0.0]))
         self._tell(again=self._node.now - self._told_at >= STATE_PERIOD)
 
     def _tell(self, *, again: bool = False) -> None:
@@ -120,32 +146,47 @@ class ArmInterface:
         """Return what is called with each command of a topic."""
 
         def take(command: Any) -> None:
-            sent = seconds(command.header.stamp)
-            if not self.control.engaged and self._node.now < self._quiet_until:
+            quiet = self._node.now < self._quiet_until
+            if not self.control.engaged and quiet:
                 return
-            if sent == 0.0:
-                self._warn(f'{topic} without a stamp: expected the time at which it was sent')
-            elif sent >= self._since:
-                self._obey(lambda: obey(*read(command)))
+            sent = seconds(command.header.stamp)
+            if 0.0 < sent < self._since:
+                if not quiet:
+                    late = self._since - sent
+                    self._warn(
+                        topic,
+                        f'dropped: {topic} stamped {late:.1f} s before this patient came: is the '
+                        "sender's clock late?",
+                    )
+                return
+            try:
+                obey(*read(command))
+            except StateError as error:
+                self.control.hold()
+                self._warn(topic, f'refused: {error}')
+            else:
+                self.commanded = True
+            self._tell()
 
         return take
-
-    def _obey(self, order: Callable[[], None]) -> None:
-        try:
-            order()
-        except StateError as error:
-            self.control.hold()
-            self._warn(str(error))
-        else:
-            self.commanded = True
-        self._tell()
 
     def _command(self, command: Any) -> None:
         try:
             self.control.command(command.string)
         except StateError as error:
-            self._warn(str(error))
+            self.control.hold()
+            self._node.get_logger().warning(f'refused: {error}')
         self._tell()
 
-    def _warn(self, text: str) -> None:
-        self._node.get_logger().warning(f'refused: {text}', throttle_duration_sec=1.0)
+    def _warn(self, topic: str, text: str) -> None:
+        """Warn about a topic, unless that was done within the last second."""
+        now = self._node.now
+        if now - self._warned.get(topic, -WARNING_PERIOD) >= WARNING_PERIOD:
+            self._warned[topic] = now
+            self._node.get_logger().warning(text)
+
+    def _end(self) -> None:
+        """Take no more commands, and say so while anybody hears it."""
+        self.control.disengage()
+        self.control.command('disable')
+        self._tell()

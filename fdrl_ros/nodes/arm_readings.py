@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS, Vector
-from fdrl_ros.env.arm_control import ArmControl, PERIOD
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.rotation import rotation_vector
 from fdrl_ros.nodes.robot_messages import BASE, joint_state, pose, quaternion
@@ -34,7 +34,7 @@ class Snapshot:
     :param jaw: measured opening, rad.
     :param jaw_speed: rad/s.
     :param jaw_setpoint: rad.
-    :param force: on the tip, shape (3,), N.
+    :param force: on the tip as the sensor says, shape (3,), N.
     """
 
     stamp: Any
@@ -52,11 +52,14 @@ class Snapshot:
 
 
 class ArmReadings:
-    """Takes snapshots; speeds of joints are differences over the time between two of them."""
+    """
+    Takes snapshots; speeds of joints are differences over the operation's time between two.
 
-    def __init__(self, operation: Operation, control: ArmControl) -> None:
+    The force sensor errs along z, in which tissue presses: one error for all that tell of force.
+    """
+
+    def __init__(self, operation: Operation) -> None:
         self._operation = operation
-        self._control = control
         self._before: Snapshot | None = None
         self._substeps = -1
 
@@ -71,14 +74,16 @@ class ArmReadings:
         position, rotation = forward_kinematics(joints)
         jaw = operation.jaw.angle
         before = self._before
-        moving = before is not None and operation.substeps > self._substeps
         speeds, turning, jaw_speed = np.zeros(6), np.zeros(3), 0.0
         velocity = np.zeros(3)
-        if moving and before is not None:
-            speeds = (joints - before.joints) / PERIOD
-            turning = rotation_vector(rotation @ before.rotation.T) / PERIOD
-            jaw_speed = (jaw - before.jaw) / PERIOD
+        if before is not None and operation.substeps > self._substeps:
+            time = (operation.substeps - self._substeps) * SUBSTEP
+            speeds = (joints - before.joints) / time
+            turning = rotation_vector(rotation @ before.rotation.T) / time
+            jaw_speed = (jaw - before.jaw) / time
             velocity = np.array(operation.arm.velocity)
+        x, y, z = operation.force
+        error = operation.measured_force - operation.load
         self._substeps = operation.substeps
         self._before = Snapshot(
             stamp,
@@ -88,11 +93,11 @@ class ArmReadings:
             rotation,
             velocity,
             turning,
-            self._control.setpoint_joints(),
+            operation.setpoint_joints(),
             jaw,
             jaw_speed,
             operation.jaw.target,
-            np.array(operation.force),
+            np.array([x, y, z + error]),
         )
         return self._before
 

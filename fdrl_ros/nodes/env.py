@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 from fdrl_ros.env.actions import SUBSTEPS, TICK
-from fdrl_ros.env.arm_control import PERIOD
 from fdrl_ros.env.crtk import State
 from fdrl_ros.env.operation import HARD_STOP, Operation
 from fdrl_ros.env.operation import Outcome as Judgement
@@ -32,6 +31,9 @@ from rosgraph_msgs.msg import Clock
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
+PERIOD = 0.01
+"""Between two set-points, second."""
+
 CYCLES = round(TICK / PERIOD)
 """Cycles of 100 Hz in one policy tick; the 12 sub-steps are spread over them."""
 
@@ -39,7 +41,7 @@ PAUSE = IDLE + 0.5
 """Between two operations, second: the selector holds for the one before no more."""
 
 ABORTED = 'aborted'
-"""Failure of an operation that `reset` ended."""
+"""Failure of an operation that `reset`, or the end of the node's activity, ended."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class EnvNode(ManagedNode):
         self._asked: Patient | None = None
         self._next_at = self.now
         self.arm.begin()
+        self.keep(self._abort)
         if self._endoscope is not None:
             self._endoscope.begin(lambda: self._placed)
         self.answer(Operate, '~/operate', self._operate)
@@ -139,14 +142,18 @@ class EnvNode(ManagedNode):
 
     def _reset(self, request: Any, response: Any) -> Any:
         """Abort the operation, if there is one, and have the next patient brought."""
-        if self.operating:
-            operation = self._operation
-            self._finish(ABORTED, self._peak, operation.damage)
+        self._abort()
         if self._asked is None:
             self._asked = self._next_patient()
         response.success = True
         response.message = f'{self._asked.name} in {max(0.0, self._next_at - self.now):.1f} s'
         return response
+
+    def _abort(self) -> None:
+        """End the operation, if there is one."""
+        if self.operating:
+            peak = max(self._peak, self._operation.peak_force)
+            self._finish(ABORTED, peak, self._operation.damage)
 
     def _procedures(self, request: Any, response: Any) -> Any:
         """Tell the procedures, one a line."""
@@ -204,10 +211,11 @@ class EnvNode(ManagedNode):
     def _advance(self) -> None:
         """Follow the commands; judge at the end of a tick."""
         operation = self._operation
-        self.arm.control.step()
         before = self._cycle_number * SUBSTEPS // CYCLES
         self._cycle_number += 1
-        operation.advance(self._cycle_number * SUBSTEPS // CYCLES - before)
+        substeps = self._cycle_number * SUBSTEPS // CYCLES - before
+        self.arm.step(substeps)
+        operation.advance(substeps)
         if self._cycle_number == CYCLES:
             self._cycle_number = 0
             judgement = operation.tick()

@@ -32,6 +32,9 @@ def _profile(
 LATCHED: Final = _profile(1, latched=True)
 """To publish what late joiners need the newest of: round status, keys, policies."""
 
+OPERATING: Final = _profile(10, latched=True)
+"""To publish the operating state: a client that waits for a move sees it begin and end."""
+
 KEPT: Final = _profile(256, latched=True)
 """To publish chunks and signatures, which a server that starts again in between still gets."""
 
@@ -45,13 +48,13 @@ STATE: Final = _profile(5, period=0.1)
 """To publish the robot's state at 100 Hz: reliable, so that any subscriber matches."""
 
 SENSOR: Final = _profile(1, reliable=False)
-"""To hear the robot's state: the newest counts, the rest is history."""
+"""To hear the robot's state and set-points, of any sender: the newest counts, none queues."""
 
 ACTION: Final = _profile(5, period=0.1, life=0.1)
 """To publish the selected action; an old one is not delivered."""
 
 COMMAND: Final = _profile(1, life=0.1)
-"""Set-points: the newest counts, and an old one moves nothing; hosts need one time of day."""
+"""To publish set-points: an old one moves nothing; hosts need one time of day."""
 
 PICTURE: Final = _profile(2)
 """Markers, for people."""

@@ -30,6 +30,7 @@ from fdrl_ros.plan import Plan  # noqa: E402
 from fdrl_ros.prepare import Layout, prepare  # noqa: E402
 from fdrl_ros.runner import Death, Runner  # noqa: E402
 from room import Room  # noqa: E402
+from surgeon import env_alone, Surgeon  # noqa: E402
 
 PLAN = Plan.from_mapping(
     {
@@ -195,3 +196,10 @@ def runner(settings: BringupSettings) -> Iterator[Runner]:
     """Give who starts single nodes."""
     with Runner(settings, Path(settings.directory) / 'log') as made:
         yield made
+
+
+@pytest.fixture
+def surgeon(runner: Runner, room: Room, settings: BringupSettings) -> Surgeon:
+    """Give a CRTK client of an env that has all the time in the world."""
+    runner.start([env_alone(settings)])
+    return Surgeon(room)

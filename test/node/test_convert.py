@@ -3,16 +3,19 @@
 """Messages survive the way through ROS with every bit and their signature."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 import typing
 from typing import Any
 
 from fdrl_ros import msg as ros
 from fdrl_ros.crypto.signing import Identity, verify
+from fdrl_ros.env.operation import FAILURES
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation import message as protocol
 from fdrl_ros.federation.message import Envelope, Message
 from fdrl_ros.nodes import convert
 from fdrl_ros.nodes.convert import from_ros, to_ros
+from fdrl_ros.nodes.env import ABORTED
 from fdrl_ros.srv import Decrypt
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +36,13 @@ KINDS = [
 WORD = st.text(st.characters(exclude_categories=('Cs',), exclude_characters='\x00'), max_size=12)
 SMALL = st.integers(0, 255)
 IDENTITY = Identity.generate('hospital_1')
+
+
+def test_every_word_for_a_failure_stands_in_its_message():
+    text = (Path(__file__).parents[2] / 'msg' / 'Outcome.msg').read_text()
+    line = next(each for each in text.splitlines() if each.startswith('string failure'))
+    words = line.partition('# ')[2].replace(' or ', ', ').split(', ')
+    assert words == ['empty', *FAILURES, ABORTED]
 
 
 def target_of(kind: type[Message]) -> Any:

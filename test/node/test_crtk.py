@@ -3,11 +3,8 @@
 """The simulated arm over real DDS, spoken to in CRTK and nothing else."""
 
 from collections.abc import Callable
-from dataclasses import replace
-import math
 from typing import Any
 
-from fdrl_ros.bringup import NodeSpec, robot_graph
 from fdrl_ros.env.actions import MAXIMUM_SPEED
 from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
 from fdrl_ros.env.operation import Outcome as Judgement
@@ -18,10 +15,8 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.arm_readings import READINGS
 from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.env import EnvNode
-from fdrl_ros.nodes.robot_messages import joint_state, pose, quaternion
 from fdrl_ros.resources import resource
 from fdrl_ros.srv import Operate
-from geometry_msgs.msg import PoseStamped
 import numpy as np
 import pytest
 import rclpy
@@ -29,109 +24,12 @@ from rclpy.experimental import EventsExecutor
 from rclpy.signals import SignalHandlerOptions
 from room import Room
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import CameraInfo, Image, JointState
+from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
+from surgeon import env_alone, Surgeon
 from visualization_msgs.msg import MarkerArray
 import yaml
-
-LABEL = 'robot_1.env'
-
-
-def env_alone(settings: Any, **parameters: Any) -> NodeSpec:
-    """Return the env with all the time in the world."""
-    env = robot_graph(settings, 'robot_1')[0]
-    return replace(env, parameters={**env.parameters, 'world.horizon': 100000, **parameters})
-
-
-class Surgeon:
-    """A CRTK client: hears the arm and commands it."""
-
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        for topic, (kind, _) in READINGS.items():
-            room.hear(kind, topic, qos.EVENT)
-        room.hear(OperatingState, 'operating_state', qos.HEARD)
-        room.hear(ros.Outcome, 'outcome', qos.EVENT)
-        make = room.node.create_publisher
-        self._topics = {
-            'servo_cp': make(PoseStamped, 'servo_cp', qos.COMMAND),
-            'move_cp': make(PoseStamped, 'move_cp', qos.EVENT),
-            'servo_jp': make(JointState, 'servo_jp', qos.COMMAND),
-            'move_jp': make(JointState, 'move_jp', qos.EVENT),
-            'jaw/servo_jp': make(JointState, 'jaw/servo_jp', qos.COMMAND),
-            'jaw/move_jp': make(JointState, 'jaw/move_jp', qos.EVENT),
-            'hold': make(Empty, 'hold', qos.EVENT),
-            'state_command': make(StringStamped, 'state_command', qos.EVENT),
-        }
-
-    def begin(self, procedure: str = 'reach', index: int = 0) -> str:
-        """Have a patient put on the table, and wait until all is heard that the arm says."""
-        asked = self.room.ask(
-            Operate, 'env/operate', Operate.Request(procedure=procedure, index=index)
-        )
-        assert asked.success, asked.message
-        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 10.0)
-        self.room.wait(lambda: self.room.last('operating_state'), 5.0)
-        return asked.message
-
-    @property
-    def now(self) -> Any:
-        return self.room.node.get_clock().now().to_msg()
-
-    @property
-    def state(self) -> tuple[str, bool, bool]:
-        said = self.room.last('operating_state')
-        return said.state, said.is_homed, said.is_busy
-
-    def send(self, topic: str, message: Any) -> None:
-        self._topics[topic].publish(message)
-
-    def joints(self, topic: str, positions: Any, names: tuple[str, ...] = ()) -> None:
-        self.send(topic, joint_state(self.now, names, positions))
-
-    def pose(self, topic: str, position: Any, rotation: Any) -> None:
-        self.send(topic, pose(self.now, position, quaternion(np.asarray(rotation))))
-
-    def word(self, word: str) -> None:
-        """Send a state command, without a stamp as people do."""
-        self.send('state_command', StringStamped(string=word))
-
-    def say_until(self, say: Callable[[], None], condition: Callable[[], Any]) -> None:
-        """Repeat a command every 10 ms until a condition holds."""
-
-        def satisfied() -> Any:
-            say()
-            return condition()
-
-        self.room.wait(satisfied, 10.0)
-
-    def wait(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
-        self.room.wait(condition, seconds)
-
-    def settle(self) -> np.ndarray:
-        """Wait until the measured joints stand still, and return them."""
-
-        def still() -> bool:
-            last = [each.position for _, each in self.room.heard['measured_js'][-20:]]
-            return len(last) == 20 and float(np.ptp(np.array(last), axis=0).max()) < 1e-7
-
-        self.room.heard['measured_js'].clear()
-        self.wait(still)
-        return np.array(self.room.last('measured_js').position)
-
-    def tip(self, topic: str = 'setpoint_cp') -> tuple[np.ndarray, np.ndarray]:
-        """Return position and rotation of a pose."""
-        said = self.room.last(topic).pose
-        at, turned = said.position, said.orientation
-        rotation = from_quaternion((turned.x, turned.y, turned.z, turned.w))
-        return np.array([at.x, at.y, at.z]), rotation
-
-
-@pytest.fixture
-def surgeon(runner, room, settings) -> Surgeon:
-    runner.start([env_alone(settings)])
-    return Surgeon(room)
 
 
 def test_arm_says_all_that_crtk_asks_for_and_it_fits_together(surgeon, room, runner):
@@ -261,55 +159,9 @@ def test_arm_holds_when_told_and_when_it_is_not_ready(surgeon, room):
             surgeon.word(word)
         surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
         assert np.allclose(surgeon.settle(), held, atol=1e-9), 'no old move goes on'
-    surgeon.word('fly')
-    surgeon.word('resume')
     surgeon.pose('move_cp', up, rotation)
     surgeon.wait(lambda: abs(surgeon.tip('measured_cp')[0][2] - up[2]) < 1e-4)
     assert surgeon.state == ('ENABLED', True, False)
-
-
-def test_what_is_no_command_is_refused_with_a_warning_and_the_arm_holds(surgeon, room, runner):
-    surgeon.begin()
-    start, rotation = surgeon.tip()
-    joints = surgeon.settle()
-    up = start + [0.0, 0.0, 0.02]
-    bad_joints = [
-        (joints[:5], ()),
-        (np.append(joints, 0.0), ()),
-        (joints * [math.nan, 1, 1, 1, 1, 1], ()),
-        (joints + [9.0, 0, 0, 0, 0, 0], ()),
-        (joints, ('yaw',) * 6),
-        (joints, tuple('abcdef')),
-    ]
-    bad_poses = [
-        (up * [1, 1, math.nan], rotation),
-        (up + [0.0, 0.0, -1.0], rotation),
-        ([0.0, 0.0, 0.0], rotation),
-        (up, np.eye(3)),
-    ]
-
-    def refused(send: Callable[[], None]) -> None:
-        """Send while a move is under way: the arm holds."""
-        surgeon.pose('move_cp', up, rotation)
-        surgeon.wait(lambda: room.last('operating_state').is_busy)
-        surgeon.say_until(send, lambda: not room.last('operating_state').is_busy)
-        held = forward_kinematics(surgeon.settle())[0]
-        assert held[2] < up[2] - 0.001
-        surgeon.pose('move_cp', start, rotation)
-        surgeon.wait(lambda: np.allclose(surgeon.tip()[0], start, atol=1e-9))
-
-    for positions, names in bad_joints:
-        refused(lambda p=positions, n=names: surgeon.joints('servo_jp', p, n))
-    for position, tool in bad_poses:
-        refused(lambda p=position, t=tool: surgeon.pose('servo_cp', p, t))
-    refused(lambda: surgeon.joints('jaw/move_jp', [5.0]))
-    log = runner.log_file(LABEL)
-    assert 'refused' in log.read_text()
-    stampless = pose(ros.Outcome().header.stamp, up, quaternion(rotation))
-    surgeon.say_until(
-        lambda: surgeon.send('move_cp', stampless), lambda: 'without a stamp' in log.read_text()
-    )
-    assert np.allclose(surgeon.tip()[0], start, atol=1e-9)
 
 
 def test_every_procedure_is_listed_and_can_be_asked_for_by_name(runner, room, settings):

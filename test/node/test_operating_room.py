@@ -161,7 +161,7 @@ def test_env_moves_by_set_points_alone_and_shows_itself(runner, room, settings):
     assert state.values[state.names.index('time_left')] == 1.0, 'no command, no time'
 
     start = np.array(position(room.last('setpoint_cp')))
-    before = set_point(Time(), start + [0.0, 0.0, 0.001])
+    before = set_point(Time(sec=1), start + [0.0, 0.0, 0.001])
     for _ in range(5):
         servo.publish(before)
         count = len(room.heard['operation_state'])

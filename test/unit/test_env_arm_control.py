@@ -4,18 +4,22 @@
 
 import math
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS
+from fdrl_ros.env import simulation
+from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, SUBSTEPS
 from fdrl_ros.env.arm import forward_kinematics, HOME, JAW_LIMITS, UnreachableError
-from fdrl_ros.env.arm_control import ArmControl, PERIOD
+from fdrl_ros.env.arm_control import ArmControl
 from fdrl_ros.env.crtk import CommandError
+from fdrl_ros.env.motion import LineMove
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.rotation import from_rotation_vector, to_quaternion
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.errors import StateError
+from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 
+PERIOD = 0.01
 STILL = 40
 """Cycles after which the arm has caught up with its set-point."""
 
@@ -31,21 +35,24 @@ class Theatre:
         self.cycle = 0
         self.tips = [np.array(self.operation.arm.position)]
         self.busy: list[bool] = []
+        self.setpoints: list[np.ndarray] = []
 
     def run(self, cycles: int) -> None:
         """Let time pass."""
         for _ in range(cycles):
-            self.control.step()
             phase = self.cycle % 5
-            self.operation.advance((phase + 1) * SUBSTEPS // 5 - phase * SUBSTEPS // 5)
+            substeps = (phase + 1) * SUBSTEPS // 5 - phase * SUBSTEPS // 5
+            self.control.step(substeps)
+            self.operation.advance(substeps)
             self.cycle += 1
+            self.setpoints.append(np.array(self.operation.setpoint))
             self.tips.append(np.array(self.operation.arm.position))
             self.busy.append(self.control.operating_state.is_busy)
 
     @property
     def pose(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the set-point."""
-        return forward_kinematics(self.control.setpoint_joints())
+        return forward_kinematics(self.operation.setpoint_joints())
 
 
 @pytest.fixture
@@ -96,10 +103,10 @@ def test_servo_cp_of_a_turned_tool_bends_the_wrist_and_straightens_it_again(thea
 @pytest.mark.parametrize('mode', ['kinematic', 'dynamic'])
 def test_servo_jp_takes_all_six_joints_there(mode):
     theatre = Theatre(mode)
-    goal = theatre.control.setpoint_joints() + [0.05, -0.04, -0.005, 0.5, 0.3, -0.3]
+    goal = theatre.operation.setpoint_joints() + [0.05, -0.04, -0.005, 0.5, 0.3, -0.3]
     theatre.control.servo_jp([], goal.tolist())
     theatre.run(200)
-    assert np.array_equal(theatre.control.setpoint_joints(), goal)
+    assert np.array_equal(theatre.operation.setpoint_joints(), goal)
     assert np.allclose(theatre.operation.arm.joints(), goal, atol=2e-3)
     steps = np.linalg.norm(np.diff(theatre.tips, axis=0), axis=1)
     assert steps.max() < 1.5 * MAXIMUM_SPEED * PERIOD
@@ -119,26 +126,124 @@ def test_move_cp_is_busy_until_it_arrives_on_a_straight_line(theatre):
 
 
 def test_move_jp_ends_at_rest_where_it_was_asked_to(theatre):
-    goal = theatre.control.setpoint_joints() + [0.03, 0.02, -0.004, -0.4, 0.2, 0.1]
+    goal = theatre.operation.setpoint_joints() + [0.03, 0.02, -0.004, -0.4, 0.2, 0.1]
     names = ['5', '4', '3', '2', '1', '0']
     theatre.control.move_jp(names, goal[::-1].tolist())
     theatre.run(200)
     assert theatre.busy[0] and not theatre.busy[-1]
-    assert np.array_equal(theatre.control.setpoint_joints(), goal)
+    assert np.array_equal(theatre.operation.setpoint_joints(), goal)
     assert np.array_equal(theatre.tips[-1], theatre.tips[-2]) or np.allclose(
         theatre.tips[-1], theatre.tips[-2], atol=1e-7
     )
+
+
+@pytest.mark.parametrize('mode', ['kinematic', 'dynamic'])
+@pytest.mark.parametrize('order', ['move_jp', 'move_cp', 'servo_jp'])
+def test_set_point_that_is_told_is_the_one_that_the_arm_follows(mode, order):
+    theatre = Theatre(mode)
+    goal = theatre.operation.setpoint_joints() + [0.2, 0.1, -0.01, 0.3, 0.0, 0.0]
+    position, rotation = forward_kinematics(goal)
+    if order == 'move_cp':
+        theatre.control.move_cp(position.tolist(), to_quaternion(rotation))
+    else:
+        getattr(theatre.control, order)([], goal.tolist())
+    theatre.run(1)
+    while theatre.control.operating_state.is_busy or len(theatre.busy) < 20:
+        theatre.run(1)
+        assert np.allclose(theatre.pose[0], theatre.operation.setpoint, atol=1e-12)
+        assert len(theatre.busy) < 1000
+    if order != 'servo_jp':
+        assert np.allclose(theatre.operation.setpoint, position, atol=1e-9), 'there, not nearly'
+    steps = np.linalg.norm(np.diff(theatre.setpoints, axis=0), axis=1)
+    assert steps.max() <= MAXIMUM_SPEED * 3 * SUBSTEP * (1 + 1e-9)
+    theatre.control.hold()
+    theatre.run(3 * STILL)
+    reached = theatre.operation.arm.joints()
+    assert np.allclose(
+        theatre.operation.setpoint_joints(), reached, atol=2e-3 if mode == 'dynamic' else 1e-6
+    )
+    theatre.operation.close()
+
+
+def test_hold_in_a_move_leaves_the_set_point_where_the_arm_comes_to_rest(theatre):
+    goal = theatre.operation.setpoint_joints() + [0.3, 0.1, 0.0, 0.5, 0.0, 0.0]
+    theatre.control.move_jp([], goal.tolist())
+    theatre.run(50)
+    theatre.control.hold()
+    held = theatre.operation.setpoint_joints()
+    assert np.allclose(forward_kinematics(held)[0], theatre.setpoints[-1], atol=1e-12)
+    theatre.run(100)
+    assert np.array_equal(theatre.operation.setpoint_joints(), held)
+    assert np.allclose(theatre.operation.arm.joints(), held, atol=1e-6)
+
+
+def test_move_goes_no_slower_and_no_faster_in_a_cycle_of_fewer_sub_steps(theatre):
+    theatre.control.move_jp(
+        [], (theatre.operation.setpoint_joints() + [0, 0, 0.03, 0, 0, 0]).tolist()
+    )
+    theatre.run(45)
+    substeps = [(k + 1) * SUBSTEPS // 5 - k * SUBSTEPS // 5 for k in range(5)] * 9
+    steps = np.linalg.norm(np.diff(theatre.setpoints[15:45], axis=0), axis=1)
+    speeds = steps / (np.array(substeps[16:45]) * SUBSTEP)
+    assert 0.04 < speeds[0] < 0.05 and np.allclose(speeds, speeds[0], rtol=1e-6)
+
+
+def test_move_that_runs_out_of_reach_holds_and_says_so(theatre, monkeypatch):
+    theatre.control.move_cp(*raised(theatre, 0.02))
+    theatre.run(10)
+
+    def out_of_reach(self, time):
+        raise UnreachableError('insertion needs more than there is')
+
+    monkeypatch.setattr(LineMove, 'joints', out_of_reach)
+    with pytest.raises(UnreachableError, match='needs'):
+        theatre.control.step(2)
+    assert not theatre.control.operating_state.is_busy
+    theatre.run(STILL)
+    assert np.allclose(theatre.setpoints[-1], theatre.setpoints[9], atol=1e-12)
+
+
+COORDINATES = strategies.floats(allow_nan=False, allow_infinity=False) | strategies.sampled_from(
+    [0.0, -0.1, 1e-300, 1e155, 1e200, 1.7e308]
+)
+
+DRIVEN = Theatre()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    strategies.sampled_from(['servo_cp', 'move_cp']),
+    strategies.tuples(*[COORDINATES] * 3),
+    strategies.tuples(*[COORDINATES] * 4)
+    | strategies.sampled_from([(0, 0, 0, 1), (1, 0, 0, 0), (0.5, 0.5, 0.5, 0.5)]),
+)
+def test_any_finite_pose_is_obeyed_or_refused(order, position, quaternion):
+    try:
+        getattr(DRIVEN.control, order)(position, quaternion)
+    except StateError:
+        DRIVEN.control.hold()
+    DRIVEN.run(1)
+
+
+def test_first_bent_wrist_waits_for_no_file(monkeypatch):
+    theatre = Theatre('dynamic')
+    monkeypatch.setattr(simulation, 'Chain', None)
+    goal = theatre.operation.setpoint_joints() + [0.0, 0.0, 0.0, 0.1, 0.0, 0.0]
+    theatre.control.servo_jp([], goal.tolist())
+    theatre.run(5)
+    assert theatre.operation.arm.joints()[3] > 0.0
+    theatre.operation.close()
 
 
 def test_servo_takes_the_place_of_a_move(theatre):
     theatre.control.move_cp(*raised(theatre, 0.02))
     theatre.run(10)
     assert theatre.control.operating_state.is_busy
-    here = theatre.control.setpoint_joints()
+    here = theatre.operation.setpoint_joints()
     theatre.control.servo_jp([], here.tolist())
     assert not theatre.control.operating_state.is_busy
     theatre.run(50)
-    assert np.array_equal(theatre.control.setpoint_joints(), here)
+    assert np.array_equal(theatre.operation.setpoint_joints(), here)
 
 
 def test_newer_move_takes_the_place_of_the_older(theatre):
@@ -177,7 +282,7 @@ def test_arm_that_is_not_ready_takes_no_motion_command(theatre, command):
     else:
         theatre.control.command(command)
     control = theatre.control
-    pose, joints = raised(theatre), control.setpoint_joints().tolist()
+    pose, joints = raised(theatre), theatre.operation.setpoint_joints().tolist()
     for order in (
         lambda: control.servo_cp(*pose),
         lambda: control.move_cp(*pose),
@@ -210,7 +315,7 @@ def test_resume_does_not_go_on_with_an_old_move(theatre):
 def test_what_is_no_command_moves_nothing(theatre):
     control = theatre.control
     position, quaternion = raised(theatre)
-    joints = control.setpoint_joints().tolist()
+    joints = theatre.operation.setpoint_joints().tolist()
     for order in (
         lambda: control.servo_cp((math.nan, 0.0, -0.1), quaternion),
         lambda: control.servo_cp(position, (0.0, 0.0, 0.0, 0.0)),
@@ -244,7 +349,7 @@ def test_nobody_moves_the_arm_between_operations(theatre):
     theatre.operation.reset(public_cohort(0).patient(1))
     theatre.control.engage()
     theatre.control.servo_cp(*raised(theatre))
-    assert np.allclose(HOME[3:], theatre.control.setpoint_joints()[3:])
+    assert np.allclose(HOME[3:], theatre.operation.setpoint_joints()[3:])
 
 
 def test_jaw_opens_at_once_by_servo_and_gently_by_move(theatre):

@@ -406,7 +406,7 @@ def test_motors_balance_the_tissue_at_rest(world):
 def test_motors_of_a_bent_wrist_balance_the_tissue_at_rest(world):
     goal = begin(world, 'palpation', (0.0, 0.0, 0.001))
     joints = world.arm.joints() + (0.0, 0.0, 0.008, 0.3, 0.4, -0.2)
-    world.set_joint_target(joints)
+    world.set_joint_target(joints.tolist(), 240)
     world.advance(720)
     hertz = world.tissue.stiffness * (goal[2] - world.arm.position[2]) ** 1.5
     assert hertz > 0.1

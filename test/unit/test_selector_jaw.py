@@ -53,8 +53,9 @@ class Room:
             if cycle.setpoint.jaw is not None:
                 self.arm.servo_jaw(['jaw'], [cycle.setpoint.jaw])
         phase = self.cycle % 5
-        self.arm.step()
-        self.operation.advance((phase + 1) * SUBSTEPS // 5 - phase * SUBSTEPS // 5)
+        substeps = (phase + 1) * SUBSTEPS // 5 - phase * SUBSTEPS // 5
+        self.arm.step(substeps)
+        self.operation.advance(substeps)
         self.cycle += 1
 
     def half(self, fields, values, now: float) -> Observation:

@@ -1,0 +1,164 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulated arm refuses, drops or takes over real DDS, and how it is when nobody asks."""
+
+from collections.abc import Callable
+import math
+import re
+from typing import Any
+
+from builtin_interfaces.msg import Time
+from fdrl_ros.env.arm import forward_kinematics, HOME, JAW, JOINTS
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.crtk_messages import OperatingState
+from fdrl_ros.nodes.robot_messages import pose, quaternion
+from geometry_msgs.msg import PoseStamped
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+import numpy as np
+from surgeon import LABEL
+
+
+def test_what_is_no_command_is_refused_with_a_warning_and_the_arm_holds(surgeon, room, runner):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    joints = surgeon.settle()
+    up = start + [0.0, 0.0, 0.02]
+    bad_joints = [
+        (joints[:5], ()),
+        (np.append(joints, 0.0), ()),
+        (joints * [math.nan, 1, 1, 1, 1, 1], ()),
+        (joints + [9.0, 0, 0, 0, 0, 0], ()),
+        (joints, ('yaw',) * 6),
+        (joints, tuple('abcdef')),
+    ]
+    bad_poses = [
+        (up * [1, 1, math.nan], rotation),
+        (up + [0.0, 0.0, -1.0], rotation),
+        ([0.0, 0.0, 0.0], rotation),
+        (up, np.eye(3)),
+    ]
+
+    def refused(send: Callable[[], None]) -> None:
+        """Send while a move is under way: the arm holds."""
+        surgeon.pose('move_cp', up, rotation)
+        surgeon.wait(lambda: room.last('operating_state').is_busy)
+        surgeon.say_until(send, lambda: not room.last('operating_state').is_busy)
+        held = forward_kinematics(surgeon.settle())[0]
+        assert held[2] < up[2] - 0.001
+        surgeon.pose('move_cp', start, rotation)
+        surgeon.wait(lambda: np.allclose(surgeon.tip()[0], start, atol=1e-9))
+
+    for positions, names in bad_joints:
+        refused(lambda p=positions, n=names: surgeon.joints('servo_jp', p, n))
+    for position, tool in bad_poses:
+        refused(lambda p=position, t=tool: surgeon.pose('servo_cp', p, t))
+    refused(lambda: surgeon.pose('move_cp', [1e200, 0.0, -0.1], rotation))
+    refused(lambda: surgeon.joints('jaw/move_jp', [5.0]))
+    elsewhere = pose(Time(), up, quaternion(rotation))
+    elsewhere.header.frame_id = 'endoscope_optical'
+    refused(lambda: surgeon.send('servo_cp', elsewhere))
+    said = runner.log_file(LABEL).read_text()
+    for topic in ('position (1e+200', 'jaw = 5.0', "'endoscope_optical'"):
+        assert f'refused: {topic}' in said or f'refused: a pose in {topic}' in said
+
+
+def test_refused_state_command_holds_the_arm_and_each_is_told(surgeon, room, runner):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    surgeon.pose('move_cp', start + [0.0, 0.0, 0.03], rotation)
+    surgeon.wait(lambda: room.last('operating_state').is_busy)
+    surgeon.word('PAUSE')
+    surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
+    assert surgeon.tip()[0][2] < start[2] + 0.029
+    log = runner.log_file(LABEL)
+    for count in range(3):
+        surgeon.word(f'word {count}')
+    nowhere = start + [0.0, 0.0, 5.0]
+    surgeon.say_until(
+        lambda: surgeon.pose('servo_cp', nowhere, rotation),
+        lambda: log.read_text().count('refused: position') >= 2,
+    )
+    surgeon.word('between')
+    surgeon.say_until(
+        lambda: surgeon.pose('servo_cp', nowhere, rotation),
+        lambda: log.read_text().count('refused: position') >= 3,
+    )
+    said = log.read_text()
+    for word in ('PAUSE', 'word 0', 'word 1', 'word 2', 'between'):
+        assert f"refused: state command '{word}'" in said
+    times = [
+        float(each) for each in re.findall(r'\[WARN\] \[([0-9.]+)\].* refused: position', said)
+    ]
+    assert np.diff(times).min() > 0.9, 'of one topic once a second'
+
+
+def test_command_without_a_stamp_is_meant_now(surgeon, room):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    up = start + [0.0, 0.0, 0.004]
+    command = pose(Time(), up, quaternion(rotation))
+    command.header.frame_id = ''
+    surgeon.send('move_cp', command)
+    surgeon.wait(lambda: np.allclose(surgeon.tip()[0], up, atol=1e-9))
+    surgeon.say_until(
+        lambda: surgeon.send('servo_cp', pose(Time(), start, quaternion(rotation))),
+        lambda: np.allclose(surgeon.tip()[0], start, atol=1e-9),
+    )
+
+
+def test_command_from_before_the_patient_is_dropped_with_a_warning(surgeon, room, runner):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    late = pose(surgeon.now, start + [0.0, 0.0, 0.004], quaternion(rotation))
+    late.header.stamp.sec -= 30
+    log = runner.log_file(LABEL)
+    surgeon.say_until(
+        lambda: surgeon.send('servo_cp', late), lambda: 'clock late' in log.read_text()
+    )
+    assert 'dropped: servo_cp stamped 3' in log.read_text()
+    assert np.allclose(surgeon.tip()[0], start, atol=1e-9)
+
+
+def test_set_points_of_any_sender_are_heard(surgeon, room):
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    best_effort = room.node.create_publisher(PoseStamped, 'servo_cp', qos.SENSOR)
+    up = start + [0.0, 0.0, 0.004]
+    surgeon.say_until(
+        lambda: best_effort.publish(pose(surgeon.now, up, quaternion(rotation))),
+        lambda: np.allclose(surgeon.tip()[0], up, atol=1e-9),
+    )
+
+
+def test_deactivated_arm_is_disabled_and_comes_back_at_rest(surgeon, room):
+    room.wait(lambda: room.heard['joint_states'], 20.0)
+    first = room.last('joint_states')
+    assert list(first.name) == [*JOINTS, JAW] and list(first.position) == [*HOME, 0.0]
+    patient = surgeon.begin()
+    start, rotation = surgeon.tip()
+    surgeon.pose('move_cp', start + [0.0, 0.0, 0.03], rotation)
+    surgeon.wait(lambda: room.last('operating_state').is_busy)
+
+    def change(transition: int) -> None:
+        request = ChangeState.Request(transition=Transition(id=transition))
+        assert room.ask(ChangeState, 'env/change_state', request).success
+
+    change(Transition.TRANSITION_DEACTIVATE)
+    surgeon.wait(lambda: room.heard['outcome'])
+    outcome = room.last('outcome')
+    assert (outcome.patient, outcome.failure) == (patient, 'aborted')
+    surgeon.wait(lambda: surgeon.state == ('DISABLED', True, False))
+    late: list[Any] = []
+    room.node.create_subscription(OperatingState, 'operating_state', late.append, qos.HEARD)
+    room.wait(lambda: late and late[-1].state == 'DISABLED', 10.0)
+    assert [each for each in late if each.is_busy], 'the begin of the move is told to who waits'
+
+    change(Transition.TRANSITION_ACTIVATE)
+    surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
+    surgeon.begin()
+    start, rotation = surgeon.tip()
+    up = start + [0.0, 0.0, 0.004]
+    surgeon.pose('move_cp', up, rotation)
+    surgeon.wait(lambda: np.allclose(surgeon.tip()[0], up, atol=1e-9))
+    surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
