@@ -12,6 +12,7 @@ import math
 
 from fdrl_ros.env.arm import Point, Vector
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.ranges import check_number, is_within
 from fdrl_ros.errors import SettingError
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ FRAME_ID = 'endoscope_optical'
 """The link of the URDF where the default camera is."""
 
 _MOST = 4096
+_ROOM = 100.0  # metres
+_WIDEST = 2.9  # radians
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ def _default(name: str) -> Point:
     return x, y, z
 
 
+_EYE, _LOOK = _default('eye'), _default('look')
+_FIELD_OF_VIEW = constant('endoscope.field_of_view')
+_NEAR, _FAR = constant('endoscope.near'), constant('endoscope.far')
+
+
 class Camera:
     """
     Where a camera is, what it looks at, and how often.
@@ -48,9 +56,9 @@ class Camera:
     :param fps: most pictures a second that :meth:`due` asks for.
     :param eye: where the camera is, in the arm's base frame, m; by default that of the URDF.
     :param look: what is in the middle of the picture, m.
-    :param field_of_view: from top to bottom, rad.
-    :param near: nearest that is seen, m.
-    :param far: farthest that is seen, m.
+    :param field_of_view: from top to bottom, rad, 0.01 to 2.9.
+    :param near: nearest that is seen, m, at least 0.1 mm.
+    :param far: farthest that is seen, m, beyond the nearest.
     :raises SettingError: on sizes or places that no camera has.
     """
 
@@ -59,26 +67,28 @@ class Camera:
         width: int = 320,
         height: int = 240,
         fps: float = 15.0,
-        eye: Point | None = None,
-        look: Point | None = None,
-        field_of_view: float | None = None,
-        near: float | None = None,
-        far: float | None = None,
+        eye: Point = _EYE,
+        look: Point = _LOOK,
+        field_of_view: float = _FIELD_OF_VIEW,
+        near: float = _NEAR,
+        far: float = _FAR,
     ) -> None:
         for name, size in (('width', width), ('height', height)):
             if int(size) != size or not 8 <= size <= _MOST:
                 raise SettingError(name, size, f'8 to {_MOST} pixels')
         if not 0.0 < fps <= 60.0:
             raise SettingError('fps', fps, 'above 0 and at most 60')
+        for name, place in (('eye', eye), ('look', look)):
+            if len(place) != 3 or not all(is_within(each, -_ROOM, _ROOM) for each in place):
+                raise SettingError(name, place, 'a point: three metres, finite')
+        if math.dist(look[:2], eye[:2]) < 1e-6:
+            raise SettingError('look', look, 'a point neither above nor below the eye')
+        check_number('field_of_view', field_of_view, 0.01, _WIDEST)
+        check_number('near', near, 1e-4, _ROOM)
+        check_number('far', far, math.nextafter(near, math.inf), _ROOM)
         self.width, self.height, self.fps = int(width), int(height), float(fps)
-        self.eye = eye or _default('eye')
-        self.look = look or _default('look')
-        forwards = np.subtract(self.look, self.eye)
-        if not np.isfinite(forwards).all() or np.hypot(forwards[0], forwards[1]) < 1e-6:
-            raise SettingError('look', look, 'a finite point, neither above nor below the eye')
-        self.field_of_view = field_of_view or constant('endoscope.field_of_view')
-        self.near = near or constant('endoscope.near')
-        self.far = far or constant('endoscope.far')
+        self.eye, self.look = eye, look
+        self.field_of_view, self.near, self.far = field_of_view, near, far
         self._last = -math.inf
 
     @property

@@ -188,9 +188,22 @@ def test_pictures_are_due_at_their_rate(endoscope):
 
 
 def test_what_no_camera_can_do_is_refused(endoscope, tmp_path):
-    for words in ({'width': 4}, {'height': 5000}, {'fps': 0.0}, {'fps': math.nan}):
-        with pytest.raises(SettingError):
-            Camera(**words)
+    for name, value in (
+        ('width', 4),
+        ('height', 5000),
+        ('fps', 0.0),
+        ('fps', math.nan),
+        ('eye', (0.0, 0.0)),
+        ('look', (math.nan, 0.0, 0.0)),
+        ('field_of_view', 0.0),
+        ('field_of_view', math.pi),
+        ('near', 0.0),
+        ('near', math.nan),
+        ('far', 0.005),
+        ('far', math.inf),
+    ):
+        with pytest.raises(SettingError, match=name):
+            Camera(**{name: value})
     with pytest.raises(SettingError, match='look'):
         Camera(eye=(0.0, 0.0, 0.0), look=(0.0, 0.0, -0.1))
     with pytest.raises(StateError, match='six'):
