@@ -19,8 +19,9 @@ COLUMNS: tuple[tuple[str, str, Callable[[Values], float], float, str], ...] = (
     ('peak force, N', 'peak_force', lambda each: float(np.max(each)), 1.0, '.2f'),
     ('mean force, N', 'mean_force', lambda each: float(np.mean(each)), 1.0, '.2f'),
     ('damage, N s', 'damage', lambda each: float(np.mean(each)), 1.0, '.4f'),
-    ('MAP < 65, s', 'low_pressure_time', lambda each: float(np.sum(each)), 1.0, '.2f'),
+    ('low MAP, s', 'low_pressure_time', lambda each: float(np.sum(each)), 1.0, '.2f'),
     ('NEWS2', 'worst_news2', lambda each: float(np.max(each)), 1.0, '.0f'),
+    ('SOFA', 'worst_sofa', lambda each: float(np.max(each)), 1.0, '.0f'),
     ('A_task', 'task_tolerant', lambda each: float(np.mean(each)), 1.0, '.3f'),
     ('exact', 'task_exact', lambda each: float(np.mean(each)), 1.0, '.3f'),
 )
@@ -29,7 +30,7 @@ COLUMNS: tuple[tuple[str, str, Callable[[Values], float], float, str], ...] = (
 
 def metrics_table(metrics: Sequence[EpisodeMetrics]) -> Table:
     """
-    Make the table: means, but the greatest force and NEWS2, and all of the time below 65 mmHg.
+    Make the table: means, but the greatest force and scores, and all time with a low pressure.
 
     A value that is undefined for an operation is left out; where none is left, the cell is empty.
     """

@@ -35,6 +35,8 @@ PER_STATE: dict[str, tuple[str, tuple[int, ...]]] = {
     'states': ('<f4', (STATE_SIZE,)),
     'tips': ('<f8', (3,)),
     'jaws': ('<f8', ()),
+    'news2': ('<i8', ()),
+    'sofa': ('<i8', ()),
 }
 """Arrays of an episode with a row for each of T + 1 states: type, and shape of a row."""
 
@@ -45,7 +47,6 @@ PER_TICK: dict[str, tuple[str, tuple[int, ...]]] = {
     'mean_forces': ('<f8', ()),
     'damages': ('<f8', ()),
     'pressures': ('<f8', ()),
-    'news2': ('<i8', ()),
     'critical': ('|b1', ()),
 }
 """Arrays with a row for each of T ticks."""

@@ -31,8 +31,9 @@ class Episode:
     :param mean_forces: mean force on the tip over each tick, shape (T,), N.
     :param damages: done to tissue since the start, shape (T,), N s.
     :param pressures: mean arterial pressure, shape (T,), mmHg.
-    :param news2: at the end of each tick, shape (T,), int64.
     :param critical: C_t, shape (T,), bool.
+    :param news2: of the vitals, shape (T + 1,), int64.
+    :param sofa: of the labs and the vitals, shape (T + 1,), int64.
     :param tips: where the tip was, shape (T + 1, 3), m.
     :param jaws: angle of the jaw, shape (T + 1,), rad.
     :param time_above: time with a force above 0.8, 3.4 and 6.5 N, by the force, s.
@@ -49,8 +50,9 @@ class Episode:
     mean_forces: NDArray[np.float64]
     damages: NDArray[np.float64]
     pressures: NDArray[np.float64]
-    news2: NDArray[np.int64]
     critical: NDArray[np.bool_]
+    news2: NDArray[np.int64]
+    sofa: NDArray[np.int64]
     tips: NDArray[np.float64]
     jaws: NDArray[np.float64]
     time_above: dict[float, float]
@@ -92,8 +94,9 @@ def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
         mean_forces=np.array([each['mean_force'] for each in passed]),
         damages=np.array([each['damage'] for each in passed]),
         pressures=np.array([each['mean_arterial_pressure'] for each in passed]),
-        news2=np.array([each['news2'] for each in passed], np.int64),
         critical=np.array([each['critical'] for each in passed], np.bool_),
+        news2=np.array([each['news2'] for each in infos], np.int64),
+        sofa=np.array([each['sofa'] for each in infos], np.int64),
         tips=np.array([each['tip'] for each in infos]),
         jaws=np.array([each['jaw'] for each in infos]),
         time_above=dict(zip(FORCE_LEVELS, env.operation.time_above, strict=True)),

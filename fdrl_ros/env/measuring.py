@@ -3,8 +3,10 @@
 """The metrics of an episode, and its own states as what A_task (FDRL Eq. 8) is measured on."""
 
 from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.constants import constant
 from fdrl_ros.env.episode import Episode
 from fdrl_ros.env.expert import expert_costs
+from fdrl_ros.env.operation import FORCE_LEVELS
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.metrics.episode import EpisodeMetrics, measure_episode
 from fdrl_ros.metrics.task import StateSet
@@ -21,6 +23,7 @@ def episode_metrics(
     :param chosen: what the policy does in each of these states, shape (M,); of the states met,
         the episode's actions.
     """
+    gentle, firm, severe = FORCE_LEVELS
     return measure_episode(
         patient=episode.patient.name,
         procedure=episode.patient.procedure.name,
@@ -33,6 +36,9 @@ def episode_metrics(
         damages=episode.damages,
         pressures=episode.pressures,
         news2=episode.news2,
+        sofa=episode.sofa,
+        levels=(gentle, firm, severe),
+        hypotension=constant('physiology.hypotension'),
         time_above=episode.time_above,
         state_set=state_set,
         chosen=chosen,

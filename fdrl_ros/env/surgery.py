@@ -140,6 +140,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             'tip': operation.arm.position,
             'jaw': operation.jaw.angle,
             'news2': operation.physiology.news2().total,
+            'sofa': operation.physiology.sofa().total,
             'mean_arterial_pressure': operation.physiology.values()[0],
             'critical': critical,
             'success': success,

@@ -17,15 +17,6 @@ from fdrl_ros.errors import StateError
 from fdrl_ros.metrics.task import StateSet, task_accuracy
 import numpy as np
 
-GENTLE, FIRM, SEVERE = LEVELS = (0.8, 3.4, 6.5)
-"""
-Forces above which time is counted, N: liver contact without damage (Onda et al.), the greatest
-liver grip (pubmed 32468887), and what da Vinci 5 counts (10.1007/s11701-025-02781-9).
-"""
-
-HYPOTENSION = 65.0
-"""Mean arterial pressure below which time is counted, mmHg (Salmasi 2017)."""
-
 _NAN = math.nan
 
 
@@ -49,13 +40,14 @@ class EpisodeMetrics:
     log_dimensionless_jerk: float = _measure('1', 'of the tip; nearer to zero is smoother')
     peak_force: float = _measure('N', 'greatest on the tip')
     mean_force: float = _measure('N', 'over the whole operation')
-    time_above_0_8: float = _measure('s', 'with more than 0.8 N')
-    time_above_3_4: float = _measure('s', 'with more than 3.4 N')
-    time_above_6_5: float = _measure('s', 'with more than 6.5 N')
+    time_above_gentle: float = _measure('s', 'with more than the gentle force')
+    time_above_firm: float = _measure('s', 'with more than the firm force')
+    time_above_severe: float = _measure('s', 'with more than the severe force')
     force_time: float = _measure('N s', 'force integrated over time')
     damage: float = _measure('N s', 'force above what tissue bears, integrated over time')
-    low_pressure_time: float = _measure('s', 'with a mean arterial pressure below 65 mmHg')
-    worst_news2: float = _measure('1', 'greatest NEWS2')
+    low_pressure_time: float = _measure('s', 'with a mean arterial pressure that is too low')
+    worst_news2: float = _measure('1', 'greatest NEWS2, from the start on')
+    worst_sofa: float = _measure('1', 'greatest SOFA, from the start on')
     task_exact: float = _measure('1', "A_task: share of the expert's very actions", _NAN)
     task_tolerant: float = _measure('1', 'A_task: share of actions as good as its', _NAN)
     chance_exact: float = _measure('1', 'task_exact of random actions', _NAN)
@@ -106,6 +98,9 @@ def measure_episode(
     damages: np.ndarray,
     pressures: np.ndarray,
     news2: np.ndarray,
+    sofa: np.ndarray,
+    levels: tuple[float, float, float],
+    hypotension: float,
     time_above: Mapping[float, float] | None = None,
     low_pressure_time: float | None = None,
     state_set: StateSet | None = None,
@@ -122,9 +117,12 @@ def measure_episode(
     :param mean_forces: mean force over each tick, shape (T,), N.
     :param damages: since the start, at the end of each tick, shape (T,), N s.
     :param pressures: mean arterial pressure at the end of each tick, shape (T,), mmHg.
-    :param news2: at the end of each tick, shape (T,).
-    :param time_above: seconds above each of LEVELS; unless given, ticks whose mean is above count.
-    :param low_pressure_time: seconds below HYPOTENSION; unless given, ticks are counted.
+    :param news2: from the start to the end, shape (T + 1,).
+    :param sofa: likewise.
+    :param levels: gentle, firm and severe force, N.
+    :param hypotension: mean arterial pressure below which it is too low, mmHg.
+    :param time_above: seconds above each level; unless given, ticks whose mean is above count.
+    :param low_pressure_time: seconds with too low a pressure; unless given, ticks are counted.
     :param state_set: what A_task is measured on: a frozen set, or the states of this operation.
     :param chosen: what the policy does in each of these states, shape (M,).
     :raises StateError: if shapes disagree, a number cannot be, or one of the last two is missing.
@@ -137,19 +135,20 @@ def measure_episode(
     means = _array('mean_forces', mean_forces, count)
     damage = _array('damages', damages, count)
     vitals = _array('pressures', pressures, count)
-    scores = _array('news2', news2, count)
+    warnings = _array('news2', news2, count + 1)
+    failures = _array('sofa', sofa, count + 1)
     if not math.isfinite(period) or period <= 0:
         raise StateError(f'period {period!r}: expected seconds above 0')
     if (state_set is None) != (chosen is None):
         raise StateError('A_task needs both the states and what was chosen in them')
-    above = [_time_where(means, means > level, period) for level in LEVELS]
+    above = [_time_where(means, means > level, period) for level in levels]
     if time_above is not None:
         try:
-            above = [float(time_above[level]) for level in LEVELS]
+            above = [float(time_above[level]) for level in levels]
         except KeyError as missing:
             raise StateError(f'time above {missing} N is missing') from None
     if low_pressure_time is None:
-        low_pressure_time = _time_where(vitals, vitals < HYPOTENSION, period)
+        low_pressure_time = _time_where(vitals, vitals < hypotension, period)
     task: dict[str, Any] = {}
     if state_set is not None and chosen is not None:
         accuracy = task_accuracy(state_set, chosen)
@@ -172,13 +171,14 @@ def measure_episode(
         log_dimensionless_jerk=log_dimensionless_jerk(tips, period),
         peak_force=float(peaks.max()),
         mean_force=float(means.mean()),
-        time_above_0_8=above[0],
-        time_above_3_4=above[1],
-        time_above_6_5=above[2],
+        time_above_gentle=above[0],
+        time_above_firm=above[1],
+        time_above_severe=above[2],
         force_time=float(means.sum()) * period,
         damage=float(damage[-1]),
         low_pressure_time=low_pressure_time,
-        worst_news2=float(scores.max()),
+        worst_news2=float(warnings.max()),
+        worst_sofa=float(failures.max()),
         **task,
     )
 

@@ -68,7 +68,8 @@ def made_episode(**changes):
         'critical': np.array([False, True]),
         'tips': real.tips[:3],
         'mean_forces': np.array([0.25 * limit, 0.5 * limit]),
-        'news2': real.news2[:2],
+        'news2': real.news2[:3],
+        'sofa': real.sofa[:3],
         **changes,
     }
     return replace(real, **values)

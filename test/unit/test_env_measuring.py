@@ -35,6 +35,7 @@ def test_metrics_of_an_episode_are_what_an_operation_beside_it_says():
     operation = Operation(WORLD)
     operation.reset(patient)
     tips, loads, pressures, news2 = [operation.arm.position], [], [], []
+    sofa = [operation.physiology.sofa().total]
     for number in episode.actions.tolist():
         operation.act(action_numbered(number))
         for _ in range(SUBSTEPS):
@@ -44,6 +45,7 @@ def test_metrics_of_an_episode_are_what_an_operation_beside_it_says():
         tips.append(operation.arm.position)
         pressures.append(operation.physiology.pressure)
         news2.append(operation.physiology.news2().total)
+        sofa.append(operation.physiology.sofa().total)
     above = {level: sum(load > level for load in loads) * SUBSTEP for level in FORCE_LEVELS}
     expected = {
         'patient': patient.name,
@@ -54,13 +56,14 @@ def test_metrics_of_an_episode_are_what_an_operation_beside_it_says():
         'path_length': sum(map(math.dist, tips, tips[1:])),
         'peak_force': max(loads),
         'mean_force': sum(loads) / len(loads),
-        'time_above_0_8': above[0.8],
-        'time_above_3_4': above[3.4],
-        'time_above_6_5': above[6.5],
+        'time_above_gentle': above[0.8],
+        'time_above_firm': above[3.4],
+        'time_above_severe': above[6.5],
         'force_time': sum(loads) * SUBSTEP,
         'damage': operation.damage,
         'low_pressure_time': operation.physiology.low_time,
         'worst_news2': operation.physiology.worst_news2,
+        'worst_sofa': max(sofa),
     }
     # Nothing of it is the same by being nothing, or by never changing.
     assert operation.done and outcome.failure == 'force'

@@ -44,7 +44,10 @@ def arrays(count=20, **changes):
         'mean_forces': rng.uniform(0.0, 8.0, count),
         'damages': np.cumsum(rng.uniform(0.0, 0.1, count)),
         'pressures': rng.uniform(55.0, 90.0, count),
-        'news2': rng.integers(0, 8, count),
+        'news2': rng.integers(0, 8, count + 1),
+        'sofa': rng.integers(0, 8, count + 1),
+        'levels': (0.8, 3.4, 6.5),
+        'hypotension': 65.0,
     }
     return {**made, **changes}
 
@@ -100,15 +103,16 @@ def test_forces_and_vitals_are_added_up_as_written_out():
     assert found.mean_force == pytest.approx(sum(means) / 20)
     assert found.force_time == pytest.approx(sum(each * PERIOD for each in means))
     for level, seconds in (
-        (0.8, found.time_above_0_8),
-        (3.4, found.time_above_3_4),
-        (6.5, found.time_above_6_5),
+        (0.8, found.time_above_gentle),
+        (3.4, found.time_above_firm),
+        (6.5, found.time_above_severe),
     ):
         assert seconds == pytest.approx(PERIOD * sum(each > level for each in means))
     assert found.damage == given_arrays['damages'][-1]
     low = sum(each < 65.0 for each in given_arrays['pressures'])
     assert found.low_pressure_time == pytest.approx(PERIOD * low)
     assert found.worst_news2 == max(given_arrays['news2'])
+    assert found.worst_sofa == max(given_arrays['sofa'])
     assert math.isnan(found.task_exact)
     assert found.states == ''
 
@@ -116,10 +120,23 @@ def test_forces_and_vitals_are_added_up_as_written_out():
 def test_times_of_finer_resolution_are_taken_where_known():
     above = {0.8: 0.4, 3.4: 0.3, 6.5: 0.0125}
     found = measured(time_above=above, low_pressure_time=0.25)
-    assert (found.time_above_0_8, found.time_above_3_4, found.time_above_6_5) == (0.4, 0.3, 0.0125)
+    times = (found.time_above_gentle, found.time_above_firm, found.time_above_severe)
+    assert times == (0.4, 0.3, 0.0125)
     assert found.low_pressure_time == 0.25
     with pytest.raises(StateError, match=r'3\.4'):
         measured(time_above={0.8: 0.4, 6.5: 0.0})
+
+
+def test_scores_are_the_worst_from_the_start_on():
+    falling = np.arange(20, -1, -1)
+    found = measured(news2=falling, sofa=falling + 1)
+    assert (found.worst_news2, found.worst_sofa) == (20, 21)
+
+
+def test_levels_and_hypotension_are_those_that_are_given():
+    found = measured(levels=(0.0, 1.0, 9.0), hypotension=100.0)
+    assert found.time_above_gentle == found.low_pressure_time == pytest.approx(found.time)
+    assert found.time_above_severe == 0.0 < found.time_above_firm < found.time_above_gentle
 
 
 def test_task_accuracy_comes_from_the_set_that_is_given():
@@ -141,7 +158,7 @@ def test_task_accuracy_comes_from_the_set_that_is_given():
 
 def test_what_was_not_recorded_stays_missing():
     found = measured(damages=np.full(20, np.nan), mean_forces=np.full(20, np.nan))
-    missing = (found.damage, found.mean_force, found.force_time, found.time_above_3_4)
+    missing = (found.damage, found.mean_force, found.force_time, found.time_above_firm)
     assert all(map(math.isnan, missing))
     assert not math.isnan(found.peak_force)
 
@@ -154,7 +171,8 @@ def test_what_was_not_recorded_stays_missing():
         {'peak_forces': np.zeros(19)},
         {'mean_forces': np.full(20, np.inf)},
         {'mean_forces': np.full(20, -1.0)},
-        {'news2': np.zeros((20, 1))},
+        {'news2': np.zeros((21, 1))},
+        {'sofa': np.zeros(20)},
         {'period': 0.0},
         {'success': True, 'failure': 'force'},
         {'low_pressure_time': -1.0},
