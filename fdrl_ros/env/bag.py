@@ -14,7 +14,7 @@ import shutil
 from typing import Any
 
 from fdrl_ros.env.actions import displacement, TICK
-from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
+from fdrl_ros.env.arm import JAW, JOINTS
 from fdrl_ros.env.bag_types import (
     ACTION,
     bags,
@@ -27,14 +27,14 @@ from fdrl_ros.env.bag_types import (
 )
 from fdrl_ros.env.dataset import Dataset, identity
 from fdrl_ros.env.episode import Episode
-from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.plain import to_plain
+from fdrl_ros.env.readings import BASE, read, Readings, TIP
 from fdrl_ros.env.replaying import replay
+from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.errors import RecordsError, SettingError
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 Progress = Callable[[int, int], None]
 """How many of how many are done."""
@@ -43,7 +43,6 @@ Contents = dict[str, dict[str, Any]]
 """Fields of messages, by topic."""
 
 STORAGES = ('mcap', 'sqlite3')
-BASE = 'base_link'
 PAUSE = 2.0
 """Between two operations, s."""
 
@@ -107,27 +106,17 @@ class _Pen:
         try:
             for index, episode in enumerate(dataset.episodes):
                 self._say(EPISODE, data=episode_document(dataset, index))
-                self._operation(episode, self._gone_through(dataset, index, env))
+                self._operation(episode, _gone_through(dataset, index, env))
                 self._now += round(PAUSE * 1e9)
                 progress(index + 1, len(dataset))
         finally:
             env.close()
 
-    def _gone_through(self, dataset: Dataset, index: int, env: SurgeryEnv) -> list[Contents]:
-        """Return what is measured in each of T + 1 states."""
-        seen: list[Contents] = []
-
-        def watch(operation: Operation) -> None:
-            seen.append(self._measured(operation))
-
-        replay(dataset, index, env, watch)
-        return seen
-
-    def _operation(self, episode: Episode, seen: list[Contents]) -> None:
+    def _operation(self, episode: Episode, seen: list[Readings]) -> None:
         values = unscale(episode.states)
-        for tick, (row, measured) in enumerate(zip(values, seen, strict=True)):
-            for topic, contents in measured.items():
-                self._say(topic, **self._stamped(contents))
+        for tick, (row, now) in enumerate(zip(values, seen, strict=True)):
+            for topic, contents in self._told(now).items():
+                self._say(topic, **contents)
             self._states(episode, row)
             if tick == episode.length:
                 break
@@ -172,47 +161,50 @@ class _Pen:
                 contents['procedure'] = episode.patient.procedure.name
             self._say(topic, **contents)
 
-    def _measured(self, operation: Operation) -> Contents:
-        """Return what CRTK calls measured and setpoint, by topic, without the stamp."""
-        joints = np.asarray(operation.arm.joints(), np.float64)
-        turn = Rotation.from_matrix(forward_kinematics(joints)[1]).as_quat()
-        jaw = np.array([float(operation.jaw.angle)])
+    def _told(self, now: Readings) -> Contents:
+        """Return what CRTK calls measured and setpoint, by topic."""
+        jaw = np.array([now.jaw])
         return {
-            'measured_js': self._joints(JOINTS, joints),
+            'measured_js': self._joints(JOINTS, now.joints),
+            'setpoint_js': self._joints(JOINTS, now.setpoint),
             'jaw/measured_js': self._joints((JAW,), jaw),
-            'joint_states': self._joints((*JOINTS, JAW), np.concatenate((joints, jaw))),
-            'measured_cp': {'pose': self._pose(operation.arm.position, turn)},
-            'setpoint_cp': {'pose': self._pose(operation.target, turn)},
-            'body/measured_cf': {
-                'wrench': self._made(
-                    'geometry_msgs/msg/Wrench',
-                    force=self._vector(operation.force),
-                    torque=self._vector((0.0, 0.0, 0.0)),
-                )
-            },
+            'joint_states': self._joints((*JOINTS, JAW), np.concatenate((now.joints, jaw))),
+            'measured_cp': self._pose(now.position, now.rotation),
+            'setpoint_cp': self._pose(*now.setpoint_pose()),
+            'body/measured_cf': self._wrench(TIP, now.body_force(), np.zeros(3)),
+            'spatial/measured_cf': self._wrench(BASE, now.force, now.spatial_torque()),
         }
 
     def _joints(self, names: tuple[str, ...], position: np.ndarray) -> dict[str, Any]:
         nothing = np.zeros(0)
-        return {'name': list(names), 'position': position, 'velocity': nothing, 'effort': nothing}
+        return {
+            'header': self._header(BASE),
+            'name': list(names),
+            'position': position,
+            'velocity': nothing,
+            'effort': nothing,
+        }
 
-    def _pose(self, position: tuple[float, float, float], turn: np.ndarray) -> Any:
-        x, y, z, w = turn.tolist()
-        return self._made(
+    def _pose(self, position: np.ndarray, rotation: np.ndarray) -> dict[str, Any]:
+        x, y, z, w = to_quaternion(rotation)
+        pose = self._made(
             'geometry_msgs/msg/Pose',
-            position=self._made('geometry_msgs/msg/Point', **self._xyz(position)),
+            position=self._xyz('Point', position),
             orientation=self._made('geometry_msgs/msg/Quaternion', x=x, y=y, z=z, w=w),
         )
+        return {'header': self._header(BASE), 'pose': pose}
 
-    def _vector(self, values: tuple[float, float, float]) -> Any:
-        return self._made('geometry_msgs/msg/Vector3', **self._xyz(values))
+    def _wrench(self, frame: str, force: np.ndarray, torque: np.ndarray) -> dict[str, Any]:
+        wrench = self._made(
+            'geometry_msgs/msg/Wrench',
+            force=self._xyz('Vector3', force),
+            torque=self._xyz('Vector3', torque),
+        )
+        return {'header': self._header(frame), 'wrench': wrench}
 
-    @staticmethod
-    def _xyz(values: tuple[float, float, float]) -> dict[str, float]:
-        return {name: float(each) for name, each in zip('xyz', values, strict=True)}
-
-    def _stamped(self, contents: dict[str, Any]) -> dict[str, Any]:
-        return {'header': self._header(BASE), **contents}
+    def _xyz(self, kind: str, values: np.ndarray) -> Any:
+        x, y, z = values.tolist()
+        return self._made(f'geometry_msgs/msg/{kind}', x=x, y=y, z=z)
 
     def _header(self, frame: str = '') -> Any:
         seconds, rest = divmod(self._now, 1_000_000_000)
@@ -226,6 +218,13 @@ class _Pen:
         kind = TOPICS[topic]
         data = self._store.serialize_cdr(self._made(kind, **contents), kind)
         self._writer.write(self._connections[topic], self._now, data)
+
+
+def _gone_through(dataset: Dataset, index: int, env: SurgeryEnv) -> list[Readings]:
+    """Return what is read in each of T + 1 states."""
+    seen: list[Readings] = []
+    replay(dataset, index, env, lambda operation: seen.append(read(operation)))
+    return seen
 
 
 def episode_document(dataset: Dataset, index: int) -> str:

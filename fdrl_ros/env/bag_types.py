@@ -22,11 +22,13 @@ OURS = {
 TOPICS: dict[str, str] = {
     **{topic: f'fdrl_ros/msg/{kind}' for topic, kind in OURS.items()},
     'measured_js': 'sensor_msgs/msg/JointState',
+    'setpoint_js': 'sensor_msgs/msg/JointState',
     'jaw/measured_js': 'sensor_msgs/msg/JointState',
     'joint_states': 'sensor_msgs/msg/JointState',
     'measured_cp': 'geometry_msgs/msg/PoseStamped',
     'setpoint_cp': 'geometry_msgs/msg/PoseStamped',
     'body/measured_cf': 'geometry_msgs/msg/WrenchStamped',
+    'spatial/measured_cf': 'geometry_msgs/msg/WrenchStamped',
     EPISODE: 'std_msgs/msg/String',
 }
 """

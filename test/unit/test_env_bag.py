@@ -8,13 +8,15 @@ import functools
 import shutil
 
 from fdrl_ros.env.actions import STAY, TICK
-from fdrl_ros.env.arm import JOINTS
+from fdrl_ros.env.arm import forward_kinematics, JOINTS, straight_joints
 from fdrl_ros.env.bag import STORAGES, write_bag
 from fdrl_ros.env.bag_reading import is_recording, read_log, read_recording
 from fdrl_ros.env.bag_types import message_types, OURS, TOPICS
 from fdrl_ros.env.dataset import Dataset
 from fdrl_ros.env.log import with_rewards
 from fdrl_ros.env.recording import demonstrations, recorded_episode
+from fdrl_ros.env.replaying import replay
+from fdrl_ros.env.rotation import from_quaternion
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.errors import RecordsError, SettingError
@@ -67,6 +69,10 @@ def contents(path):
             (connection.topic, at, store.deserialize_cdr(data, connection.msgtype))
             for connection, at, data in reader.messages()
         ]
+
+
+def numbers(message, names='xyz'):
+    return tuple(getattr(message, each) for each in names)
 
 
 def write(path, messages, types=TOPICS, store=None):
@@ -144,6 +150,39 @@ def test_a_bag_shows_the_arm_and_the_patient_at_every_tick(dataset, bag):
         if t.endswith('/action')
     ]
     assert np.allclose(np.diff(stamps[: dataset.episodes[0].length]), TICK)
+
+
+def test_a_bag_tells_force_and_set_point_in_the_frames_of_a_live_arm(dataset, bag):
+    seen = []
+    env = SurgeryEnv(settings=WORLD)
+    for index in range(3):
+        replay(dataset, index, env, lambda o: seen.append((o.setpoint, o.force)))
+    env.close()
+    said = {topic: [] for topic in TOPICS}
+    for topic, _, message in contents(bag):
+        said[topic.removeprefix('/robot_1/')].append(message)
+    assert max(force[2] for _, force in seen) > 0.5
+    for (goal, force), body, spatial, measured, aimed, joints in zip(
+        seen,
+        said['body/measured_cf'],
+        said['spatial/measured_cf'],
+        said['measured_cp'],
+        said['setpoint_cp'],
+        said['setpoint_js'],
+        strict=True,
+    ):
+        assert (body.header.frame_id, spatial.header.frame_id) == ('tool_tip', 'base_link')
+        tool = from_quaternion(numbers(measured.pose.orientation, 'xyzw'))
+        assert numbers(spatial.wrench.force) == pytest.approx(force)
+        assert tool @ numbers(body.wrench.force) == pytest.approx(np.array(force), abs=1e-12)
+        lever = np.cross(numbers(measured.pose.position), force)
+        assert numbers(spatial.wrench.torque) == pytest.approx(lever, abs=1e-12)
+        assert numbers(body.wrench.torque) == (0.0, 0.0, 0.0)
+        assert joints.position == pytest.approx([*straight_joints(*goal), 0.0, 0.0, 0.0])
+        position, rotation = forward_kinematics(joints.position)
+        assert numbers(aimed.pose.position) == pytest.approx(position, abs=1e-12)
+        found = from_quaternion(numbers(aimed.pose.orientation, 'xyzw'))
+        assert found == pytest.approx(rotation, abs=1e-12)
 
 
 def test_a_log_tells_states_and_actions_but_no_reward(dataset, bag):
