@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.env.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
-from fdrl_ros.env.arm import straight_joints, Vector
+from fdrl_ros.env.arm import checked_point, straight_joints, Vector
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.jaw import Jaw, JAW_OPEN
 from fdrl_ros.env.joint_path import JointPath
@@ -110,13 +110,19 @@ class Operation:
         return self._patient
 
     def reset(self, patient: Patient) -> None:
-        """Put a patient on the table and the tip at the patient's start."""
-        self.arm.place(patient.start, patient.servo_lag)
+        """
+        Put a patient on the table and the tip at the patient's start.
+
+        :raises UnreachableError: if the arm cannot start there; the old operation goes on.
+        """
+        tissue, physiology = Tissue(patient), Physiology(patient)
+        task = task_of(patient, tissue)
+        scene = task.begin()
+        self.arm.place(patient.start, patient.servo_lag)  # nothing has changed if this refuses
         self._patient = patient
-        self.tissue = Tissue(patient)
-        self.physiology = Physiology(patient)
-        self.task: Task = task_of(patient, self.tissue)
-        self.scene: Scene = self.task.begin()
+        self.tissue, self.physiology = tissue, physiology
+        self.task: Task = task
+        self.scene: Scene = scene
         self.horizon = horizon_of(patient, self.settings)
         """Time allowed, ticks."""
         self.jaw = Jaw()
@@ -158,13 +164,15 @@ class Operation:
         The set-point follows at no more than 50 mm/s, the wrist straight.
 
         :param position: in the base frame, m.
+        :raises StateError: if it is not three finite numbers; the old target stays.
         :raises UnreachableError: if the arm cannot go there; the old target stays.
         """
         self.patient  # noqa: B018 (refuses before the first reset)
-        x, y, z = position
-        straight_joints(x, y, z)
-        self.target = (float(x), float(y), float(z))
-        self._path = None
+        self._aim(checked_point(position))
+
+    def _aim(self, target: Point) -> None:
+        straight_joints(*target)
+        self.target, self._path = target, None
 
     def set_joint_target(self, joints: Sequence[float], substeps: int) -> None:
         """
@@ -196,7 +204,7 @@ class Operation:
         x, y, z = self.target
         dx, dy, dz = action.displacement
         if dx or dy or dz:
-            self.set_target((x + dx, y + dy, z + dz))
+            self._aim((x + dx, y + dy, z + dz))
         if action.jaw is not None and self.task.uses_jaw:
             self.jaw.aim(JAW_OPEN if action.jaw else 0.0)
 

@@ -74,6 +74,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         Begin with the next patient: `options['patient']`, or one drawn from the cohort.
 
         :raises SettingError: on another option, or a patient that is none.
+        :raises UnreachableError: if the arm cannot start there; the old operation goes on.
         """
         super().reset(seed=seed)
         given = dict(options or {})
@@ -84,10 +85,10 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             patient = self._admissions.draw(self.np_random)
         else:
             self._admissions.checked(patient)
+        self.operation.reset(patient)
         if self.settings.force_noise > 0.0:
             # Of its own, so that the sensor's noise does not decide who comes next.
             self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
-        self.operation.reset(patient)
         return self.operation.state(), self._info(False, False, '')
 
     def step(

@@ -236,8 +236,14 @@ def test_misuse_is_refused_and_leaves_the_target_alone():
     operation.reset(STILL)
     with pytest.raises(UnreachableError):
         operation.set_target((0.0, 0.0, -0.5))
-    with pytest.raises(UnreachableError):
-        operation.set_target((float('nan'), 0.0, -0.1))
+    before = operation.target
+    for wrong in ((math.nan, 0.0, -0.1), (0.0, 0.0), (0.0,) * 4, 'xyz', None, (0.0, True, -0.1)):
+        with pytest.raises(StateError, match='expected three finite numbers'):
+            operation.set_target(wrong)
+    for joints in ([0.0] * 5, [0.0] * 5 + [math.inf], ['a'] * 6, None, [True] * 6):
+        with pytest.raises(StateError, match='expected six finite numbers'):
+            operation.set_joint_target(joints, 12)
+    assert operation.target is before
     assert operation.target == STILL.start
     with pytest.raises(StateError, match='advance'):
         operation.tick()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Gymnasium env: its rules, its determinism, and no leak between instances."""
 
+from dataclasses import replace
 from functools import partial
 import hashlib
 import math
@@ -11,6 +12,7 @@ import sys
 import warnings
 
 from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.arm import UnreachableError
 from fdrl_ros.env.batch_vector import VectorSurgeryEnv
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
@@ -166,6 +168,31 @@ def test_misuse_is_refused():
     run_episode(env, lambda state: expert(state, patient)[0], patient)
     with pytest.raises(StateError, match='over'):
         env.step(12)
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_a_reset_that_is_refused_leaves_the_old_operation_whole(mode):
+    settings = WorldSettings(mode=mode, force_noise=0.1)
+    env, other = (SurgeryEnv(settings=settings) for _ in range(2))
+    far = replace(public_cohort(0).patient(0), start=(0.0, 0.0, -0.5))
+    broken = replace(far)
+    object.__setattr__(broken, 'events', None)  # as no patient can be
+    for each in (env, other):
+        each.reset(seed=0)
+        for _ in range(3):
+            each.step(4)
+    with pytest.raises(UnreachableError):
+        env.reset(options={'patient': far})
+    with pytest.raises(TypeError):
+        env.reset(options={'patient': broken})
+    for _ in range(15):
+        *one, _ = env.step(4)
+        *two, _ = other.step(4)
+        np.testing.assert_array_equal(one[0], two[0])
+        assert one[1:] == two[1:]
+        if one[2]:
+            break
+    env.close(), other.close()
 
 
 def test_an_episode_holds_what_happened():
