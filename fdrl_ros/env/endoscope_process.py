@@ -3,7 +3,7 @@
 """An endoscope in a process of its own: pictures that do not stop the threads of this one."""
 
 from collections.abc import Sequence
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 import signal
 import threading
@@ -17,12 +17,11 @@ from fdrl_ros.env.view import View
 from fdrl_ros.errors import FdrlError, ResourceError
 
 _START_TIME = 60.0  # seconds that the process may take to load PyBullet
-_DRAW_TIME = 20.0  # seconds that a picture may take
+_DRAW_TIME = 2.0  # seconds that a picture may take
 
 
 def _serve(pipe: Connection, camera: Camera) -> None:
     """Draw what the pipe asks for until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other end decides when to stop
     try:
         endoscope = Endoscope(camera)
     except FdrlError as problem:
@@ -40,12 +39,11 @@ def _serve(pipe: Connection, camera: Camera) -> None:
             pipe.send(problem)
 
 
-def _end(pipe: Connection, process: Any) -> None:
-    pipe.close()
-    process.join(5.0)
-    if process.is_alive():
-        process.kill()
-        process.join(5.0)
+def _end(pipe: Connection, process: Any, lock: threading.RLock) -> None:
+    process.kill()  # who waits for a picture hears of it at once
+    process.join()
+    with lock:
+        pipe.close()
 
 
 class EndoscopeProcess:
@@ -53,10 +51,9 @@ class EndoscopeProcess:
     As :class:`~fdrl_ros.env.endoscope.Endoscope`, drawing in another process.
 
     Waiting for a picture lets other threads of this process run. Any thread may ask, one is
-    served at a time.
+    served at a time. The first waits until the process has come up; :meth:`close` ends any wait.
 
     :param camera: as an Endoscope has it.
-    :raises ResourceError: if the process does not come up.
     """
 
     def __init__(self, camera: Camera | None = None) -> None:
@@ -66,15 +63,18 @@ class EndoscopeProcess:
         self._process = context.Process(
             target=_serve, args=(theirs, self.camera), name='endoscope', daemon=True
         )
-        self._process.start()
-        theirs.close()
-        self._lock = threading.Lock()
-        self.close = weakref.finalize(self, _end, self._pipe, self._process)
+        # Ctrl-C goes to the whole group, and who made the process decides when it stops: the
+        # mask is inherited for good. The tracker's own start would take it off again.
+        resource_tracker.ensure_running()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
         try:
-            self._answer(_START_TIME)
-        except BaseException:
-            self.close()
-            raise
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+        self._lock = threading.RLock()
+        self._is_up = False
+        self.close = weakref.finalize(self, _end, self._pipe, self._process, self._lock)
 
     def capture(
         self, joints: Sequence[float], jaw: float = 0.0, view: View | None = None
@@ -86,9 +86,12 @@ class EndoscopeProcess:
         :param jaw: angle between the fingers, rad.
         :param view: organ and things; an untouched organ and nothing else by default.
         :raises StateError: on joints or a jaw that are not finite or beyond their limits.
-        :raises ResourceError: if the process has ended, or is closed.
+        :raises ResourceError: if the process does not come up, has ended, or is closed.
         """
         with self._lock:
+            if not self._is_up:
+                self._answer(_START_TIME)
+                self._is_up = True
             try:
                 self._pipe.send((checked_joints(joints), jaw, view))
             except (BrokenPipeError, OSError) as problem:

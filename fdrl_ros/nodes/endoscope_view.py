@@ -11,6 +11,7 @@ from fdrl_ros.env.endoscope import Frame
 from fdrl_ros.env.endoscope_process import EndoscopeProcess
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.view import view_of
+from fdrl_ros.errors import FdrlError, ResourceError
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.managed_node import ManagedNode
 import numpy as np
@@ -18,6 +19,9 @@ from sensor_msgs.msg import CameraInfo, Image
 
 IMAGES = {'image_raw': 'rgb8', 'depth': '32FC1', 'labels': 'mono8'}
 """Topic below endoscope/ -> encoding; depth is in metres, labels as fdrl_ros.env.endoscope."""
+
+RESTART = 10.0
+"""Shortest time between two starts of the process that draws, second."""
 
 
 def image(stamp: Any, encoding: str, pixels: np.ndarray) -> Image:
@@ -49,6 +53,8 @@ class EndoscopeView:
     """
     Looks at an operation through the endoscope while somebody listens.
 
+    The process that draws is started anew when it is lost; the arm goes on meanwhile.
+
     :param node: whose topics these are; made while it is configured.
     :param rate: most pictures a second.
     """
@@ -56,13 +62,14 @@ class EndoscopeView:
     def __init__(self, node: ManagedNode, operation: Operation, rate: float) -> None:
         self._node = node
         self._operation = operation
-        self._endoscope = EndoscopeProcess(Camera(fps=rate))
-        node.keep(self._endoscope.close)
+        self._camera = Camera(fps=rate)
         self._images = {
             name: node.publisher(Image, f'endoscope/{name}', qos.PICTURE) for name in IMAGES
         }
         self._info = node.publisher(CameraInfo, 'endoscope/camera_info', qos.PICTURE)
         self._drawing = False
+        self.lost = ''
+        """Why there are no pictures, or empty."""
 
     def begin(self, placed: Callable[[], bool]) -> None:
         """
@@ -70,15 +77,26 @@ class EndoscopeView:
 
         :param placed: whether there is an operation to look at.
         """
-        self._drawing = False
+        self._drawing, self.lost = False, ''
+        self._start()
+        self._node.keep(lambda: self._endoscope.close())
 
         def look() -> None:
             listeners = [*self._images.values(), self._info]
             if placed() and not self._drawing:
                 if any(each.get_subscription_count() for each in listeners):
-                    self._look()
+                    if not self.lost:
+                        self._look()
+                    elif self._node.now >= self._next_start:
+                        self._start()
+                        self._look()
 
-        self._node.every(1.0 / self._endoscope.camera.fps, look)
+        self._node.every(1.0 / self._camera.fps, look)
+
+    def _start(self) -> None:
+        """Start the process that draws; the worker waits until it has come up."""
+        self._endoscope = EndoscopeProcess(self._camera)
+        self._next_start = self._node.now + RESTART
 
     def _look(self) -> None:
         """Have a picture drawn of how it is now."""
@@ -92,11 +110,15 @@ class EndoscopeView:
         )
 
     def _show(self, stamp: Any, result: Frame | Exception) -> None:
-        if isinstance(result, Exception):
-            # Left as it is drawing: the arm goes on without pictures.
-            self._node.get_logger().error(f'the endoscope is off: {result}')
-            return
         self._drawing = False
+        if isinstance(result, FdrlError) and not isinstance(result, ResourceError):
+            self._node.get_logger().warning(f'no picture: {result}', throttle_duration_sec=1.0)
+            return
+        if isinstance(result, Exception):
+            self.lost = f'the endoscope is lost: {result}'
+            self._node.get_logger().error(self.lost)
+            return
+        self.lost = ''
         for name, pixels in (
             ('image_raw', result.rgb),
             ('depth', result.depth),
@@ -104,4 +126,4 @@ class EndoscopeView:
         ):
             if self._images[name].get_subscription_count():
                 self._images[name].publish(image(stamp, IMAGES[name], pixels))
-        self._info.publish(camera_info(stamp, self._endoscope.camera.intrinsics))
+        self._info.publish(camera_info(stamp, self._camera.intrinsics))

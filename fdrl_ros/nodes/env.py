@@ -265,6 +265,8 @@ class EnvNode(ManagedNode):
         if not arm.is_ready:
             homed = 'homed' if arm.is_homed else 'not homed'
             return Health(Level.WARN, f'the arm is {arm.state}, {homed}', values)
+        if self._endoscope is not None and self._endoscope.lost:
+            return Health(Level.WARN, self._endoscope.lost, values)
         if self.operating:
             return Health(health.level, f'operating on {self._operation.patient.name}', values)
         return Health(health.level, health.summary, values)

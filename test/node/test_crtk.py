@@ -3,8 +3,13 @@
 """The simulated arm over real DDS, spoken to in CRTK and nothing else."""
 
 from collections.abc import Callable
+import os
+from pathlib import Path
+import signal
+import time
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from fdrl_ros.env.actions import MAXIMUM_SPEED
 from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
 from fdrl_ros.env.operation import Outcome as Judgement
@@ -27,7 +32,7 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
-from surgeon import env_alone, Surgeon
+from surgeon import env_alone, LABEL, Surgeon
 from visualization_msgs.msg import MarkerArray
 import yaml
 
@@ -244,6 +249,40 @@ def test_endoscope_and_clock_are_there_when_asked_for(runner, room, settings):
     assert np.mean(np.diff(times)) > 0.9 / 15.0, 'no more than 15 a second'
     clocks = [each.clock.sec + 1e-9 * each.clock.nanosec for _, each in room.heard['/clock']]
     assert len(clocks) > 50 and min(np.diff(clocks)) > 0.0
+
+
+def test_endoscope_that_is_lost_is_told_and_comes_back_and_one_that_hangs_holds_up_no_end(
+    runner, room, settings
+):
+    runner.start([env_alone(settings, endoscope=True)])
+    room.hear(Image, 'endoscope/image_raw', qos.PICTURE)
+    room.hear(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
+    Surgeon(room).begin()
+    room.wait(lambda: room.heard['endoscope/image_raw'], 20.0)
+
+    def health() -> Any:
+        last = room.last('/diagnostics')
+        return last and last.status[0]
+
+    os.kill(drawing(runner), signal.SIGKILL)
+    room.wait(lambda: health() and health().level == DiagnosticStatus.WARN, 10.0)
+    assert 'the endoscope is lost' in health().message
+    room.heard['endoscope/image_raw'].clear()
+    room.wait(lambda: room.heard['endoscope/image_raw'], 25.0)
+    room.wait(lambda: health().level == DiagnosticStatus.OK, 10.0)
+    os.kill(drawing(runner), signal.SIGSTOP)
+    began = time.monotonic()
+    assert set(runner.stop().values()) == {0}
+    assert time.monotonic() - began < 8.0
+
+
+def drawing(runner: Any) -> int:
+    """Return the process that draws for the only node."""
+    node = runner.process_id(LABEL)
+    for each in Path(f'/proc/{node}/task/{node}/children').read_text().split():
+        if b'spawn_main' in Path(f'/proc/{each}/cmdline').read_bytes():
+            return int(each)
+    raise AssertionError('no process draws')
 
 
 def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Endoscope: parts and depth sit where kinematics says, and pictures show what there is."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 import math
+import os
 from pathlib import Path
+import signal
+import time
 
 from fdrl_ros.env.arm import (
     forward,
@@ -235,6 +239,33 @@ def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope)
     apart.close()
     with pytest.raises(ResourceError, match='gone'):
         apart.capture(BENT)
+
+
+def test_process_is_deaf_to_ctrl_c_from_its_first_moment_and_its_maker_is_not():
+    apart = EndoscopeProcess(Camera(16, 16))
+    status = Path(f'/proc/{apart._process.pid}/status').read_text()
+    blocked = int(next(e for e in status.splitlines() if e.startswith('SigBlk')).split()[1], 16)
+    assert blocked >> (signal.SIGINT - 1) & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    os.kill(apart._process.pid, signal.SIGINT)
+    assert apart.capture(HELD).labels.shape == (16, 16)
+    apart.close()
+
+
+@pytest.mark.parametrize('is_up', [False, True])
+def test_close_ends_a_wait_for_a_process_that_hangs(is_up):
+    apart = EndoscopeProcess(Camera(16, 16))
+    if is_up:
+        apart.capture(HELD)
+    os.kill(apart._process.pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        picture = pool.submit(apart.capture, HELD)
+        began = time.monotonic()
+        apart.close()
+        with pytest.raises(ResourceError, match='gone'):
+            picture.result(10.0)
+    assert time.monotonic() - began < 1.5
+    assert not apart._process.is_alive()
 
 
 def test_picture_after_picture_takes_no_more_memory():
