@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.cli.dataset_convert import convert
-from fdrl_ros.cli.dataset_table import metrics_table
-from fdrl_ros.cli.dataset_work import report_to, tell, working, world_from, WorldCommand
-from fdrl_ros.cli.output import console
-from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.cli.dataset_show import show
+from fdrl_ros.cli.dataset_work import (
+    FILE,
+    operator_from,
+    report_to,
+    tell,
+    working,
+    world_from,
+    WorldCommand,
+)
 from fdrl_ros.env.dataset import Dataset
-from fdrl_ros.env.measuring import episode_metrics, states_met
 from fdrl_ros.env.patient import Cohort, public_cohort
 from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.recording import (
@@ -23,14 +27,9 @@ from fdrl_ros.env.recording import (
     RecordingStopped,
 )
 from fdrl_ros.env.replaying import replay as go_through_again
-from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.env.surgery import SurgeryEnv
-from fdrl_ros.errors import PolicyError, RecordsError
-from fdrl_ros.metrics.episode_file import write_csv, write_json
-from fdrl_ros.policy import digest_of, Policy
-from fdrl_ros.prepare import load_policy
-
-FILE = click.Path(dir_okay=False, path_type=Path)
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.policy import Policy
 
 
 @click.group()
@@ -84,15 +83,10 @@ def record(
         cohort = Cohort(hospital - 1, hospitals, heterogeneity, seed, procedures=names)
     else:
         cohort = public_cohort(seed, heterogeneity, names)
-    choice, who = None, 'expert'
+    choice: Policy | None = None
+    who = 'expert'
     if policy is not None:
-        weights, shape = load_policy(policy)
-        if (shape.states, shape.actions) != (STATE_SIZE, ACTION_COUNT):
-            raise PolicyError(
-                f'{policy} is for {shape.states} state numbers and {shape.actions} actions: '
-                f'expected {STATE_SIZE} and {ACTION_COUNT}'
-            )
-        choice, who = Policy(weights, shape), f'policy {digest_of(weights).hex()}'
+        choice, who = operator_from(policy)
     operate = behaving(cohort, world, seed, split, choice=choice, exploration=exploration)
     note = f'{who}, exploration {exploration:g}, {split}, {cohort!r}, {count} operations'
     with working() as (bars, stopped):
@@ -171,39 +165,5 @@ def replay(file: Path, episode: int | None) -> None:
     click.echo(f'{file}: {len(chosen)} operations are the same, bit by bit')
 
 
-@dataset.command()
-@click.argument('file', type=FILE)
-@click.option(
-    '--save',
-    'targets',
-    multiple=True,
-    type=FILE,
-    help='Write the metrics of each operation too: to a .csv or a .json; may be repeated.',
-)
-def show(file: Path, targets: tuple[Path, ...]) -> None:
-    """
-    Say what is in FILE, and how the operations went.
-
-    A_task is on the states that were met, judged by the expert.
-    """
-    writers = {'.csv': write_csv, '.json': write_json}
-    for each in targets:
-        if each.suffix not in writers:
-            raise RecordsError(f'{each}: expected a name that ends in .csv or .json')
-    found = Dataset.load(file)
-    metrics = [
-        episode_metrics(each, states_met(each, found.world), each.actions)
-        for each in found.episodes
-    ]
-    out = console()
-    out.print(DISCLAIMER, style='italic')
-    out.print(f'{len(found)} operations: {found.note}', highlight=False, soft_wrap=True)
-    out.print(f'world {found.world}', highlight=False, soft_wrap=True)
-    out.print(f'digest {found.digest}', highlight=False, soft_wrap=True)
-    out.print(metrics_table(metrics))
-    for each in targets:
-        writers[each.suffix](each, metrics)
-        click.echo(f'saved in {each}')
-
-
+dataset.add_command(show)
 dataset.add_command(convert)

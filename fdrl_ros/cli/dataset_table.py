@@ -32,16 +32,22 @@ def metrics_table(metrics: Sequence[EpisodeMetrics]) -> Table:
     """
     Make the table: means, but the greatest force and scores, and all time with a low pressure.
 
-    A value that is undefined for an operation is left out; where none is left, the cell is empty.
+    A value that is undefined for an operation is left out; where none is left, the cell is empty,
+    and without any cell the column is missing.
     """
+    shown = [
+        column
+        for column in COLUMNS
+        if not all(np.isnan(float(getattr(each, column[1]))) for each in metrics)
+    ]
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column('procedure')
-    for heading in ('n', *(each[0] for each in COLUMNS)):
+    for heading in ('n', *(each[0] for each in shown)):
         table.add_column(heading, justify='right')
     for name in dict.fromkeys(each.procedure for each in metrics):
         own = [each for each in metrics if each.procedure == name]
         cells = []
-        for _, metric, join, factor, form in COLUMNS:
+        for _, metric, join, factor, form in shown:
             values = [float(getattr(each, metric)) for each in own]
             known = [each for each in values if not np.isnan(each)]
             cells.append(format(join(known) * factor, form) if known else '')

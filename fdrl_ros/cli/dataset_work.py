@@ -13,9 +13,16 @@ from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import INTERRUPTED, Stopping, stopping
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
+from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.dataset import Dataset
 from fdrl_ros.env.recording import RecordingStopped
 from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.policy import digest_of, Policy
+from fdrl_ros.prepare import load_policy
+
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class WorldCommand(click.Command):
@@ -30,6 +37,22 @@ def world_from(flags: dict[str, Any]) -> WorldSettings:
     """Return the settings that the flags ask for."""
     given = {name.removeprefix('world__'): value for name, value in flags.items()}
     return WorldSettings.from_mapping({k: v for k, v in given.items() if v is not None})
+
+
+def operator_from(path: Path) -> tuple[Policy, str]:
+    """
+    Read the file of a policy that operates.
+
+    :returns: the policy, and what notes call it.
+    :raises PolicyError: if it is none of the surgical world.
+    """
+    weights, shape = load_policy(path)
+    if (shape.states, shape.actions) != (STATE_SIZE, ACTION_COUNT):
+        raise PolicyError(
+            f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
+            f'expected {STATE_SIZE} and {ACTION_COUNT}'
+        )
+    return Policy(weights, shape), f'policy {digest_of(weights).hex()}'
 
 
 def report_to(bars: ProgressBars, what: str, who: str) -> Callable[[int, int], None]:
