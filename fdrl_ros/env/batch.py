@@ -15,6 +15,7 @@ from fdrl_ros.env.batch_arm import BatchArm, MOVES, refuse_unreachable
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.batch_physiology import BatchPhysiology
 from fdrl_ros.env.batch_rules import NO_FAILURE, Rules
+from fdrl_ros.env.batch_scores import BatchScores
 from fdrl_ros.env.batch_tasks import Moment, Stacks
 from fdrl_ros.env.batch_tissue import BatchTissue
 from fdrl_ros.env.jaw import JAW_OPEN, JAW_SPEED
@@ -68,6 +69,7 @@ class BatchSurgery:
         self.arm = BatchArm(count)
         self.tissue = BatchTissue(count, self._felt)
         self.physiology = BatchPhysiology(count)
+        self.scores = BatchScores(count)
         self.tasks = Stacks(count)
         self.rules = Rules(self.settings, count)
         self.over: NDArray[np.bool_] = np.zeros(count, np.bool_)
@@ -141,7 +143,7 @@ class BatchSurgery:
             and 0 <= chosen.min() <= chosen.max() < len(self.over)
         ):
             raise StateError(f'rows {rows!r}: expected numbers of rows, each once')
-        for part in (self.arm, self.tissue, self.physiology, self.tasks, self.rules):
+        for part in (self.arm, self.tissue, self.physiology, self.scores, self.tasks, self.rules):
             part.keep(chosen)
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
@@ -166,6 +168,7 @@ class BatchSurgery:
         self.arm.put(row, patient.start, patient.servo_lag)
         self.tissue.lay(row, patient, begun.tissue)
         self.physiology.put(row, patient, begun.physiology)
+        self.scores.put(row, begun.physiology)
         self.tasks.put(row, task, begun.scene)
         self.rules.put(row, patient, begun.horizon, remaining)
         for array in (
@@ -199,6 +202,7 @@ class BatchSurgery:
     def info(self) -> dict[str, NDArray[Any]]:
         """Say what the states leave out, as SurgeryEnv does at the start of an operation."""
         nobody = np.zeros(len(self.over), np.bool_)
+        news2, sofa = self.scores.of(self._values[_VITAL:], self.physiology.stroke)
         return {
             'force': self.load.copy(),
             'peak_force': self.load.copy(),
@@ -206,6 +210,8 @@ class BatchSurgery:
             'damage': self.damage.copy(),
             'tip': self.arm.tip.T.copy(),
             'jaw': self.jaw.copy(),
+            'news2': news2,
+            'sofa': sofa,
             'mean_arterial_pressure': self.physiology.pressure.copy(),
             'critical': nobody,
             'success': nobody.copy(),

@@ -3,7 +3,8 @@
 """
 The bodies of many patients at once, by the law of :mod:`fdrl_ros.env.body`.
 
-Not for clinical use. The last axis of every array is the patient; scores are left out.
+Not for clinical use. The last axis of every array is the patient; scores are
+in :mod:`fdrl_ros.env.batch_scores`.
 """
 
 from fdrl_ros.env.batch_events import Array, Rows, Spans

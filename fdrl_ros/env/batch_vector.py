@@ -30,7 +30,8 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
 
     Where an operation ends, the state is already that of the next patient (AutoresetMode
     SAME_STEP); the end is in `final_obs` and `final_info`. Row i with seed s draws the patients
-    of one env with seed s + i. Failures are numbers, see :data:`fdrl_ros.env.batch.NO_FAILURE`.
+    of one env with seed s + i. Failures are numbers, see :data:`fdrl_ros.env.batch.NO_FAILURE`,
+    and nobody is named.
 
     :param num_envs: how many operations.
     :param cohort: where patients come from; public ones unless given.

@@ -18,6 +18,8 @@ Number = Any
 
 COMPLIANCE = constant('physiology.compliance')
 STROKE_VOLUME = constant('physiology.stroke_volume')
+SYSTOLIC_PER_STROKE = 2.0 / 3.0 / COMPLIANCE
+"""How far the systolic pressure is above the mean for each mL of a stroke, mmHg."""
 _CVP = constant('physiology.venous_pressure')
 _VOLUME = constant('physiology.blood_volume')
 _EMPTY = constant('physiology.empty_fraction')

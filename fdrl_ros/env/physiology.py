@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.env.body import Body, BREATHING_MOST, COMPLIANCE, MOST_LOSS, STROKE_VOLUME
+from fdrl_ros.env.body import (
+    Body,
+    BREATHING_MOST,
+    COMPLIANCE,
+    MOST_LOSS,
+    STROKE_VOLUME,
+    SYSTOLIC_PER_STROKE,
+)
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.events import breathing_events, breathing_factor, Event
 from fdrl_ros.env.labs import sofa
@@ -83,7 +90,7 @@ class Physiology(Body):
     @property
     def systolic(self) -> float:
         """Return the systolic pressure, mmHg."""
-        return self.pressure + self.stroke * (2.0 / 3.0 / COMPLIANCE)
+        return self.pressure + self.stroke * SYSTOLIC_PER_STROKE
 
     @property
     def diastolic(self) -> float:

@@ -18,14 +18,17 @@ from fdrl_ros.errors import StateError
 ROOM_AIR = constant('scores.room_air')
 
 # NEWS2 is charted in whole numbers, temperature in tenths: a band ends half way to the next.
-_RATE = (8.5, 11.5, 20.5, 24.5), (3, 1, 0, 2, 3)
-_OXYGEN = (91.5, 93.5, 95.5), (3, 2, 1, 0)
-_SYSTOLIC = (90.5, 100.5, 110.5, 219.5), (3, 2, 1, 0, 3)
-_PULSE = (40.5, 50.5, 90.5, 110.5, 130.5), (3, 1, 0, 1, 2, 3)
+RATE = (8.5, 11.5, 20.5, 24.5), (3, 1, 0, 2, 3)
+OXYGEN = (91.5, 93.5, 95.5), (3, 2, 1, 0)
+SYSTOLIC = (90.5, 100.5, 110.5, 219.5), (3, 2, 1, 0, 3)
+PULSE = (40.5, 50.5, 90.5, 110.5, 130.5), (3, 1, 0, 1, 2, 3)
 _TEMPERATURE = (35.05, 36.05, 38.05, 39.05), (3, 1, 0, 1, 2)
 
+LOW_PRESSURE = 70.0
+"""Mean arterial pressure below which SOFA counts a point, mmHg."""
+
 _ARTERIAL_RATIO = (100.0, 200.0, 300.0, 400.0)
-_SATURATION_RATIO = (67.0, 142.0, 221.0, 302.0)
+SATURATION_RATIO = (67.0, 142.0, 221.0, 302.0)
 _PLATELETS = (20.0, 50.0, 100.0, 150.0)
 _BILIRUBIN = (1.2, 2.0, 6.0, 12.0)
 _CREATININE = (1.2, 2.0, 3.5, 5.0)
@@ -118,11 +121,11 @@ def news2(
             temperature=temperature,
         )
     return News2(
-        _RATE[1][bisect_right(_RATE[0], respiratory_rate)],
-        _OXYGEN[1][bisect_right(_OXYGEN[0], oxygen_saturation)],
+        RATE[1][bisect_right(RATE[0], respiratory_rate)],
+        OXYGEN[1][bisect_right(OXYGEN[0], oxygen_saturation)],
         2 if supplemental_oxygen else 0,
-        _SYSTOLIC[1][bisect_right(_SYSTOLIC[0], systolic_pressure)],
-        _PULSE[1][bisect_right(_PULSE[0], pulse)],
+        SYSTOLIC[1][bisect_right(SYSTOLIC[0], systolic_pressure)],
+        PULSE[1][bisect_right(PULSE[0], pulse)],
         0 if alert else 3,
         _TEMPERATURE[1][bisect_right(_TEMPERATURE[0], temperature)],
     )
@@ -139,7 +142,7 @@ def respiration(ratio: float, arterial: bool = True, supported: bool = True) -> 
     """
     _amount('ratio', ratio)
     points = 4 - (
-        bisect_right(_ARTERIAL_RATIO, ratio) if arterial else bisect_left(_SATURATION_RATIO, ratio)
+        bisect_right(_ARTERIAL_RATIO, ratio) if arterial else bisect_left(SATURATION_RATIO, ratio)
     )
     return points if supported else min(points, 2)
 
@@ -167,7 +170,7 @@ def cardiovascular(
         return 3
     if weak > 0.0:
         return 2
-    return 1 if mean_arterial_pressure < 70.0 else 0
+    return 1 if mean_arterial_pressure < LOW_PRESSURE else 0
 
 
 def _coma(scale: int) -> int:
