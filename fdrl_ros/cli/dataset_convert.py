@@ -42,8 +42,8 @@ def convert(
 
     A bag that was made of a dataset becomes that dataset again, bit by bit. The log of a live arm
     tells states, actions and outcomes: with --records it becomes the records of a hospital. Its
-    rewards are derived with the weights of the flags and without the term of progress, which
-    needs a surface that no log knows. Pseudonyms stay as they are.
+    rewards are derived from what was measured, with the weights of the flags. Pseudonyms stay as
+    they are.
     """
     if target.exists():
         raise RecordsError(f'{target} exists already and is not written over')
@@ -55,7 +55,7 @@ def convert(
             made.save(target)
             click.echo(
                 f'{target}: {len(made.actions)} transitions of {made.n_patients} patients; '
-                'rewards are derived and have no term of progress'
+                'rewards are derived from what was measured'
             )
             return
         if not is_recording(source):

@@ -70,6 +70,7 @@ class EnvNode(ManagedNode):
     part = 'operation'
     groups = ('federation', 'world')
     own = EnvSettings
+    alone = True
 
     def __init__(self, post: Post) -> None:
         self.operating = False

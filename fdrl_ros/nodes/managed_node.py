@@ -72,6 +72,9 @@ class ManagedNode(LifecycleNode):
 
     own: ClassVar[type[NodeSettings]] = NodeSettings
 
+    alone: ClassVar[bool] = False
+    """Whether it runs without a directory too, by the default plan."""
+
     def __init__(self, name: str, post: Post) -> None:
         """
         Declare the parameters.
@@ -92,7 +95,7 @@ class ManagedNode(LifecycleNode):
         # The defaults come out of that directory: it stays the same.
         directory = parameters.declare('', self.own, fixed=('directory',)).directory
         self.layout = Layout(Path(directory))
-        plan = self._plan(directory)
+        plan = self._prepared(directory)
         for group in self.groups:
             parameters.declare(group, Plan.groups()[group], getattr(plan, group))
         for group, kind in self.further.items():
@@ -101,11 +104,14 @@ class ManagedNode(LifecycleNode):
         self._declared = parameters
         self._diagnostics = Diagnostics(self, self.part, self.place, self.health)
 
-    @staticmethod
-    def _plan(directory: str) -> Plan:
-        if not directory:
-            raise SettingError('directory', directory, 'the directory of a prepared federation')
-        return Plan.load(Layout(Path(directory)).plan)
+    @classmethod
+    def _prepared(cls, directory: str) -> Plan:
+        """Return the plan of a directory, or without one the default plan, if that is enough."""
+        if directory:
+            return Plan.load(Layout(Path(directory)).plan)
+        if cls.alone:
+            return Plan()
+        raise SettingError('directory', directory, 'one that `fdrl prepare` or `fdrl run` made')
 
     @property
     def now(self) -> float:
@@ -128,7 +134,7 @@ class ManagedNode(LifecycleNode):
 
     def plan(self) -> Plan:
         """Return the plan of the directory, with this node's parameters."""
-        plan = self._plan(self.settings.directory)
+        plan = self._prepared(self.settings.directory)
         groups = Plan.groups()
         made = {name: self._declared.read(name, groups[name]) for name in self.groups}
         return type(plan)(**{name: made.get(name, getattr(plan, name)) for name in groups})

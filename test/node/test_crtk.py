@@ -3,6 +3,7 @@
 """The simulated arm over real DDS, spoken to in CRTK and nothing else."""
 
 from collections.abc import Callable
+from dataclasses import replace
 import os
 from pathlib import Path
 import signal
@@ -192,6 +193,17 @@ def test_every_procedure_is_listed_and_can_be_asked_for_by_name(runner, room, se
         outcome = room.last('outcome')
         assert (outcome.patient, outcome.procedure) == (patient, name)
         assert (outcome.success, outcome.failure, outcome.steps) == (False, 'time', 10)
+
+
+def test_an_arm_alone_needs_no_federation(runner, room, settings):
+    spec = env_alone(settings, **{'federation.heterogeneity': 0.3})
+    parameters = {name: value for name, value in spec.parameters.items() if name != 'directory'}
+    runner.start([replace(spec, parameters=parameters)])
+    surgeon = Surgeon(room)
+    assert surgeon.begin('reach', index=4).startswith('hospital_')
+    before = surgeon.settle()
+    surgeon.joints('servo_jp', before + np.array([0.0, 0.0, 0.002, 0.0, 0.0, 0.0]))
+    surgeon.wait(lambda: room.last('measured_js').position[2] > before[2] + 0.0015)
 
 
 def test_reset_aborts_the_operation_and_brings_the_next_patient(surgeon, room):

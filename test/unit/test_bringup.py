@@ -108,6 +108,15 @@ def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b'', b'')
 
 
+@pytest.mark.parametrize('words', [[], ['surgeon']])
+def test_who_names_no_node_is_told_the_names(words):
+    program = [sys.executable, '-m', 'fdrl_ros.nodes', *words]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith('usage: ') and ended.stderr.count('\n') == 1
+    assert all(each.executable in ended.stderr for each in graph())
+
+
 def test_free_domains_leave_out_those_in_use(monkeypatch):
     monkeypatch.setattr(bringup, 'LAST_DOMAIN', 9)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
