@@ -60,9 +60,11 @@ def test_gymnasium_finds_nothing_to_warn_of(mode, heterogeneity):
 
 
 @pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
 @pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
-def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, heterogeneity):
-    env = gymnasium.make(env_id(procedure), settings=KINEMATIC, heterogeneity=heterogeneity)
+def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, mode, heterogeneity):
+    settings = WorldSettings(mode=mode)
+    env = gymnasium.make(env_id(procedure), settings=settings, heterogeneity=heterogeneity)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         check_env(env.unwrapped, skip_render_check=True)
@@ -103,15 +105,21 @@ def digest(mode):
     return hashlib.sha256(said).hexdigest()
 
 
-def test_envs_side_by_side_do_not_touch_each_other():
+def test_envs_side_by_side_in_all_procedures_do_not_touch_each_other():
     settings = WorldSettings(mode='dynamic')
-    alone = SurgeryEnv(settings=settings)
-    expected = [walk(alone, seed, 20) for seed in range(8)]
-    alone.close()
-    envs = [SurgeryEnv(settings=settings) for _ in range(8)]
+    made = [
+        partial(SurgeryEnv, settings=settings, procedures=each, heterogeneity=1.0)
+        for each in (*PROCEDURE_NAMES, 'all')
+    ]
+    expected = []
+    for seed, make in enumerate(made):
+        alone = make()
+        expected.append(walk(alone, seed))
+        alone.close()
+    envs = [make() for make in made]
     rngs = [np.random.default_rng(seed) for seed in range(8)]
     said = [[env.reset(seed=seed)[0]] for seed, env in enumerate(envs)]
-    for _ in range(20):
+    for _ in range(60):
         for env, rng, words in zip(envs, rngs, said, strict=True):
             state, reward, terminated, truncated, info = env.step(int(rng.integers(ACTION_COUNT)))
             words += [state, reward, info['force'], info['mean_arterial_pressure']]
