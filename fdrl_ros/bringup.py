@@ -100,6 +100,31 @@ class FederationArguments(Settings):
         return tuple(f'robot_{each}' for each in range(1, self.robots + 1))
 
 
+@dataclass(frozen=True)
+class RoomArguments(Settings):
+    """What an operating room may have besides."""
+
+    description: bool = setting(
+        True, 'start robot_state_publisher: /tf of the arm, and robot_description'
+    )
+    rviz: bool = setting(False, 'show arm, patient and force in RViz (simulated)')
+    endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
+    publish_clock: bool = setting(False, "publish the env's clock as /clock")
+    use_sim_time: bool = setting(
+        False, 'have all nodes but the env follow /clock: of publish_clock, or of somebody else'
+    )
+
+
+@dataclass(frozen=True)
+class RobotArguments(RoomArguments):
+    """What one operating room is asked for."""
+
+    robot: str = setting('robot_1', 'name of the robot: the namespace of its topics')
+    operations: int = setting(
+        -1, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
+    )
+
+
 def server_graph(settings: BringupSettings) -> tuple[NodeSpec, ...]:
     """Return the nodes of the servers: one aggregator, one key authority."""
     return tuple(
@@ -122,7 +147,10 @@ def hospital_graph(settings: BringupSettings, hospital: str) -> tuple[NodeSpec, 
 
 
 def robot_graph(
-    settings: BringupSettings, robot: str, operations: int = 0
+    settings: BringupSettings,
+    robot: str,
+    operations: int = 0,
+    room: RoomArguments = RoomArguments(),  # noqa: B008 (frozen)
 ) -> tuple[NodeSpec, ...]:
     """
     Return the nodes of one operating room; its arm is simulated, so the selector is armed.
@@ -132,8 +160,23 @@ def robot_graph(
     """
     domain = settings.robot_domain
     return (
-        _node(settings, 'env', f'/{robot}', domain, operations=operations),
-        _node(settings, 'selector', f'/{robot}', domain, armed=True),
+        _node(
+            settings,
+            'env',
+            f'/{robot}',
+            domain,
+            operations=operations,
+            endoscope=room.endoscope,
+            publish_clock=room.publish_clock,
+        ),
+        _node(
+            settings,
+            'selector',
+            f'/{robot}',
+            domain,
+            armed=True,
+            use_sim_time=room.use_sim_time,
+        ),
     )
 
 

@@ -8,11 +8,10 @@ Simulated, for research: not a medical device.
 
 from pathlib import Path
 
-from fdrl_ros.bringup import BringupSettings, FederationArguments
+from fdrl_ros.bringup import BringupSettings, FederationArguments, RoomArguments
 from fdrl_ros.nodes.launching import chosen, declare, preparation
 from launch import LaunchContext, LaunchDescription
 from launch.actions import (
-    DeclareLaunchArgument,
     IncludeLaunchDescription,
     OpaqueFunction,
     RegisterEventHandler,
@@ -21,7 +20,6 @@ from launch.actions import (
 from launch.event_handlers import OnProcessExit
 from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import LaunchConfiguration
 
 HERE = Path(__file__).parent
 
@@ -36,7 +34,7 @@ def include(name: str, **arguments: object) -> IncludeLaunchDescription:
 def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     settings = chosen(context, BringupSettings)
     arguments = chosen(context, FederationArguments)
-    rviz = LaunchConfiguration('rviz').perform(context)
+    room = chosen(context, RoomArguments)
     prepare = preparation(settings, arguments)
     nodes = [
         include('server'),
@@ -46,7 +44,9 @@ def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
                 'robot',
                 robot=each,
                 operations=arguments.operations,
-                rviz=rviz if each == 'robot_1' else 'false',
+                # One of them shows itself and makes the time of all.
+                rviz=room.rviz and each == 'robot_1',
+                publish_clock=room.publish_clock and each == 'robot_1',
             )
             for each in arguments.robot_names
         ),
@@ -63,12 +63,7 @@ def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
-            *declare(FederationArguments, BringupSettings),
-            DeclareLaunchArgument(
-                'rviz',
-                default_value='false',
-                description='show robot_1 in RViz (simulated): true or false',
-            ),
+            *declare(FederationArguments, RoomArguments, BringupSettings),
             OpaqueFunction(function=start),
         ]
     )

@@ -52,7 +52,9 @@ class EnvSettings(NodeSettings):
         0, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
     )
     first_patient: int = setting(0, 'number of the first of them', minimum=0)
-    publish_clock: bool = setting(False, 'publish /clock for nodes that use_sim_time')
+    publish_clock: bool = setting(
+        False, "publish the host's time, of which all stamps are, as /clock for use_sim_time"
+    )
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
     endoscope_rate: float = setting(
         10.0, 'most pictures of the endoscope', unit='1/s', minimum=0.5, maximum=15.0

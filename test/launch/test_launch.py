@@ -3,6 +3,7 @@
 """The launch files start the graph of bringup.py, take parameters, and end with exit code 0."""
 
 from pathlib import Path
+import runpy
 import subprocess
 import sys
 import time
@@ -17,8 +18,12 @@ from fdrl_ros.bringup import (  # noqa: E402, I100
     FederationArguments,
     hospital_graph,
     robot_graph,
+    RobotArguments,
+    RoomArguments,
     server_graph,
 )
+from fdrl_ros.errors import SettingError  # noqa: E402
+from fdrl_ros.nodes.launching import chosen  # noqa: E402
 from fdrl_ros.resources import resource  # noqa: E402
 from launch import LaunchContext, LaunchDescription, LaunchService  # noqa: E402
 from launch.actions import (  # noqa: E402
@@ -95,6 +100,35 @@ def test_every_argument_has_a_default_and_a_sentence(name):
     assert {each.name for each in BringupSettings.describe()} <= {each.name for each in declared}
     for each in declared:
         assert each.default_value is not None and len(each.description) > 8
+    rooms = {each.name for each in RoomArguments.describe()}
+    assert rooms <= {each.name for each in declared} or name not in ('federation', 'robot')
+
+
+def launch_context(**arguments: str) -> LaunchContext:
+    """Return the context of robot.launch.py with these arguments."""
+    context = LaunchContext()
+    context.launch_configurations.update(arguments)
+    for each in description('robot').entities:
+        if isinstance(each, DeclareLaunchArgument):
+            each.execute(context)
+    return context
+
+
+def test_frames_are_told_unless_told_not_to_and_rviz_is_shown_when_asked_for():
+    show = runpy.run_path(str(resource('launch/robot.launch.py')))['show']
+    for arguments, wanted in (
+        ({}, ['robot_state_publisher']),
+        ({'rviz': 'true'}, ['robot_state_publisher', 'rviz2']),
+        ({'description': 'false'}, []),
+    ):
+        shown = show(launch_context(**arguments))
+        assert [each.node_executable for each in shown] == wanted
+
+
+def test_argument_that_is_none_is_refused_by_its_name():
+    for name, value in (('operations', 'abc'), ('rviz', 'perhaps')):
+        with pytest.raises(SettingError, match=f'{name}.*{value}'):
+            chosen(launch_context(**{name: value}), RobotArguments)
 
 
 @pytest.fixture
@@ -150,6 +184,7 @@ def test_federation_prepares_runs_all_rounds_and_ends_cleanly(
         hospitals=3,
         rounds=1,
         robots=1,
+        description=False,  # robot_state_publisher is no part of this test, nor of every machine
         options=' '.join(OPTIONS),
     )
     launched.run('all rounds are done', 1, 90.0)

@@ -65,6 +65,9 @@ def test_rviz_shows_topics_that_are_published_with_their_type():
 def test_rviz_shows_every_marker_and_the_arm_by_its_description():
     shown = yaml.safe_load(resource('config/robot.rviz').read_text())
     displays = {each['Class']: each for each in shown['Visualization Manager']['Displays']}
+    for each in shown['Visualization Manager']['Displays']:
+        topic = each.get('Topic', {}).get('Value', '')
+        assert not (each['Enabled'] and topic.startswith('endoscope')), 'it is off by default'
     markers = displays['rviz_default_plugins/MarkerArray']
     assert markers['Enabled'] and markers['Namespaces'] == {NAMESPACE: True}
     arm = displays['rviz_default_plugins/RobotModel']

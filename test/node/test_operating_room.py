@@ -7,7 +7,7 @@ from pathlib import Path
 import time
 
 from builtin_interfaces.msg import Time
-from fdrl_ros.bringup import robot_graph
+from fdrl_ros.bringup import robot_graph, RoomArguments
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
 from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS
 from fdrl_ros.federation.channel import Channel
@@ -22,6 +22,7 @@ from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.srv import Operate
 from geometry_msgs.msg import PoseStamped
 import numpy as np
+import pytest
 from room import Room
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import MarkerArray
@@ -189,13 +190,16 @@ def test_env_moves_by_set_points_alone_and_shows_itself(runner, room, settings):
     assert any('simulated, not for clinical use' in text for text in texts)
 
 
-def test_robot_operates_under_the_selector(runner, room, settings, directory):
+@pytest.mark.parametrize(
+    'arguments', [RoomArguments(), RoomArguments(publish_clock=True, use_sim_time=True)]
+)
+def test_robot_operates_under_the_selector(runner, room, settings, directory, arguments):
     room.hear(ros.Outcome, 'outcome', qos.EVENT)
     room.hear(ros.Risk, 'risk', qos.EVENT)
     room.hear(ros.Adaptation, 'adaptation', qos.EVENT)
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     policy.publish(released(directory))
-    runner.start(robot_graph(settings, 'robot_1', operations=2))
+    runner.start(robot_graph(settings, 'robot_1', 2, arguments))
     room.wait(lambda: len(room.heard['outcome']) == 2, 40.0)
     patients = [each.patient for _, each in room.heard['outcome']]
     assert patients == ['hospital_1/test/0', 'hospital_2/test/0']

@@ -21,6 +21,7 @@ from fdrl_ros.bringup import (
     free_domains,
     NodeSpec,
     robot_graph,
+    RoomArguments,
 )
 from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.runner import command, Death, Runner, tail
@@ -60,6 +61,16 @@ def test_graph_has_every_party_once_in_its_namespace():
         'robot_2.env',
         'robot_2.selector',
     ]
+
+
+def test_env_alone_makes_time_and_the_selector_alone_follows_it():
+    room = RoomArguments(endoscope=True, publish_clock=True, use_sim_time=True)
+    env, selector = robot_graph(SETTINGS, 'robot_1', room=room)
+    assert env.parameters['endoscope'] and env.parameters['publish_clock']
+    assert 'use_sim_time' not in env.parameters and selector.parameters['use_sim_time']
+    env, selector = robot_graph(SETTINGS, 'robot_1')
+    assert not env.parameters['endoscope'] and not env.parameters['publish_clock']
+    assert not selector.parameters['use_sim_time']
 
 
 def test_robots_live_in_another_domain_than_the_federation():
