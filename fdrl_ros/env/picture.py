@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of an operation by PyBullet's software renderer; no display and no GPU needed."""
+"""A picture of an operation on a :class:`Stage`; no display and no GPU needed."""
 
 from dataclasses import replace
 import math

@@ -3,8 +3,8 @@
 """
 The whole arm over the patient in a PyBullet client of its own, for pictures: nothing moves here.
 
-Drawn by PyBullet's software renderer: no display and no GPU needed. One client serves picture
-after picture.
+Arm and things are drawn by PyBullet's software renderer, the organ by ray casting
+(:mod:`fdrl_ros.env.organ`): no display and no GPU needed. One client serves picture after picture.
 """
 
 from collections.abc import Sequence

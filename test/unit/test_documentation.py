@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages say what the code says."""
 
+import json
 from pathlib import Path
 import re
 
@@ -56,6 +57,23 @@ def test_procedures_are_documented_with_their_forces_and_times():
         assert [float(row[2]), float(row[3])] == [each.warn_force, each.force_limit]
         assert float(row[4]) == pytest.approx(each.horizon * 0.05)
         assert f'**{each.name}**' in WORLD
+
+
+def test_successes_of_the_expert_are_those_of_its_result_file():
+    found = json.loads((ROOT / 'docs' / 'results' / 'expert.json').read_text('utf-8'))
+    assert found['settings']['patients'] == 1000 and f'seed {found["settings"]["seed"]}' in WORLD
+    successes = {'kinematic': {}, 'dynamic': {}}
+    for each in found['figures']:
+        place = (each['procedure'], each['heterogeneity'])
+        successes[each['mode']][place] = each['successes']
+    table = rows('expert')
+    assert [row[0] for row in table] == [each.name for each in PROCEDURES]
+    for name, *cells in table:
+        for level, cell in zip((0.0, 0.25, 0.5, 0.75, 1.0), cells, strict=True):
+            told = [int(each) for each in cell.split('/')]
+            assert told == [each.pop((name, level)) for each in successes.values()]
+            assert min(told) >= 990
+    assert not any(successes.values())
 
 
 def test_specialities_are_documented_and_their_shares_sum_to_one():
