@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages say what the code says."""
 
+from dataclasses import fields
 import json
 from pathlib import Path
 import re
@@ -12,6 +13,7 @@ import fdrl_ros.env.paper_world
 from fdrl_ros.env.procedures import PROCEDURES, SPECIALITIES
 from fdrl_ros.env.state import STATE_FIELDS
 import fdrl_ros.env.surgery  # noqa: F401
+from fdrl_ros.metrics.episode import EpisodeMetrics
 import gymnasium
 import pytest
 
@@ -76,6 +78,14 @@ def test_successes_of_the_expert_are_those_of_its_result_file():
     assert not any(successes.values())
 
 
+def test_metrics_are_documented_one_by_one():
+    expected = [
+        [each.name, each.metadata['unit'], each.metadata['meaning']]
+        for each in fields(EpisodeMetrics)
+    ]
+    assert rows('metric') == expected
+
+
 def test_specialities_are_documented_and_their_shares_sum_to_one():
     for row, (name, shares) in zip(rows('speciality'), SPECIALITIES.items(), strict=True):
         assert row[0] == name
@@ -93,6 +103,10 @@ def test_specialities_are_documented_and_their_shares_sum_to_one():
         ('grows by {} mm a tick', 'incision.bite', 1e3),
         ('a spring of {} N/m', 'peg_transfer.spring', 1.0),
         ('within {} mm of a point that circles', 'follow.position_tolerance', 1e3),
+        ('gentle, firm and severe force are {}, ', 'levels.gentle', 1.0),
+        (', {} and 6.5 N; a pressure', 'levels.firm', 1.0),
+        ('and {} N; a pressure', 'levels.severe', 1.0),
+        ('a pressure is too low below {} mmHg', 'physiology.hypotension', 1.0),
     ],
 )
 def test_numbers_in_the_text_are_those_of_the_world(words, name, factor):
