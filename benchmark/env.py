@@ -29,7 +29,16 @@ from typing import Any
 from fdrl_ros.env.actions import SUBSTEPS
 import peers
 from sampling import memory_growth, where_time_goes
-from workloads import batched_operations, inverse, operations, physiology, resets, Skipped, Work
+from workloads import (
+    batched_operations,
+    inverse,
+    operations,
+    physiology,
+    resets,
+    SEED,
+    Skipped,
+    Work,
+)
 
 
 @dataclass
@@ -163,8 +172,15 @@ def entry(row: Row, found: dict[str, Measurement]) -> dict[str, Any]:
     }
 
 
-def table(found: dict[str, Measurement], growth: tuple[float | None, str]) -> dict[str, Any]:
-    """Print the table and return what goes into the file."""
+def table(
+    found: dict[str, Measurement], growth: tuple[float | None, str], run: dict[str, Any]
+) -> dict[str, Any]:
+    """
+    Print the table and return what goes into the file.
+
+    :param growth: of the memory, MB; or none, and why.
+    :param run: what every figure tells of how it came.
+    """
     written: dict[str, Any] = {}
     print(f'{"name":24}{"median":>11} {"unit":4}{"min":>11}{"max":>11}{"goal":>10}  {"peer":>9}')
     for row in ROWS:
@@ -173,7 +189,7 @@ def table(found: dict[str, Measurement], growth: tuple[float | None, str]) -> di
         except Skipped as reason:
             print(f'{row.name:24}    not measured: {reason}')
             continue
-        written[row.name] = {key: made[key] for key in ('value', 'unit', 'peer', 'peer_value')}
+        written[row.name] = made | run
         met = row.goal is None or (made['value'] >= row.goal) == row.at_least
         goal = '' if row.goal is None else f'{">=" if row.at_least else "<="} {row.goal:g}'
         figure = '-' if made['peer_value'] is None else f'{made["peer_value"]:.4g}'
@@ -190,8 +206,8 @@ def table(found: dict[str, Measurement], growth: tuple[float | None, str]) -> di
         print(
             f'{"memory_growth_mb":24}{value:>11.4g} {"MB":26}{f"<= {GROWTH_GOAL:g}":>10}{missed}'
         )
-        written['memory_growth_mb'] = dict.fromkeys(('value', 'unit', 'peer', 'peer_value'))
-        written['memory_growth_mb'] |= {'value': value, 'unit': 'MB'}
+        nobody = dict.fromkeys(('peer', 'peer_value'))
+        written['memory_growth_mb'] = {'value': value, 'unit': 'MB'} | nobody | run
     print('"!" marks a goal that was missed; "peer" is the median of the peer in this run.')
     return written
 
@@ -209,6 +225,14 @@ def one_core() -> str:
     core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     return f'bound to core {core}'
+
+
+def processor() -> str:
+    """Return what the system calls the processor."""
+    listed = Path('/proc/cpuinfo')
+    lines = listed.read_text('utf-8').splitlines() if listed.exists() else []
+    names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
+    return names[0] if names else platform.processor()
 
 
 def arguments() -> argparse.Namespace:
@@ -236,10 +260,9 @@ def main() -> None:
         for each in ('gymnasium', 'numpy', 'panda-gym', 'pybullet')
         if peers.has(each)
     )
-    print(f'Python {platform.python_version()}, {versions}; {platform.machine()}, {bound}.')
-    print(
-        f'Load of the machine before: {load}. {given.repeats} turns of {given.seconds:g} s each.'
-    )
+    machine = f'{processor()}, {platform.machine()}, {bound}; load before: {load}'
+    software = f'Python {platform.python_version()}, {versions}'
+    print(f'{machine}.\n{software}. {given.repeats} turns of {given.seconds:g} s each.')
     if not peers.has('panda-gym'):
         print(peers.MISSING, file=sys.stderr)
     found = measure(given.repeats, given.seconds)
@@ -249,11 +272,23 @@ def main() -> None:
             growth = memory_growth(given.resets, progress), ''
         except Skipped as reason:
             growth = None, str(reason)
-    splits = {mode: where_time_goes(mode, 3.0) for mode in ('dynamic', 'kinematic')}
+    splits = {
+        'dynamic': where_time_goes(operations('dynamic'), 3.0),
+        'kinematic': where_time_goes(operations('kinematic'), 3.0),
+        'batched': where_time_goes(batched_operations(), 3.0),
+        'mixed': where_time_goes(batched_operations('all'), 3.0),
+    }
     progress('')
-    written = table(found, growth)
-    for mode, shares in splits.items():
-        print(f'Where the time goes, {mode}:')
+    run = {
+        'repeats': given.repeats,
+        'seconds': given.seconds,
+        'seed': SEED,
+        'machine': machine,
+        'software': software,
+    }
+    written = table(found, growth, run)
+    for name, shares in splits.items():
+        print(f'Where the time goes, {name}:')
         for place, share in shares:
             print(f'  {share:6.1%}  {place}')
     if given.json:

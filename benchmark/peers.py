@@ -15,7 +15,7 @@ from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS
 from fdrl_ros.env.bullet import pybullet
 import gymnasium
 import numpy as np
-from workloads import Skipped, Work
+from workloads import SEED, Skipped, Work
 
 HORIZON = 50
 """Steps after which panda-gym's own registration ends an episode."""
@@ -62,8 +62,8 @@ def panda() -> Any:
 def panda_steps() -> Work:
     """Return work that is one episode of panda-gym."""
     env = panda()
-    env.reset(seed=0)
-    drawn = np.random.default_rng(0).uniform(-1.0, 1.0, (HORIZON, *env.action_space.shape))
+    env.reset(seed=SEED)
+    drawn = np.random.default_rng(SEED).uniform(-1.0, 1.0, (HORIZON, *env.action_space.shape))
     actions = list(drawn.astype(np.float32))
 
     def work() -> int:
@@ -78,7 +78,7 @@ def panda_steps() -> Work:
 def panda_resets() -> Work:
     """Return work that resets panda-gym."""
     env = panda()
-    env.reset(seed=0)
+    env.reset(seed=SEED)
 
     def work() -> int:
         env.reset()
@@ -113,7 +113,7 @@ def bullet_steps() -> Work:
 def bullet_inverse() -> Work:
     """Return work that solves inverse kinematics with PyBullet at poses the KUKA can take."""
     client, body = kuka()
-    rng, poses = np.random.default_rng(0), []
+    rng, poses = np.random.default_rng(SEED), []
     for _ in range(200):
         for joint in range(7):
             pybullet.resetJointState(body, joint, rng.uniform(-1.5, 1.5), physicsClientId=client)

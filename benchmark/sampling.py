@@ -13,7 +13,7 @@ import time
 from types import FrameType
 
 import fdrl_ros
-from workloads import operations, resets, Skipped
+from workloads import resets, Skipped, Work
 
 PERIOD = 0.0007
 """Between two looks at where the time goes, s."""
@@ -50,13 +50,13 @@ def memory_growth(count: int, progress: Callable[[str], None]) -> float:
     return resident() - before
 
 
-def where_time_goes(mode: str, seconds: float) -> list[tuple[str, float]]:
+def where_time_goes(work: Work, seconds: float) -> list[tuple[str, float]]:
     """
     Look at the running work now and then, which slows it little, and return shares by place.
 
     A place is a module of this package, or a call of it into PyBullet.
     """
-    work, places = operations(mode), Counter[tuple[str, int | None]]()
+    places = Counter[tuple[str, int | None]]()
 
     def look(_signal: int, frame: FrameType | None) -> None:
         while frame is not None and not frame.f_code.co_filename.startswith(PACKAGE):

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 PATIENTS = 24
 BATCH = 64
+SEED = 0
+"""Of patients, random actions and poses."""
 
 Work = Callable[[], int]
 """Do some work and return how many units of it were done."""
@@ -30,7 +32,7 @@ class Skipped(Exception):
 
 def patients() -> list[Patient]:
     """Return who is operated on."""
-    cohort = public_cohort(0)
+    cohort = public_cohort(SEED)
     return [cohort.patient(index) for index in range(PATIENTS)]
 
 
@@ -63,8 +65,8 @@ def operations(mode: str) -> Work:
 def batched_operations(procedures: str = 'palpation, retraction') -> Work:
     """Return work that steps 64 patients at once with random actions, replaced as they end."""
     env = VectorSurgeryEnv(BATCH, procedures=procedures)
-    env.reset(seed=0)
-    actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(1000, BATCH))
+    env.reset(seed=SEED)
+    actions = np.random.default_rng(SEED).integers(ACTION_COUNT, size=(1000, BATCH))
     turn = 0
 
     def work() -> int:
@@ -79,7 +81,7 @@ def batched_operations(procedures: str = 'palpation, retraction') -> Work:
 def resets(given: bool) -> Work:
     """Return work that resets the dynamic env, with a patient or with one that it draws."""
     env = SurgeryEnv(settings=WorldSettings(mode='dynamic'))
-    env.reset(seed=0)
+    env.reset(seed=SEED)
     known, turn = patients(), 0
 
     def work() -> int:
@@ -93,7 +95,7 @@ def resets(given: bool) -> Work:
 
 def inverse() -> Work:
     """Return work that solves our arm's inverse kinematics at poses all over its range."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(SEED)
     low, high = LOWER.copy(), UPPER.copy()
     low[2], (low[3], high[3]) = 0.05, (-3.0, 3.0)  # not at the remote centre; one turn of roll
     poses = [forward_kinematics(rng.uniform(low, high)) for _ in range(200)]
