@@ -9,12 +9,13 @@ from fdrl_ros.env.arm import HOME, JAW, JOINTS
 from fdrl_ros.env.arm_control import ArmControl
 from fdrl_ros.env.crtk import CommandError
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.readings import BASE
 from fdrl_ros.errors import StateError
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.arm_readings import ArmReadings, READINGS
 from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.managed_node import ManagedNode
-from fdrl_ros.nodes.robot_messages import BASE, joint_state, seconds
+from fdrl_ros.nodes.robot_messages import joint_state, seconds
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty

@@ -7,48 +7,33 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fdrl_ros.env.actions import SUBSTEP
-from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS, Vector
+from fdrl_ros.env.arm import JAW, JOINTS, Vector
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.readings import BASE, read, Readings, TIP
 from fdrl_ros.env.rotation import rotation_vector
-from fdrl_ros.nodes.robot_messages import BASE, joint_state, pose, quaternion
+from fdrl_ros.nodes.robot_messages import joint_state, pose, quaternion
 from geometry_msgs.msg import PoseStamped, TwistStamped, Vector3, WrenchStamped
 import numpy as np
 from sensor_msgs.msg import JointState
 
-TIP = 'tool_tip'
-"""Frame of the tool's tip in the URDF."""
 
-
-@dataclass(frozen=True)
-class Snapshot:
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(Readings):
     """
-    The arm at one moment; positions in the base frame, whose origin is the remote centre.
+    The arm at one moment, and how fast it is.
 
     :param stamp: of the node's clock.
-    :param joints: shape (6,), rad and m.
     :param joint_speeds: shape (6,), rad/s and m/s.
-    :param rotation: of the tool, shape (3, 3).
     :param velocity: of the tip, shape (3,), m/s.
     :param turning: of the tool, shape (3,), rad/s.
-    :param setpoint: joints of the set-point, shape (6,).
-    :param jaw: measured opening, rad.
     :param jaw_speed: rad/s.
-    :param jaw_setpoint: rad.
-    :param force: on the tip as the sensor says, shape (3,), N.
     """
 
     stamp: Any
-    joints: Vector
     joint_speeds: Vector
-    position: Vector
-    rotation: Vector
     velocity: Vector
     turning: Vector
-    setpoint: Vector
-    jaw: float
     jaw_speed: float
-    jaw_setpoint: float
-    force: Vector
 
 
 class ArmReadings:
@@ -70,34 +55,23 @@ class ArmReadings:
     def take(self, stamp: Any) -> Snapshot:
         """Read the arm."""
         operation = self._operation
-        joints = np.asarray(operation.arm.joints(), np.float64)
-        position, rotation = forward_kinematics(joints)
-        jaw = operation.jaw.angle
-        before = self._before
+        now, before = read(operation), self._before
         speeds, turning, jaw_speed = np.zeros(6), np.zeros(3), 0.0
         velocity = np.zeros(3)
         if before is not None and operation.substeps > self._substeps:
             time = (operation.substeps - self._substeps) * SUBSTEP
-            speeds = (joints - before.joints) / time
-            turning = rotation_vector(rotation @ before.rotation.T) / time
-            jaw_speed = (jaw - before.jaw) / time
+            speeds = (now.joints - before.joints) / time
+            turning = rotation_vector(now.rotation @ before.rotation.T) / time
+            jaw_speed = (now.jaw - before.jaw) / time
             velocity = np.array(operation.arm.velocity)
-        x, y, z = operation.force
-        error = operation.measured_force - operation.load
         self._substeps = operation.substeps
         self._before = Snapshot(
-            stamp,
-            joints,
-            speeds,
-            position,
-            rotation,
-            velocity,
-            turning,
-            operation.setpoint_joints(),
-            jaw,
-            jaw_speed,
-            operation.jaw.target,
-            np.array([x, y, z + error]),
+            **vars(now),
+            stamp=stamp,
+            joint_speeds=speeds,
+            velocity=velocity,
+            turning=turning,
+            jaw_speed=jaw_speed,
         )
         return self._before
 
@@ -133,7 +107,7 @@ def _measured_cp(now: Snapshot) -> PoseStamped:
 
 
 def _setpoint_cp(now: Snapshot) -> PoseStamped:
-    position, rotation = forward_kinematics(now.setpoint)
+    position, rotation = now.setpoint_pose()
     return pose(now.stamp, position.tolist(), quaternion(rotation))
 
 
@@ -146,7 +120,7 @@ def _measured_cv(now: Snapshot) -> TwistStamped:
 def _body_force(now: Snapshot) -> WrenchStamped:
     """Return the force at the tip, in the tool's own axes."""
     made = _headed(WrenchStamped(), now.stamp, TIP)
-    made.wrench.force = _vector(now.rotation.T @ now.force)
+    made.wrench.force = _vector(now.body_force())
     return made
 
 
@@ -154,7 +128,7 @@ def _spatial_force(now: Snapshot) -> WrenchStamped:
     """Return the same wrench in the axes and about the origin of the base."""
     made = _headed(WrenchStamped(), now.stamp, BASE)
     made.wrench.force = _vector(now.force)
-    made.wrench.torque = _vector(np.cross(now.position, now.force))
+    made.wrench.torque = _vector(now.spatial_torque())
     return made
 
 

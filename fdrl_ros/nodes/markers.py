@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.readings import BASE
 from fdrl_ros.env.view import tissue_colour
-from fdrl_ros.nodes.robot_messages import BASE, point
+from fdrl_ros.nodes.robot_messages import point
 from std_msgs.msg import ColorRGBA
 from visualization_msgs.msg import Marker, MarkerArray
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fdrl_ros.env.arm_control import straight_rotation
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.readings import BASE
 from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 import fdrl_ros.msg as ros
@@ -14,9 +15,6 @@ from fdrl_ros.selector import Observation
 from geometry_msgs.msg import Point, PoseStamped, Quaternion
 import numpy as np
 from sensor_msgs.msg import JointState
-
-BASE = 'base_link'
-"""Frame of all positions: origin in the trocar, z up."""
 
 _OPERATION_NAMES = [each.name for each in OPERATION_FIELDS]
 _OPERATION_SCALES = [each.scale for each in OPERATION_FIELDS]

@@ -7,14 +7,14 @@ import sys
 
 from fdrl_ros.bringup import BringupSettings, hospital_graph, robot_graph, server_graph
 from fdrl_ros.env.endoscope import FRAME_ID
+from fdrl_ros.env.readings import BASE, TIP
 from fdrl_ros.nodes.aggregator import AggregatorNode
-from fdrl_ros.nodes.arm_readings import READINGS, TIP
+from fdrl_ros.nodes.arm_readings import READINGS
 from fdrl_ros.nodes.endoscope_view import IMAGES
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.markers import NAMESPACE
-from fdrl_ros.nodes.robot_messages import BASE
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.plan import Plan
