@@ -8,9 +8,10 @@ from functools import partial
 from fdrl_ros.env.actions import ACTION_COUNT, TICK
 from fdrl_ros.env.arm import forward_kinematics, inverse_kinematics, LOWER, UPPER
 from fdrl_ros.env.batch_vector import VectorSurgeryEnv
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import Patient, public_cohort
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv

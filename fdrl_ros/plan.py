@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fdrl_ros.crypto.quantisation import EncryptionSettings
-from fdrl_ros.env.patient import Cohort, public_cohort
+from fdrl_ros.env.cohort import Cohort, public_cohort
 from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.errors import SettingError

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fdrl_ros.benchmark.progress import Stopped
+from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.episode import run_episode
-from fdrl_ros.env.patient import Cohort
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy

@@ -10,9 +10,10 @@ from fdrl_ros.benchmark.cases import Cases, Score
 from fdrl_ros.benchmark.contender import Contender, SelectorSession
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.workers import run_tasks
+from fdrl_ros.env.cohort import Mixture
 from fdrl_ros.env.episode import Episode, mixed_behaviour, run_episode
 from fdrl_ros.env.expert import expert_costs
-from fdrl_ros.env.patient import Mixture, Patient
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.errors import RecordsError

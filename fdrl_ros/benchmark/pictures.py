@@ -7,9 +7,10 @@ from pathlib import Path
 
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.env.actions import ACTIONS, SUBSTEPS, TICK
+from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import mixture, Patient
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.picture import CLOSE_EYE, CLOSE_LOOK, picture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.stage import Stage

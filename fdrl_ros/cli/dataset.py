@@ -17,8 +17,8 @@ from fdrl_ros.cli.dataset_work import (
     world_from,
     WorldCommand,
 )
+from fdrl_ros.env.cohort import Cohort, public_cohort
 from fdrl_ros.env.dataset import Dataset
-from fdrl_ros.env.patient import Cohort, public_cohort
 from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.recording import (
     behaving,

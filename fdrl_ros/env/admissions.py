@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who comes into an operating room next, drawn at random."""
 
-from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
+from fdrl_ros.env.cohort import PatientSource, public_cohort
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.errors import SettingError
 import numpy as np

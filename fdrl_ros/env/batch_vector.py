@@ -9,7 +9,8 @@ from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.admissions import Admissions
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_events import Array
-from fdrl_ros.env.patient import Patient, PatientSource
+from fdrl_ros.env.cohort import PatientSource
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.env.surgery import STATE_BOUND

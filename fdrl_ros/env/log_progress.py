@@ -12,7 +12,8 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.env.actions import DISPLACEMENTS
-from fdrl_ros.env.patient import Patient, public_cohort, SHORTEST_CUT
+from fdrl_ros.env.cohort import public_cohort
+from fdrl_ros.env.patient import Patient, SHORTEST_CUT
 from fdrl_ros.env.procedures import PRESSING, Procedure
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.env.tasks import task_of

@@ -7,10 +7,11 @@ from pathlib import Path
 import shutil
 
 from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.cohort import PatientSource, public_cohort
 from fdrl_ros.env.dataset import Dataset, record
 from fdrl_ros.env.episode import Choice, Episode, run_episode
 from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import Patient, PatientSource, public_cohort
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv

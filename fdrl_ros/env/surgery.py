@@ -7,8 +7,9 @@ from typing import Any
 
 from fdrl_ros.env.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.env.admissions import Admissions
+from fdrl_ros.env.cohort import PatientSource
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Patient, PatientSource
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.errors import SettingError, StateError

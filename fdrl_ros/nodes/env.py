@@ -8,10 +8,11 @@ import sys
 from typing import Any
 
 from fdrl_ros.env.actions import SUBSTEPS, TICK
+from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.crtk import State
 from fdrl_ros.env.operation import HARD_STOP, Operation
 from fdrl_ros.env.operation import Outcome as Judgement
-from fdrl_ros.env.patient import mixture, Patient
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.episode import Choice, Episode, run_episode
 from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import Cohort, Patient
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.errors import SettingError

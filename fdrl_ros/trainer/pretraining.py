@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fdrl_ros.env.actions import ACTION_COUNT
-from fdrl_ros.env.patient import Cohort
+from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.policy import NetworkShape

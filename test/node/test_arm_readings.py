@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fdrl_ros.env.actions import SUBSTEPS
 from fdrl_ros.env.arm_control import ArmControl
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.nodes.arm_readings import ArmReadings, READINGS
 import numpy as np

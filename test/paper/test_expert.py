@@ -9,9 +9,9 @@ Takes about ten minutes on one core, so it is not part of `make test`: run `make
 
 from collections import Counter
 
+from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.env.surgery import SurgeryEnv

@@ -3,7 +3,7 @@
 """Collecting by simulation and the public start: repeatable, separate by patient, stoppable."""
 
 from fdrl_ros.env.actions import ACTION_COUNT
-from fdrl_ros.env.patient import Cohort, public_cohort
+from fdrl_ros.env.cohort import Cohort, public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.errors import SettingError

@@ -8,10 +8,10 @@ from fdrl_ros.env import simulation
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, SUBSTEPS
 from fdrl_ros.env.arm import forward_kinematics, HOME, JAW_LIMITS, UnreachableError
 from fdrl_ros.env.arm_control import ArmControl
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.crtk import CommandError
 from fdrl_ros.env.motion import LineMove
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.rotation import from_rotation_vector, to_quaternion
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.errors import StateError

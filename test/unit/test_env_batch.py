@@ -12,10 +12,10 @@ from fdrl_ros.env.batch_events import Breathing
 from fdrl_ros.env.batch_expert import expert_costs
 from fdrl_ros.env.batch_physiology import BatchPhysiology
 from fdrl_ros.env.batch_vector import VectorSurgeryEnv
+from fdrl_ros.env.cohort import Cohort, public_cohort
 from fdrl_ros.env.events import breathing_factor, breathing_motion, Event, KINDS
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.operation import FAILURES, Operation
-from fdrl_ros.env.patient import Cohort, public_cohort
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE

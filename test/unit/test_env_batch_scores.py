@@ -5,8 +5,8 @@
 import dataclasses
 
 from fdrl_ros.env.batch_scores import BatchScores
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.labs import draw_labs, Labs
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.scores import LOW_PRESSURE, OXYGEN, PULSE, RATE, SATURATION_RATIO
 from hypothesis import given, settings

@@ -5,9 +5,10 @@
 from dataclasses import fields, replace
 import json
 
+from fdrl_ros.env.cohort import Cohort, Mixture
 from fdrl_ros.env.dataset import ARRAYS, Dataset, record, SCALARS, world_digest
 from fdrl_ros.env.episode import Episode
-from fdrl_ros.env.patient import Cohort, Mixture, Patient
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.plain import from_plain, to_plain
 from fdrl_ros.env.recording import (
     demonstrations,

@@ -20,11 +20,11 @@ from fdrl_ros.env.arm import (
     WRIST_LINK,
 )
 from fdrl_ros.env.camera import Camera, FRAME_ID
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.endoscope import BACKGROUND, Endoscope, JAW, SHAFT, WRIST
 from fdrl_ros.env.endoscope_process import EndoscopeProcess
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.organ import AXES, cast, Dent, LEVEL
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.picture import CLOSE_EYE, CLOSE_LOOK, picture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.shapes import arc, tube, turn_from_z

@@ -5,10 +5,10 @@
 from fdrl_ros.env.actions import ACTIONS, TICK
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_expert import expert_costs as batch_costs
+from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.episode import mixed_behaviour, run_episode
 from fdrl_ros.env.expert import expert, expert_costs
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.env.surgery import SurgeryEnv

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 from fdrl_ros.env.actions import STAY, TICK
 from fdrl_ros.env.bag_types import ACTION, OPERATION, OUTCOME, PATIENT
+from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.episode import mixed_behaviour, run_episode
 from fdrl_ros.env.log import LoggedOperation, with_rewards
 from fdrl_ros.env.log_parts import LogReader
-from fdrl_ros.env.patient import Cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import (
     INDEX,

@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 import math
 
 from fdrl_ros.env.actions import action_numbered, SUBSTEP, SUBSTEPS
+from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.events import Event
 from fdrl_ros.env.measuring import episode_metrics
 from fdrl_ros.env.operation import FORCE_LEVELS, Operation
-from fdrl_ros.env.patient import mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.metrics.episode import EpisodeMetrics

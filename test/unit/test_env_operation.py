@@ -7,9 +7,9 @@ import math
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, displacement
 from fdrl_ros.env.arm import UnreachableError
+from fdrl_ros.env.cohort import Cohort, mixture, public_cohort
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Cohort, mixture, public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, STATE_FIELDS
 from fdrl_ros.errors import SettingError, StateError

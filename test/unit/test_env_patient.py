@@ -7,8 +7,9 @@ import math
 
 from fdrl_ros.env.actions import ACTIONS
 from fdrl_ros.env.arm import straight_joints, UnreachableError
+from fdrl_ros.env.cohort import Cohort, mixture, public_cohort
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Cohort, mixture, Patient, public_cohort
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.procedures import Procedure, procedure_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES

@@ -6,9 +6,9 @@ import dataclasses
 import math
 import types
 
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.events import Event
 from fdrl_ros.env.labs import Labs
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.physiology import LABEL, Physiology
 from fdrl_ros.errors import StateError
 from hypothesis import given, settings

@@ -3,8 +3,8 @@
 """What an arm tells of a moment: in which frames, and of which set-point."""
 
 from fdrl_ros.env.arm import forward_kinematics, straight_joints
+from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import mixture
 from fdrl_ros.env.readings import read
 from fdrl_ros.env.settings import WorldSettings
 import numpy as np

@@ -7,10 +7,10 @@ import math
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS
 from fdrl_ros.env.arm import forward_kinematics
+from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Cohort
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES

@@ -14,9 +14,9 @@ import warnings
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.arm import UnreachableError
 from fdrl_ros.env.batch_vector import VectorSurgeryEnv
+from fdrl_ros.env.cohort import Cohort, mixture, public_cohort
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import Cohort, mixture, public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.simulation import DynamicArm
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE

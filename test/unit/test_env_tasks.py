@@ -6,11 +6,11 @@ import dataclasses
 import math
 
 from fdrl_ros.env.actions import ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
+from fdrl_ros.env.cohort import Cohort, mixture
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.events import Event
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Cohort, mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.env.tasks import Scene, task_of, TASKS

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import math
 
 from fdrl_ros.env.actions import SUBSTEP
-from fdrl_ros.env.patient import public_cohort
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.placement import KinematicArm
 from fdrl_ros.env.procedures import procedure_named, PROCEDURES
 from fdrl_ros.env.simulation import DynamicArm

@@ -20,7 +20,7 @@ from fdrl_ros.benchmark.distance import (
 from fdrl_ros.benchmark.heterogeneity import read_part, run_heterogeneity
 from fdrl_ros.benchmark.heterogeneity_summary import curve_of, LEVELS, over_seeds, verdict
 from fdrl_ros.cli import main
-from fdrl_ros.env.patient import Cohort
+from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan

@@ -5,8 +5,8 @@
 from itertools import pairwise
 
 from fdrl_ros.env.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.env.surgery import SurgeryEnv

@@ -3,8 +3,8 @@
 """The value model on real episodes of the simulated world, and the selector that uses it."""
 
 from fdrl_ros.env.actions import STAY, TICK
+from fdrl_ros.env.cohort import mixture, public_cohort
 from fdrl_ros.env.episode import run_episode
-from fdrl_ros.env.patient import mixture, public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, PATIENT_FIELDS, SCALES, unscale
 from fdrl_ros.env.surgery import SurgeryEnv

@@ -4,10 +4,11 @@
 
 from fdrl_ros.env.actions import CLOSE_JAW, OPEN_JAW, STAY, SUBSTEPS, TICK
 from fdrl_ros.env.arm_control import ArmControl, straight_rotation
+from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.jaw import JAW_OPEN
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.patient import Patient, public_cohort
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS

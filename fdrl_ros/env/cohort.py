@@ -1,0 +1,273 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where patients come from: heterogeneity H moves hospitals smoothly apart.
+
+H = 0: every hospital draws from one distribution, of healthy organs, shallow breathing and quick
+servos. H = 1: median stiffness spans 2.7 to 26 kPa over the hospitals, and their breathing, servo
+lag, procedures and reward emphasis differ too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+import math
+from typing import Protocol
+
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.events import draw_events
+from fdrl_ros.env.labs import draw_labs
+from fdrl_ros.env.patient import Patient, Point
+from fdrl_ros.env.place import check_place
+from fdrl_ros.env.procedures import (
+    PRESSING,
+    procedure_mix,
+    procedure_named,
+    procedures_named,
+    SPECIALITIES,
+)
+from fdrl_ros.errors import SettingError
+import numpy as np
+
+SPLITS = ('train', 'test')
+_PUBLIC, _PRIVATE, _FACTORS, _PUBLIC_FACTORS = 1, 2, 3, 4
+
+
+class PatientSource(Protocol):
+    """Anything that patients come from."""
+
+    def patient(self, index: int, split: str = 'train') -> Patient:
+        """Return patient number `index`, always the same one."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """
+    The patients of one hospital, each a pure function of its number.
+
+    :param hospital: from 0; hospitals are ordered from soft to stiff organs.
+    :param hospitals: how many there are.
+    :param heterogeneity: H in [0, 1].
+    :param seed: of the whole federation's patients.
+    :param procedures: names of those that are done, in the order of PROCEDURES.
+    :param public: made-up patients that belong to no hospital; each leans by itself, over the
+        whole range that H allows, so that together they mirror no hospital.
+    """
+
+    hospital: int
+    hospitals: int
+    heterogeneity: float
+    seed: int
+    public: bool = False
+    procedures: tuple[str, ...] = PRESSING
+
+    def __post_init__(self) -> None:
+        """Refuse what is no hospital."""
+        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
+        if tuple(self.procedures) != procedures_named(','.join(self.procedures)):
+            raise SettingError('procedures', self.procedures, 'each once, in their order')
+
+    @property
+    def name(self) -> str:
+        """Name of the hospital."""
+        return 'public' if self.public else f'hospital_{self.hospital + 1}'
+
+    @property
+    def strength(self) -> float:
+        """Return H (2 - H): how far hospitals are moved apart, from 0 to 1 as H is."""
+        return self.heterogeneity * (2.0 - self.heterogeneity)
+
+    @cached_property
+    def leanings(self) -> tuple[float, ...]:
+        """
+        Return how far the hospital leans in each way that hospitals differ, each times H (2 - H).
+
+        Stiffness, breathing, servo lag: 0 to 1, the places shifted against each other so that
+        no hospital is the extreme one in two ways. Emphasis: -1 to 1, in an order that the seed
+        shuffles.
+        """
+        count, place = self.hospitals, self.hospital
+        if count == 1:
+            return (0.0,) * 4
+        orders = [np.arange(count), np.roll(np.arange(count), -1), np.roll(np.arange(count), -2)]
+        leans = [float(each[place]) / (count - 1) for each in orders]
+        leans.append(2.0 * float(self._shuffled(count)[place]) / (count - 1) - 1.0)
+        return tuple(self.strength * each for each in leans)
+
+    @cached_property
+    def speciality(self) -> str:
+        """Return what this hospital does more of than the others, as far as H is above 0."""
+        names = tuple(SPECIALITIES)
+        order = self._shuffled(len(names), skip=1)
+        return names[order[self.hospital % len(names)]]
+
+    def _shuffled(self, count: int, skip: int = 0) -> list[int]:
+        """Return an order that the seed alone decides; several by number."""
+        rng = np.random.default_rng([_FACTORS, self.seed, skip])
+        return [int(each) for each in rng.permutation(count)]
+
+    def mix(self, speciality: str) -> tuple[float, ...]:
+        """Return the share of each of the procedures."""
+        strength = 0.0 if self.hospitals == 1 and not self.public else self.strength
+        return procedure_mix(self.procedures, speciality, strength)
+
+    @cached_property
+    def log_median(self) -> float:
+        """Return the logarithm of the hospital's median stiffness in Pa."""
+        if self.hospitals == 1:
+            return math.log(constant('stiffness.healthy'))
+        return self._log_stiffness(self.hospital, self.hospitals - 1)
+
+    def _log_stiffness(self, place: float, last: float) -> float:
+        """Return the logarithm of the stiffness in Pa at a place from soft, 0, to stiff."""
+        healthy = math.log(constant('stiffness.healthy'))
+        low, high = math.log(constant('stiffness.low')), math.log(constant('stiffness.high'))
+        own = low + (high - low) * place / last
+        return healthy + self.strength * (own - healthy)
+
+    def _kind(self, split: int, index: int) -> tuple[float, float, float, float, str]:
+        """Return log stiffness, breathing, servo lag, emphasis and speciality of a patient."""
+        if not self.public:
+            _, breathing, servo, emphasis = self.leanings
+            return self.log_median, breathing, servo, emphasis, self.speciality
+        key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
+        stiffness, *leans = np.random.default_rng(key).random(5).tolist()
+        breathing, servo, own, emphasis = leans
+        names = tuple(SPECIALITIES)
+        return (
+            self._log_stiffness(stiffness, 1.0),
+            self.strength * breathing,
+            self.strength * servo,
+            self.strength * (2.0 * emphasis - 1.0),
+            names[int(own * len(names))],
+        )
+
+    def patient(self, index: int, split: str = 'train', procedure: str | None = None) -> Patient:
+        """
+        Return a patient; the same number and split give the same patient in any order.
+
+        :param index: from 0, without end.
+        :param split: 'train' or 'test'; they never share a patient.
+        :param procedure: what is done with this one; None leaves it to the hospital's mix.
+        :raises SettingError: on an unknown split or procedure, or a negative index.
+        """
+        if split not in SPLITS:
+            raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
+        if index < 0:
+            raise SettingError('index', index, 'at least 0')
+        stream = _PUBLIC if self.public else _PRIVATE
+        key = [stream, self.seed, self.hospital, SPLITS.index(split), index]
+        rng = np.random.default_rng(key)
+        uniform = iter(rng.random(11).tolist())
+        normal = iter(rng.standard_normal(7).tolist())
+        centre, breathing, servo, emphasis, speciality = self._kind(SPLITS.index(split), index)
+
+        def between(group: str, name: str) -> float:
+            low, high = constant(f'{group}.{name}_low'), constant(f'{group}.{name}_high')
+            return low + (high - low) * next(uniform)
+
+        log_modulus = centre + constant('stiffness.spread') * next(normal)
+        chosen, bounds = next(uniform), accumulate(self.mix(speciality))
+        place = next((i for i, bound in enumerate(bounds) if chosen < bound), -1)
+        done = procedure_named(procedure or self.procedures[place])
+        reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
+        angle = 2 * math.pi * next(uniform)
+        goal = (
+            reach * math.cos(angle),
+            reach * math.sin(angle),
+            constant('workspace.surface'),
+        )
+        side = constant('workspace.start_lateral')
+        force_emphasis = constant('hospital.emphasis_ratio') ** emphasis
+        further = rng.random(3).tolist()
+        return Patient(
+            name=f'{self.name}/{split}/{index}',
+            procedure=done,
+            young_modulus=min(
+                max(math.exp(log_modulus), constant('stiffness.least')),
+                constant('stiffness.most'),
+            ),
+            damping=between('patient', 'damping'),
+            friction=between('patient', 'friction'),
+            thickness=between('patient', 'thickness'),
+            registration_error=constant('patient.registration') * next(normal),
+            breathing_amplitude=constant('patient.breathing_amplitude')
+            * constant('hospital.breathing_ratio') ** breathing
+            * math.exp(constant('patient.breathing_spread') * next(normal)),
+            breathing_phase=2 * math.pi * next(uniform),
+            respiratory_rate=constant('patient.respiratory_rate')
+            * constant('hospital.respiratory_ratio') ** breathing
+            * math.exp(constant('patient.respiratory_spread') * next(normal)),
+            servo_lag=constant('hospital.servo_lag') * constant('hospital.servo_ratio') ** servo,
+            mean_arterial_pressure=constant('patient.mean_arterial_pressure')
+            + constant('patient.mean_arterial_pressure_spread')
+            * max(-2.0, min(2.0, next(normal))),
+            heart_rate=constant('patient.heart_rate')
+            + constant('patient.heart_rate_spread') * max(-2.5, min(2.5, next(normal))),
+            oxygen_saturation=min(
+                100.0,
+                constant('patient.oxygen_saturation')
+                + constant('patient.oxygen_saturation_spread') * next(normal),
+            ),
+            goal=goal,
+            start=(
+                goal[0] + side * (2 * next(uniform) - 1),
+                goal[1] + side * (2 * next(uniform) - 1),
+                goal[2] + between('workspace', 'start'),
+            ),
+            destination=_destination(done.name, goal, further),
+            labs=draw_labs(rng, further[2] ** constant('patient.severity_power')),
+            events=draw_events(
+                rng, constant('patient.event_rate'), constant('patient.event_span')
+            ),
+            force_emphasis=force_emphasis,
+            time_emphasis=1.0 / force_emphasis,
+        )
+
+
+def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:
+    """Return where a cut ends or an object goes: somewhere around the goal."""
+    far, turn, _ = uniform
+    kind = {'incision': 'length', 'needle_pass': 'way', 'peg_transfer': 'way'}.get(procedure)
+    if kind is None:
+        return goal
+    low, high = constant(f'{procedure}.{kind}_low'), constant(f'{procedure}.{kind}_high')
+    way, angle = low + (high - low) * far, 2 * math.pi * turn
+    up = constant('needle_pass.rise') if procedure == 'needle_pass' else 0.0
+    return goal[0] + way * math.cos(angle), goal[1] + way * math.sin(angle), goal[2] + up
+
+
+def public_cohort(
+    seed: int, heterogeneity: float = 0.0, procedures: tuple[str, ...] = PRESSING
+) -> Cohort:
+    """
+    Return made-up patients; no hospital shares one.
+
+    :param heterogeneity: how far they differ: 0 for a public start, 1 for the whole range.
+    """
+    return Cohort(0, 1, heterogeneity, seed, public=True, procedures=procedures)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Patients of several cohorts in turn, such as the unseen patients of all hospitals."""
+
+    cohorts: Sequence[Cohort]
+
+    def patient(self, index: int, split: str = 'test', procedure: str | None = None) -> Patient:
+        """Return patient `index // n` of cohort `index % n`."""
+        count = len(self.cohorts)
+        return self.cohorts[index % count].patient(index // count, split, procedure)
+
+
+def mixture(
+    hospitals: int, heterogeneity: float, seed: int, procedures: tuple[str, ...] = PRESSING
+) -> Mixture:
+    """Return the patients of all hospitals in equal shares."""
+    return Mixture(
+        tuple(
+            Cohort(each, hospitals, heterogeneity, seed, procedures=procedures)
+            for each in range(hospitals)
+        )
+    )
