@@ -71,8 +71,6 @@ class Physiology(Body):
         self.saturation = self.rest_saturation = patient.oxygen_saturation
         self.breathing = self.rest_breathing = patient.respiratory_rate
         self.breathing_reserve = max(0.0, BREATHING_MOST - patient.respiratory_rate)
-        self.worst_news2 = self.news2().total
-        """Greatest NEWS2 so far."""
 
     def insufflate(self, gas: bool = True) -> None:
         """Fill the belly with gas, or let it out; heart and vessels follow in their time."""
@@ -145,7 +143,6 @@ class Physiology(Body):
                 fall += depth
         cough = breathing_factor(self._coughs, end)[0] if self._coughs else 1.0
         self._step(period, abs(force), damage, cough, bled, fall)
-        self.worst_news2 = max(self.worst_news2, sum(self.news2()))
 
     def bleed(self, volume: float) -> None:
         """

@@ -53,7 +53,7 @@ def vitals_text(operation: Operation) -> str:
         f'{NOTICE}\n{patient.name}: {patient.procedure.name}, {operation.load:.2f} N, '
         f'{100.0 * operation.scene.done:.0f} % done\n'
         f'MAP {pressure:.0f} mmHg  HR {rate:.0f}/min  SpO2 {oxygen:.0f} %  RR {breaths:.0f}/min\n'
-        f'NEWS2 {body.news2().total} (worst {body.worst_news2})'
+        f'NEWS2 {body.news2().total}  SOFA {body.sofa().total}'
     )
 
 
