@@ -44,7 +44,7 @@ class EpisodeMetrics:
     time_above_firm: float = _measure('s', 'with more than the firm force')
     time_above_severe: float = _measure('s', 'with more than the severe force')
     force_time: float = _measure('N s', 'force integrated over time')
-    damage: float = _measure('N s', 'force above what tissue bears, integrated over time')
+    damage: float = _measure('N s', 'force, and pressure, above what tissue bears, over time')
     low_pressure_time: float = _measure('s', 'with a mean arterial pressure that is too low')
     worst_news2: float = _measure('1', 'greatest NEWS2, from the start on')
     worst_sofa: float = _measure('1', 'greatest SOFA, from the start on')
