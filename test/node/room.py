@@ -58,3 +58,7 @@ class Room:
         self.executor.remove_node(self.node)
         self.node.destroy_node()
         rclpy.shutdown(context=self.context)
+        # The executor never lets go of callbacks, which hold this: without a context of its own it
+        # keeps no participant announced. A process can have about thirty before others do not
+        # find the next one.
+        del self.executor, self.node, self.context
