@@ -27,13 +27,19 @@ class Charge(NamedTuple):
     """
     Some equal steps of the sampled Gaussian mechanism.
 
-    noise_multiplier is sigma_m (noise std over C), sampling_probability the chance of each unit
-    to join a step.
+    noise_multiplier is sigma_m (noise std over C), sampling_probability the chance of each record
+    to join a step, group the most records that one privacy unit owns: 1 where the unit itself is
+    clipped, the most transitions of a patient where each transition is, n times as many with
+    n-step returns or stacks of n frames.
     """
 
     noise_multiplier: float
     sampling_probability: float
     steps: int
+    group: int = 1
+
+
+Tallied = tuple[float, float, int] | tuple[float, float, int, int]
 
 
 class _Merged(NamedTuple):
@@ -43,18 +49,18 @@ class _Merged(NamedTuple):
     mu: float  # sqrt(sum of steps / sigma^2) over the unsampled releases; inf without noise
 
 
-def epsilon_rdp(history: Iterable[tuple[float, float, int]], delta: float) -> float:
+def epsilon_rdp(history: Iterable[Tallied], delta: float) -> float:
     """
     Return epsilon by Renyi-DP: a quick upper bound, 5 to 40 % above the PLD's.
 
-    :param history: charges, or tuples (noise_multiplier, sampling_probability, steps).
+    :param history: charges, or their first three or four fields as tuples.
     :param delta: in [1e-10, 1).
     :raises PrivacyError: on a charge or a delta that cannot be.
     """
     return _rdp(_merge(history), _checked(delta))
 
 
-def epsilon_pld(history: Iterable[tuple[float, float, int]], delta: float) -> float:
+def epsilon_pld(history: Iterable[Tallied], delta: float) -> float:
     """
     Return epsilon by the privacy loss distribution: the value for stops and reports.
 
@@ -62,7 +68,7 @@ def epsilon_pld(history: Iterable[tuple[float, float, int]], delta: float) -> fl
     and rounded upwards. Where the Renyi bound is smaller, which happens only for epsilons that
     are tiny beside the grid, that is returned: both are upper bounds, so the smaller holds too.
 
-    :param history: charges, or tuples (noise_multiplier, sampling_probability, steps).
+    :param history: charges, or their first three or four fields as tuples.
     :param delta: in [1e-10, 1).
     :raises PrivacyError: on a charge or a delta that cannot be.
     """
@@ -146,19 +152,25 @@ def _checked(delta: float) -> float:
     return float(delta)
 
 
-def _merge(history: Iterable[tuple[float, float, int]]) -> _Merged:
+def _merge(history: Iterable[Tallied]) -> _Merged:
     """Check the charges, add up equal ones, and join the unsampled ones into one Gaussian."""
     sampled: dict[tuple[float, float], int] = {}
     mu_squared = 0.0
-    for sigma, q, steps in history:
+    for charge in history:
+        sigma, q, steps, group = Charge(*charge)
         if not (math.isfinite(sigma) and sigma >= 0.0):
             raise PrivacyError(f'noise multiplier {sigma!r}: expected 0 or above')
         if not 0.0 < q <= 1.0:
             raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
         if steps != int(steps) or steps < 0:
             raise PrivacyError(f'{steps!r} steps: expected a whole number, 0 or above')
+        if not 1 <= group < 2**31 or group != int(group):
+            raise PrivacyError(f'group of {group!r} records: expected a whole number, 1 or above')
         if steps == 0:
             continue
+        if group > 1:
+            # Whoever of the group joins, they move the sum by group C at most.
+            sigma, q = sigma / group, 1.0
         if q == 1.0 or sigma < _LEAST_SAMPLED_NOISE:
             variance = sigma * sigma
             mu_squared += int(steps) / variance if variance > 0.0 else math.inf

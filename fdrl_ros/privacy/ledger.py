@@ -115,6 +115,7 @@ class Ledger:
         sampling_probability: float,
         steps: int,
         inputs: bytes,
+        group: int = 1,
     ) -> Reservation:
         """
         Charge one block of steps, durably, before any of its noise is drawn.
@@ -125,6 +126,7 @@ class Ledger:
         :param block: number of the block within the round.
         :param inputs: what the block's outcome depends on, or its digest: global weights, own
             records, settings, and the noise key's fingerprint. Hashed; not kept.
+        :param group: the most records that one unit owns, see :class:`Charge`.
         :raises BudgetExceededError: if it would pass the budget; nothing is written.
         :raises PrivacyError: if this block was reserved for something else.
         :raises LedgerError: if it cannot be written; the ledger is then closed.
@@ -135,7 +137,10 @@ class Ledger:
             raise PrivacyError(f'{steps!r} steps: a block has at least 1')
         round, block = _whole('round', round), _whole('block', block)
         charge = Charge(
-            float(noise_multiplier), float(sampling_probability), _whole('steps', steps)
+            float(noise_multiplier),
+            float(sampling_probability),
+            _whole('steps', steps),
+            _whole('group', group),
         )
         with self._lock:
             self._require_open()
@@ -238,7 +243,7 @@ class Ledger:
     def _repeat(self, earlier: Entry, entry: Entry) -> Reservation:
         """Return an earlier reservation, if it was for the same thing."""
         same: list[tuple[str, Callable[[Entry], object]]] = [
-            ('noise multiplier, sampling probability or steps', lambda each: each.charge),
+            ('noise multiplier, sampling probability, steps or group', lambda each: each.charge),
             ('inputs', lambda each: each.inputs),
         ]
         for name, get in same:

@@ -30,7 +30,7 @@ class Owner:
         names = [each.encode() for each in (self.hospital, self.unit)]
         text = b''.join(struct.pack('<I', len(name)) + name for name in names)
         text += struct.pack('<dd', self.delta, self.budget)
-        return hashlib.sha256(b'fdrl_ros ledger 1 ' + text).digest()
+        return hashlib.sha256(b'fdrl_ros ledger 2 ' + text).digest()
 
 
 @dataclass(frozen=True)
@@ -71,5 +71,5 @@ class Entry:
 def _chain(
     last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
 ) -> bytes:
-    numbers = struct.pack('<qqqddq', number, round, block, *charge)
+    numbers = struct.pack('<qqqddqq', number, round, block, *charge)
     return hashlib.sha256(last + numbers + inputs).digest()

@@ -24,7 +24,7 @@ from fdrl_ros.privacy.accountant import Charge
 from fdrl_ros.privacy.ledger_entry import Entry, Owner
 
 _APPLICATION = 0x4644524C  # 'FDRL'
-_VERSION = 1
+_VERSION = 2
 # What a damaged file makes SQLite's module raise: its messages may quote bytes that are no text.
 _Damage = (sqlite3.Error, UnicodeDecodeError)
 _SCHEMA = f"""
@@ -37,7 +37,7 @@ CREATE TABLE owner (
 CREATE TABLE entry (
     number INTEGER PRIMARY KEY, round INTEGER NOT NULL, block INTEGER NOT NULL,
     noise_multiplier REAL NOT NULL, sampling_probability REAL NOT NULL, steps INTEGER NOT NULL,
-    inputs BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (round, block)
+    group_size INTEGER NOT NULL, inputs BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (round, block)
 ) STRICT;
 """
 
@@ -70,7 +70,7 @@ def append(connection: sqlite3.Connection, entry: Entry) -> None:
     try:
         connection.execute('BEGIN IMMEDIATE')
         connection.execute(
-            'INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+            'INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
             (entry.number, entry.round, entry.block, *entry.charge, entry.inputs, entry.digest),
         )
         connection.execute('COMMIT')
@@ -90,11 +90,11 @@ def read(connection: sqlite3.Connection, path: Path, owner: Owner) -> list[Entry
     last = owner.digest
     try:
         for row in connection.execute(
-            'SELECT number, round, block, noise_multiplier, sampling_probability, steps, inputs,'
-            ' digest FROM entry ORDER BY number'
+            'SELECT number, round, block, noise_multiplier, sampling_probability, steps,'
+            ' group_size, inputs, digest FROM entry ORDER BY number'
         ):
-            number, round, block, sigma, q, steps, inputs, digest = row
-            entry = Entry(number, round, block, Charge(sigma, q, steps), inputs, digest)
+            number, round, block, *charge, inputs, digest = row
+            entry = Entry(number, round, block, Charge(*charge), inputs, digest)
             expected = len(entries) + 1
             if number != expected or not entry.fits(last):
                 raise LedgerCorruptError(
@@ -177,7 +177,10 @@ def _check_form(connection: sqlite3.Connection, path: Path) -> None:
     if application != _APPLICATION:
         raise LedgerCorruptError(f'{path} is a database, but not a ledger')
     if version != _VERSION:
-        raise LedgerCorruptError(f'ledger {path} has version {version}: expected {_VERSION}')
+        raise LedgerCorruptError(
+            f'ledger {path} has format version {version}, and this program reads version '
+            f'{_VERSION}: keep it for its history; a hospital that goes on begins a new one'
+        )
     problem = connection.execute('PRAGMA integrity_check(1)').fetchone()[0]
     if problem != 'ok':
         raise LedgerCorruptError(f'ledger {path} is damaged: {problem}')

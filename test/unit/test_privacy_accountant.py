@@ -40,6 +40,7 @@ CHARGES = strategies.builds(
     strategies.sampled_from([0.8, 1.0, 2.0, 5.0]),
     strategies.sampled_from([0.01, 0.128, 0.64, 1.0]),
     strategies.integers(1, 300),
+    strategies.just(1),
 )
 
 
@@ -253,6 +254,8 @@ def test_delta_must_be_below_one_over_the_units():
         (1.0, math.nan, 1),
         (1.0, 0.1, -1),
         (1.0, 0.1, 1.5),
+        (1.0, 0.1, 1, 0),
+        (1.0, 0.1, 1, 1.5),
     ],
 )
 @pytest.mark.parametrize('epsilon', [epsilon_pld, epsilon_rdp])

@@ -56,11 +56,11 @@ def test_what_is_reserved_is_charged_and_kept(path):
         reservation = reserve(ledger, 1)
         assert reservation.charge == Charge(2.0, 0.128, 20)
         assert reservation.inputs == hashlib.sha256(b'weights and records').digest()
-        reserve(ledger, 1, 1, steps=5)
+        reserve(ledger, 1, 1, steps=1, group=2)
         history = ledger.history()
         head = ledger.head()
     with Ledger.open(path, **OWNER, seen=head) as ledger:
-        assert ledger.history() == history == (Charge(2.0, 0.128, 20), Charge(2.0, 0.128, 5))
+        assert ledger.history() == history == (Charge(2.0, 0.128, 20), Charge(2.0, 0.128, 1, 2))
         assert ledger.epsilon() == epsilon_pld(history, 1e-4)
         assert ledger.epsilon_rdp() == epsilon_rdp(history, 1e-4)
         assert ledger.head() == head
@@ -72,7 +72,7 @@ def test_the_chain_is_the_hashes_written_out(path):
         first = ledger.head().digest
         reserve(ledger, 3, 1)
         numbers = np.array([1, 3, 1], '<i8').tobytes() + np.array([2.0, 0.128], '<f8').tobytes()
-        numbers += np.array([20], '<i8').tobytes()
+        numbers += np.array([20, 1], '<i8').tobytes()
         inputs = hashlib.sha256(b'weights and records').digest()
         assert ledger.head() == Head(1, hashlib.sha256(first + numbers + inputs).digest())
 

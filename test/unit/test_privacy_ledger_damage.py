@@ -23,6 +23,7 @@ COLUMNS = {
     'noise_multiplier': [2.0000000000000004, 20.0, math.inf, 0.0],
     'sampling_probability': [0.12799999999999997, 0.001, 1.0],
     'steps': [1, 21, 0, -20],
+    'group_size': [0, 2, -1],
     'inputs': [b'', bytes(32)],
     'digest': [b'', bytes(32)],
 }
@@ -199,6 +200,7 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
     alter(other, ('CREATE TABLE entry (number)', ()))
     with pytest.raises(LedgerCorruptError, match='not a ledger'):
         Ledger.open(other, **OWNER)
-    alter(copied, ('PRAGMA user_version = 2', ()))
-    with pytest.raises(LedgerCorruptError, match='version 2'):
-        Ledger.open(copied, **OWNER)
+    for version in (1, 3):
+        alter(copied, (f'PRAGMA user_version = {version}', ()))
+        with pytest.raises(LedgerCorruptError, match=f'version {version}, and .* reads version 2'):
+            Ledger.open(copied, **OWNER)
