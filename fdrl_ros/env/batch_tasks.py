@@ -6,10 +6,10 @@ The tasks of many patients at once: one task of each kind whose numbers are arra
 The formulas are those of :mod:`fdrl_ros.env.tasks`. The last axis of every array is the patient.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from numbers import Real
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdrl_ros.env.batch_arm import BatchArm
 from fdrl_ros.env.batch_events import Array, Rows
@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(slots=True)
-class Moment:
+class Moment(NamedTuple):
     """
     What tasks judge of n patients: the end of one tick, each of shape (n,) unless said.
 
@@ -48,20 +47,12 @@ class Moment:
     breath_later: Array
     period: float
 
-    def of(self, rows: Rows) -> 'Moment':
-        """Return it for some rows alone."""
-        return Moment(
-            self.tip.take(rows, axis=1),
-            self.target.take(rows, axis=1),
-            self.normal.take(rows),
-            self.jaw.take(rows),
-            self.told.take(rows),
-            self.now.take(rows),
-            self.later.take(rows),
-            self.breath_now.take(rows),
-            self.breath_later.take(rows),
-            self.period,
-        )
+
+_SEEN = 17
+"""Numbers of a row that a task judges: two points, seven of a moment, four of a scene."""
+
+_SAID = 9
+"""Numbers of a row that a task gives back: remaining, waypoint, loss, and the scene."""
 
 
 class Heights:
@@ -73,7 +64,7 @@ class Heights:
 
     def __init__(self, rest: Array) -> None:
         self.rest = rest
-        self.known: list[tuple[Array, Array]] = []
+        self.known: tuple[tuple[Array, Array], ...] = ()
         """Times, and how far above rest the surfaces are then, m."""
 
     def breath(self, time: Array) -> Array:
@@ -109,7 +100,7 @@ class Stack:
     """
 
     def __init__(self, first: Task, count: int) -> None:
-        self.kind = type(first)
+        self.kind = first.law()
         self.rows: Rows = np.empty(0, np.intp)
         """Rows with a task of this kind, as of the last :meth:`ready`."""
         self.here: NDArray[np.bool_] = np.zeros(count, np.bool_)
@@ -190,23 +181,25 @@ class Stacks:
         self.done, self._held, self._jaw = np.zeros((3, count))
         """As :class:`Scene` has them, shape (rows,)."""
         self.grasped: NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self._order: tuple[list[tuple[Stack, slice]], Rows, Rows] | None = None
 
     def put(self, row: int, task: Task, scene: Scene) -> None:
         """Give a row a task that begins."""
-        kind, before = type(task), self._of[row]
+        kind, before = task.law(), self._of[row]
         if kind not in self._stacks:
             self._stacks[kind] = Stack(task, len(self._of))
         stack = self._stacks[kind]
         if before is not None and before is not stack:
             before.drop(row)
         stack.put(row, task)
-        self._of[row] = stack
+        self._of[row], self._order = stack, None
         self.done[row], self._held[row] = scene.done, scene.held
         self._jaw[row], self.grasped[row] = scene.jaw, scene.grasped
 
     def keep(self, rows: Rows) -> None:
         """Keep only some rows."""
         self._of = [self._of[each] for each in rows.tolist()]
+        self._order = None
         for stack in self._stacks.values():
             stack.keep(rows)
         for name, value in vars(self).items():
@@ -225,36 +218,55 @@ class Stacks:
                 way = (arm.way(axis).take(rows, axis=1) for axis in range(3))
                 loads[:, rows] += np.hypot(*task.resistance(self.grasped[rows] * 1.0, *way))
 
+    def _sorted(self) -> tuple[list[tuple[Stack, slice]], Rows, Rows]:
+        """Return stacks with the columns of each once rows are sorted by kind; there, and back."""
+        if self._order is None:
+            spans, end = [], 0
+            for stack in self.stacks():
+                stack.ready()
+                begin, end = end, end + stack.size
+                spans.append((stack, slice(begin, end)))
+            there = np.concatenate([each.rows for each, _columns in spans])
+            back = np.empty_like(there)
+            back[there] = np.arange(end)
+            self._order = spans, there, back
+        return self._order
+
     def judge(self, moment: Moment) -> tuple[Array, NDArray[np.intp], Array]:
         """
         Bring all rows up to date at the end of a tick.
 
+        Rows are sorted by kind once, so that each task works on views.
+
         :returns: remaining costs (m), failures as numbers or NO_FAILURE, and waypoints (m) of
             shape (3, rows).
         """
-        count = len(self._of)
-        remaining, lost, goals = np.empty(count), np.full(count, NO_FAILURE), np.empty((3, count))
-        self.done, self._held = self.done.copy(), self._held.copy()
-        for stack in self.stacks():
-            task, rows = stack.ready(), stack.rows
-            here = moment.of(rows)
-            task.tissue.known = [(here.now, here.breath_now), (here.later, here.breath_later)]
-            scene, reading = self._read(here, rows)
-            failed = task.progress(scene, reading)
+        spans, there, back = self._sorted()
+        seen = np.empty((_SEEN, len(there)))
+        seen[:3], seen[3:6] = moment.tip, moment.target
+        for place, numbers in enumerate(moment[2:9], 6):
+            seen[place] = numbers
+        seen[13], seen[14], seen[15], seen[16] = self.done, self._held, self.grasped, self._jaw
+        seen = seen.take(there, axis=1)
+        held = seen[15] > 0.0
+        said = np.empty_like(seen[:_SAID])
+        said[4] = NO_FAILURE
+        for stack, columns in spans:
+            task, here, told = stack.ready(), seen[:, columns], said[:, columns]
+            tip, here = here[:3], here[3:]
+            x, y, z, normal, jaw, aim, now, later, breath, ahead, done, time, _, before = here
+            organ = task.tissue
+            organ.known = (now, breath), (later, ahead)
+            scene = Scene(done, time, held[columns], before)
+            lost = task.progress(scene, Reading(tip, normal, jaw, now, moment.period))
             if stack.kind.loss:
-                lost[rows[failed]] = FAILURES.index(stack.kind.loss)
-            self.done[rows], self._held[rows] = scene.done, scene.held
-            self.grasped[rows], self._jaw[rows] = scene.grasped, scene.jaw
+                np.copyto(told[4], FAILURES.index(stack.kind.loss), where=lost)
             grasped = scene.grasped * 1.0
-            surface = task.tissue.surface(here.later)[0]
-            x, y, z = here.target
-            at = Prospect(x, y, z, surface, here.later, here.jaw, here.told, grasped, scene.done)
-            remaining[rows] = task.remaining(at)
-            goals[:, rows] = task.waypoint(grasped, scene.done, here.now)
-        return remaining, lost, goals
-
-    def _read(self, here: Moment, rows: Rows) -> tuple[Any, Any]:
-        """Return what a task judges, with arrays for its numbers."""
-        numbers: tuple[Any, ...] = (self.done, self._held, self.grasped, self._jaw)
-        seen: tuple[Any, ...] = (here.tip, here.normal, here.jaw, here.now, here.period)
-        return Scene(*(each.take(rows) for each in numbers)), Reading(*seen)
+            at = Prospect(x, y, z, organ.rest + ahead, later, jaw, aim, grasped, scene.done)
+            told[0] = task.remaining(at)
+            told[1], told[2], told[3] = task.waypoint(grasped, scene.done, now)
+            told[5], told[6], told[7], told[8] = scene.done, scene.held, grasped, scene.jaw
+        said = said.take(back, axis=1)
+        self.done, self._held, self._jaw = said[5], said[6], said[8]
+        self.grasped = said[7] > 0.0
+        return said[0], said[4].astype(np.intp), said[1:4]

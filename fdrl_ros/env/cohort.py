@@ -27,11 +27,50 @@ from fdrl_ros.env.procedures import (
     procedures_named,
     SPECIALITIES,
 )
+from fdrl_ros.env.ranges import check_whole
 from fdrl_ros.errors import SettingError
 import numpy as np
 
 SPLITS = ('train', 'test')
 _PUBLIC, _PRIVATE, _FACTORS, _PUBLIC_FACTORS = 1, 2, 3, 4
+_SPECIALITIES = tuple(SPECIALITIES)
+
+
+def _span(group: str, name: str) -> tuple[float, float]:
+    """Return the low end of what is drawn evenly, and how far the high end is above it."""
+    low = constant(f'{group}.{name}_low')
+    return low, constant(f'{group}.{name}_high') - low
+
+
+_STIFFNESS = constant('stiffness.spread')
+_SOFTEST, _STIFFEST = constant('stiffness.least'), constant('stiffness.most')
+_HEALTHY, _LOW, _HIGH = (
+    math.log(constant(f'stiffness.{each}')) for each in ('healthy', 'low', 'high')
+)
+_DAMPING, _FRICTION = _span('patient', 'damping'), _span('patient', 'friction')
+_THICKNESS, _START = _span('patient', 'thickness'), _span('workspace', 'start')
+_REGISTRATION, _OFFSET = constant('patient.registration'), constant('patient.trocar_offset')
+_SURFACE, _SIDE = constant('workspace.surface'), constant('workspace.start_lateral')
+_BREATHING = constant('patient.breathing_amplitude')
+_BREATHING_RATIO = constant('hospital.breathing_ratio')
+_BREATHING_SPREAD = constant('patient.breathing_spread')
+_RATE, _RATE_RATIO = constant('patient.respiratory_rate'), constant('hospital.respiratory_ratio')
+_RATE_SPREAD = constant('patient.respiratory_spread')
+_LAG, _LAG_RATIO = constant('hospital.servo_lag'), constant('hospital.servo_ratio')
+_EMPHASIS = constant('hospital.emphasis_ratio')
+_PRESSURE = constant('patient.mean_arterial_pressure')
+_PRESSURE_SPREAD = constant('patient.mean_arterial_pressure_spread')
+_HEART, _HEART_SPREAD = constant('patient.heart_rate'), constant('patient.heart_rate_spread')
+_OXYGEN = constant('patient.oxygen_saturation')
+_OXYGEN_SPREAD = constant('patient.oxygen_saturation_spread')
+_SEVERITY = constant('patient.severity_power')
+_EVENTS, _EVENT_SPAN = constant('patient.event_rate'), constant('patient.event_span')
+_WAYS = {
+    'incision': (*_span('incision', 'length'), 0.0),
+    'needle_pass': (*_span('needle_pass', 'way'), constant('needle_pass.rise')),
+    'peg_transfer': (*_span('peg_transfer', 'way'), 0.0),
+}
+"""Least way to the destination, how much longer it can be, and how far it is above the goal, m."""
 
 
 class PatientSource(Protocol):
@@ -84,8 +123,8 @@ class Cohort:
         Return how far the hospital leans in each way that hospitals differ, each times H (2 - H).
 
         Stiffness, breathing, servo lag: 0 to 1, the places shifted against each other so that
-        no hospital is the extreme one in two ways. Emphasis: -1 to 1, in an order that the seed
-        shuffles.
+        of three hospitals or more none is the greatest one in two ways. Emphasis: -1 to 1, in an
+        order that the seed shuffles.
         """
         count, place = self.hospitals, self.hospital
         if count == 1:
@@ -116,15 +155,13 @@ class Cohort:
     def log_median(self) -> float:
         """Return the logarithm of the hospital's median stiffness in Pa."""
         if self.hospitals == 1:
-            return math.log(constant('stiffness.healthy'))
+            return _HEALTHY
         return self._log_stiffness(self.hospital, self.hospitals - 1)
 
     def _log_stiffness(self, place: float, last: float) -> float:
         """Return the logarithm of the stiffness in Pa at a place from soft, 0, to stiff."""
-        healthy = math.log(constant('stiffness.healthy'))
-        low, high = math.log(constant('stiffness.low')), math.log(constant('stiffness.high'))
-        own = low + (high - low) * place / last
-        return healthy + self.strength * (own - healthy)
+        own = _LOW + (_HIGH - _LOW) * place / last
+        return _HEALTHY + self.strength * (own - _HEALTHY)
 
     def _kind(self, split: int, index: int) -> tuple[float, float, float, float, str]:
         """Return log stiffness, breathing, servo lag, emphasis and speciality of a patient."""
@@ -134,13 +171,12 @@ class Cohort:
         key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
         stiffness, *leans = np.random.default_rng(key).random(5).tolist()
         breathing, servo, own, emphasis = leans
-        names = tuple(SPECIALITIES)
         return (
             self._log_stiffness(stiffness, 1.0),
             self.strength * breathing,
             self.strength * servo,
             self.strength * (2.0 * emphasis - 1.0),
-            names[int(own * len(names))],
+            _SPECIALITIES[int(own * len(_SPECIALITIES))],
         )
 
     def patient(self, index: int, split: str = 'train', procedure: str | None = None) -> Patient:
@@ -154,8 +190,7 @@ class Cohort:
         """
         if split not in SPLITS:
             raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
-        if index < 0:
-            raise SettingError('index', index, 'at least 0')
+        check_whole('index', index, 0)
         stream = _PUBLIC if self.public else _PRIVATE
         key = [stream, self.seed, self.hospital, SPLITS.index(split), index]
         rng = np.random.default_rng(key)
@@ -163,64 +198,47 @@ class Cohort:
         normal = iter(rng.standard_normal(7).tolist())
         centre, breathing, servo, emphasis, speciality = self._kind(SPLITS.index(split), index)
 
-        def between(group: str, name: str) -> float:
-            low, high = constant(f'{group}.{name}_low'), constant(f'{group}.{name}_high')
-            return low + (high - low) * next(uniform)
+        def between(low: float, width: float) -> float:
+            return low + width * next(uniform)
 
-        log_modulus = centre + constant('stiffness.spread') * next(normal)
+        log_modulus = centre + _STIFFNESS * next(normal)
         chosen, bounds = next(uniform), accumulate(self.mix(speciality))
         place = next((i for i, bound in enumerate(bounds) if chosen < bound), -1)
         done = procedure_named(procedure or self.procedures[place])
-        reach = constant('patient.trocar_offset') * math.sqrt(next(uniform))
+        reach = _OFFSET * math.sqrt(next(uniform))
         angle = 2 * math.pi * next(uniform)
-        goal = (
-            reach * math.cos(angle),
-            reach * math.sin(angle),
-            constant('workspace.surface'),
-        )
-        side = constant('workspace.start_lateral')
-        force_emphasis = constant('hospital.emphasis_ratio') ** emphasis
+        goal = reach * math.cos(angle), reach * math.sin(angle), _SURFACE
+        force_emphasis = _EMPHASIS**emphasis
         further = rng.random(3).tolist()
         return Patient(
             name=f'{self.name}/{split}/{index}',
             procedure=done,
-            young_modulus=min(
-                max(math.exp(log_modulus), constant('stiffness.least')),
-                constant('stiffness.most'),
-            ),
-            damping=between('patient', 'damping'),
-            friction=between('patient', 'friction'),
-            thickness=between('patient', 'thickness'),
-            registration_error=constant('patient.registration') * next(normal),
-            breathing_amplitude=constant('patient.breathing_amplitude')
-            * constant('hospital.breathing_ratio') ** breathing
-            * math.exp(constant('patient.breathing_spread') * next(normal)),
+            young_modulus=min(max(math.exp(log_modulus), _SOFTEST), _STIFFEST),
+            damping=between(*_DAMPING),
+            friction=between(*_FRICTION),
+            thickness=between(*_THICKNESS),
+            registration_error=_REGISTRATION * next(normal),
+            breathing_amplitude=_BREATHING
+            * _BREATHING_RATIO**breathing
+            * math.exp(_BREATHING_SPREAD * next(normal)),
             breathing_phase=2 * math.pi * next(uniform),
-            respiratory_rate=constant('patient.respiratory_rate')
-            * constant('hospital.respiratory_ratio') ** breathing
-            * math.exp(constant('patient.respiratory_spread') * next(normal)),
-            servo_lag=constant('hospital.servo_lag') * constant('hospital.servo_ratio') ** servo,
-            mean_arterial_pressure=constant('patient.mean_arterial_pressure')
-            + constant('patient.mean_arterial_pressure_spread')
-            * max(-2.0, min(2.0, next(normal))),
-            heart_rate=constant('patient.heart_rate')
-            + constant('patient.heart_rate_spread') * max(-2.5, min(2.5, next(normal))),
-            oxygen_saturation=min(
-                100.0,
-                constant('patient.oxygen_saturation')
-                + constant('patient.oxygen_saturation_spread') * next(normal),
-            ),
+            respiratory_rate=_RATE
+            * _RATE_RATIO**breathing
+            * math.exp(_RATE_SPREAD * next(normal)),
+            servo_lag=_LAG * _LAG_RATIO**servo,
+            mean_arterial_pressure=_PRESSURE
+            + _PRESSURE_SPREAD * max(-2.0, min(2.0, next(normal))),
+            heart_rate=_HEART + _HEART_SPREAD * max(-2.5, min(2.5, next(normal))),
+            oxygen_saturation=min(100.0, _OXYGEN + _OXYGEN_SPREAD * next(normal)),
             goal=goal,
             start=(
-                goal[0] + side * (2 * next(uniform) - 1),
-                goal[1] + side * (2 * next(uniform) - 1),
-                goal[2] + between('workspace', 'start'),
+                goal[0] + _SIDE * (2 * next(uniform) - 1),
+                goal[1] + _SIDE * (2 * next(uniform) - 1),
+                goal[2] + between(*_START),
             ),
             destination=_destination(done.name, goal, further),
-            labs=draw_labs(rng, further[2] ** constant('patient.severity_power')),
-            events=draw_events(
-                rng, constant('patient.event_rate'), constant('patient.event_span')
-            ),
+            labs=draw_labs(rng, further[2] ** _SEVERITY),
+            events=draw_events(rng, _EVENTS, _EVENT_SPAN),
             force_emphasis=force_emphasis,
             time_emphasis=1.0 / force_emphasis,
         )
@@ -228,13 +246,11 @@ class Cohort:
 
 def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:
     """Return where a cut ends or an object goes: somewhere around the goal."""
-    far, turn, _ = uniform
-    kind = {'incision': 'length', 'needle_pass': 'way', 'peg_transfer': 'way'}.get(procedure)
-    if kind is None:
+    if procedure not in _WAYS:
         return goal
-    low, high = constant(f'{procedure}.{kind}_low'), constant(f'{procedure}.{kind}_high')
-    way, angle = low + (high - low) * far, 2 * math.pi * turn
-    up = constant('needle_pass.rise') if procedure == 'needle_pass' else 0.0
+    far, turn, _ = uniform
+    low, width, up = _WAYS[procedure]
+    way, angle = low + width * far, 2 * math.pi * turn
     return goal[0] + way * math.cos(angle), goal[1] + way * math.sin(angle), goal[2] + up
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which hospital of which federation patients come from."""
 
-from fdrl_ros.errors import SettingError
+from fdrl_ros.env.ranges import check_number, check_whole
 
 
 def check_place(hospital: int, hospitals: int, heterogeneity: float, seed: int) -> None:
@@ -15,11 +15,7 @@ def check_place(hospital: int, hospitals: int, heterogeneity: float, seed: int) 
     :param seed: of the whole federation.
     :raises SettingError: on a value that cannot be.
     """
-    if hospitals < 1:
-        raise SettingError('hospitals', hospitals, 'at least 1')
-    if not 0 <= hospital < hospitals:
-        raise SettingError('hospital', hospital, f'0 to {hospitals - 1}')
-    if not 0.0 <= heterogeneity <= 1.0:
-        raise SettingError('heterogeneity', heterogeneity, 'a number from 0 to 1')
-    if seed < 0:
-        raise SettingError('seed', seed, 'at least 0')
+    check_whole('hospitals', hospitals, 1)
+    check_whole('hospital', hospital, 0, hospitals - 1)
+    check_number('heterogeneity', heterogeneity, 0.0, 1.0)
+    check_whole('seed', seed, 0)

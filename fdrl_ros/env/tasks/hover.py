@@ -5,6 +5,7 @@
 import math
 
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.tasks.task import (
     held_fraction,
     Number,
@@ -14,6 +15,7 @@ from fdrl_ros.env.tasks.task import (
     Task,
     within,
 )
+from fdrl_ros.env.tissue import Tissue
 import numpy as np
 
 
@@ -25,54 +27,45 @@ def _sine(angle: Number) -> Number:
     return math.sin(angle) if isinstance(angle, float) else np.sin(angle)
 
 
-class Reach(Task):
-    """Reach a point above the organ without touching it, and stay for a while."""
-
-    height = constant('reach.height')
-    reach_tolerance = constant('reach.position_tolerance')
-
-    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
-        """Return the point."""
-        x, y, z = self.goal
-        return x, y, z + self.height
-
-    def progress(self, scene: Scene, reading: Reading) -> Number:
-        """Count the time at the point without a break."""
-        scene.held = self._there(reading) * (scene.held + reading.period)
-        scene.done = held_fraction(scene.held, self.procedure.hold_time)
-        return False
-
-    def remaining(self, at: Prospect) -> Number:
-        """Return the way to the point."""
-        x, y, z = self.waypoint(0.0, 0.0, at.time)
-        return abs(at.x - x) + abs(at.y - y) + abs(at.z - z)
-
-    def _there(self, reading: Reading) -> Number:
-        """Say whether the tip is at the point."""
-        point = self.waypoint(0.0, 0.0, reading.time)
-        return within(reading.tip, point, self.reach_tolerance)
-
-
-class Follow(Reach):
+class Hover(Task):
     """
-    Follow a point that circles over the organ and rides on its breathing, as a heart's wall does.
+    Stay near a point above the organ, which may circle and ride on its breathing.
 
-    The time near it counts, with breaks.
+    :param name: of the procedure.
+    :param radius: of the circle, m; 0 for a point that rests.
+    :param rides: 1 if the point rises and falls with the organ, else 0.
+    :param breaks: 1 if the time near it adds up with breaks, 0 if a break starts it again.
     """
 
-    height = constant('follow.height')
-    reach_tolerance = constant('follow.position_tolerance')
-    radius = constant('follow.radius')
     rate = 2.0 * math.pi / constant('follow.circle_time')
 
+    def __init__(
+        self,
+        patient: Patient,
+        tissue: Tissue,
+        name: str,
+        radius: float,
+        rides: float,
+        breaks: float,
+    ) -> None:
+        super().__init__(patient, tissue)
+        self.height = constant(f'{name}.height')
+        self.tolerance = constant(f'{name}.position_tolerance')
+        self.radius, self.rides, self.breaks = radius, rides, breaks
+
+    @classmethod
+    def law(cls) -> type[Task]:
+        """Return this class: resting and moving points differ in numbers only."""
+        return Hover
+
     def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
-        """Return where the target is at a time."""
+        """Return where the point is at a time."""
         x, y, z = self.goal
         angle = self.rate * time + self.patient.breathing_phase
         return (
             x + self.radius * _cosine(angle),
             y + self.radius * _sine(angle),
-            z + self.height + self.breath(time),
+            z + self.height + self.rides * self.breath(time),
         )
 
     def breath(self, time: Number) -> Number:
@@ -83,7 +76,32 @@ class Follow(Reach):
         return np.reshape(heights, np.shape(time))
 
     def progress(self, scene: Scene, reading: Reading) -> Number:
-        """Add up the time near the target."""
-        scene.held = scene.held + self._there(reading) * reading.period
+        """Count the time near the point."""
+        x, y, z = self.waypoint(0.0, 0.0, reading.time)
+        there = within(reading.tip, (x, y, z), self.tolerance)
+        scene.held = (there + self.breaks > 0.0) * scene.held + there * reading.period
         scene.done = held_fraction(scene.held, self.procedure.hold_time)
         return False
+
+    def remaining(self, at: Prospect) -> Number:
+        """Return the way to the point."""
+        x, y, z = self.waypoint(0.0, 0.0, at.time)
+        return abs(at.x - x) + abs(at.y - y) + abs(at.z - z)
+
+
+class Reach(Hover):
+    """Reach a point above the organ without touching it, and stay for a while."""
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        super().__init__(patient, tissue, 'reach', 0.0, 0.0, 0.0)
+
+
+class Follow(Hover):
+    """
+    Follow a point that circles over the organ and rides on its breathing, as a heart's wall does.
+
+    The time near it counts, with breaks.
+    """
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        super().__init__(patient, tissue, 'follow', constant('follow.radius'), 1.0, 1.0)

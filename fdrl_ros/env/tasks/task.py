@@ -32,7 +32,9 @@ OPEN, CLOSED = 0.8, 0.5
 def excess(value: Number, most: Number) -> Number:
     """Return how far a value is above a bound, else 0."""
     over = value - most
-    return 0.5 * (over + abs(over))
+    if isinstance(over, np.ndarray):
+        return np.maximum(over, 0.0)
+    return over if over > 0.0 else 0.0
 
 
 @dataclass(slots=True)
@@ -119,6 +121,11 @@ class Task(ABC):
         self.lead = patient.servo_lag
         """How far ahead in time the set-point aims, s: what moves has moved when the arm comes."""
 
+    @classmethod
+    def law(cls) -> type['Task']:
+        """Return the class whose formulas this one goes by: within it only numbers differ."""
+        return cls
+
     def begin(self) -> Scene:
         """Return the scene at the start."""
         return Scene()
@@ -152,7 +159,9 @@ def held_fraction(held: Number, hold_time: Number) -> Number:
     """Return which part of a holding time is done."""
     fraction = held / hold_time
     whole = fraction > 1.0 - 1e-9
-    return (1.0 - whole) * fraction + whole
+    if isinstance(whole, np.ndarray):
+        return np.where(whole, 1.0, fraction)
+    return 1.0 if whole else fraction
 
 
 def within(tip: Sequence[Number], point: Sequence[Number], tolerance: Number) -> Number:

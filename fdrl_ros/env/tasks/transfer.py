@@ -29,19 +29,49 @@ class Transfer(Task):
     Take an object from one point to another.
 
     It is grasped when the jaw closes around it, and let go when the jaw opens: at the second point
-    that is success, anywhere else the object is lost.
+    that is success, anywhere else the object is lost. A ring is lifted off a peg and over to
+    another; below their top one that is moved sideways pulls at its peg like a spring.
+
+    :param name: of the procedure.
+    :param pick: where the object is, m.
+    :param place: where it belongs, m.
+    :param pegs: 1 if pegs are in the way, else 0.
+    :param peg: how far a ring must be lifted off its peg, m.
+    :param clearance: above the pegs on the way over, m.
+    :param spring: of a ring against its peg, N/m.
     """
 
     uses_jaw = True
     loss = 'drop'
-    pick_tolerance: float
-    place_tolerance: float
+    rigid = True
+    play = constant('peg_transfer.play')
 
-    def __init__(self, patient: Patient, tissue: Tissue, pick: Point, place: Point) -> None:
+    def __init__(
+        self,
+        patient: Patient,
+        tissue: Tissue,
+        name: str,
+        pick: Point,
+        place: Point,
+        pegs: float = 0.0,
+        peg: float = 0.0,
+        clearance: float = 0.0,
+        spring: float = 0.0,
+    ) -> None:
         super().__init__(patient, tissue)
         self.pick, self.place = pick, place
-        self.onward = self.carried(*pick)
+        self.pick_tolerance = constant(f'{name}.pick_tolerance')
+        self.place_tolerance = constant(f'{name}.place_tolerance')
+        self.pegs, self.spring = pegs, spring
+        self.top = pick[2] + peg
+        self.clear = self.top + clearance
+        self.onward = self._carried(*pick)[0]
         """What is left to carry when the object is picked, m."""
+
+    @classmethod
+    def law(cls) -> type[Task]:
+        """Return this class: needles and rings differ in numbers only."""
+        return Transfer
 
     def begin(self) -> Scene:
         """Return the scene with the object where it is picked."""
@@ -69,75 +99,37 @@ class Transfer(Task):
             scene.object = tip
         return opened ^ placed
 
-    def carried(self, x: Number, y: Number, z: Number) -> Number:
-        """Return the way that a grasped object has to go, m."""
+    def _carried(self, x: Number, y: Number, z: Number) -> tuple[Number, Number]:
+        """Return the way of a grasped object, up first where pegs are, m; and if it is there."""
         place = self.place
-        return abs(x - place[0]) + abs(y - place[1]) + abs(z - place[2])
+        aside_x, aside_y, off = abs(x - place[0]), abs(y - place[1]), abs(z - place[2])
+        over = (aside_x <= _NEAR) & (aside_y <= _NEAR)
+        lift = (1.0 - over) * self.pegs
+        up = 2.0 * excess(self.clear, z) + excess(z, self.clear) + self.clear - place[2]
+        return aside_x + aside_y + (1.0 - lift) * off + lift * up, over & (off <= _NEAR)
 
     def remaining(self, at: Prospect) -> Number:
         """Return the way to the object and from there on, with the orders to the jaw."""
-        x, y, z, _surface, _time, jaw, jaw_target, grasped, done = at
-        pick, place = self.pick, self.place
-        closing = (jaw_target < 0.5) * (jaw >= CLOSED)
+        x, y, z, _surface, _time, jaw, told, grasped, done = at
+        pick = self.pick
         off_x, off_y, off_z = abs(x - pick[0]), abs(y - pick[1]), abs(z - pick[2])
         near = (off_x <= _NEAR) & (off_y <= _NEAR) & (off_z <= _NEAR)
-        ready = near * (1.0 - (1.0 - (jaw >= OPEN)) * (1.0 - closing))
+        closing = (told < 0.5) & (jaw >= CLOSED)
+        unready = 1.0 - (near & ((jaw >= OPEN) | closing))
         fetching = (
             off_x
             + off_y
             + off_z
-            + JAW_COST * (1.0 - ready + abs(jaw_target - (1.0 - ready)))
+            + JAW_COST * (unready + abs(told - unready))
             + self.onward
             + 2.0 * JAW_COST
         )
         left = (done < 1.0) * 1.0
         if not _any(grasped):
             return left * fetching
-        there = within((x, y, z), place, _NEAR) * 1.0
-        carrying = self.carried(x, y, z) + JAW_COST * (1.0 - there + abs(jaw_target - there))
+        way, there = self._carried(x, y, z)
+        carrying = way + JAW_COST * (1.0 - there + abs(told - there))
         return left * ((1.0 - grasped) * fetching + grasped * carrying)
-
-
-class NeedlePass(Transfer):
-    """Pick a needle above the organ and pass it to the other instrument."""
-
-    pick_tolerance = constant('needle_pass.pick_tolerance')
-    place_tolerance = constant('needle_pass.place_tolerance')
-
-    def __init__(self, patient: Patient, tissue: Tissue) -> None:
-        x, y, z = patient.goal
-        pick = (x, y, z + constant('needle_pass.height'))
-        super().__init__(patient, tissue, pick, patient.destination)
-
-
-class PegTransfer(Transfer):
-    """
-    Lift a ring off one peg, carry it over and put it on another.
-
-    Below the top of a peg a ring that is moved sideways pulls at it like a spring.
-    """
-
-    rigid = True
-    pick_tolerance = constant('peg_transfer.pick_tolerance')
-    place_tolerance = constant('peg_transfer.place_tolerance')
-    play = constant('peg_transfer.play')
-    spring = constant('peg_transfer.spring')
-
-    def __init__(self, patient: Patient, tissue: Tissue) -> None:
-        x, y, z = patient.goal
-        low = z + constant('peg_transfer.height')
-        to_x, to_y, _ = patient.destination
-        self.top = low + constant('peg_transfer.peg')
-        self.clear = self.top + constant('peg_transfer.clearance')
-        super().__init__(patient, tissue, (x, y, low), (to_x, to_y, low))
-
-    def carried(self, x: Number, y: Number, z: Number) -> Number:
-        """Return the way up, over and down, m; up first."""
-        place = self.place
-        aside_x, aside_y = abs(x - place[0]), abs(y - place[1])
-        over = (aside_x <= _NEAR) * (aside_y <= _NEAR) * 1.0
-        up = 2.0 * excess(self.clear, z) + excess(z, self.clear) + self.clear - place[2]
-        return aside_x + aside_y + over * abs(z - place[2]) + (1.0 - over) * up
 
     def resistance(self, grasped: Number, x: Number, y: Number, z: Number) -> tuple[Number, ...]:
         """Return the force of the nearer peg on a ring around it, N, along x and y."""
@@ -150,6 +142,37 @@ class PegTransfer(Transfer):
         distance = (from_x * from_x + from_y * from_y) ** 0.5 + 1e-12
         pull = grasped * (z < self.top) * self.spring * excess(distance, self.play) / distance
         return -pull * from_x, -pull * from_y
+
+
+class NeedlePass(Transfer):
+    """Pick a needle above the organ and pass it to the other instrument."""
+
+    rigid = False
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        x, y, z = patient.goal
+        pick = (x, y, z + constant('needle_pass.height'))
+        super().__init__(patient, tissue, 'needle_pass', pick, patient.destination)
+
+
+class PegTransfer(Transfer):
+    """Lift a ring off one peg, carry it over and put it on another."""
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        x, y, z = patient.goal
+        low = z + constant('peg_transfer.height')
+        to_x, to_y, _ = patient.destination
+        super().__init__(
+            patient,
+            tissue,
+            'peg_transfer',
+            (x, y, low),
+            (to_x, to_y, low),
+            pegs=1.0,
+            peg=constant('peg_transfer.peg'),
+            clearance=constant('peg_transfer.clearance'),
+            spring=constant('peg_transfer.spring'),
+        )
 
 
 def _any(flag: Number) -> bool:
