@@ -46,6 +46,12 @@ class Setting:
             words += f', at most {self.maximum:g}'
         return words + (f' ({self.unit})' if self.unit else '')
 
+    def _unbounded(self, value: float) -> bool:
+        """Tell of NaN, and of an infinity that is not itself the stated limit."""
+        return math.isnan(value) or (
+            math.isinf(value) and value not in (self.minimum, self.maximum)
+        )
+
     def check(self, value: Any) -> Any:
         """
         Return the value in this setting's type.
@@ -61,7 +67,7 @@ class Setting:
         )
         in_range = right_type and (
             (not self.choices or value in self.choices)
-            and not (isinstance(value, float) and not math.isfinite(value))
+            and not (isinstance(value, float) and self._unbounded(value))
             and (self.minimum is None or value >= self.minimum)
             and (self.maximum is None or value <= self.maximum)
         )
@@ -84,7 +90,7 @@ def setting(
 
     :param unit: SI unit or what is counted, for people.
     :param minimum: smallest value allowed, inclusive.
-    :param maximum: largest value allowed, inclusive.
+    :param maximum: largest value allowed, inclusive; math.inf allows infinity itself.
     :param choices: the only values allowed, when given.
     """
     metadata = {

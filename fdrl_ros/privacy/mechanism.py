@@ -14,7 +14,12 @@ from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDING = 1.0 - 2.0**-40  # keeps a clipped norm at or below C in spite of float64 rounding
+_MARGIN = 2.0**-10
+"""
+Part of C that clipping leaves for what arithmetic may add to a unit's influence: float32 in
+gradients and their norms, and half of it for the grid of :func:`noisy_mean`.
+"""
+_WITHIN = 1.0 - _MARGIN
 
 
 def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.float64]:
@@ -33,8 +38,7 @@ def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.fl
     if not np.isfinite(norms).all():
         # How many, and of how many, is computed from private records: logs must not tell.
         raise PrivacyError('a gradient is not finite: it has no norm')
-    clipped = norms > clip_norm * _ROUNDING
-    return np.where(clipped, clip_norm * _ROUNDING / np.where(clipped, norms, 1.0), 1.0)
+    return np.minimum(1.0, (clip_norm * _WITHIN) / np.maximum(norms, clip_norm * _WITHIN / 2.0))
 
 
 def clip_per_unit(gradients: NDArray[np.floating], clip_norm: float) -> NDArray[np.float64]:
@@ -56,29 +60,56 @@ def clip_per_unit(gradients: NDArray[np.floating], clip_norm: float) -> NDArray[
     return clip_factors(np.sqrt(squares), clip_norm) @ gradients.astype(np.float64, copy=False)
 
 
-def poisson_inclusion(
+def poisson_sample(
     n_units: int, q: float, source: NoiseSource, round: int, step: int
-) -> NDArray[np.bool_]:
+) -> NDArray[np.int64]:
     """
-    Decide for each unit, by its own coin, whether it joins this step.
+    Let each unit join this step by its own coin of probability q, and return who joins.
 
-    The accountant's amplification by sampling holds for independent inclusion only. A coin
-    compares a 64-bit word with q, rounded down, so that no unit joins with more than q. Nobody may
-    join: such a step still adds noise and is charged.
+    The accountant's amplification by sampling holds for independent inclusion only. The distance
+    from one who joins to the next is geometric, so only those who join cost a draw. q is lowered
+    by 2^-30 of itself, more than rounding of the logarithms can add, so that no unit joins with
+    more than q. Nobody may join: such a step still adds noise and is charged.
 
     :param n_units: number of privacy units.
     :param q: inclusion probability, in (0, 1].
     :param source: keyed noise.
-    :returns: mask, shape (n_units,).
+    :returns: numbers of the units that join, rising, shape (joined,).
     :raises PrivacyError: if q is not a probability above 0.
     """
     if not 0.0 < q <= 1.0:
         raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
-    threshold = int(q * 2.0**64)
-    words = source.words('inclusion', round, step, n_units)
-    if threshold >= 2**64:
-        return np.ones(n_units, dtype=np.bool_)
-    return words < np.uint64(threshold)
+    if q == 1.0:
+        return np.arange(n_units)
+    log_stay = math.log1p(-q * (1.0 - 2.0**-30))
+    count = math.ceil(n_units * q + 6.0 * math.sqrt(n_units * q)) + 8
+    joined: list[NDArray[np.int64]] = []
+    last, turn = -1, 0
+    while last < n_units:
+        gaps = np.log(source.uniform(f'inclusion {turn}', round, step, count))
+        gaps /= log_stay
+        # Beyond the last unit all gaps are alike; capped, none is too large for an integer.
+        np.minimum(gaps, float(n_units), out=gaps)
+        found = last + np.cumsum(gaps.astype(np.int64) + 1)
+        joined.append(found)
+        last, turn = int(found[-1]), turn + 1
+    everyone = joined[0] if turn == 1 else np.concatenate(joined)
+    return everyone[: np.searchsorted(everyone, n_units)]
+
+
+def independent_sample(
+    probabilities: NDArray[np.float64], source: NoiseSource, round: int, step: int
+) -> NDArray[np.int64]:
+    """
+    Let each unit join this step by a coin of its own probability, and return who joins.
+
+    For private prioritised replay; no amplification is claimed for it (charged at q = 1).
+
+    :param probabilities: in [0, 1], shape (units,).
+    :returns: numbers of the units that join, rising, shape (joined,).
+    """
+    coins = source.uniform('coins', round, step, len(probabilities))
+    return np.flatnonzero(coins < probabilities)
 
 
 def noisy_mean(
@@ -93,6 +124,11 @@ def noisy_mean(
     Add N(0, (sigma_m C)^2 I) and divide by the expected batch size L (FDRL Eq. 5).
 
     Dividing by the number who joined would release that number; L = q n is public.
+
+    Sum and noise are each rounded to one public grid (:func:`grid_of`), so that what is released
+    is a rounded Gaussian release: its low bits, which tell floating-point noise from real noise
+    (Mironov 2012; Jin et al. 2022), are gone. Rounding the sum moves a unit's influence by at most
+    sqrt(parameters) steps of the grid, which clipping left room for.
 
     :param clipped_sum: sum of the clipped gradients, shape (parameters,).
     :param noise_multiplier: sigma_m, >= 0; 0 gives no privacy.
@@ -111,9 +147,32 @@ def noisy_mean(
             f'noise has shape {np.shape(noise)} and the sum {np.shape(clipped_sum)}: '
             'expected one draw for each parameter'
         )
-    if not (np.isfinite(clipped_sum).all() and np.isfinite(noise).all()):
+    if noise_multiplier == 0.0:
+        total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
+    else:
+        grid = grid_of(noise_multiplier, clip_norm, clipped_sum.size)
+        total = np.asarray(clipped_sum, np.float64) / grid
+        np.rint(total, out=total)
+        steps = noise * (noise_multiplier * clip_norm / grid)
+        np.rint(steps, out=steps)
+        total += steps
+        total *= grid / expected_batch
+    # A value that is not finite makes the square not finite, without a pass of its own.
+    if not math.isfinite(total @ total):
         raise PrivacyError('the sum or the noise is not finite')
-    return (clipped_sum + (noise_multiplier * clip_norm) * noise) / expected_batch
+    return total
+
+
+def grid_of(noise_multiplier: float, clip_norm: float, n_parameters: int) -> float:
+    """
+    Return the step of the grid that sums and noise are rounded to: a power of two.
+
+    At most 2^-24 of the noise's standard deviation, and so fine that rounding moves a sum of
+    `n_parameters` numbers by less than half of what clipping leaves for it.
+    """
+    finest = noise_multiplier * clip_norm * 2.0**-24
+    room = 0.5 * _MARGIN * clip_norm / math.sqrt(n_parameters)
+    return 2.0 ** math.floor(math.log2(min(finest, room)))
 
 
 def mean_noise_std(*, noise_multiplier: float, clip_norm: float, expected_batch: float) -> float:

@@ -17,8 +17,8 @@ class Checkpoint:
     """
     Where a round of local training stands after some blocks.
 
-    ``start``: digest of everything the round started from. ``weights``, ``target``:
-    (n_parameters,), float64. ``moments``: of the optimizer, (2, n_parameters), float64.
+    ``start``: digest of everything the round started from. ``weights``: (n_parameters,), float64.
+    ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the replay.
     """
 
     round: int
@@ -28,17 +28,25 @@ class Checkpoint:
     weights: np.ndarray
     target: np.ndarray
     moments: np.ndarray
+    priorities: np.ndarray
 
     @classmethod
-    def fresh(cls, round: int, start: bytes, weights: np.ndarray) -> Self:
+    def fresh(
+        cls,
+        round: int,
+        start: bytes,
+        weights: np.ndarray,
+        moments: np.ndarray,
+        priorities: np.ndarray,
+    ) -> Self:
         """Begin a round at the global weights."""
-        wide = weights.astype(np.float64)
-        return cls(round, start, 0, 0, wide, wide.copy(), np.zeros((2, len(wide))))
+        wide, narrow = weights.astype(np.float64), weights.astype(np.float32)
+        return cls(round, start, 0, 0, wide, narrow, moments, priorities)
 
     def digest(self) -> bytes:
         """Return the SHA-256 of the whole state: the inputs of the next block."""
         sha = hashlib.sha256(f'{self.round} {self.blocks} {self.steps}'.encode() + self.start)
-        for array in (self.weights, self.target, self.moments):
+        for array in (self.weights, self.target, self.moments, self.priorities):
             sha.update(array.tobytes())
         return sha.digest()
 

@@ -1,98 +1,196 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Double DQN gradient of each privacy unit in closed form (DP-DQN Alg. 1).
+Clipped double DQN gradients in closed form (DP-DQN Alg. 1), never by differentiating each unit.
 
-A unit's gradient of a dense layer is (output gradients)^T (activations) over its transitions: one
-batched product a layer gives all units at once, several times faster than differentiating each.
+A row's gradient of a dense layer is the outer product of the slopes at its outputs and its
+inputs: norms come from the factors (Goodfellow 2015), and one product a layer sums what was
+clipped.
 """
 
-from collections.abc import Iterator
-
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.trainer.records import Batch
+from fdrl_ros.privacy.mechanism import clip_factors
+from fdrl_ros.trainer.network import Array, Layered, Network, Slopes
+from fdrl_ros.trainer.transitions import Batch
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
 
-
-def q_values(weights: Array, shape: NetworkShape, states: Array) -> tuple[Array, list[Array]]:
+class DoubleDqn:
     """
-    Run the dueling network: Q = V + A - mean(A) (Wang et al. 2016, Eq. 9).
+    Gradients of the double DQN loss of a dueling network.
 
-    :param weights: flat, shape (n_parameters,).
-    :param states: scaled, shape (..., states).
-    :returns: Q values, shape (..., actions), and the activations of each shared layer's input
-        and of the last one's output.
+    Leading axes stack networks: weights (..., n_parameters), batches (..., units, transitions);
+    :meth:`layered` makes of flat weights what the other methods take.
     """
-    *shared, (value, value_bias), (advantage, advantage_bias) = _layers(weights, shape)
-    activations = [states]
-    for matrix, bias in shared:
-        activations.append(np.tanh(activations[-1] @ matrix.T + bias))
-    advantages = activations[-1] @ advantage.T + advantage_bias
-    values = activations[-1] @ value.T + value_bias
-    return values + advantages - advantages.mean(axis=-1, keepdims=True), activations
+
+    def __init__(
+        self,
+        shape: NetworkShape,
+        *,
+        loss: str = 'huber',
+        conservative: float = 0.0,
+        frozen: int = 0,
+    ) -> None:
+        """
+        Choose network and loss.
+
+        :param loss: of the error in value: 'huber', which turns at 1, or 'squared'.
+        :param conservative: alpha of conservative Q-learning (Kumar et al. 2020, Eq. 4).
+        :param frozen: shared layers, from the first, that are not trained: public features.
+        """
+        self.network = Network(shape)
+        self.loss = loss
+        self.conservative = conservative
+        self.frozen = frozen
+        self.start = shape.trained_from(frozen)
+        """Index of the first weight that is trained."""
+        self.size = shape.n_parameters - self.start
+        """How many weights are trained: the length of a gradient."""
+
+    def layered(self, weights: Array) -> Layered:
+        """
+        Take weights apart, as the methods below want them.
+
+        :param weights: flat, shape (..., n_parameters), float32; must not change afterwards.
+        """
+        return self.network.layered(weights)
+
+    def clipped_sum(
+        self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
+    ) -> NDArray[np.float64]:
+        """
+        Clip each unit's mean gradient to L2 norm C, and sum.
+
+        :param target: weights of the target network.
+        :param clip_norm: C, > 0.
+        :returns: shape (..., size), float64: sums are not rounded as the rest is, so that what a
+            unit adds does not depend on the others.
+        :raises PrivacyError: if a gradient is not finite.
+        """
+        *_, units, transitions = batch.actions.shape
+        layers = self._slopes(weights, target, batch, 1.0 / transitions)
+        squares = np.zeros(batch.actions.shape[:-1], dtype=np.float64)
+        formed: list[tuple[Array, Array] | None] = []
+        for layer in layers:
+            width, high = layer.inputs.shape[-1], layer.outputs.shape[-1]
+            if transitions == 1:
+                squares += _square(layer.outputs) * (_square(layer.inputs) + 1.0)
+                formed.append(None)
+                continue
+            inputs, outputs = (_by_unit(each, units) for each in (layer.inputs, layer.outputs))
+            if transitions * (width + high) < width * high:
+                # ||sum_t o_t i_t'||^2 = sum over t, u of (o_t . o_u)(i_t . i_u); 1 for the bias
+                products = outputs @ outputs.swapaxes(-1, -2)
+                products *= inputs @ inputs.swapaxes(-1, -2) + np.float32(1)
+                squares += products.sum(axis=(-1, -2))
+                formed.append(None)
+            else:
+                matrix, bias = outputs.swapaxes(-1, -2) @ inputs, outputs.sum(axis=-2)
+                squares += _square(matrix.reshape(*bias.shape[:-1], -1)) + _square(bias)
+                formed.append((matrix, bias))
+        factors = clip_factors(np.sqrt(np.maximum(squares, 0.0)), clip_norm)
+        total = np.empty((*batch.actions.shape[:-2], self.size))
+        of_rows = factors if transitions == 1 else np.repeat(factors, transitions, axis=-1)
+        for layer, matrices in zip(layers, formed, strict=True):
+            if matrices is None:
+                scaled = layer.outputs * of_rows[..., None]
+                self._place(total, layer, *_outer_sum(layer.inputs, scaled))
+            else:
+                matrix, bias = (_weighted_sum(factors, each) for each in matrices)
+                self._place(total, layer, matrix, bias)
+        return total
+
+    def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
+        """
+        Return the mean gradient over all transitions, unclipped: for public records alone.
+
+        :returns: shape (..., size), float64.
+        """
+        *lead, units, transitions = batch.actions.shape
+        total = np.empty((*lead, self.size))
+        for layer in self._slopes(weights, target, batch, 1.0 / (units * transitions)):
+            self._place(total, layer, *_outer_sum(layer.inputs, layer.outputs))
+        return total
+
+    def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
+        """Return Q(s, a) minus its target, shape (..., units, transitions)."""
+        rows = batch.rows()
+        following = self.network.forward(weights, rows.next_states).values
+        values = self.network.forward(weights, rows.states).values
+        found = _at(values, rows.actions) - self._targets(following, target, rows)
+        return found.reshape(batch.actions.shape)
+
+    def _targets(self, following: Array, target: Layered, rows: Batch) -> Array:
+        """
+        Value what followed: r + gamma Q_target(s', argmax_a Q(s', a)) (van Hasselt et al. 2016).
+
+        A unit's targets depend on its own transitions and on released weights alone, so that
+        clipping its gradient bounds all of its influence.
+        """
+        values = self.network.forward(target, rows.next_states).values
+        return rows.rewards + rows.discounts * _at(values, following.argmax(axis=-1))
+
+    def _slopes(
+        self, weights: Layered, target: Layered, batch: Batch, scale: float
+    ) -> list[Slopes]:
+        """Return each row's gradient of each layer, times `scale`."""
+        rows = batch.rows()
+        count = rows.actions.shape[-1]
+        both = np.concatenate((rows.states, rows.next_states), axis=-2)
+        made = self.network.forward(weights, both)
+        targets = self._targets(made.values[..., count:, :], target, rows)
+        values = made.values[..., :count, :]
+        slope = _at(values, rows.actions) - targets
+        if self.loss == 'huber':
+            np.clip(slope, -1.0, 1.0, out=slope)
+        if self.conservative:
+            slopes = np.exp(values - values.max(axis=-1, keepdims=True))
+            slopes *= np.float32(self.conservative) / slopes.sum(axis=-1, keepdims=True)
+            slope -= np.float32(self.conservative)
+        else:
+            slopes = np.zeros(values.shape, np.float32)
+        by_row = slopes.reshape(-1, slopes.shape[-1])
+        by_row[np.arange(slope.size), rows.actions.reshape(-1)] += slope.reshape(-1)
+        slopes *= np.float32(scale) if rows.weights is None else scale * rows.weights[..., None]
+        inputs = [each[..., :count, :] for each in made.inputs]
+        return self.network.backward(weights, inputs, slopes, self.frozen)
+
+    def _place(self, total: NDArray, layer: Slopes, matrix: NDArray, bias: NDArray) -> None:
+        """Put a layer's gradient where its weights lie."""
+        for outputs, matrix_span, bias_span in layer.spans:
+            part = matrix[..., outputs, :]
+            total[..., self._shifted(matrix_span)] = part.reshape(*part.shape[:-2], -1)
+            total[..., self._shifted(bias_span)] = bias[..., outputs]
+
+    def _shifted(self, span: slice) -> slice:
+        return slice(span.start - self.start, span.stop - self.start)
 
 
-def double_dqn_targets(
-    weights: Array, target_weights: Array, shape: NetworkShape, batch: Batch, discount: float
-) -> Array:
-    """
-    Value what followed: r + gamma Q_target(s', argmax_a Q(s', a)) (van Hasselt et al. 2016).
-
-    A unit's targets depend on its own transitions and on released weights alone, so that
-    clipping its gradient bounds all of its influence.
-
-    :returns: shape (units, transitions).
-    """
-    best = q_values(weights, shape, batch.next_states)[0].argmax(axis=-1, keepdims=True)
-    following = q_values(target_weights, shape, batch.next_states)[0]
-    following = np.take_along_axis(following, best, axis=-1)[..., 0]
-    return batch.rewards + np.float32(discount) * (1 - batch.terminals) * following
+def _at(values: Array, actions: NDArray[np.int64]) -> Array:
+    """Take the value of an action from each row: (..., rows, actions) to (..., rows)."""
+    by_row = values.reshape(-1, values.shape[-1])
+    return by_row[np.arange(actions.size), actions.reshape(-1)].reshape(actions.shape)
 
 
-def per_unit_gradients(
-    weights: Array, target_weights: Array, shape: NetworkShape, batch: Batch, discount: float
-) -> Array:
-    """
-    Differentiate each unit's mean Huber loss (threshold 1).
-
-    :param weights: flat, shape (n_parameters,), float32.
-    :param target_weights: of the target network, same shape.
-    :returns: shape (units, n_parameters), float32, parameters in module order.
-    """
-    targets = double_dqn_targets(weights, target_weights, shape, batch, discount)
-    values, activations = q_values(weights, shape, batch.states)
-    chosen = batch.actions[..., None]
-    error = np.take_along_axis(values, chosen, axis=-1) - targets[..., None]
-    slope = np.clip(error, -1.0, 1.0) / np.float32(targets.shape[-1])
-
-    # Q = V + A - mean(A): the value head gets the slope, the advantage head the centred slope.
-    advantage_slope = np.zeros_like(values)
-    np.put_along_axis(advantage_slope, chosen, slope, axis=-1)
-    advantage_slope -= slope / np.float32(shape.actions)
-    *shared, (value, _), (advantage, _) = _layers(weights, shape)
-    hidden = activations[-1]
-    found = [_outer(advantage_slope, hidden), _outer(slope, hidden)]
-    back = advantage_slope @ advantage + slope @ value
-    for (matrix, _), before, after in zip(
-        reversed(shared), reversed(activations[:-1]), reversed(activations[1:]), strict=True
-    ):
-        back = back * (1 - after * after)
-        found.append(_outer(back, before))
-        back = back @ matrix
-    return np.concatenate(found[::-1], axis=1)
+def _by_unit(rows: Array, units: int) -> Array:
+    """View rows (..., units * transitions, width) as (..., units, transitions, width)."""
+    return rows.reshape(*rows.shape[:-2], units, -1, rows.shape[-1])
 
 
-def _outer(slopes: Array, inputs: Array) -> Array:
-    """Return each unit's gradient of a layer, matrix then bias, shape (units, parameters)."""
-    matrices = slopes.transpose(0, 2, 1) @ inputs
-    return np.concatenate((matrices.reshape(len(matrices), -1), slopes.sum(axis=1)), axis=1)
+def _square(vectors: Array) -> Array:
+    """Return the squared L2 norm along the last axis."""
+    return np.einsum('...i,...i->...', vectors, vectors)
 
 
-def _layers(weights: Array, shape: NetworkShape) -> Iterator[tuple[Array, Array]]:
-    """Yield the matrix (outputs, inputs) and the bias of each layer, as views."""
-    for layer in shape.layers():
-        matrix = weights[layer.start : layer.bias_start].reshape(layer.outputs, layer.inputs)
-        yield matrix, weights[layer.bias_start : layer.stop]
+def _outer_sum(inputs: NDArray, outputs: NDArray) -> tuple[NDArray, NDArray]:
+    """Sum the outer products of all rows, in float64: matrix (..., outputs, inputs) and bias."""
+    wide = outputs.astype(np.float64, copy=False)
+    return wide.swapaxes(-1, -2) @ inputs.astype(np.float64), wide.sum(axis=-2)
+
+
+def _weighted_sum(factors: NDArray[np.float64], of_units: Array) -> NDArray[np.float64]:
+    """Sum what is shaped (..., units, *shape) over units with weights (..., units), in float64."""
+    lead = factors.ndim
+    flat = of_units.reshape(*of_units.shape[:lead], -1).astype(np.float64)
+    return (factors[..., None, :] @ flat).reshape(*factors.shape[:-1], *of_units.shape[lead:])

@@ -1,21 +1,40 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Adam (Kingma & Ba 2015) on flat weights; on noised gradients it costs no privacy."""
+"""What turns gradients into steps: Adam or plain descent; on noised ones it costs no privacy."""
+
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
+
+class Optimizer(Protocol):
+    """Takes gradients of flat weights and returns what to add to the weights."""
+
+    moments: NDArray[np.float64]
+    """Its whole state besides the number of steps, so that a checkpoint is one copy."""
+
+    def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """
+        Take one step.
+
+        :param gradient: shape (..., size); it may be overwritten.
+        :returns: what to add to the weights, same shape.
+        """
+        ...
 
 
 class Adam:
     """
-    Adam with its state in one array, so that a checkpoint is one copy.
+    Adam (Kingma & Ba 2015).
 
-    ``moments`` has shape (2, n_parameters): the means of the gradient and of its square.
+    ``moments`` has shape (2, ..., size): the means of the gradient and of its square.
     """
 
     def __init__(
         self,
         learning_rate: float,
-        moments: np.ndarray,
+        moments: NDArray[np.float64],
         steps: int,
         betas: tuple[float, float] = (0.9, 0.999),
     ) -> None:
@@ -30,13 +49,8 @@ class Adam:
         self._steps = steps
         self._betas = betas
 
-    def step(self, gradient: np.ndarray) -> np.ndarray:
-        """
-        Take one step.
-
-        :param gradient: shape (n_parameters,).
-        :returns: what to add to the weights.
-        """
+    def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take one step; see :class:`Optimizer`."""
         self._steps += 1
         first, second = self._betas
         self.moments[0] += (1.0 - first) * (gradient - self.moments[0])
@@ -44,3 +58,36 @@ class Adam:
         mean = self.moments[0] / (1.0 - first**self._steps)
         square = self.moments[1] / (1.0 - second**self._steps)
         return -self._learning_rate * mean / (np.sqrt(square) + 1e-8)
+
+
+class Descent:
+    """Stochastic gradient descent (DP-DQN Alg. 1); ``moments`` is empty."""
+
+    def __init__(self, learning_rate: float, moments: NDArray[np.float64]) -> None:
+        """:param learning_rate: size of a step, > 0."""
+        self.moments = moments
+        self._learning_rate = learning_rate
+
+    def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take one step; see :class:`Optimizer`."""
+        gradient *= -self._learning_rate
+        return gradient
+
+
+def optimizer_of(
+    kind: str, learning_rate: float, moments: NDArray[np.float64], steps: int
+) -> Optimizer:
+    """
+    Make the optimizer that a setting names, going on from a state.
+
+    :param kind: 'adam' or 'sgd'.
+    :param moments: as :func:`fresh_moments` makes them, or from a checkpoint.
+    """
+    if kind == 'sgd':
+        return Descent(learning_rate, moments)
+    return Adam(learning_rate, moments, steps)
+
+
+def fresh_moments(kind: str, *shape: int) -> NDArray[np.float64]:
+    """Return the state that an optimizer of weights of this shape begins with."""
+    return np.zeros((2 if kind == 'adam' else 0, *shape))

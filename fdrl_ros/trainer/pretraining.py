@@ -17,11 +17,12 @@ from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.trainer.collection import collect_records, CollectionSettings, Progress
-from fdrl_ros.trainer.gradient import per_unit_gradients
+from fdrl_ros.trainer.gradient import DoubleDqn
 from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.trainer.optimizer import Adam
-from fdrl_ros.trainer.records import Batch, Records
+from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings
+from fdrl_ros.trainer.transitions import Transitions
 import numpy as np
 
 _REPORT_EVERY = 50
@@ -78,16 +79,17 @@ def pretrain(
     rng = np.random.default_rng(seed)
     wide = (shape.draw(rng) if weights is None else weights).astype(np.float64)
     optimizer = Adam(settings.learning_rate, np.zeros((2, len(wide))), 0)
-    target = current = wide.astype(np.float32)
+    learner = DoubleDqn(shape)
+    transitions = Transitions.of(records, discount=settings.discount)
+    current = wide.astype(np.float32)
     for step in range(settings.steps):
         if stopped():
             raise TrainingStopped(f'pre-training stopped before step {step}')
         if step % settings.target_period == 0:
-            target = current
-        batch = _minibatch(records, rng.integers(len(records.actions), size=settings.batch))
-        # One unit that holds the whole minibatch: its gradient is that of the mean loss.
-        gradient = per_unit_gradients(current, target, shape, batch, settings.discount)[0]
-        wide += optimizer.step(gradient)
+            target = learner.layered(current)
+        index = rng.integers(len(records.actions), size=(settings.batch, 1))
+        apart = learner.layered(current)
+        wide += optimizer.step(learner.mean(apart, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)
@@ -131,15 +133,4 @@ def pretrain_public(
         seed=seed,
         progress=lambda done, count: progress('pretrain', done, count),
         stopped=stopped,
-    )
-
-
-def _minibatch(records: Records, index: np.ndarray) -> Batch:
-    """Take single transitions as those of one unit, shape (1, batch, ...)."""
-    return Batch(
-        records.states[index][None],
-        records.actions[index][None],
-        records.rewards[index][None],
-        records.next_states[index][None],
-        records.terminals[index][None].astype(np.float32),
     )

@@ -3,7 +3,7 @@
 """A hospital's records D_i: transitions grouped by patient, and the file that holds them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 import hashlib
 import os
 from pathlib import Path
@@ -11,23 +11,6 @@ from pathlib import Path
 from fdrl_ros.env.episode import Episode
 from fdrl_ros.errors import RecordsError
 import numpy as np
-
-
-@dataclass(frozen=True)
-class Batch:
-    """
-    Transitions of some patients, the same number of each.
-
-    ``states`` and ``next_states`` have shape (units, transitions, states), float32; ``actions``
-    int64, ``rewards`` float32 and ``terminals`` float32 (1 where no value follows) have shape
-    (units, transitions).
-    """
-
-    states: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    next_states: np.ndarray
-    terminals: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -104,32 +87,6 @@ class Records:
             terminals=np.concatenate(terminals),
             starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
             patients=np.array(list(by_patient)),
-        )
-
-    def by_transition(self) -> 'Records':
-        """Return the same records with every transition a privacy unit of its own."""
-        count = len(self.actions)
-        names = np.array([f'transition_{i}' for i in range(count)])
-        return replace(self, starts=np.arange(count + 1, dtype=np.int64), patients=names)
-
-    def sample(self, units: np.ndarray, uniforms: np.ndarray) -> Batch:
-        """
-        Draw transitions of the given patients, uniformly with replacement.
-
-        What is drawn of a patient depends on no other patient.
-
-        :param units: numbers of the patients, shape (units,).
-        :param uniforms: in [0, 1), shape (units, transitions).
-        """
-        first = self.starts[units][:, None]
-        length = (self.starts[units + 1] - self.starts[units])[:, None]
-        index = first + np.minimum((uniforms * length).astype(np.int64), length - 1)
-        return Batch(
-            self.states[index],
-            self.actions[index],
-            self.rewards[index],
-            self.next_states[index],
-            self.terminals[index].astype(np.float32),
         )
 
     def digest(self) -> bytes:

@@ -3,6 +3,7 @@
 """Settings of the private learner."""
 
 from dataclasses import dataclass
+import math
 
 from fdrl_ros.settings import setting, Settings
 
@@ -29,15 +30,71 @@ class LearnerSettings(Settings):
     proximal: float = setting(
         0.01, 'lambda of the FedProx term, FDRL Eq. 3', minimum=0.0, maximum=100.0
     )
+    n_step: int = setting(
+        1, 'steps whose rewards a return sums before it bootstraps', minimum=1, maximum=1000
+    )
+    loss: str = setting(
+        'huber', 'loss of the error in value (Huber turns at 1)', choices=('huber', 'squared')
+    )
+    conservative: float = setting(
+        0.0,
+        'alpha of conservative Q-learning (Kumar et al. 2020), for records of other policies',
+        minimum=0.0,
+        maximum=1000.0,
+    )
+    optimizer: str = setting(
+        'adam', 'what turns noised gradients into steps', choices=('adam', 'sgd')
+    )
+    frozen_layers: int = setting(
+        0,
+        'shared layers, from the first, that stay as the public start has them',
+        minimum=0,
+        maximum=2,
+    )
+    replay: str = setting(
+        'poisson',
+        "who joins a step; uniform and prioritised (the paper's PER) have no finite epsilon, "
+        'prioritised_poisson is charged without amplification',
+        choices=('poisson', 'prioritised_poisson', 'uniform', 'prioritised'),
+    )
+    priority_exponent: float = setting(
+        0.6, 'alpha of prioritised replay', minimum=0.0, maximum=1.0
+    )
+    importance_exponent: float = setting(
+        0.4, 'beta of prioritised replay', minimum=0.0, maximum=1.0
+    )
+    expected_priority: float = setting(
+        0.3,
+        'public guess of the mean priority, for prioritised_poisson',
+        minimum=1e-3,
+        maximum=1.0,
+    )
 
 
 @dataclass(frozen=True)
 class PrivacySettings(Settings):
     """What a hospital promises its patients."""
 
-    unit: str = setting('patient', 'privacy unit', choices=('patient', 'transition'))
-    budget: float = setting(8.0, 'epsilon at which training stops', minimum=1e-3, maximum=1e6)
+    unit: str = setting(
+        'patient', 'privacy unit: whom epsilon protects', choices=('patient', 'transition')
+    )
+    clipped: str = setting(
+        'unit',
+        'what is sampled and clipped; transitions of a patient are charged as a group',
+        choices=('unit', 'transition'),
+    )
+    most_transitions: int = setting(
+        0,
+        'public limit of the transitions of a patient, where those are clipped; 0: none',
+        minimum=0,
+        maximum=1000000,
+    )
+    budget: float = setting(
+        8.0, 'epsilon at which training stops; inf: never', minimum=1e-3, maximum=math.inf
+    )
     delta: float = setting(1e-4, 'delta; below 1 / n_i', minimum=1e-12, maximum=0.5)
     clip_norm: float = setting(0.4, 'C of DP-DQN Alg. 1', minimum=1e-6, maximum=1e6)
-    noise_multiplier: float = setting(2.6, 'sigma_m = s L / C', minimum=0.1, maximum=1000.0)
+    noise_multiplier: float = setting(
+        2.6, 'sigma_m = s L / C; 0: NOT PRIVATE', minimum=0.0, maximum=1000.0
+    )
     batch: int = setting(128, 'expected batch size L', unit='units', minimum=1, maximum=1000000)

@@ -7,18 +7,20 @@ import hashlib
 import math
 from pathlib import Path
 
-from fdrl_ros.errors import PrivacyError
 from fdrl_ros.policy import digest_of, NetworkShape
-from fdrl_ros.privacy.accountant import Charge, check_delta
 from fdrl_ros.privacy.ledger import Ledger
-from fdrl_ros.privacy.mechanism import clip_per_unit, noisy_mean, poisson_inclusion
+from fdrl_ros.privacy.mechanism import noisy_mean
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.checkpoint import Checkpoint
-from fdrl_ros.trainer.gradient import per_unit_gradients
+from fdrl_ros.trainer.gradient import DoubleDqn
+from fdrl_ros.trainer.guarantee import Guarantee
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
-from fdrl_ros.trainer.optimizer import Adam
+from fdrl_ros.trainer.network import Layered
+from fdrl_ros.trainer.optimizer import fresh_moments, optimizer_of
 from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.replay import Draw, Replay, replay_of
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.trainer.transitions import Batch, Transitions
 import numpy as np
 
 
@@ -46,28 +48,34 @@ class Trainer:
         Bind a learner to one hospital.
 
         :param checkpoint: file for the state between blocks.
-        :raises PrivacyError: if delta or the batch does not suit the number of units.
+        :raises PrivacyError: if the settings void the guarantee for these records.
         """
-        self._records = records.by_transition() if privacy.unit == 'transition' else records
-        n_units = self._records.n_patients
-        if privacy.batch > n_units:
-            raise PrivacyError(f'an expected batch of {privacy.batch} out of {n_units} units')
-        check_delta(privacy.delta, n_units)
-        self._shape = shape
-        self._learner = learner
+        self.guarantee = Guarantee.of(records, learner, privacy)
+        self.dqn = DoubleDqn(
+            shape,
+            loss=learner.loss,
+            conservative=learner.conservative,
+            frozen=learner.frozen_layers,
+        )
+        self.learner = learner
+        self._transitions = Transitions.of(
+            records,
+            discount=learner.discount,
+            n_step=learner.n_step,
+            unit='transition' if self.guarantee.clips_transitions else 'patient',
+        )
         self._privacy = privacy
         self._ledger = ledger
         self._source = source
         self._checkpoint = checkpoint
-        self._rate = privacy.batch / n_units
         self._identity = hashlib.sha256(
-            repr((shape, learner, privacy)).encode() + source.fingerprint + self._records.digest()
+            repr((shape, learner, privacy)).encode() + source.fingerprint + records.digest()
         ).digest()
 
     @property
     def n_units(self) -> int:
         """Privacy units in the records."""
-        return self._records.n_patients
+        return self.guarantee.n_units
 
     @property
     def secure(self) -> bool:
@@ -77,7 +85,7 @@ class Trainer:
     @property
     def steps_per_block(self) -> int:
         """Steps of a local epoch: so many that each unit is expected once."""
-        return math.ceil(1.0 / self._rate)
+        return math.ceil(1.0 / self.guarantee.rate)
 
     def check_affordable(self, round: int) -> None:
         """
@@ -85,10 +93,8 @@ class Trainer:
 
         :raises BudgetExceededError: if it does not; nothing is spent.
         """
-        missing = self._learner.epochs - self._ledger.blocks(round)
-        self._ledger.check(
-            Charge(self._privacy.noise_multiplier, self._rate, missing * self.steps_per_block)
-        )
+        missing = self.learner.epochs - self._ledger.blocks(round)
+        self._ledger.check(self.guarantee.charge(missing * self.steps_per_block))
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
@@ -107,44 +113,103 @@ class Trainer:
 
         :raises BudgetExceededError: when the next block would pass the budget.
         """
-        start = hashlib.sha256(self._identity + digest_of(weights)).digest()
-        state = Checkpoint.load(self._checkpoint, round, start) or Checkpoint.fresh(
-            round, start, weights
-        )
-        steps = self._learner.epochs * self.steps_per_block
-        while state.blocks < self._learner.epochs:
-            self._ledger.reserve(
-                round=round,
-                block=state.blocks,
-                noise_multiplier=self._privacy.noise_multiplier,
-                sampling_probability=self._rate,
-                steps=self.steps_per_block,
-                inputs=state.digest(),
-            )
+        state = self.begin(weights, round)
+        while state.blocks < self.learner.epochs:
+            self.reserve(state)
             state = self._train_block(state, weights, stopped)
-            state.save(self._checkpoint)
-            done = state.blocks * self.steps_per_block
-            report(TrainingProgress(round, done, steps, self._ledger.epsilon_rdp()))
+            self.keep(state, report)
+        return self.result(state)
+
+    def begin(self, weights: np.ndarray, round: int) -> Checkpoint:
+        """Return where a round stands: at its checkpoint, or at the global weights."""
+        start = hashlib.sha256(self._identity + digest_of(weights)).digest()
+        saved = Checkpoint.load(self._checkpoint, round, start)
+        if saved is not None:
+            return saved
+        moments = fresh_moments(self.learner.optimizer, self.dqn.size)
+        return Checkpoint.fresh(round, start, weights, moments, self._replay(None).priorities)
+
+    def reserve(self, state: Checkpoint) -> None:
+        """Charge the next block, durably, before its noise is drawn."""
+        charge = self.guarantee.charge(self.steps_per_block)
+        self._ledger.reserve(
+            round=state.round,
+            block=state.blocks,
+            noise_multiplier=charge.noise_multiplier,
+            sampling_probability=charge.sampling_probability,
+            steps=charge.steps,
+            group=charge.group,
+            inputs=state.digest(),
+        )
+
+    def keep(self, state: Checkpoint, report: Callable[[TrainingProgress], None]) -> None:
+        """Save the state after a block and tell how far training is."""
+        state.save(self._checkpoint)
+        steps = self.learner.epochs * self.steps_per_block
+        report(TrainingProgress(state.round, state.steps, steps, self._ledger.epsilon_rdp()))
+
+    def result(self, state: Checkpoint) -> TrainingResult:
+        """Return what the protocol is handed after the last block."""
         entries, head = self._ledger.head()
-        before = self._ledger.head_before(round)
+        before = self._ledger.head_before(state.round)
         return TrainingResult(
             state.weights.astype(np.float32), self._ledger.epsilon(), entries, head, *before
+        )
+
+    def batch(self, draw: Draw, round: int, step: int) -> Batch:
+        """Return the transitions of those who joined a step, shape (joined, transitions, ...)."""
+        if self.guarantee.clips_transitions:
+            index = draw.units[:, None]
+        else:
+            size = (len(draw.units), self.learner.transitions_per_patient)
+            uniforms = self._source.uniform('transitions', round, step, math.prod(size))
+            index = self._transitions.drawn(draw.units, uniforms.reshape(size))
+        weights = draw.weights
+        return self._transitions.at(
+            index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
+        )
+
+    def noised(self, clipped: np.ndarray, round: int, step: int) -> np.ndarray:
+        """Return the private mean gradient of a step; nothing else leaves it."""
+        multiplier = self._privacy.noise_multiplier
+        return noisy_mean(
+            clipped,
+            noise_multiplier=multiplier,
+            clip_norm=self._privacy.clip_norm,
+            expected_batch=self._privacy.batch,
+            noise=self._source.gaussian('gradient', round, step, len(clipped))
+            if multiplier
+            else np.zeros(len(clipped)),
+        )
+
+    def _replay(self, priorities: np.ndarray | None) -> Replay:
+        return replay_of(
+            self.guarantee.n_records, self._privacy.batch, self.learner, self._source, priorities
         )
 
     def _train_block(
         self, state: Checkpoint, anchor: np.ndarray, stopped: Callable[[], bool]
     ) -> Checkpoint:
         """Run one block of DP-SGD steps and return the state after it."""
-        optimizer = Adam(self._learner.learning_rate, state.moments.copy(), state.steps)
+        learner, first = self.learner, self.dqn.start
+        optimizer = optimizer_of(
+            learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
+        )
+        replay = self._replay(state.priorities)
         weights, target = state.weights.copy(), state.target
+        apart = self.dqn.layered(target)
         for step in range(state.steps, state.steps + self.steps_per_block):
             if stopped():
                 raise TrainingStopped(f'round {state.round} stopped before step {step}')
-            if step % self._learner.target_period == 0:
-                target = weights.copy()
-            gradient = self._private_gradient(weights, target, state.round, step)
-            gradient += self._learner.proximal * (weights - anchor)
-            weights = weights + optimizer.step(gradient)
+            current = weights.astype(np.float32)
+            if step % learner.target_period == 0:
+                target, apart = current, self.dqn.layered(current)
+            gradient = self._private_gradient(
+                replay, self.dqn.layered(current), apart, state.round, step
+            )
+            if learner.proximal:
+                gradient += learner.proximal * (weights - anchor)[first:]
+            weights[first:] += optimizer.step(gradient)
         return Checkpoint(
             round=state.round,
             start=state.start,
@@ -153,33 +218,18 @@ class Trainer:
             weights=weights,
             target=target,
             moments=optimizer.moments,
+            priorities=replay.priorities,
         )
 
     def _private_gradient(
-        self, weights: np.ndarray, target: np.ndarray, round: int, step: int
+        self, replay: Replay, weights: Layered, target: Layered, round: int, step: int
     ) -> np.ndarray:
-        """Return the noised mean gradient of one Poisson batch, shape (n_parameters,)."""
-        included = np.flatnonzero(
-            poisson_inclusion(self.n_units, self._rate, self._source, round, step)
-        )
-        clipped = np.zeros(self._shape.n_parameters)
-        if len(included):
-            per_unit = self._learner.transitions_per_patient
-            uniforms = self._source.uniform('transitions', round, step, self.n_units * per_unit)
-            chosen = uniforms.reshape(self.n_units, per_unit)[included]
-            batch = self._records.sample(included, chosen)
-            gradients = per_unit_gradients(
-                weights.astype(np.float32),
-                target.astype(np.float32),
-                self._shape,
-                batch,
-                self._learner.discount,
-            )
-            clipped = clip_per_unit(gradients, self._privacy.clip_norm)
-        return noisy_mean(
-            clipped,
-            noise_multiplier=self._privacy.noise_multiplier,
-            clip_norm=self._privacy.clip_norm,
-            expected_batch=self._privacy.batch,
-            noise=self._source.gaussian('gradient', round, step, len(clipped)),
-        )
+        """Return the noised mean gradient of one step's batch, shape (trained weights,)."""
+        draw = replay.draw(round, step)
+        clipped = np.zeros(self.dqn.size)
+        if len(draw.units):
+            batch = self.batch(draw, round, step)
+            clipped = self.dqn.clipped_sum(weights, target, batch, self._privacy.clip_norm)
+            if len(replay.priorities):
+                replay.learned(draw.units, self.dqn.errors(weights, target, batch))
+        return self.noised(clipped, round, step)

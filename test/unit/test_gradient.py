@@ -1,30 +1,47 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The closed form of the per-unit gradient is the slope of a loss written out slowly."""
+"""The closed form of the clipped gradients is the slope of a loss written out slowly."""
 
+from dataclasses import fields, replace
 import math
 
-from fdrl_ros.policy import NetworkShape
-from fdrl_ros.trainer.gradient import double_dqn_targets, per_unit_gradients, q_values
-from fdrl_ros.trainer.records import Batch
+from fdrl_ros.errors import PolicyError, PrivacyError
+from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.trainer.gradient import DoubleDqn
+from fdrl_ros.trainer.network import Network
+from fdrl_ros.trainer.transitions import Batch
 from hypothesis import given, settings, strategies
 import numpy as np
+import pytest
+
+UNCLIPPED = 1e9
+SMALL = strategies.integers(0, 2**20)
 
 
-def batch_of(rng, shape, units, transitions):
-    size = (units, transitions)
+def batch_of(rng, shape, *size, weighted=False):
     return Batch(
         states=rng.normal(size=(*size, shape.states)).astype(np.float32),
         actions=rng.integers(shape.actions, size=size),
         rewards=rng.normal(scale=2.0, size=size).astype(np.float32),
         next_states=rng.normal(size=(*size, shape.states)).astype(np.float32),
-        terminals=rng.integers(2, size=size).astype(np.float32),
+        discounts=(0.9 * rng.integers(2, size=size)).astype(np.float32),
+        weights=rng.uniform(0.1, 1.0, size).astype(np.float32) if weighted else None,
     )
+
+
+def part(batch, index):
+    """Take some units of a batch."""
+    values = {each.name: getattr(batch, each.name) for each in fields(batch)}
+    return Batch(**{name: v if v is None else v[index] for name, v in values.items()})
 
 
 def two_weights(seed, shape):
     rng = np.random.default_rng(seed)
     return shape.draw(rng), shape.draw(rng)
+
+
+def two_layered(seed, shape):
+    return [Network(shape).layered(each) for each in two_weights(seed, shape)]
 
 
 def slow_q_values(weights, shape, state):
@@ -47,63 +64,166 @@ def slow_q_values(weights, shape, state):
     return [value + each - sum(advantages) / len(advantages) for each in advantages]
 
 
-def slow_loss(weights, target_weights, acting, shape, batch, unit, discount):
-    """Mean Huber loss of one unit; targets come from the weights `acting`, which stand still."""
+def slow_loss(weights, target_weights, acting, shape, batch, unit, loss, alpha):
+    """Mean loss of one unit; targets come from the weights `acting`, which stand still."""
     losses = []
     for i in range(batch.actions.shape[1]):
         following = slow_q_values(acting, shape, batch.next_states[unit, i])
         best = following.index(max(following))
         value = slow_q_values(target_weights, shape, batch.next_states[unit, i])[best]
-        going_on = 1.0 - batch.terminals[unit, i]
-        expected = batch.rewards[unit, i] + discount * going_on * value
-        chosen = slow_q_values(weights, shape, batch.states[unit, i])[batch.actions[unit, i]]
+        expected = batch.rewards[unit, i] + batch.discounts[unit, i] * value
+        values = slow_q_values(weights, shape, batch.states[unit, i])
+        chosen = values[batch.actions[unit, i]]
         error = abs(chosen - expected)
-        losses.append(0.5 * error**2 if error < 1.0 else error - 0.5)
+        total = 0.5 * error**2 if error < 1.0 or loss == 'squared' else error - 0.5
+        total += alpha * (math.log(sum(math.exp(each) for each in values)) - chosen)
+        losses.append(total if batch.weights is None else batch.weights[unit, i] * total)
     return sum(losses) / len(losses)
 
 
 @settings(max_examples=8, deadline=None)
 @given(
-    strategies.integers(0, 2**20),
-    strategies.integers(1, 3),
+    SMALL,
     strategies.integers(1, 3),
     strategies.sampled_from([(3,), (4, 3), (2, 3, 2)]),
+    strategies.sampled_from([('huber', 0.0), ('squared', 0.0), ('huber', 0.7)]),
+    strategies.booleans(),
 )
-def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, units, transitions, hidden):
-    shape = NetworkShape(3, 2, hidden)
+def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden, loss, weighted):
+    shape, (kind, alpha) = NetworkShape(3, 2, hidden), loss
     weights, target = two_weights(seed, shape)
-    batch = batch_of(np.random.default_rng(seed), shape, units, transitions)
-    found = per_unit_gradients(weights, target, shape, batch, discount=0.9)
+    batch = batch_of(np.random.default_rng(seed), shape, 2, transitions, weighted=weighted)
+    dqn = DoubleDqn(shape, loss=kind, conservative=alpha)
+    apart = [dqn.layered(each) for each in (weights, target)]
     wide, frozen, step = weights.astype(float), target.astype(float), 1e-5
-    for unit in range(units):
+    for unit in range(2):
+        found = dqn.clipped_sum(*apart, part(batch, [unit]), UNCLIPPED)
         for index in range(shape.n_parameters):
             ahead, behind = wide.copy(), wide.copy()
             ahead[index] += step
             behind[index] -= step
             losses = [
-                slow_loss(each, frozen, wide, shape, batch, unit, 0.9) for each in (ahead, behind)
+                slow_loss(each, frozen, wide, shape, batch, unit, kind, alpha)
+                for each in (ahead, behind)
             ]
-            slope = (losses[0] - losses[1]) / (2 * step)
-            assert abs(slope - found[unit, index]) < 2e-5
+            assert abs((losses[0] - losses[1]) / (2 * step) - found[index]) < 5e-5
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    SMALL,
+    strategies.integers(1, 6),
+    strategies.sampled_from([1, 2, 3, 40]),  # by norms of rows, by products, by matrices
+    strategies.sampled_from([(5,), (12, 9)]),
+    strategies.floats(1e-3, 10.0),
+    strategies.integers(0, 1),
+)
+def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
+    seed, units, transitions, hidden, clip_norm, frozen
+):
+    shape = NetworkShape(6, 4, hidden)
+    weights, target = two_layered(seed, shape)
+    batch = batch_of(np.random.default_rng(seed), shape, units, transitions, weighted=seed % 2)
+    dqn = DoubleDqn(shape, frozen=frozen)
+    expected = np.zeros(dqn.size)
+    for unit in range(units):
+        gradient = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
+        expected += gradient / max(1.0, np.linalg.norm(gradient) / (clip_norm * (1 - 2.0**-10)))
+    found = dqn.clipped_sum(weights, target, batch, clip_norm)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, clip_norm))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SMALL, strategies.sampled_from([1, 2, 40]), strategies.floats(1e-3, 10.0))
+def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(seed, transitions, clip_norm):
+    shape = NetworkShape(6, 4, (12, 9))
+    weights, target = two_layered(seed, shape)
+    batch = batch_of(np.random.default_rng(seed), shape, 9, transitions)
+    batch.rewards[4] *= 1e6
+    dqn = DoubleDqn(shape, loss='squared')
+    everyone = dqn.clipped_sum(weights, target, batch, clip_norm)
+    others = part(batch, [0, 1, 2, 3, 5, 6, 7, 8])
+    without = dqn.clipped_sum(weights, target, others, clip_norm)
+    assert np.linalg.norm(everyone - without) <= clip_norm
+
+
+def test_a_longer_row_of_transitions_counts_its_mean_whatever_the_way():
+    """The three ways to a unit's norm agree where they meet."""
+    shape = NetworkShape(6, 4, (12, 9))
+    weights, target = two_layered(3, shape)
+    row = batch_of(np.random.default_rng(3), shape, 5, 1)
+    dqn = DoubleDqn(shape)
+    once = dqn.clipped_sum(weights, target, row, 0.05)
+    for transitions in (2, 40):
+        repeated = replace(
+            row,
+            **{
+                each: np.repeat(getattr(row, each), transitions, axis=1)
+                for each in ('states', 'actions', 'rewards', 'next_states', 'discounts')
+            },
+        )
+        found = dqn.clipped_sum(weights, target, repeated, 0.05)
+        np.testing.assert_allclose(found, once, atol=1e-7)
+
+
+@settings(max_examples=10, deadline=None)
+@given(SMALL, strategies.sampled_from([1, 3, 40]))
+def test_stacked_networks_are_each_network_alone(seed, transitions):
+    shape, rng = NetworkShape(6, 4, (12, 9)), np.random.default_rng(seed)
+    weights = np.stack([shape.draw(rng) for _ in range(5)])
+    targets = np.stack([shape.draw(rng) for _ in range(5)])
+    batch = batch_of(rng, shape, 5, 7, transitions, weighted=True)
+    batch.weights[2, 4:] = 0.0  # units that fill up a smaller batch
+    dqn = DoubleDqn(shape)
+    stacked = dqn.clipped_sum(dqn.layered(weights), dqn.layered(targets), batch, 0.3)
+    for each in range(5):
+        joined = part(part(batch, each), slice(None, 4 if each == 2 else None))
+        apart = [dqn.layered(stack[each]) for stack in (weights, targets)]
+        alone = dqn.clipped_sum(*apart, joined, 0.3)
+        np.testing.assert_allclose(stacked[each], alone, atol=1e-6)
+
+
+def test_mean_is_the_mean_over_all_transitions_unclipped():
+    shape = NetworkShape(6, 4, (7,))
+    weights, target = two_layered(8, shape)
+    batch, dqn = batch_of(np.random.default_rng(8), shape, 6, 1), DoubleDqn(shape)
+    expected = dqn.clipped_sum(weights, target, batch, UNCLIPPED) / 6
+    np.testing.assert_allclose(dqn.mean(weights, target, batch), expected, atol=1e-6)
 
 
 def test_action_is_chosen_by_the_network_and_valued_by_the_target():
     shape = NetworkShape(2, 2, (2,))
     batch = batch_of(np.random.default_rng(0), shape, 1, 1)
-    network, target = two_weights(5, shape)
-    best = int(np.argmax(q_values(network, shape, batch.next_states)[0]))
-    value = q_values(target, shape, batch.next_states)[0][0, 0, best]
-    found = double_dqn_targets(network, target, shape, batch, 0.5)
-    expected = batch.rewards[0, 0] + 0.5 * (1 - batch.terminals[0, 0]) * value
-    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-6)
+    weights, target = two_weights(5, shape)
+    network, valuer = Policy(weights, shape), Policy(target, shape)
+    best = network(batch.next_states[0, 0])
+    value = valuer.q_values(batch.next_states[0, 0])[best]
+    chosen = network.q_values(batch.states[0, 0])[batch.actions[0, 0]]
+    expected = chosen - batch.rewards[0, 0] - batch.discounts[0, 0] * value
+    apart = [Network(shape).layered(each) for each in (weights, target)]
+    found = DoubleDqn(shape).errors(*apart, batch)
+    np.testing.assert_allclose(found, [[expected]], rtol=1e-5)
 
 
-def test_unit_s_gradient_does_not_depend_on_the_others():
+def test_frozen_layers_have_no_gradient_and_the_others_the_same():
     shape = NetworkShape(6, 4, (7, 5))
-    weights, frozen = two_weights(2, shape)
+    weights, target = two_layered(2, shape)
     batch = batch_of(np.random.default_rng(2), shape, 5, 4)
-    alone = Batch(*(getattr(batch, n)[2:3] for n in Batch.__dataclass_fields__))
-    together = per_unit_gradients(weights, frozen, shape, batch, 0.9)[2]
-    np.testing.assert_allclose(
-        together, per_unit_gradients(weights, frozen, shape, alone, 0.9)[0], atol=1e-6
-    )
+    whole = DoubleDqn(shape).clipped_sum(weights, target, batch, UNCLIPPED)
+    for frozen, layers in ((1, 6 * 7 + 7), (2, 6 * 7 + 7 + 7 * 5 + 5)):
+        dqn = DoubleDqn(shape, frozen=frozen)
+        assert (dqn.start, dqn.size) == (layers, shape.n_parameters - layers)
+        head = dqn.clipped_sum(weights, target, batch, UNCLIPPED)
+        np.testing.assert_allclose(head, whole[layers:], atol=1e-6)
+    with pytest.raises(PolicyError, match='3 frozen layers'):
+        DoubleDqn(shape, frozen=3)
+
+
+def test_a_state_that_is_not_finite_is_refused_without_telling_whose():
+    shape = NetworkShape(6, 4, (7,))
+    weights, target = two_layered(2, shape)
+    batch = batch_of(np.random.default_rng(2), shape, 5, 4)
+    batch.states[3, 1, 2] = np.nan
+    with pytest.raises(PrivacyError, match='not finite') as refused:
+        DoubleDqn(shape).clipped_sum(weights, target, batch, 1.0)
+    assert '3' not in str(refused.value)

@@ -13,7 +13,7 @@ from fdrl_ros.policy import (
     NetworkShape,
     Policy,
 )
-from fdrl_ros.trainer.gradient import q_values as training_q_values
+from fdrl_ros.trainer.network import Network
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -50,8 +50,8 @@ def test_acting_form_values_actions_as_the_training_form_does(seed, states, acti
     shape = NetworkShape(states, actions, (7, 4))
     weights = weights_of(seed, shape)
     batch = np.random.default_rng(seed).normal(size=(6, states)).astype(np.float32)
-    policy = Policy(weights, shape)
-    expected = training_q_values(weights, shape, batch)[0]
+    policy, network = Policy(weights, shape), Network(shape)
+    expected = network.forward(network.layered(weights), batch).values
     np.testing.assert_allclose(policy.q_values(batch), expected, atol=2e-6)
     assert policy(batch[0]) == int(np.argmax(policy.q_values(batch[0])))
 

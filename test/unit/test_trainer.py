@@ -3,6 +3,7 @@
 """The private learner: what it draws, spends and resumes."""
 
 from dataclasses import replace
+import math
 import os
 from pathlib import Path
 import signal
@@ -13,12 +14,15 @@ from fdrl_ros.errors import BudgetExceededError, PrivacyError, RecordsError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.mechanism import poisson_sample
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.trainer.gradient import per_unit_gradients
+from fdrl_ros.trainer.gradient import DoubleDqn
 from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.trainer.network import Network
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.trainer.trainer import Trainer
+from fdrl_ros.trainer.transitions import Transitions
 import numpy as np
 import pytest
 
@@ -26,6 +30,8 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
 PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0, clip_norm=1.0)
 START = SHAPE.draw(np.random.default_rng(0))
+APART = Network(SHAPE).layered(START)
+WITHIN = PRIVACY.clip_norm * (1.0 - 2.0**-10)  # what clipping leaves room for
 
 
 def records(patients: int = 40, seed: int = 0) -> Records:
@@ -71,6 +77,10 @@ class Ward:
             self.source,
             self.directory / 'checkpoint.npz',
         )
+
+    def gradient(self, step):
+        replay = self.trainer._replay(None)
+        return self.trainer._private_gradient(replay, APART, APART, 1, step)
 
     def train(self, round=1, weights=START, stopped=lambda: False, report=lambda progress: None):
         return self.trainer.train(weights, round, report=report, stopped=stopped)
@@ -193,36 +203,28 @@ def test_one_step_is_the_clipped_poisson_mean_plus_the_stated_noise(tmp_path):
     learner = LearnerSettings(epochs=1, transitions_per_patient=4, learning_rate=0.01)
     ward = Ward(tmp_path, learner=learner)
     data, source = records(), NoiseSource.seeded(7)
-    words = source.words('inclusion', 1, 0, 40)
-    uniforms = source.uniform('transitions', 1, 0, 160).reshape(40, 4)
+    units = poisson_sample(40, 0.2, source, 1, 0)
+    uniforms = source.uniform('transitions', 1, 0, 4 * len(units)).reshape(-1, 4)
+    steps, dqn = Transitions.of(data, discount=learner.discount), DoubleDqn(SHAPE)
     total = np.zeros(SHAPE.n_parameters)
-    for unit in range(40):
-        if words[unit] < int(0.2 * 2**64):
-            batch = data.sample(np.array([unit]), uniforms[unit][None])
-            gradient = per_unit_gradients(START, START, SHAPE, batch, learner.discount)[0]
-            total += gradient / max(1.0, np.linalg.norm(gradient) / PRIVACY.clip_norm)
+    for unit, draws in zip(units, uniforms, strict=True):
+        own = np.arange(data.starts[unit], data.starts[unit + 1])
+        chosen = own[(draws * len(own)).astype(int)]
+        gradient = dqn.clipped_sum(APART, APART, steps.at(chosen[None]), 1e9)
+        total += gradient / max(1.0, np.linalg.norm(gradient) / WITHIN)
     std = PRIVACY.noise_multiplier * PRIVACY.clip_norm
     expected = (total + std * source.gaussian('gradient', 1, 0, len(total))) / 8
-    wide = START.astype(np.float64)
-    found = ward.trainer._private_gradient(wide, wide, 1, 0)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    found = ward.gradient(step=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_batch_noise_and_divisor_do_not_depend_on_who_came(tmp_path):
     """Without data in the batch the step is pure noise of std sigma C / L, not zero."""
     ward = Ward(tmp_path)
     source = NoiseSource.seeded(7)
-    empty = next(
-        step
-        for step in range(100_000)
-        if not (source.words('inclusion', 1, step, 40) < 2**61).any()
-    )
-    ward.trainer._rate = 2.0**-3
-    wide = START.astype(np.float64)
-    found = ward.trainer._private_gradient(wide, wide, 1, empty)
-    np.testing.assert_allclose(
-        found, 2.0 / 8 * source.gaussian('gradient', 1, empty, SHAPE.n_parameters)
-    )
+    empty = next(s for s in range(100_000) if not len(poisson_sample(40, 0.2, source, 1, s)))
+    noise = source.gaussian('gradient', 1, empty, SHAPE.n_parameters)
+    np.testing.assert_allclose(ward.gradient(step=empty), 2.0 / 8 * noise, atol=1e-6)
 
 
 def test_transition_unit_makes_every_transition_a_unit(tmp_path):
@@ -234,6 +236,42 @@ def test_transition_unit_makes_every_transition_a_unit(tmp_path):
 def test_settings_that_void_the_guarantee_are_refused(tmp_path, privacy):
     with pytest.raises(PrivacyError):
         Ward(tmp_path, privacy=privacy)
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'optimizer': 'sgd', 'learning_rate': 0.1},
+        {'n_step': 3, 'conservative': 0.5, 'loss': 'squared'},
+        {'replay': 'prioritised'},
+        {'replay': 'prioritised_poisson'},
+        {'frozen_layers': 1},
+    ],
+)
+def test_every_kind_of_learner_goes_on_to_the_very_same_weights(tmp_path, changes):
+    privacy = replace(PRIVACY, budget=math.inf)
+    learner = replace(LEARNER, **changes)
+    results = []
+    for name, stop_at in (('a', None), ('b', 8)):
+        (tmp_path / name).mkdir()
+        ward = Ward(tmp_path / name, learner=learner, privacy=privacy)
+        if stop_at:
+            asked = iter(range(1000))
+            with pytest.raises(TrainingStopped):
+                ward.train(stopped=lambda asked=asked: next(asked) >= 8)
+            ward.begin()
+        results.append(ward.train())
+    np.testing.assert_array_equal(results[0].weights, results[1].weights)
+    assert np.abs(results[0].weights - START).max() > 1e-3
+    assert math.isinf(results[0].epsilon) == (learner.replay == 'prioritised')
+
+
+def test_frozen_layers_stay_as_the_public_start_has_them(tmp_path):
+    learner = replace(LEARNER, frozen_layers=1)
+    result = Ward(tmp_path, learner=learner).train()
+    first = next(SHAPE.layers()).stop
+    np.testing.assert_array_equal(result.weights[:first], START[:first])
+    assert (result.weights[first:] != START[first:]).any()
 
 
 def test_proximal_term_pulls_towards_the_global_weights(tmp_path):
@@ -266,7 +304,8 @@ def test_sampled_transitions_are_the_patient_s_own():
     data = records()
     units = np.array([3, 0, 39])
     uniforms = np.array([[0.0, 0.5, 1.0 - 2**-53]] * 3)
-    batch = data.sample(units, uniforms)
+    steps = Transitions.of(data, discount=0.9)
+    batch = steps.at(steps.drawn(units, uniforms))
     for row, unit in enumerate(units):
         own = data.states[data.starts[unit] : data.starts[unit + 1]]
         np.testing.assert_array_equal(batch.states[row, 0], own[0])

@@ -1,0 +1,89 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the learner's way of sampling, clipping and summing returns costs whom (spec section 5)."""
+
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.privacy.accountant import Charge, check_delta
+from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.trainer.transitions import records_per_unit
+import numpy as np
+
+_WITHOUT_BOUND = ('uniform', 'prioritised')
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """
+    The mechanism of one hospital, as the accountant is told of it.
+
+    ``n_units``: privacy units. ``n_records``: what is sampled and clipped, units or transitions.
+    ``rate``: L / n_records. ``group``: the most records that one privacy unit owns.
+    """
+
+    clips_transitions: bool
+    n_units: int
+    n_records: int
+    rate: float
+    group: int
+    noise_multiplier: float
+    charged_rate: float
+
+    @classmethod
+    def of(
+        cls, records: Records, learner: LearnerSettings, privacy: PrivacySettings
+    ) -> 'Guarantee':
+        """
+        Work out what settings and records promise.
+
+        :raises PrivacyError: if they promise nothing while a budget is set, or if delta, batch or
+            the transitions of a patient do not suit.
+        """
+        transitions = privacy.unit == 'transition' or privacy.clipped == 'transition'
+        steps, patients = len(records.actions), records.n_patients
+        n_units = steps if privacy.unit == 'transition' else patients
+        n_records = steps if transitions else patients
+        if privacy.batch > n_records:
+            raise PrivacyError(f'an expected batch of {privacy.batch} out of {n_records} units')
+        check_delta(privacy.delta, n_units)
+        bounded = learner.replay not in _WITHOUT_BOUND and privacy.noise_multiplier > 0.0
+        if not bounded and not math.isinf(privacy.budget):
+            why = (
+                f'{learner.replay} replay has no finite epsilon'
+                if privacy.noise_multiplier > 0.0
+                else 'without noise there is no privacy'
+            )
+            raise PrivacyError(f'{why}: a budget of {privacy.budget:g} cannot be kept, only inf')
+        rate = privacy.batch / n_records
+        return cls(
+            clips_transitions=transitions,
+            n_units=n_units,
+            n_records=n_records,
+            rate=rate,
+            group=_group(records, learner, privacy),
+            noise_multiplier=privacy.noise_multiplier if bounded else 0.0,
+            charged_rate=1.0 if learner.replay == 'prioritised_poisson' else rate,
+        )
+
+    def charge(self, steps: int) -> Charge:
+        """Return what so many steps are charged as."""
+        return Charge(self.noise_multiplier, self.charged_rate, steps, self.group)
+
+
+def _group(records: Records, learner: LearnerSettings, privacy: PrivacySettings) -> int:
+    """Return how many clipped records one privacy unit owns at most."""
+    if privacy.unit == 'transition':
+        return records_per_unit(learner.n_step)
+    if privacy.clipped == 'unit':
+        return 1
+    longest = int(np.diff(records.starts).max())
+    if longest > privacy.most_transitions:
+        # How long the longest is, is private: only the public limit is told.
+        raise PrivacyError(
+            f'a patient has more than most_transitions = {privacy.most_transitions} transitions: '
+            'clipping transitions protects a patient only up to a public limit'
+        )
+    return privacy.most_transitions

@@ -1,0 +1,143 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The dueling network's arithmetic on flat weights: Q = V + A - mean(A) (Wang et al. 2016, Eq. 9).
+
+Weights may have leading axes, one network each: stacked networks run in one batched product.
+"""
+
+from dataclasses import dataclass
+
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.shape import Layer
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Layered:
+    """
+    Flat weights taken apart.
+
+    ``shared``: the matrix (..., outputs, inputs) and bias (..., 1, outputs) of each shared layer,
+    views. ``head`` and ``head_bias``: what value and advantage make together, since Q is linear
+    in the last hidden layer, (..., actions, width) and (..., 1, actions).
+    """
+
+    shared: list[tuple[Array, Array]]
+    head: Array
+    head_bias: Array
+
+
+@dataclass(frozen=True)
+class Pass:
+    """
+    What a pass through the network leaves for the way back.
+
+    ``values``: Q, shape (..., rows, actions). ``inputs``: of each dense layer, the head last,
+    each (..., rows, width).
+    """
+
+    values: Array
+    inputs: list[Array]
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """
+    A row's gradient of one dense layer, as the outer product that it is.
+
+    ``inputs``: (..., rows, width). ``outputs``: slopes at the layer's outputs, (..., rows,
+    outputs). ``spans``: for each run of outputs, where its matrix and bias lie.
+    """
+
+    inputs: Array
+    outputs: Array
+    spans: tuple[tuple[slice, slice, slice], ...]
+
+
+class Network:
+    """A dueling network with tanh between its shared layers."""
+
+    def __init__(self, shape: NetworkShape) -> None:
+        """Remember where each layer lies in the flat weights."""
+        *shared, value, advantage = shape.layers()
+        self._actions = shape.actions
+        self._shared = [_Span(each) for each in shared]
+        self._value, self._advantage = _Span(value), _Span(advantage)
+        self._shared_spans = [((slice(None), each.matrix, each.bias),) for each in self._shared]
+        self._head_spans = (
+            (slice(0, 1), self._value.matrix, self._value.bias),
+            (slice(1, None), self._advantage.matrix, self._advantage.bias),
+        )
+
+    def layered(self, weights: Array) -> Layered:
+        """
+        Take weights apart.
+
+        :param weights: flat, shape (..., n_parameters), float32; must not change afterwards.
+        """
+        shared = [(each.of(weights), weights[..., None, each.bias]) for each in self._shared]
+        # mean() costs several times a sum on arrays as small as these
+        share = np.float32(1.0 / self._actions)
+        advantage, bias = self._advantage.of(weights), weights[..., None, self._advantage.bias]
+        head: Array = advantage - advantage.sum(axis=-2, keepdims=True) * share
+        head += self._value.of(weights)
+        head_bias: Array = bias - bias.sum(axis=-1, keepdims=True) * share
+        head_bias += weights[..., None, self._value.bias]
+        return Layered(shared, head, head_bias)
+
+    def forward(self, weights: Layered, states: Array) -> Pass:
+        """
+        Value every action in some states.
+
+        :param states: scaled, shape (..., rows, states), float32.
+        """
+        inputs = [states]
+        for matrix, bias in weights.shared:
+            hidden = inputs[-1] @ matrix.swapaxes(-1, -2)
+            hidden += bias
+            np.tanh(hidden, out=hidden)
+            inputs.append(hidden)
+        values = inputs[-1] @ weights.head.swapaxes(-1, -2)
+        values += weights.head_bias
+        return Pass(values, inputs)
+
+    def backward(
+        self, weights: Layered, inputs: list[Array], slopes: Array, frozen: int = 0
+    ) -> list[Slopes]:
+        """
+        Lead slopes at the Q values back through the network.
+
+        :param inputs: of each dense layer, as a forward pass left them.
+        :param slopes: of the loss by each Q value, shape (..., rows, actions).
+        :param frozen: so many shared layers, from the first, have no gradient.
+        :returns: of each layer that has one, the head first.
+        """
+        total = slopes.sum(axis=-1, keepdims=True)
+        heads = np.concatenate((total, slopes - total * np.float32(1.0 / self._actions)), axis=-1)
+        found = [Slopes(inputs[-1], heads, self._head_spans)]
+        matrix = weights.head
+        back = slopes
+        for index in range(len(weights.shared) - 1, frozen - 1, -1):
+            hidden = inputs[index + 1]
+            back = back @ matrix
+            back *= 1 - hidden * hidden
+            found.append(Slopes(inputs[index], back, self._shared_spans[index]))
+            matrix = weights.shared[index][0]
+        return found
+
+
+class _Span:
+    """Where a layer lies in the flat weights."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.matrix = slice(layer.start, layer.bias_start)
+        self.bias = slice(layer.bias_start, layer.stop)
+        self._shape = (layer.outputs, layer.inputs)
+
+    def of(self, weights: Array) -> Array:
+        """Return the matrix (..., outputs, inputs), a view."""
+        return weights[..., self.matrix].reshape(*weights.shape[:-1], *self._shape)

@@ -1,0 +1,148 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Transitions as the learner takes them: rewards of n steps, and what is left of gamma then."""
+
+from dataclasses import dataclass
+
+from fdrl_ros.trainer.records import Records
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Batch:
+    """
+    Transitions of some units, the same number of each.
+
+    ``states`` and ``next_states`` have shape (..., units, transitions, states), float32;
+    ``actions`` int64, ``rewards`` and ``discounts`` float32 (gamma^n; 0 where no value follows)
+    have shape (..., units, transitions). ``weights``, if any, scale each transition's loss.
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    discounts: np.ndarray
+    weights: np.ndarray | None = None
+
+    def rows(self) -> 'Batch':
+        """View units and transitions as one axis of rows."""
+
+        def merged(each: np.ndarray, at: int) -> np.ndarray:
+            return each.reshape(*each.shape[:at], -1, *each.shape[at + 2 :])
+
+        at = self.actions.ndim - 2
+        return Batch(
+            merged(self.states, at),
+            merged(self.actions, at),
+            merged(self.rewards, at),
+            merged(self.next_states, at),
+            merged(self.discounts, at),
+            None if self.weights is None else merged(self.weights, at),
+        )
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """
+    A hospital's records as n-step transitions, those of a unit in one run.
+
+    ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``
+    (sum of gamma^k r over n steps) and ``discounts`` (gamma^n; 0 where no value follows):
+    float32, (transitions,). ``starts``: first transition of each unit, then their number:
+    (units + 1,).
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    discounts: np.ndarray
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, records: Records, *, discount: float, n_step: int = 1, unit: str = 'patient'
+    ) -> 'Transitions':
+        """
+        Look n steps ahead from every step, as far as its episode goes.
+
+        :param discount: gamma.
+        :param n_step: n.
+        :param unit: 'patient', or 'transition' for every step a unit of its own. A step is then
+            in up to n of the transitions, which the accountant must be told as its group.
+        """
+        rewards = records.rewards.astype(np.float64)
+        left = discount * ~records.terminals
+        last = np.arange(len(records.actions))
+        going = ~records.terminals & _followed(records)
+        total, factor, reach = rewards.copy(), np.ones(len(rewards)), going.copy()
+        for _ in range(n_step - 1):
+            index = np.flatnonzero(reach)
+            last[index] += 1
+            factor[index] *= discount
+            total[index] += factor[index] * rewards[last[index]]
+            reach[index] = going[last[index]]
+        starts = records.starts if unit == 'patient' else np.arange(len(rewards) + 1)
+        return cls(
+            records.states,
+            records.actions,
+            total.astype(np.float32),
+            records.next_states if n_step == 1 else records.next_states[last],
+            (factor * left[last]).astype(np.float32),
+            starts,
+        )
+
+    @property
+    def n_units(self) -> int:
+        """Return the number of privacy units."""
+        return len(self.starts) - 1
+
+    def at(self, index: NDArray[np.int64], weights: np.ndarray | None = None) -> Batch:
+        """
+        Take transitions.
+
+        :param index: shape (..., units, transitions).
+        :param weights: of their losses, same shape.
+        """
+        return Batch(
+            self.states[index],
+            self.actions[index],
+            self.rewards[index],
+            self.next_states[index],
+            self.discounts[index],
+            weights,
+        )
+
+    def drawn(self, units: NDArray[np.int64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+        """
+        Draw transitions of the given units, uniformly with replacement.
+
+        What is drawn of a unit depends on no other unit.
+
+        :param units: their numbers, shape (units,).
+        :param uniforms: in [0, 1), shape (units, transitions).
+        :returns: indices for :meth:`at`, shape (units, transitions).
+        """
+        first = self.starts[units][:, None]
+        length = self.starts[units + 1][:, None] - first
+        return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
+
+
+def records_per_unit(n_step: int, frames: int = 1) -> int:
+    """
+    Return in how many samples one recorded step can be: the group size of a 'transition' unit.
+
+    :param n_step: steps that a return sums.
+    :param frames: steps that a stacked state holds.
+    """
+    return n_step + frames - 1
+
+
+def _followed(records: Records) -> NDArray[np.bool_]:
+    """Tell of each step whether the next row goes on with the same patient and episode."""
+    same = np.zeros(len(records.actions), dtype=np.bool_)
+    same[:-1] = (records.next_states[:-1] == records.states[1:]).all(axis=1)
+    same[records.starts[1:] - 1] = False
+    return same
