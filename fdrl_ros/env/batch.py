@@ -14,7 +14,7 @@ from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
 from fdrl_ros.env.batch_arm import BatchArm, MOVES, refuse_unreachable
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.batch_physiology import BatchPhysiology
-from fdrl_ros.env.batch_rules import NO_FAILURE, Rules
+from fdrl_ros.env.batch_rules import Bits, NO_FAILURE, Rules
 from fdrl_ros.env.batch_scores import BatchScores
 from fdrl_ros.env.batch_tasks import Moment, Stacks
 from fdrl_ros.env.batch_tissue import BatchTissue
@@ -202,20 +202,27 @@ class BatchSurgery:
     def info(self) -> dict[str, NDArray[Any]]:
         """Say what the states leave out, as SurgeryEnv does at the start of an operation."""
         nobody = np.zeros(len(self.over), np.bool_)
+        failure = np.full(len(self.over), NO_FAILURE)
+        return self._said(self.load.copy(), self.load.copy(), nobody, nobody.copy(), failure)
+
+    def _said(
+        self, peak: Array, mean: Array, critical: Bits, success: Bits, failure: Rows
+    ) -> dict[str, NDArray[Any]]:
+        """Say what the states leave out."""
         news2, sofa = self.scores.of(self._values[_VITAL:], self.physiology.stroke)
         return {
             'force': self.load.copy(),
-            'peak_force': self.load.copy(),
-            'mean_force': self.load.copy(),
+            'peak_force': peak,
+            'mean_force': mean,
             'damage': self.damage.copy(),
             'tip': self.arm.tip.T.copy(),
             'jaw': self.jaw.copy(),
             'news2': news2,
             'sofa': sofa,
             'mean_arterial_pressure': self.physiology.pressure.copy(),
-            'critical': nobody,
-            'success': nobody.copy(),
-            'failure': np.full(len(self.over), NO_FAILURE),
+            'critical': critical,
+            'success': success,
+            'failure': failure,
         }
 
     def step(self, actions: ArrayLike) -> Step:
@@ -308,13 +315,8 @@ class BatchSurgery:
         self._show(goal, opening, told)
         terminated = success | failed
         self.over = terminated | truncated
-        said = self.info() | {
-            'peak_force': peak,
-            'mean_force': mean,
-            'critical': (peak > HARD_STOP) | breach | hypotensive,
-            'success': success,
-            'failure': failure,
-        }
+        critical = (peak > HARD_STOP) | breach | hypotensive
+        said = self._said(peak, mean, critical, success, failure)
         return self.states(), reward, terminated, truncated, said
 
     def _show(self, goal: Array, opening: Array, told: Array) -> None:

@@ -6,7 +6,7 @@ The tasks of many patients at once: one task of each kind whose numbers are arra
 The formulas are those of :mod:`fdrl_ros.env.tasks`. The last axis of every array is the patient.
 """
 
-from dataclasses import fields
+from collections.abc import Sequence
 from numbers import Real
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -55,6 +55,11 @@ _SAID = 9
 """Numbers of a row that a task gives back: remaining, waypoint, loss, and the scene."""
 
 
+_OF_PATIENT = ('breathing_phase',)
+_OF_PROCEDURE = 'target_force', 'tolerance', 'hold_time'
+"""What tasks ask of a patient and of a procedure; a stack has nothing else."""
+
+
 class Heights:
     """
     What a stack of tasks may ask of the organs: heights that are known at some times.
@@ -79,7 +84,7 @@ class Heights:
         return (self.rest + self.breath(time),)
 
 
-def _numbers(owner: Any, names: list[str]) -> list[tuple[str, int]]:
+def _numbers(owner: Any, names: Sequence[str]) -> list[tuple[str, int]]:
     """Return which attributes are numbers (size 0) or points, with their sizes."""
     found = []
     for name in names:
@@ -113,8 +118,8 @@ class Stack:
         own = [each for each in vars(first) if each not in ('patient', 'procedure', 'tissue')]
         self._plan = (
             ('', _numbers(first, own)),
-            ('patient', _numbers(first.patient, [f.name for f in fields(first.patient)])),
-            ('procedure', _numbers(first.procedure, [f.name for f in fields(first.procedure)])),
+            ('patient', _numbers(first.patient, _OF_PATIENT)),
+            ('procedure', _numbers(first.procedure, _OF_PROCEDURE)),
         )
         size = len(self._flat(first))
         self._table: Array = np.zeros((size, count))
@@ -253,8 +258,8 @@ class Stacks:
         said[4] = NO_FAILURE
         for stack, columns in spans:
             task, here, told = stack.ready(), seen[:, columns], said[:, columns]
-            tip, here = here[:3], here[3:]
-            x, y, z, normal, jaw, aim, now, later, breath, ahead, done, time, _, before = here
+            tip: Any = here[:3]
+            x, y, z, normal, jaw, aim, now, later, breath, ahead, done, time, _, before = here[3:]
             organ = task.tissue
             organ.known = (now, breath), (later, ahead)
             scene = Scene(done, time, held[columns], before)

@@ -148,8 +148,12 @@ class Cohort:
 
     def mix(self, speciality: str) -> tuple[float, ...]:
         """Return the share of each of the procedures."""
+        return self._mixes[speciality]
+
+    @cached_property
+    def _mixes(self) -> dict[str, tuple[float, ...]]:
         strength = 0.0 if self.hospitals == 1 and not self.public else self.strength
-        return procedure_mix(self.procedures, speciality, strength)
+        return {each: procedure_mix(self.procedures, each, strength) for each in _SPECIALITIES}
 
     @cached_property
     def log_median(self) -> float:

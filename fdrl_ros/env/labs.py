@@ -52,26 +52,43 @@ class Labs:
 
     def __post_init__(self) -> None:
         """Refuse what no patient can have."""
-        for each in fields(self):
-            low, high = _RANGES.get(each.name, (0.0, _MOST))
-            value = getattr(self, each.name)
+        for name, low, high in _LIMITS:
+            value = getattr(self, name)
             if not is_within(value, low, high):
-                raise VitalsError(f'{each.name} = {value!r}: expected {low:g} to {high:g}')
+                raise VitalsError(f'{name} = {value!r}: expected {low:g} to {high:g}')
         if not isinstance(self.glasgow_coma_scale, int):
             raise VitalsError(
                 f'glasgow_coma_scale = {self.glasgow_coma_scale!r}: expected a whole number'
             )
 
 
-def _between(name: str, severity: float) -> float:
-    healthy, sick = constant(f'labs.{name}_healthy'), constant(f'labs.{name}_sick')
+_LIMITS = tuple((each.name, *_RANGES.get(each.name, (0.0, _MOST))) for each in fields(Labs))
+
+
+def _ends(name: str) -> tuple[float, float]:
+    """Return a constant of the healthy, and that of the sick."""
+    return constant(f'labs.{name}_healthy'), constant(f'labs.{name}_sick')
+
+
+def _between(ends: tuple[float, float], severity: float) -> float:
+    healthy, sick = ends
     return healthy + severity * (sick - healthy)
 
 
+_MEDIANS = {name: _ends(name) for name in _LOG_NORMAL}
+_SPREADS = {name: _ends(f'{name}_spread') for name in _LOG_NORMAL}
+_HEAT, _HEAT_SPREAD = _ends('temperature'), _ends('temperature_spread')
+_OXYGEN, _MOST_OXYGEN = _ends('inspired_oxygen')
+_COMA_LOSS = constant('labs.coma_loss')
+_PRESSOR_FROM = constant('labs.norepinephrine_from')
+_PRESSOR = constant('labs.norepinephrine_sick') / (1 - _PRESSOR_FROM)
+_PRESSOR_SPREAD = constant('labs.norepinephrine_spread')
+
+
 def _log_normal(name: str, severity: float, normal: float) -> float:
-    healthy, sick = constant(f'labs.{name}_healthy'), constant(f'labs.{name}_sick')
+    healthy, sick = _MEDIANS[name]
     median = math.log(healthy) + severity * math.log(sick / healthy)
-    return math.exp(median + _between(f'{name}_spread', severity) * normal)
+    return math.exp(median + _between(_SPREADS[name], severity) * normal)
 
 
 def draw_labs(rng: np.random.Generator, severity: float) -> Labs:
@@ -91,19 +108,16 @@ def draw_labs(rng: np.random.Generator, severity: float) -> Labs:
         name: _log_normal(name, severity, normal)
         for name, normal in zip(_LOG_NORMAL, chemistry, strict=True)
     }
-    lost = -math.log1p(-coma) * constant('labs.coma_loss') * severity
-    pressor = max(0.0, severity - constant('labs.norepinephrine_from'))
-    pressor *= constant('labs.norepinephrine_sick') / (1 - constant('labs.norepinephrine_from'))
-    spread = _between('temperature_spread', severity)
-    rise = constant('labs.inspired_oxygen_sick') - constant('labs.inspired_oxygen_healthy')
+    lost = -math.log1p(-coma) * _COMA_LOSS * severity
+    pressor = max(0.0, severity - _PRESSOR_FROM) * _PRESSOR
+    warmth = _between(_HEAT, severity) + _between(_HEAT_SPREAD, severity) * heat
+    rise = _MOST_OXYGEN - _OXYGEN
     return Labs(
         **values,
-        temperature=min(max(_between('temperature', severity) + spread * heat, 30.0), 42.0),
-        inspired_oxygen=min(
-            constant('labs.inspired_oxygen_healthy') + rise * severity * (0.5 + oxygen), 1.0
-        ),
+        temperature=min(max(warmth, 30.0), 42.0),
+        inspired_oxygen=min(_OXYGEN + rise * severity * (0.5 + oxygen), 1.0),
         glasgow_coma_scale=max(_LEAST_COMA, _FULL_COMA - round(lost)),
-        norepinephrine=pressor * math.exp(constant('labs.norepinephrine_spread') * dose),
+        norepinephrine=pressor * math.exp(_PRESSOR_SPREAD * dose),
     )
 
 

@@ -102,8 +102,9 @@ class Patient:
         events = self.events
         if not isinstance(events, tuple) or not all(isinstance(each, Event) for each in events):
             raise SettingError('events', events, 'a tuple of Events')
-        way = math.dist(self.goal[:2], self.destination[:2])
-        if self.procedure.name == 'incision' and way < SHORTEST_CUT:
+        if self.procedure.name == 'incision' and (
+            math.dist(self.goal[:2], self.destination[:2]) < SHORTEST_CUT
+        ):
             raise SettingError(
                 'destination', self.destination, f'at least {SHORTEST_CUT} m aside of the goal'
             )
@@ -123,6 +124,8 @@ def _check_point(name: str, point: object) -> None:
     if not (
         isinstance(point, tuple)
         and len(point) == 3
-        and all(is_within(each, -1.0, 1.0) for each in point)
+        and is_within(point[0], -1.0, 1.0)
+        and is_within(point[1], -1.0, 1.0)
+        and is_within(point[2], -1.0, 1.0)
     ):
         raise SettingError(name, point, 'a tuple of three metres within the room, -1 to 1')

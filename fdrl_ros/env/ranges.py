@@ -10,6 +10,8 @@ from fdrl_ros.errors import SettingError
 
 def is_within(value: object, low: float, high: float) -> bool:
     """Say whether a value is a number from `low` to `high`; a truth value is none."""
+    if type(value) is float:  # the usual case, at once
+        return low <= value <= high
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and low <= value <= high  # type: ignore[operator]
 
@@ -20,8 +22,6 @@ def check_number(name: str, value: object, low: float, high: float) -> None:
 
     :raises SettingError: naming it.
     """
-    if type(value) is float and low <= value <= high:
-        return  # the usual case, at once
     if not is_within(value, low, high):
         raise SettingError(name, value, f'a number, {low:g} to {high:g}')
 
