@@ -108,4 +108,8 @@ class LedgerCorruptError(LedgerError):
 
 
 class LedgerOwnerError(LedgerError):
-    """The ledger belongs to another hospital, unit or delta."""
+    """The ledger belongs to another hospital, unit, delta, budget or model."""
+
+
+class LedgerVersionError(LedgerError):
+    """The ledger was made by another version of this program."""

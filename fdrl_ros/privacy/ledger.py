@@ -17,24 +17,14 @@ from pathlib import Path
 import sqlite3
 import threading
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
-from fdrl_ros.errors import (
-    BudgetExceededError,
-    LedgerCorruptError,
-    LedgerError,
-    PrivacyError,
-)
-from fdrl_ros.privacy import ledger_file
+from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger_entry import Entry, Owner
+from fdrl_ros.privacy.ledger_entry import Entry, Head, Owner
+from fdrl_ros.privacy.ledger_file import LedgerFile
 
-
-class Head(NamedTuple):
-    """The ledger in short: how many entries, and the hash of the last."""
-
-    entries: int
-    digest: bytes
+__all__ = ['Head', 'Ledger', 'Reservation']
 
 
 @dataclass(frozen=True)
@@ -56,15 +46,15 @@ class Ledger:
     """
     Append-only record of every block of noisy steps of one hospital.
 
-    Bound at creation to hospital, privacy unit, delta and budget. One process writes it; threads
-    of that process may share it.
+    Bound at creation to hospital, privacy unit, delta, budget and model. One process writes it;
+    threads of that process may share it.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, owner: Owner) -> None:
-        self._path = path
-        self._connection: sqlite3.Connection | None = connection
-        self._owner = owner
-        self._entries: list[Entry] = []
+    def __init__(self, file: LedgerFile) -> None:
+        """Take over an open file; :meth:`open` is the usual way."""
+        self._file = file
+        self._chain = file.chain
+        self._owner = file.chain.owner
         self._lock = threading.RLock()
 
     @classmethod
@@ -76,30 +66,34 @@ class Ledger:
         unit: str,
         delta: float,
         budget: float,
+        model: str = '',
         seen: Head | None = None,
     ) -> Self:
         """
         Open a hospital's ledger, or begin one, and verify it.
 
-        :param path: file, mode 0600; its folder must exist.
+        :param path: file on a local disk, mode 0600; its folder must exist.
         :param unit: whom epsilon protects: 'patient' or 'transition'.
         :param delta: of the (epsilon, delta) guarantee.
         :param budget: largest epsilon ever; infinity sets no limit.
-        :param seen: a head that this ledger had before, e.g. the last one sent.
+        :param model: what is trained, in words; the empty string binds it to none.
+        :param seen: a head that this ledger had before, e.g. the last one sent. A ledger that
+            had one is not begun anew.
         :raises LedgerLockedError: if another process has it open.
-        :raises LedgerOwnerError: if it belongs to another hospital, unit, delta or budget.
+        :raises LedgerOwnerError: if it belongs to another hospital, unit, delta, budget or model.
+        :raises LedgerVersionError: if another version of this program made it.
         :raises LedgerCorruptError: if it was changed, cut, or is no ledger.
         """
-        owner = Owner(hospital, unit, delta, budget)
         if unit not in ('patient', 'transition'):
             raise PrivacyError(f"privacy unit {unit!r}: expected 'patient' or 'transition'")
         if math.isnan(budget) or budget < 0.0:
             raise PrivacyError(f'budget {budget!r}: expected an epsilon of 0 or above')
         epsilon_pld([], delta)  # refuses a delta that cannot be
         path = Path(path)
-        ledger = cls(path, ledger_file.connect(path, owner), owner)
+        if seen is not None and seen.entries and not os.path.lexists(path):
+            raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
+        ledger = cls(LedgerFile(path, Owner(hospital, unit, float(delta), float(budget), model)))
         try:
-            ledger._entries = ledger._read()
             ledger.verify(seen)
         except BaseException:
             ledger.close()
@@ -143,12 +137,10 @@ class Ledger:
             _whole('group', group),
         )
         with self._lock:
-            self._require_open()
-            last = self._entries[-1].digest if self._entries else self._owner.digest
-            entry = Entry.after(last, len(self._entries) + 1, round, block, charge, inputs)
-            for earlier in self._entries:
-                if (earlier.round, earlier.block) == (round, block):
-                    return self._repeat(earlier, entry)
+            self._require_in_place()
+            entry = self._chain.next(round, block, charge, inputs)
+            if earlier := self._chain.get(round, block):
+                return self._repeat(earlier, entry)
             self.check(charge)
             self._append(entry)
             return _reservation(entry)
@@ -159,73 +151,65 @@ class Ledger:
 
         :raises BudgetExceededError: if it would.
         """
-        wanted = epsilon_pld([*self.history(), charge], self._owner.delta)
+        with self._lock:
+            charges = [*self._chain.tally(), charge]
+        # Both bounds hold, so what fits by the quick one needs no other.
+        if epsilon_rdp(charges, self._owner.delta) <= self._owner.budget:
+            return
+        wanted = epsilon_pld(charges, self._owner.delta)
         if not wanted <= self._owner.budget:
             raise BudgetExceededError(self.epsilon(), wanted, self._owner.budget)
 
     def blocks(self, round: int) -> int:
         """Return how many blocks of a round are reserved."""
         with self._lock:
-            return sum(entry.round == round for entry in self._entries)
+            return self._chain.blocks(round)
 
     def epsilon(self) -> float:
         """Return what is spent, by the tight accountant."""
-        return epsilon_pld(self.history(), self._owner.delta)
+        with self._lock:
+            charges = self._chain.tally()
+        return epsilon_pld(charges, self._owner.delta)
 
     def epsilon_rdp(self) -> float:
         """Return what is spent, by the quick upper bound."""
-        return epsilon_rdp(self.history(), self._owner.delta)
+        with self._lock:
+            return self._chain.epsilon_rdp()
 
     def history(self) -> tuple[Charge, ...]:
         """Return every charge, oldest first."""
         with self._lock:
-            return tuple(entry.charge for entry in self._entries)
+            return self._chain.history()
 
     def head(self) -> Head:
         """Return the number of entries and the last hash, for signing into an update."""
         with self._lock:
-            return _head(self._owner, self._entries)
+            return self._chain.head
 
     def head_before(self, round: int) -> Head:
         """Return the head that the ledger had before the first block of a round."""
         with self._lock:
-            count = next(
-                (at for at, entry in enumerate(self._entries) if entry.round == round),
-                len(self._entries),
-            )
-            return _head(self._owner, self._entries[:count])
+            return self._chain.head_before(round)
 
     def verify(self, seen: Head | None = None) -> None:
         """
-        Read the file again and walk its chain.
+        Check that the file is as this process left it, and goes on from a head.
+
+        Opening reads the whole file; :func:`fdrl_ros.privacy.ledger_record.read_record` does so
+        without opening it.
 
         :param seen: a head that this ledger had before.
-        :raises LedgerCorruptError: naming the first entry that does not fit, or telling that the
-            ledger is older than the head seen.
+        :raises LedgerCorruptError: telling what does not fit.
         """
         with self._lock:
-            self._require_open()
-            entries = self._read()
-            if entries != self._entries:
-                raise LedgerCorruptError(f'ledger {self._path} was changed while it was open')
-            if seen is None:
-                return
-            if seen.entries > len(entries):
-                raise LedgerCorruptError(
-                    f'ledger {self._path} has {len(entries)} entries and had {seen.entries}: '
-                    'an old copy was restored, or its end was cut'
-                )
-            if _head(self._owner, entries[: seen.entries]) != seen:
-                raise LedgerCorruptError(
-                    f'ledger {self._path}: entry {seen.entries} is not the one seen before'
-                )
+            self._require_in_place()
+            if seen is not None and (problem := self._chain.contradiction(seen)):
+                raise LedgerCorruptError(f'ledger {self._file.path} {problem}')
 
     def close(self) -> None:
         """Release the file; what was reserved stays."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._file.close()
 
     def __enter__(self) -> Self:
         """Return the ledger itself, to be closed at the end of the block."""
@@ -256,20 +240,22 @@ class Ledger:
 
     def _append(self, entry: Entry) -> None:
         try:
-            ledger_file.append(self._require_open(), entry)
+            self._file.append(entry)
         except sqlite3.Error as error:
             # Whether the entry reached the disk is unknown: only opening it again will tell.
             self.close()
-            raise LedgerError(f'ledger {self._path} cannot be written: {error}') from error
-        self._entries.append(entry)
+            raise LedgerError(f'ledger {self._file.path} cannot be written: {error}') from error
+        self._chain.add(entry)
 
-    def _read(self) -> list[Entry]:
-        return ledger_file.read(self._require_open(), self._path, self._owner)
-
-    def _require_open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise LedgerError(f'ledger {self._path} is closed')
-        return self._connection
+    def _require_in_place(self) -> None:
+        """Refuse to go on with a file that this process does not have to itself any more."""
+        if not self._file.open:
+            raise LedgerError(f'ledger {self._file.path} is closed')
+        try:
+            self._file.check_in_place()
+        except LedgerError:
+            self.close()
+            raise
 
 
 def _whole(name: str, value: int) -> int:
@@ -281,10 +267,6 @@ def _whole(name: str, value: int) -> int:
     if not 0 <= whole < 2**63:
         raise PrivacyError(f'{name} = {whole}: expected 0 or above')
     return whole
-
-
-def _head(owner: Owner, entries: list[Entry]) -> Head:
-    return Head(len(entries), entries[-1].digest if entries else owner.digest)
 
 
 def _reservation(entry: Entry) -> Reservation:

@@ -10,9 +10,36 @@ else remembers shows that. The chain makes one remembered head vouch for every e
 from dataclasses import dataclass
 import hashlib
 import struct
-from typing import Self
+from typing import NamedTuple, Self
 
+from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge
+
+
+class Head(NamedTuple):
+    """The ledger in short: how many entries, and the hash of the last."""
+
+    entries: int
+    digest: bytes
+
+    def __str__(self) -> str:
+        """Return the form that people compare and :meth:`parse` reads, as 12:9f86d0..."""
+        return f'{self.entries}:{self.digest.hex()}'
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """
+        Read what :meth:`__str__` wrote.
+
+        :raises PrivacyError: if it is none.
+        """
+        entries, _, digest = text.strip().partition(':')
+        if entries.isascii() and entries.isdecimal() and len(digest) == 64:
+            try:
+                return cls(int(entries), bytes.fromhex(digest))
+            except ValueError:
+                pass
+        raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
 
 
 @dataclass(frozen=True)
@@ -23,14 +50,23 @@ class Owner:
     unit: str
     delta: float
     budget: float
+    model: str
 
     @property
     def digest(self) -> bytes:
         """Return the SHA-256 that the first entry builds on."""
-        names = [each.encode() for each in (self.hospital, self.unit)]
+        names = [each.encode() for each in (self.hospital, self.unit, self.model)]
         text = b''.join(struct.pack('<I', len(name)) + name for name in names)
         text += struct.pack('<dd', self.delta, self.budget)
         return hashlib.sha256(b'fdrl_ros ledger 2 ' + text).digest()
+
+    def unlike(self, other: 'Owner') -> str:
+        """Say where this differs from another; nothing where they are the same."""
+        for name in ('hospital', 'unit', 'delta', 'budget', 'model'):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                return f'was begun for {name} {mine!r}, not {theirs!r}'
+        return ''
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,14 @@ that a backup copies. With synchronous = EXTRA the file, and then the end of the
 before a commit returns, so that a power cut cannot roll a reservation back.
 """
 
+from contextlib import suppress
+import fcntl
 import os
 from pathlib import Path
 import sqlite3
 import stat
 import tempfile
+from typing import NamedTuple
 
 from fdrl_ros.errors import (
     LedgerCorruptError,
@@ -20,116 +23,137 @@ from fdrl_ros.errors import (
     LedgerLockedError,
     LedgerOwnerError,
 )
-from fdrl_ros.privacy.accountant import Charge
+from fdrl_ros.privacy.ledger_chain import Chain
 from fdrl_ros.privacy.ledger_entry import Entry, Owner
+from fdrl_ros.privacy.ledger_tables import (
+    check_form,
+    Damage,
+    image,
+    read_chain,
+    read_owner,
+    settle,
+    translated,
+    write_entry,
+)
 
-_APPLICATION = 0x4644524C  # 'FDRL'
-_VERSION = 2
-# What a damaged file makes SQLite's module raise: its messages may quote bytes that are no text.
-_Damage = (sqlite3.Error, UnicodeDecodeError)
-_SCHEMA = f"""
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-CREATE TABLE owner (
-    hospital TEXT NOT NULL, unit TEXT NOT NULL, delta REAL NOT NULL, budget REAL NOT NULL,
-    digest BLOB NOT NULL
-) STRICT;
-CREATE TABLE entry (
-    number INTEGER PRIMARY KEY, round INTEGER NOT NULL, block INTEGER NOT NULL,
-    noise_multiplier REAL NOT NULL, sampling_probability REAL NOT NULL, steps INTEGER NOT NULL,
-    group_size INTEGER NOT NULL, inputs BLOB NOT NULL, digest BLOB NOT NULL, UNIQUE (round, block)
-) STRICT;
-"""
+_DRAFT = '.draft-'
 
 
-def connect(path: Path, owner: Owner) -> sqlite3.Connection:
+class Mark(NamedTuple):
+    """Which file lies at a path, and when it was last written."""
+
+    device: int
+    inode: int
+    size: int
+    written_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> 'Mark':
+        """Take it from what the system says of a file."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class LedgerFile:
     """
-    Open a ledger file and lock it for this process, beginning it if there is none.
+    A ledger file, locked for this process until it is closed.
 
-    :raises LedgerError: see :meth:`fdrl_ros.privacy.ledger.Ledger.open`.
+    The lock is of the file itself (flock), so it ends with the process. SQLite's own lock is
+    taken too: it keeps other programs out, but any close of the file by this process drops it.
     """
-    if not os.path.lexists(path):
-        _create(path, owner)
-    _check_file(path)
-    connection = None
-    try:
-        connection = _lock(path)
-        _check_form(connection, path)
-        _check_owner(connection, path, owner)
-    except BaseException as error:
-        if connection is not None:
-            connection.close()
-        if isinstance(error, _Damage):
-            raise _translated(error, path) from error
-        raise
-    return connection
 
+    def __init__(self, path: Path, owner: Owner) -> None:
+        """
+        Open and lock a file, beginning it if there is none.
 
-def append(connection: sqlite3.Connection, entry: Entry) -> None:
-    """Write one entry; it is on the disk when this returns."""
-    try:
-        connection.execute('BEGIN IMMEDIATE')
-        connection.execute(
-            'INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
-            (entry.number, entry.round, entry.block, *entry.charge, entry.inputs, entry.digest),
-        )
-        connection.execute('COMMIT')
-    except sqlite3.Error:
-        if connection.in_transaction:
-            connection.execute('ROLLBACK')
-        raise
+        :raises LedgerError: see :meth:`fdrl_ros.privacy.ledger.Ledger.open`.
+        """
+        self.path = path
+        if not os.path.lexists(path):
+            _create(path, owner)
+        _check_file(path)
+        self._lock = _hold(path)
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._connection = _open_exclusively(path)
+            check_form(self._connection, path)
+            found = read_owner(self._connection, path)
+            if difference := found.unlike(owner):
+                raise LedgerOwnerError(f'ledger {path} {difference}')
+            self.chain = read_chain(self._connection, path, found)
+            _sweep(path)
+            self._mark = Mark.of(os.fstat(self._lock))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Damage):
+                raise translated(error, path) from error
+            raise
 
+    @property
+    def open(self) -> bool:
+        """Whether it is open and locked."""
+        return self._connection is not None
 
-def read(connection: sqlite3.Connection, path: Path, owner: Owner) -> list[Entry]:
-    """
-    Read all entries and walk the chain.
+    def check_in_place(self) -> None:
+        """
+        Refuse to go on if the file is not as this process left it.
 
-    :raises LedgerCorruptError: naming the first entry that does not fit.
-    """
-    entries: list[Entry] = []
-    last = owner.digest
-    try:
-        for row in connection.execute(
-            'SELECT number, round, block, noise_multiplier, sampling_probability, steps,'
-            ' group_size, inputs, digest FROM entry ORDER BY number'
-        ):
-            number, round, block, *charge, inputs, digest = row
-            entry = Entry(number, round, block, Charge(*charge), inputs, digest)
-            expected = len(entries) + 1
-            if number != expected or not entry.fits(last):
-                raise LedgerCorruptError(
-                    f'ledger {path}: entry {expected} is missing or changed; restore a backup '
-                    'that is not older than the last head sent, or retire this ledger'
-                )
-            entries.append(entry)
-            last = digest
-    except _Damage as error:
-        raise _translated(error, path, len(entries) + 1) from error
-    return entries
+        :raises LedgerCorruptError: if it was moved, replaced or written by somebody else.
+        """
+        try:
+            found = Mark.of(os.lstat(self.path))
+        except OSError:
+            found = None
+        if found != self._mark:
+            raise LedgerCorruptError(
+                f'ledger {self.path} was moved, replaced or changed while it was open: put it '
+                'back and start again'
+            )
+
+    def append(self, entry: Entry) -> None:
+        """
+        Write one entry; it is on the disk when this returns.
+
+        :raises sqlite3.Error: if it is not known to be there.
+        """
+        assert self._connection is not None
+        connection = self._connection
+        try:
+            connection.execute('BEGIN IMMEDIATE')
+            write_entry(connection, entry)
+            connection.execute('COMMIT')
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute('ROLLBACK')
+            raise
+        self._mark = Mark.of(os.fstat(self._lock))
+
+    def close(self) -> None:
+        """Release the file; closing twice does nothing."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._lock >= 0:
+            _release(self._lock)
+            self._lock = -1
 
 
 def _create(path: Path, owner: Owner) -> None:
     """Make a whole ledger beside its place and move it there, so that no half of one is left."""
     try:
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+        # Mode 0600.
+        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + _DRAFT)
         try:
-            os.close(descriptor)
-            connection = sqlite3.connect(draft, isolation_level=None)
-            try:
-                connection.execute('PRAGMA synchronous = EXTRA')
-                connection.executescript(_SCHEMA)
-                connection.execute(
-                    'INSERT INTO owner VALUES (?, ?, ?, ?, ?)',
-                    (owner.hospital, owner.unit, owner.delta, owner.budget, owner.digest),
-                )
-            finally:
-                connection.close()
-            # A link, unlike a rename, never replaces a ledger that came meanwhile.
-            os.link(draft, path)
-        except FileExistsError:
-            pass
+            with open(descriptor, 'wb') as file:
+                file.write(image(Chain(owner)))
+                file.flush()
+                os.fsync(file.fileno())
+            # A link, unlike a rename, never replaces a ledger that came meanwhile; whoever has
+            # that one open may have swept this draft away.
+            with suppress(FileExistsError, FileNotFoundError):
+                os.link(draft, path)
         finally:
-            os.unlink(draft)
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -146,6 +170,8 @@ def _check_file(path: Path) -> None:
         raise LedgerError(f'ledger {path} cannot be opened: {error.strerror}') from error
     if not stat.S_ISREG(status.st_mode):
         raise LedgerCorruptError(f'ledger {path} is not a plain file')
+    if status.st_uid != os.geteuid():
+        raise LedgerError(f'ledger {path} belongs to user {status.st_uid}, not to this one')
     if stat.S_IMODE(status.st_mode) & 0o077:
         mode = stat.S_IMODE(status.st_mode)
         raise LedgerError(f'ledger {path} has mode {mode:04o} and is open to others: chmod 600 it')
@@ -154,12 +180,53 @@ def _check_file(path: Path) -> None:
         raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
 
 
-def _lock(path: Path) -> sqlite3.Connection:
+def _sweep(path: Path) -> None:
+    """Remove drafts that a killed beginning left: this ledger is there, so none is of use."""
+    for each in path.parent.glob(f'{path.name}{_DRAFT}*'):
+        with suppress(FileNotFoundError):
+            each.unlink()
+
+
+def _hold(path: Path) -> int:
+    """Lock the file for this process and return the descriptor that holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise LedgerError(f'ledger {path} cannot be opened: {error.strerror}') from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise LedgerLockedError(f'ledger {path} is open in another process') from error
+    except OSError as error:
+        os.close(descriptor)
+        raise LedgerError(f'ledger {path} cannot be locked: {error.strerror}') from error
+    _held.add(descriptor)
+    return descriptor
+
+
+def _release(descriptor: int) -> None:
+    _held.discard(descriptor)
+    os.close(descriptor)
+
+
+def _let_go() -> None:
+    """In a forked child: the lock is the parent's, and must not outlive it."""
+    while _held:
+        os.close(_held.pop())
+
+
+_held: set[int] = set()
+os.register_at_fork(after_in_child=_let_go)
+
+
+def _open_exclusively(path: Path) -> sqlite3.Connection:
     """Open the file and take SQLite's exclusive lock, which the process keeps until it closes."""
     connection = sqlite3.connect(path, timeout=0.1, isolation_level=None, check_same_thread=False)
     try:
         connection.execute('PRAGMA locking_mode = EXCLUSIVE')
         connection.execute('PRAGMA synchronous = EXTRA')
+        settle(connection)
         connection.execute('BEGIN EXCLUSIVE')
         connection.execute('COMMIT')
         mode = connection.execute('PRAGMA journal_mode = DELETE').fetchone()[0]
@@ -169,52 +236,3 @@ def _lock(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _check_form(connection: sqlite3.Connection, path: Path) -> None:
-    application = connection.execute('PRAGMA application_id').fetchone()[0]
-    version = connection.execute('PRAGMA user_version').fetchone()[0]
-    if application != _APPLICATION:
-        raise LedgerCorruptError(f'{path} is a database, but not a ledger')
-    if version != _VERSION:
-        raise LedgerCorruptError(
-            f'ledger {path} has format version {version}, and this program reads version '
-            f'{_VERSION}: keep it for its history; a hospital that goes on begins a new one'
-        )
-    problem = connection.execute('PRAGMA integrity_check(1)').fetchone()[0]
-    if problem != 'ok':
-        raise LedgerCorruptError(f'ledger {path} is damaged: {problem}')
-
-
-def _check_owner(connection: sqlite3.Connection, path: Path, owner: Owner) -> None:
-    rows = connection.execute('SELECT hospital, unit, delta, budget, digest FROM owner').fetchall()
-    if len(rows) != 1:
-        raise LedgerCorruptError(f'ledger {path} has {len(rows)} owners: expected 1')
-    *fields, digest = rows[0]
-    found = Owner(*fields)
-    if digest != found.digest:
-        raise LedgerCorruptError(f'ledger {path}: its owner was changed')
-    for name in ('hospital', 'unit', 'delta', 'budget'):
-        if getattr(found, name) != getattr(owner, name):
-            raise LedgerOwnerError(
-                f'ledger {path} was begun for {name} {getattr(found, name)!r}, '
-                f'not {getattr(owner, name)!r}'
-            )
-
-
-def _translated(error: Exception, path: Path, entry: int | None = None) -> LedgerError:
-    """Say in our words what SQLite met."""
-    code = getattr(error, 'sqlite_errorcode', None)
-    primary = None if code is None else code & 0xFF
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerLockedError(f'ledger {path} is open in another process')
-    if primary in (
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_FULL,
-    ):
-        return LedgerError(f'ledger {path} cannot be read or written: {error}')
-    where = '' if entry is None else f': entry {entry} cannot be read'
-    return LedgerCorruptError(f'{path} is damaged or not a ledger{where} ({error})')

@@ -333,7 +333,7 @@ def test_a_closed_ledger_reserves_nothing(path):
 
 def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(path):
     ledger = Ledger.open(path, **OWNER)
-    ledger._connection.execute('PRAGMA query_only = ON')
+    ledger._file._connection.execute('PRAGMA query_only = ON')
     with pytest.raises(LedgerError, match='cannot be written'):
         reserve(ledger, 1)
     with pytest.raises(LedgerError, match='closed'):

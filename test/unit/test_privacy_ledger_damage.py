@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 
-from fdrl_ros.errors import LedgerCorruptError, LedgerError
+from fdrl_ros.errors import LedgerCorruptError, LedgerError, LedgerVersionError
 from fdrl_ros.privacy.accountant import Charge
 from fdrl_ros.privacy.ledger import Ledger
 from hypothesis import given, settings, strategies
@@ -202,5 +202,5 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
         Ledger.open(other, **OWNER)
     for version in (1, 3):
         alter(copied, (f'PRAGMA user_version = {version}', ()))
-        with pytest.raises(LedgerCorruptError, match=f'version {version}, and .* reads version 2'):
+        with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 2'):
             Ledger.open(copied, **OWNER)
