@@ -130,12 +130,12 @@ def noisy_mean(
     (Mironov 2012; Jin et al. 2022), are gone. Rounding the sum moves a unit's influence by at most
     sqrt(parameters) steps of the grid, which clipping left room for.
 
-    :param clipped_sum: sum of the clipped gradients, shape (parameters,).
+    :param clipped_sum: sum of the clipped gradients, shape (..., parameters).
     :param noise_multiplier: sigma_m, >= 0; 0 gives no privacy.
     :param clip_norm: C, > 0.
     :param expected_batch: L, > 0, units.
-    :param noise: N(0, 1) draws, shape (parameters,).
-    :returns: noised mean gradient, shape (parameters,), float64.
+    :param noise: N(0, 1) draws, shape (..., parameters).
+    :returns: noised mean gradient, shape (..., parameters), float64.
     :raises PrivacyError: if a shape or number does not fit; one draw for all would not hide any.
     """
     _check_positive('clip_norm', clip_norm)
@@ -150,7 +150,7 @@ def noisy_mean(
     if noise_multiplier == 0.0:
         total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
     else:
-        grid = grid_of(noise_multiplier, clip_norm, clipped_sum.size)
+        grid = grid_of(noise_multiplier, clip_norm, np.shape(clipped_sum)[-1])
         total = np.asarray(clipped_sum, np.float64) / grid
         np.rint(total, out=total)
         steps = noise * (noise_multiplier * clip_norm / grid)
@@ -158,7 +158,7 @@ def noisy_mean(
         total += steps
         total *= grid / expected_batch
     # A value that is not finite makes the square not finite, without a pass of its own.
-    if not math.isfinite(total @ total):
+    if not math.isfinite(np.vdot(total, total)):
         raise PrivacyError('the sum or the noise is not finite')
     return total
 

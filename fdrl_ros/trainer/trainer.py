@@ -57,19 +57,20 @@ class Trainer:
             conservative=learner.conservative,
             frozen=learner.frozen_layers,
         )
-        self.learner = learner
+        self.learner, self.privacy = learner, privacy
+        self.settings = (shape, learner, privacy)
+        """What two learners must share to be trained side by side."""
         self._transitions = Transitions.of(
             records,
             discount=learner.discount,
             n_step=learner.n_step,
             unit='transition' if self.guarantee.clips_transitions else 'patient',
         )
-        self._privacy = privacy
         self._ledger = ledger
         self._source = source
         self._checkpoint = checkpoint
         self._identity = hashlib.sha256(
-            repr((shape, learner, privacy)).encode() + source.fingerprint + records.digest()
+            repr(self.settings).encode() + source.fingerprint + records.digest()
         ).digest()
 
     @property
@@ -127,7 +128,7 @@ class Trainer:
         if saved is not None:
             return saved
         moments = fresh_moments(self.learner.optimizer, self.dqn.size)
-        return Checkpoint.fresh(round, start, weights, moments, self._replay(None).priorities)
+        return Checkpoint.fresh(round, start, weights, moments, self.replay().priorities)
 
     def reserve(self, state: Checkpoint) -> None:
         """Charge the next block, durably, before its noise is drawn."""
@@ -169,22 +170,26 @@ class Trainer:
             index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
         )
 
-    def noised(self, clipped: np.ndarray, round: int, step: int) -> np.ndarray:
+    def noise(self, round: int, step: int) -> np.ndarray:
+        """Return the N(0, 1) draws of a step, shape (trained weights,)."""
+        if not self.privacy.noise_multiplier:
+            return np.zeros(self.dqn.size)
+        return self._source.gaussian('gradient', round, step, self.dqn.size)
+
+    def noised(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Return the private mean gradient of a step; nothing else leaves it."""
-        multiplier = self._privacy.noise_multiplier
         return noisy_mean(
             clipped,
-            noise_multiplier=multiplier,
-            clip_norm=self._privacy.clip_norm,
-            expected_batch=self._privacy.batch,
-            noise=self._source.gaussian('gradient', round, step, len(clipped))
-            if multiplier
-            else np.zeros(len(clipped)),
+            noise_multiplier=self.privacy.noise_multiplier,
+            clip_norm=self.privacy.clip_norm,
+            expected_batch=self.privacy.batch,
+            noise=noise,
         )
 
-    def _replay(self, priorities: np.ndarray | None) -> Replay:
+    def replay(self, priorities: np.ndarray | None = None) -> Replay:
+        """Return who joins the steps, going on from a checkpoint's priorities if given."""
         return replay_of(
-            self.guarantee.n_records, self._privacy.batch, self.learner, self._source, priorities
+            self.guarantee.n_records, self.privacy.batch, self.learner, self._source, priorities
         )
 
     def _train_block(
@@ -195,7 +200,7 @@ class Trainer:
         optimizer = optimizer_of(
             learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
         )
-        replay = self._replay(state.priorities)
+        replay = self.replay(state.priorities)
         weights, target = state.weights.copy(), state.target
         apart = self.dqn.layered(target)
         for step in range(state.steps, state.steps + self.steps_per_block):
@@ -229,7 +234,7 @@ class Trainer:
         clipped = np.zeros(self.dqn.size)
         if len(draw.units):
             batch = self.batch(draw, round, step)
-            clipped = self.dqn.clipped_sum(weights, target, batch, self._privacy.clip_norm)
+            clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
             if len(replay.priorities):
                 replay.learned(draw.units, self.dqn.errors(weights, target, batch))
-        return self.noised(clipped, round, step)
+        return self.noised(clipped, self.noise(round, step))

@@ -79,7 +79,7 @@ class Ward:
         )
 
     def gradient(self, step):
-        replay = self.trainer._replay(None)
+        replay = self.trainer.replay()
         return self.trainer._private_gradient(replay, APART, APART, 1, step)
 
     def train(self, round=1, weights=START, stopped=lambda: False, report=lambda progress: None):

@@ -1,0 +1,154 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Many hospitals' learners in one batched pass, for simulations of a federation in one process.
+
+Each keeps its own records, ledger, noise and checkpoint, and ends where it would have ended alone,
+but for the rounding of float32 products.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.trainer.checkpoint import Checkpoint
+from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
+from fdrl_ros.trainer.optimizer import optimizer_of
+from fdrl_ros.trainer.trainer import Trainer
+from fdrl_ros.trainer.transitions import Batch
+import numpy as np
+from numpy.typing import NDArray
+
+_ARRAYS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
+
+
+class StackedTrainers:
+    """
+    Trains hospitals side by side: one product of stacked matrices where each would do its own.
+
+    Their settings must be the same; how many patients they have, and so their steps, may differ.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        """
+        Stack learners.
+
+        :raises SettingError: if there is none, or if network or settings differ.
+        """
+        if not trainers:
+            raise SettingError('trainers', 0, 'at least one')
+        for each in trainers[1:]:
+            if each.settings != trainers[0].settings:
+                raise SettingError('trainers', each.settings, 'the same settings of all')
+        self._trainers = list(trainers)
+
+    def train(
+        self,
+        weights: NDArray[np.float32],
+        round: int,
+        *,
+        report: Callable[[int, TrainingProgress], None] = lambda which, progress: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> list[TrainingResult]:
+        """
+        Run E local epochs of every hospital from the global weights; see :class:`Learner`.
+
+        :param report: told the hospital's place in the list, and its progress.
+        :returns: one result each, in the order of the learners.
+        :raises BudgetExceededError: when the next block would pass a hospital's budget. What was
+            trained until then is in the checkpoints.
+        """
+        trainers = self._trainers
+        states = [each.begin(weights, round) for each in trainers]
+        while min(state.blocks for state in states) < trainers[0].learner.epochs:
+            for members in _alike(trainers, states):
+                chosen = [trainers[i] for i in members]
+                for i in members:
+                    trainers[i].reserve(states[i])
+                after = _train_block(chosen, [states[i] for i in members], weights, stopped)
+                for i, state in zip(members, after, strict=True):
+                    states[i] = state
+                    trainers[i].keep(state, partial(report, i))
+        return [each.result(state) for each, state in zip(trainers, states, strict=True)]
+
+
+def _alike(trainers: list[Trainer], states: list[Checkpoint]) -> list[list[int]]:
+    """Group those who are furthest behind by the steps that their next block consists of."""
+    blocks = min(state.blocks for state in states)
+    groups: dict[int, list[int]] = {}
+    for i, (trainer, state) in enumerate(zip(trainers, states, strict=True)):
+        if state.blocks == blocks:
+            groups.setdefault(trainer.steps_per_block, []).append(i)
+    return list(groups.values())
+
+
+def _train_block(
+    trainers: list[Trainer],
+    states: list[Checkpoint],
+    anchor: NDArray[np.float32],
+    stopped: Callable[[], bool],
+) -> list[Checkpoint]:
+    """Run one block of all of them and return their states after it."""
+    first, learner, dqn = trainers[0], trainers[0].learner, trainers[0].dqn
+    begun, count, round = states[0].steps, first.steps_per_block, states[0].round
+    weights = np.stack([state.weights for state in states])
+    target = np.stack([state.target for state in states])
+    optimizer = optimizer_of(
+        learner.optimizer,
+        learner.learning_rate,
+        np.stack([state.moments for state in states], axis=1),
+        begun,
+    )
+    replays = [each.replay(state.priorities) for each, state in zip(trainers, states, strict=True)]
+    apart = dqn.layered(target)
+    for step in range(begun, begun + count):
+        if stopped():
+            raise TrainingStopped(f'round {round} stopped before step {step}')
+        current = weights.astype(np.float32)
+        now = dqn.layered(current)
+        if step % learner.target_period == 0:
+            target, apart = current, now
+        draws = [each.draw(round, step) for each in replays]
+        batches = [t.batch(draw, round, step) for t, draw in zip(trainers, draws, strict=True)]
+        clipped = np.zeros((len(trainers), dqn.size))
+        if any(len(draw.units) for draw in draws):
+            batch = _stacked(batches)
+            clipped = dqn.clipped_sum(now, apart, batch, first.privacy.clip_norm)
+            if len(replays[0].priorities):
+                errors = dqn.errors(now, apart, batch)
+                for replay, draw, wrong in zip(replays, draws, errors, strict=True):
+                    replay.learned(draw.units, wrong[: len(draw.units)])
+        noise = np.stack([each.noise(round, step) for each in trainers])
+        gradient = first.noised(clipped, noise)
+        if learner.proximal:
+            gradient += learner.proximal * (weights - anchor)[:, dqn.start :]
+        weights[:, dqn.start :] += optimizer.step(gradient)
+    return [
+        replace(
+            state,
+            blocks=state.blocks + 1,
+            steps=begun + count,
+            weights=weights[i].copy(),
+            target=target[i].copy(),
+            moments=optimizer.moments[:, i].copy(),
+            priorities=replays[i].priorities,
+        )
+        for i, state in enumerate(states)
+    ]
+
+
+def _stacked(batches: list[Batch]) -> Batch:
+    """Stack batches, the smaller ones filled up with transitions that weigh nothing."""
+    sizes = [len(each.actions) for each in batches]
+    units, transitions = max(sizes), batches[0].actions.shape[1]
+    weights = np.zeros((len(batches), units, transitions), np.float32)
+    arrays: dict[str, np.ndarray] = {}
+    for name in _ARRAYS:
+        sample = getattr(batches[0], name)
+        arrays[name] = np.zeros((len(batches), units, *sample.shape[1:]), sample.dtype)
+        for i, (each, size) in enumerate(zip(batches, sizes, strict=True)):
+            arrays[name][i, :size] = getattr(each, name)
+    for i, (each, size) in enumerate(zip(batches, sizes, strict=True)):
+        weights[i, :size] = 1.0 if each.weights is None else each.weights
+    return Batch(**arrays, weights=weights)
