@@ -46,7 +46,7 @@ setup(
     packages=find_packages(include=['fdrl_ros', 'fdrl_ros.*']),
     python_requires='>=3.11,<3.13',
     install_requires=requirements('learning'),
-    extras_require={name: requirements(name) for name in ('bags', 'benchmark')},
+    extras_require={name: requirements(name) for name in ('bags', 'benchmark', 'sepsis')},
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
     cmdclass={'build_py': BuildWithSharedFiles},
 )

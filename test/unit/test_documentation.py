@@ -9,6 +9,7 @@ import re
 
 from fdrl_ros.env.actions import ACTIONS
 from fdrl_ros.env.constants import constant
+import fdrl_ros.env.icu_sepsis
 import fdrl_ros.env.paper_world
 from fdrl_ros.env.procedures import PROCEDURES, SPECIALITIES
 from fdrl_ros.env.state import STATE_FIELDS
