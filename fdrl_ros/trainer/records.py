@@ -89,6 +89,21 @@ class Records:
             patients=np.array(list(by_patient)),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence['Records']) -> 'Records':
+        """
+        Put the records of different patients together.
+
+        :raises RecordsError: if there are none, or a patient is in two parts.
+        """
+        if not parts:
+            raise RecordsError('no records to put together')
+        counts = np.cumsum([0, *(len(each.actions) for each in parts)])
+        starts = [each.starts[:-1] + count for each, count in zip(parts, counts[:-1], strict=True)]
+        names = [f.name for f in fields(cls) if f.name != 'starts']
+        arrays = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
+        return cls(**arrays, starts=np.concatenate((*starts, counts[-1:])))
+
     def digest(self) -> bytes:
         """Return the SHA-256 over all arrays, 32 bytes."""
         sha = hashlib.sha256()

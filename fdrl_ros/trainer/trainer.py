@@ -3,6 +3,7 @@
 """The private learner of a hospital: DP-DQN (DP-DQN Alg. 1) with a proximal term (FDRL Eq. 3)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 import hashlib
 import math
 from pathlib import Path
@@ -43,11 +44,13 @@ class Trainer:
         ledger: Ledger,
         source: NoiseSource,
         checkpoint: Path,
+        steps: int | None = None,
     ) -> None:
         """
         Bind a learner to one hospital.
 
         :param checkpoint: file for the state between blocks.
+        :param steps: of a local epoch; so many that each unit is expected once unless given.
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
         self.guarantee = Guarantee.of(records, learner, privacy)
@@ -69,6 +72,8 @@ class Trainer:
         self._ledger = ledger
         self._source = source
         self._checkpoint = checkpoint
+        self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
+        """Steps of a local epoch, which is one block of the ledger."""
         self._identity = hashlib.sha256(
             repr(self.settings).encode() + source.fingerprint + records.digest()
         ).digest()
@@ -82,11 +87,6 @@ class Trainer:
     def secure(self) -> bool:
         """Whether noise and sampling come from the operating system's secure source."""
         return self._source.private
-
-    @property
-    def steps_per_block(self) -> int:
-        """Steps of a local epoch: so many that each unit is expected once."""
-        return math.ceil(1.0 / self.guarantee.rate)
 
     def check_affordable(self, round: int) -> None:
         """
@@ -129,6 +129,35 @@ class Trainer:
             return saved
         moments = fresh_moments(self.learner.optimizer, self.dqn.size)
         return Checkpoint.fresh(round, start, weights, moments, self.replay().priorities)
+
+    def train_on(
+        self,
+        state: Checkpoint | None,
+        weights: np.ndarray,
+        round: int,
+        *,
+        stopped: Callable[[], bool],
+    ) -> Checkpoint:
+        """
+        Run one block of a further round from where an earlier round ended, on more records.
+
+        :param state: after the earlier round; None begins at `weights`.
+        :raises BudgetExceededError: when the block would pass the budget.
+        """
+        start = self._identity if state is None else self._identity + state.digest()
+        begun = hashlib.sha256(start + digest_of(weights)).digest()
+        saved = Checkpoint.load(self._checkpoint, round, begun)
+        if saved is not None:
+            return saved
+        if state is None:
+            state = self.begin(weights, round)
+        priorities = self.replay().priorities
+        priorities[: len(state.priorities)] = state.priorities
+        state = replace(state, round=round, start=begun, blocks=0, priorities=priorities)
+        self.reserve(state)
+        state = self._train_block(state, weights, stopped)
+        state.save(self._checkpoint)
+        return state
 
     def reserve(self, state: Checkpoint) -> None:
         """Charge the next block, durably, before its noise is drawn."""
