@@ -25,8 +25,9 @@ from fdrl_ros.env.bag_types import (
     PATIENT,
     TOPICS,
 )
-from fdrl_ros.env.dataset import Dataset, identity
+from fdrl_ros.env.dataset import Dataset
 from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.identity import identity
 from fdrl_ros.env.plain import to_plain
 from fdrl_ros.env.readings import BASE, read, Readings, TIP
 from fdrl_ros.env.replaying import replay

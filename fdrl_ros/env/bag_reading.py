@@ -19,8 +19,9 @@ from fdrl_ros.env.bag_types import (
     PATIENT,
     TOPICS,
 )
-from fdrl_ros.env.dataset import check_identity, Dataset, identity
+from fdrl_ros.env.dataset import Dataset
 from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.identity import check_identity, identity
 from fdrl_ros.env.log import LoggedOperation
 from fdrl_ros.env.log_parts import LogReader
 from fdrl_ros.env.patient import Patient

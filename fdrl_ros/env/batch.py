@@ -19,9 +19,10 @@ from fdrl_ros.env.batch_scores import BatchScores
 from fdrl_ros.env.batch_tasks import Moment, Stacks
 from fdrl_ros.env.batch_tissue import BatchTissue
 from fdrl_ros.env.jaw import JAW_OPEN, JAW_SPEED
-from fdrl_ros.env.operation import felt_force, FORCE_LEVELS, HARD_STOP, Operation
+from fdrl_ros.env.judging import HARD_STOP
+from fdrl_ros.env.operation import FORCE_LEVELS, Operation
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.settings import checked_world, WorldSettings
 from fdrl_ros.env.state import INDEX, scale, STATE_SIZE
 from fdrl_ros.env.tasks.task import Prospect
 from fdrl_ros.errors import SettingError, StateError
@@ -55,19 +56,18 @@ class BatchSurgery:
         patients: Sequence[Patient] = (),
         settings: WorldSettings | None = None,
     ) -> None:
-        self.settings = settings or WorldSettings(mode='kinematic')
+        self.settings = checked_world(settings or WorldSettings(mode='kinematic'))
         if self.settings.mode != 'kinematic':
             raise SettingError('mode', self.settings.mode, "'kinematic', which alone is batched")
         self.patients: list[Patient] = list(patients)
         self._rngs: list[np.random.Generator] = []
         self._begun = Operation(self.settings)
-        self._felt = felt_force(self.settings)
         self._make(0)
 
     def _make(self, count: int) -> None:
         """Make room for so many rows."""
         self.arm = BatchArm(count)
-        self.tissue = BatchTissue(count, self._felt)
+        self.tissue = BatchTissue(count, self.settings)
         self.physiology = BatchPhysiology(count)
         self.scores = BatchScores(count)
         self.tasks = Stacks(count)
@@ -327,10 +327,11 @@ class BatchSurgery:
         rate = (force - self._tick_force) / TICK
         self._tick_force = force
         pressing = wanted > 0.0
+        felt = self.tissue.feel(force, self.arm.tip[2])
         for name, value in (
             ('lag', self.arm.tip[2] - height),
             ('depth', np.fmax(self.tissue.touched - height, 0.0)),
-            ('contact', force >= self._felt),
+            ('contact', felt),
             ('force', force),
             ('force_error', pressing * (wanted - force) / np.where(pressing, wanted, 1.0)),
             ('force_rate', rate),

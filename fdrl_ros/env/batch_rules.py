@@ -7,7 +7,7 @@ The last axis of every array is the patient.
 """
 
 from fdrl_ros.env.batch_events import Array, Rows
-from fdrl_ros.env.operation import ABOVE, FAILURES, LATERAL
+from fdrl_ros.env.judging import ABOVE, FAILURES, LATERAL
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.reward import force_terms, reward_of
 from fdrl_ros.env.settings import WorldSettings

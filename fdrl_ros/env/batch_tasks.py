@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fdrl_ros.env.batch_arm import BatchArm
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.batch_rules import NO_FAILURE
-from fdrl_ros.env.operation import FAILURES
+from fdrl_ros.env.judging import FAILURES
 from fdrl_ros.env.tasks.task import Prospect, Reading, Scene, Task
 import numpy as np
 from numpy.typing import NDArray

@@ -11,9 +11,9 @@ from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_events import Array
 from fdrl_ros.env.cohort import PatientSource
 from fdrl_ros.env.patient import Patient
+from fdrl_ros.env.ranges import check_whole
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import STATE_SIZE
-from fdrl_ros.env.surgery import STATE_BOUND
+from fdrl_ros.env.state import STATE_BOUND, STATE_SIZE
 from fdrl_ros.errors import SettingError
 import gymnasium
 from gymnasium.utils import seeding
@@ -53,8 +53,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         procedures: str | None = None,
         heterogeneity: float | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise SettingError('num_envs', num_envs, 'at least 1')
+        check_whole('num_envs', num_envs, 1)
         self.num_envs = num_envs
         self._admissions = Admissions(cohort, split, procedures, heterogeneity)
         self.single_action_space = gymnasium.spaces.Discrete(ACTION_COUNT)

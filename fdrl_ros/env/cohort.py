@@ -104,8 +104,11 @@ class Cohort:
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
         check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
-        if tuple(self.procedures) != procedures_named(','.join(self.procedures)):
-            raise SettingError('procedures', self.procedures, 'each once, in their order')
+        names = self.procedures
+        if not isinstance(names, tuple) or not all(isinstance(each, str) for each in names):
+            raise SettingError('procedures', names, 'a tuple of names')
+        if names != procedures_named(','.join(names)):
+            raise SettingError('procedures', names, 'each once, in their order')
 
     @property
     def name(self) -> str:
@@ -221,7 +224,7 @@ class Cohort:
             damping=between(*_DAMPING),
             friction=between(*_FRICTION),
             thickness=between(*_THICKNESS),
-            registration_error=_REGISTRATION * next(normal),
+            registration_error=min(_REGISTRATION * next(normal), _START[0]),  # none starts within
             breathing_amplitude=_BREATHING
             * _BREATHING_RATIO**breathing
             * math.exp(_BREATHING_SPREAD * next(normal)),

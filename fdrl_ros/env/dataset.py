@@ -8,7 +8,7 @@ A file holds all that is needed to go through every operation again, bit by bit
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 import hashlib
 import json
 import os
@@ -16,52 +16,17 @@ from pathlib import Path
 from typing import Any, get_type_hints
 import zipfile
 
-from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS
-from fdrl_ros.env.constants import constants
 from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.episode_check import ARRAYS, check_episode, PER_STATE, SCALARS
+from fdrl_ros.env.identity import check_identity, identity
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.plain import from_plain, to_plain
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import STATE_FIELDS, STATE_SIZE
 from fdrl_ros.errors import RecordsError
 import numpy as np
 
-FORMAT = 'fdrl_ros dataset 1'
-
 LARGEST = 2**33
 """Bytes of a file when unpacked; more is refused."""
-
-PER_STATE: dict[str, tuple[str, tuple[int, ...]]] = {
-    'states': ('<f4', (STATE_SIZE,)),
-    'tips': ('<f8', (3,)),
-    'jaws': ('<f8', ()),
-    'news2': ('<i8', ()),
-    'sofa': ('<i8', ()),
-}
-"""Arrays of an episode with a row for each of T + 1 states: type, and shape of a row."""
-
-PER_TICK: dict[str, tuple[str, tuple[int, ...]]] = {
-    'actions': ('<i8', ()),
-    'rewards': ('<f4', ()),
-    'forces': ('<f8', ()),
-    'mean_forces': ('<f8', ()),
-    'damages': ('<f8', ()),
-    'pressures': ('<f8', ()),
-    'critical': ('|b1', ()),
-}
-"""Arrays with a row for each of T ticks."""
-
-ARRAYS = {**PER_STATE, **PER_TICK}
-SCALARS = tuple(e.name for e in fields(Episode) if e.name not in ARRAYS and e.name != 'patient')
-"""What else an episode has: success, failure and the like."""
-
-
-def world_digest() -> str:
-    """Return the SHA-256 over the names and values of config/world.yaml, hexadecimal."""
-    sha = hashlib.sha256()
-    for name, value in sorted(constants().items()):
-        sha.update(f'{name}={value!r}\n'.encode())
-    return sha.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,61 +195,6 @@ def record(
     dataset = Dataset(world, tuple(episodes), given, note)
     dataset.save(path)
     return dataset
-
-
-def check_episode(episode: Episode, name: str) -> None:
-    """
-    Refuse an operation whose arrays contradict each other, or that would lose a bit in a file.
-
-    :raises RecordsError: saying what.
-    """
-    length = len(episode.actions)
-    if length < 1:
-        raise RecordsError(f'{name}: no tick')
-    for each, (kind, row) in ARRAYS.items():
-        array = getattr(episode, each)
-        shape = (length + (each in PER_STATE), *row)
-        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != kind:
-            came = f'{array.dtype} {array.shape}' if isinstance(array, np.ndarray) else repr(array)
-            raise RecordsError(f'{name}: {each} is {came}, expected {np.dtype(kind)} {shape}')
-        if array.dtype.kind == 'f' and not np.isfinite(array).all():
-            raise RecordsError(f'{name}: {each} holds a number that is not finite')
-    if episode.actions.min() < 0 or episode.actions.max() >= ACTION_COUNT:
-        raise RecordsError(f'{name}: expected actions from 0 to {ACTION_COUNT - 1}')
-    if from_plain(Patient, to_plain(episode.patient)) != episode.patient:
-        raise RecordsError(f'{name}: the patient cannot be kept as data')
-
-
-def identity() -> dict[str, Any]:
-    """Return what must agree between a recording and this code."""
-    return {
-        'format': FORMAT,
-        'state': [[each.name, each.unit, each.scale] for each in STATE_FIELDS],
-        'actions': [to_plain(each) for each in ACTIONS],
-        'constants': world_digest(),
-    }
-
-
-def check_identity(head: Any) -> None:
-    """
-    Refuse what was recorded by another version or in another world.
-
-    :param head: a document that has what :func:`identity` returns, and more.
-    :raises RecordsError: saying what differs.
-    """
-    if not isinstance(head, dict) or head.get('format') != FORMAT:
-        came = head.get('format') if isinstance(head, dict) else head
-        raise RecordsError(f'expected the format {FORMAT!r}, came {came!r}')
-    for name, wanted in identity().items():
-        came = head.get(name)
-        if came != wanted:
-            if isinstance(wanted, list) and isinstance(came, list) and len(came) == len(wanted):
-                came, wanted = next((a, b) for a, b in zip(came, wanted, strict=True) if a != b)
-            elif isinstance(wanted, list):
-                came, wanted = 'of another number', f'{len(wanted)}'
-            raise RecordsError(
-                f'recorded in another world: its {name} are {came!r}, here {wanted!r}'
-            )
 
 
 def _check_head(head: Any) -> None:

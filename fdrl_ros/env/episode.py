@@ -27,8 +27,8 @@ class Episode:
     :param states: shape (T + 1, STATE_SIZE), float32, as a policy sees them.
     :param actions: shape (T,), int64.
     :param rewards: shape (T,), float32.
-    :param forces: greatest force on the tip within each tick, shape (T,), N.
-    :param mean_forces: mean force on the tip over each tick, shape (T,), N.
+    :param forces: greatest normal force on the tip within each tick, shape (T,), N.
+    :param mean_forces: mean normal force on the tip over each tick, shape (T,), N.
     :param damages: done to tissue since the start, shape (T,), N s.
     :param pressures: mean arterial pressure, shape (T,), mmHg.
     :param critical: C_t, shape (T,), bool.
@@ -38,7 +38,7 @@ class Episode:
     :param jaws: angle of the jaw, shape (T + 1,), rad.
     :param time_above: time with a force above 0.8, 3.4 and 6.5 N, by the force, s.
     :param success: all was done.
-    :param failure: one of :data:`fdrl_ros.env.operation.FAILURES`, or empty.
+    :param failure: one of :data:`fdrl_ros.env.judging.FAILURES`, or empty.
     :param terminated: the last state has no future; false when the time ran out.
     """
 

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jaw of the instrument: follows its target at a limited speed, the same in both modes."""
 
-import math
-
 from fdrl_ros.env.arm import JAW_LIMITS
 from fdrl_ros.env.constants import constant
+from fdrl_ros.env.ranges import is_within
 from fdrl_ros.errors import StateError
 
 JAW_OPEN = constant('jaw.open')
@@ -30,7 +29,7 @@ class Jaw:
         :raises StateError: if that is no number or outside the limits; the old target stays.
         """
         low, high = JAW_LIMITS
-        if not (math.isfinite(angle) and low <= angle <= high):
+        if not is_within(angle, low, high):
             raise StateError(f'jaw {angle!r}: expected {low} to {high} rad')
         self.target = float(angle)
 

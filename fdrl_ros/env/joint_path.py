@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 
 from fdrl_ros.env.arm import checked_joints, forward_kinematics, Point, Vector
+from fdrl_ros.errors import StateError
 import numpy as np
 
 
@@ -15,10 +16,13 @@ class JointPath:
     :param start: where it begins, shape (6,), rad and m.
     :param target: where it ends, shape (6,).
     :param substeps: after how many of them it is there, at least 1.
-    :raises StateError: if the target is not six finite numbers within the limits.
+    :raises StateError: if the target is not six finite numbers within the limits, or there is no
+        whole number of sub-steps.
     """
 
     def __init__(self, start: Vector, target: Sequence[float], substeps: int) -> None:
+        if type(substeps) is not int or substeps < 1:
+            raise StateError(f'{substeps!r} sub-steps: expected a whole number of at least 1')
         self.joints = np.array(start, np.float64)
         self._goal = np.array(checked_joints(target))
         self._left = substeps

@@ -99,7 +99,7 @@ def _as_logged(
     What the set-point did not move by, the waypoint did.
     """
     patient = public_cohort(0, 0.0, (procedure.name,)).patient(0)
-    patient = replace(patient, goal=(0.0, 0.0, 0.0))
+    patient = replace(patient, goal=(0.0, 0.0, 0.0), start=(0.0, 0.0, 0.01))
     cuts = procedure.name == 'incision'
     column = INDEX['done' if cuts else 'grasped']
     change = after[:, column] - before[:, column]

@@ -8,7 +8,6 @@ states, rewards and endings are the same. Simulated, for research: not a medical
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 import math
 
 from fdrl_ros.env.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
@@ -16,26 +15,25 @@ from fdrl_ros.env.arm import checked_point, straight_joints, Vector
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.jaw import Jaw, JAW_OPEN
 from fdrl_ros.env.joint_path import JointPath
+from fdrl_ros.env.judging import breached, failure_of, FAILURES, HARD_STOP, Outcome
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.physiology import Physiology
 from fdrl_ros.env.placement import Arm, KinematicArm
 from fdrl_ros.env.reward import force_terms, reward_of
-from fdrl_ros.env.settings import horizon_of, WorldSettings
+from fdrl_ros.env.settings import checked_world, horizon_of, WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES, scale
 from fdrl_ros.env.tasks import Scene, Task, task_of
 from fdrl_ros.env.tasks.task import Point, Prospect, Reading
 from fdrl_ros.env.tissue import Tissue
+from fdrl_ros.env.touch import felt_force, smoothed
 from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import NDArray
 
-TOUCH_FORCE = constant('tissue.touch_force')
-HARD_STOP = constant('tissue.hard_stop')
-LATERAL = constant('workspace.lateral')
-ABOVE = constant('workspace.above')
-FAILURES = ('force', 'workspace', 'depth', 'drop', 'vitals', 'time')
+__all__ = ['FAILURES', 'FORCE_LEVELS', 'HARD_STOP', 'Operation', 'Outcome']
+
 FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
-"""Forces that the time above is measured of, N: 0.8, 3.4 and 6.5."""
+"""Loads that the time above is measured of, N: 0.8, 3.4 and 6.5."""
 
 _NOTHING: Point = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
@@ -49,38 +47,6 @@ def _arm(mode: str) -> Arm:
     return DynamicArm()
 
 
-def felt_force(settings: WorldSettings) -> float:
-    """Return the measured force from which there is contact, N: clear of the sensor's noise."""
-    return max(TOUCH_FORCE, 3.0 * settings.force_noise)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """
-    What one tick brought.
-
-    :param reward: with the hospital's emphasis.
-    :param peak_force: greatest force on the tip within the tick, N.
-    :param mean_force: mean force on the tip over the tick, N.
-    :param damage: done to tissue since the start, N s.
-    :param critical: C_t of FDRL Eq. 10: force above the hard stop, a breach, or hypotension.
-    :param success: all that was to be done is done.
-    :param failure: one of FAILURES, or empty.
-    :param terminated: by success or by a failure other than time.
-    :param truncated: the time is up.
-    """
-
-    reward: float
-    peak_force: float
-    mean_force: float
-    damage: float
-    critical: bool
-    success: bool
-    failure: str
-    terminated: bool
-    truncated: bool
-
-
 class Operation:
     """
     One operation at a time; :meth:`reset` starts the next.
@@ -92,10 +58,11 @@ class Operation:
     def __init__(
         self, settings: WorldSettings | None = None, rng: np.random.Generator | None = None
     ) -> None:
-        self.settings = settings or WorldSettings()
+        self.settings = checked_world(settings or WorldSettings())
         self.rng = rng
         self.arm: Arm = _arm(self.settings.mode)
         self._felt = felt_force(self.settings)
+        self._noisy = self.settings.force_noise > 0.0
         self._patient: Patient | None = None
 
     @property
@@ -132,15 +99,17 @@ class Operation:
         self.substeps = 0
         self.ticks = 0
         self.force: Point = _NOTHING
-        """Force on the tip in the base frame, N."""
+        """Force on the tip in the base frame, with friction, N: what a wrist sensor would say."""
         self.load = 0.0
-        """What limits are judged on: the tissue's normal force and that of rigid things, N."""
+        """What is judged: the tissue's normal force and that of rigid things, no friction, N."""
         self.measured_force = 0.0
         """What the sensor says of the load, N."""
         self.damage = 0.0
         self.peak_force = 0.0
         self.time_above = [0.0] * len(FORCE_LEVELS)
         """Time with a load above each of FORCE_LEVELS, s."""
+        self.smooth_force = 0.0
+        """The measured force smoothed over ticks, N; only where it is noisy."""
         self.touched: float | None = None
         """Height at which contact was first felt, m."""
         self._tick_substeps = 0
@@ -209,12 +178,20 @@ class Operation:
             self.jaw.aim(JAW_OPEN if action.jaw else 0.0)
 
     def advance(self, substeps: int) -> None:
-        """Let the arm, the tissue and the patient's breathing move on by sub-steps of 1/240 s."""
+        """
+        Let the arm, the tissue and the patient's breathing move on.
+
+        :param substeps: of 1/240 s each.
+        :raises StateError: if they are no whole number of at least 0; then nothing moves.
+        """
+        if type(substeps) is not int or substeps < 0:
+            raise StateError(f'{substeps!r} sub-steps: expected a whole number of at least 0')
         arm, tissue, target, path = self.arm, self.tissue, self.target, self._path
         setpoint, force, warn = self.setpoint, self.force, self.patient.procedure.warn_force
         rigid = self.scene.grasped and self.task.rigid
         peak, damage, impulse, load = self.peak_force, 0.0, 0.0, self.load
         gentle = FORCE_LEVELS[0]
+        feels = self.touched is None and not self._noisy
         for step in range(self.substeps + 1, self.substeps + substeps + 1):
             if path is not None:
                 arm.step_joints(path.step(), force)
@@ -237,8 +214,8 @@ class Operation:
                 load = tissue.normal_force(depth, rise - speed_z)
                 if load > 0.0:
                     force = (*tissue.friction_force(load, speed_x, speed_y), load)
-                    if self.touched is None and load >= self._felt:
-                        self.touched = arm.position[2]
+                    if feels and load >= self._felt:
+                        self.touched, feels = arm.position[2], False
                     if load > warn:
                         damage += (load - warn) * SUBSTEP
                     bearable = tissue.bearable * depth
@@ -264,7 +241,7 @@ class Operation:
         self._tick_impulse += impulse * SUBSTEP
         self.damage += damage
         self.measured_force = load
-        if self.settings.force_noise > 0.0:
+        if self._noisy:
             if self.rng is None:
                 raise StateError('force noise needs a random generator')
             noise = self.settings.force_noise * float(self.rng.standard_normal())
@@ -284,27 +261,20 @@ class Operation:
         load, peak, tip = self.load, self.peak_force, self.arm.position
         # A ring that pulls at its peg harms no tissue and hurts nobody.
         self.physiology.advance(period, self.force[2], self._tick_damage)
-        goal = patient.goal
-        x, y, z = tip[0] - goal[0], tip[1] - goal[1], tip[2] - goal[2]
-        breach = abs(x) > LATERAL or abs(y) > LATERAL or z > ABOVE or -z > patient.thickness
-        before = self.scene.done
+        before, breach = self.scene.done, breached(patient, tip)
         reading = Reading(tip, self.force[2], self.jaw.opening, self.time, period)
         lost = self.task.judge(self.scene, reading)
-        critical = peak > HARD_STOP or breach or self.physiology.hypotensive
-        success, failure = False, ''
-        if peak > procedure.force_limit:
-            failure = 'force'
-        elif breach:
-            failure = 'workspace'
-        elif lost:
-            failure = lost
-        elif self.physiology.hypotensive:
-            failure = 'vitals'
-        elif self.scene.done >= 1.0:
-            success = True
-        elif self.ticks >= self.horizon:
-            failure = 'time'
-        truncated = failure == 'time'
+        hypotensive, done = self.physiology.hypotensive, self.scene.done >= 1.0
+        critical = peak > HARD_STOP or breach or hypotensive
+        failure = failure_of(
+            force=peak > procedure.force_limit,
+            breach=breach,
+            lost=lost,
+            hypotensive=hypotensive,
+            done=done,
+            late=self.ticks >= self.horizon,
+        )
+        success, truncated = done and not failure, failure == 'time'
         terminated = success or (failure != '' and not truncated)
         remaining = self._cost()
         free, against = force_terms(procedure)
@@ -323,6 +293,10 @@ class Operation:
         self._remaining = remaining
         self.force_rate = (self.measured_force - self._tick_force) / period
         self._tick_force = self.measured_force
+        if self._noisy:
+            self.smooth_force = smoothed(self.smooth_force, self.measured_force)
+            if self.touched is None and self.smooth_force >= self._felt:
+                self.touched = tip[2]
         mean = self._tick_impulse / period
         self._tick_substeps = 0
         self._tick_damage = self._tick_impulse = 0.0
@@ -343,6 +317,7 @@ class Operation:
         procedure, scene = self.patient.procedure, self.scene
         setpoint, force, wanted = self.target, self.measured_force, procedure.target_force
         grasped = 1.0 if scene.grasped else 0.0
+        felt = self.smooth_force if self._noisy else force
         goal = self.task.waypoint(grasped, scene.done, self.ticks * TICK)
         return [
             *self._names,
@@ -351,7 +326,7 @@ class Operation:
             setpoint[2] - goal[2],
             self.arm.position[2] - setpoint[2],
             0.0 if self.touched is None else max(0.0, self.touched - setpoint[2]),
-            1.0 if force >= self._felt else 0.0,
+            1.0 if felt >= self._felt else 0.0,
             force,
             (wanted - force) / wanted if wanted > 0.0 else 0.0,
             procedure.force_limit,

@@ -14,11 +14,11 @@ from fdrl_ros.errors import SettingError
 Point = tuple[float, float, float]
 
 _RANGES = (
-    ('young_modulus', 1e-6, 1e9),
+    ('young_modulus', 100.0, 1e6),
     ('damping', 0.0, 1e3),
     ('friction', 0.0, 10.0),
     ('thickness', 1e-3, 1.0),
-    ('registration_error', -0.1, 0.1),
+    ('registration_error', -0.02, 0.02),
     ('breathing_amplitude', 0.0, 0.1),
     ('breathing_phase', -1e3, 1e3),
     ('respiratory_rate', 1.0, 100.0),
@@ -89,8 +89,8 @@ class Patient:
         """
         Refuse who cannot be.
 
-        :raises SettingError: on a value of another kind, a number out of its range, or an incision
-            without a line.
+        :raises SettingError: on a value of another kind, a number out of its range, a start within
+            the organ, or an incision without a line.
         """
         for name, kind in (('name', str), ('procedure', Procedure), ('labs', Labs)):
             if not isinstance(getattr(self, name), kind):
@@ -99,6 +99,8 @@ class Patient:
             check_number(name, getattr(self, name), low, high)
         for name in ('goal', 'start', 'destination'):
             _check_point(name, getattr(self, name))
+        if self.start[2] < self.goal[2] + self.registration_error:
+            raise SettingError('start', self.start, 'a point not below the true surface')
         events = self.events
         if not isinstance(events, tuple) or not all(isinstance(each, Event) for each in events):
             raise SettingError('events', events, 'a tuple of Events')

@@ -112,8 +112,10 @@ def procedures_named(text: str) -> tuple[str, ...]:
     Read a list such as `palpation, follow`, the name of a speciality, or `all`.
 
     :returns: names in the order of PROCEDURES, each once.
-    :raises SettingError: on a name that is none, or no name at all.
+    :raises SettingError: on what is no text, a name that is none, or no name at all.
     """
+    if not isinstance(text, str):
+        raise SettingError('procedures', text, 'names in one text, with commas')
     words = [each.strip() for each in text.split(',') if each.strip()]
     wanted: set[str] = set()
     for each in words:

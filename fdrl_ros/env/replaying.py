@@ -4,8 +4,9 @@
 
 from collections.abc import Callable, Iterator
 
-from fdrl_ros.env.dataset import ARRAYS, Dataset, PER_STATE, SCALARS
+from fdrl_ros.env.dataset import Dataset
 from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.episode_check import ARRAYS, PER_STATE, SCALARS
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.recording import recorded_episode
 from fdrl_ros.env.state import STATE_FIELDS

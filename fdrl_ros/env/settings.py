@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 
 from fdrl_ros.env.patient import Patient
+from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
 
 
@@ -38,3 +39,14 @@ class WorldSettings(Settings):
 def horizon_of(patient: Patient, settings: WorldSettings) -> int:
     """Return the time allowed for an operation on a patient, ticks."""
     return settings.horizon or patient.procedure.horizon
+
+
+def checked_world(settings: WorldSettings) -> WorldSettings:
+    """
+    Return settings that are some.
+
+    :raises SettingError: on anything else.
+    """
+    if not isinstance(settings, WorldSettings):
+        raise SettingError('settings', settings, 'WorldSettings')
+    return settings

@@ -43,7 +43,7 @@ OPERATION_FIELDS: tuple[Field, ...] = (
     Field('lag', 'm', 0.001, 'height of the measured tip above its set-point'),
     Field('depth', 'm', 0.01, 'how far the set-point is below where contact was first felt'),
     Field('contact', '1', 1.0, '1 if force is felt'),
-    Field('force', 'N', 2.5, 'force on the tip'),
+    Field('force', 'N', 2.5, 'normal force on the tip and pull of rigid things, no friction'),
     Field('force_error', '1', 0.25, '(target - force) / target; 0 without a target force'),
     Field('force_limit', 'N', 10.0, 'force that the procedure must never pass'),
     Field('force_rate', 'N/s', 5.0, 'change of force over the last tick'),
@@ -68,6 +68,8 @@ INDEX: dict[str, int] = {each.name: index for index, each in enumerate(STATE_FIE
 SCALES: NDArray[np.float64] = np.array([each.scale for each in STATE_FIELDS])
 SCALES.setflags(write=False)
 _FACTORS = 1.0 / SCALES
+STATE_BOUND = 200.0
+"""No scaled number of a state is beyond this; patients of cohorts stay below 10."""
 
 
 def scale(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:
@@ -75,13 +77,14 @@ def scale(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:
     Turn values in their units into what a policy sees.
 
     :param values: shape (..., STATE_SIZE), in the order and units of STATE_FIELDS.
-    :returns: values / scales, float32, same shape.
+    :returns: values / scales, cut at STATE_BOUND, float32, same shape.
     :raises StateError: if the last dimension is not STATE_SIZE.
     """
     array = np.asarray(values, np.float64)
     if array.shape[-1:] != (STATE_SIZE,):
         raise StateError(f'state of shape {array.shape}: expected (..., {STATE_SIZE})')
-    return (array * _FACTORS).astype(np.float32)
+    scaled = array * _FACTORS
+    return np.minimum(np.maximum(scaled, -STATE_BOUND), STATE_BOUND).astype(np.float32)
 
 
 def unscale(state: NDArray[np.float32]) -> NDArray[np.float64]:

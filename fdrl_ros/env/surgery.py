@@ -11,15 +11,13 @@ from fdrl_ros.env.cohort import PatientSource
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.errors import SettingError, StateError
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 ENV_ID = 'fdrl_ros/Surgery-v0'
-STATE_BOUND = 200.0
-"""No scaled number of a state is beyond this."""
 
 
 class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):

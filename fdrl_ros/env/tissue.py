@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 POISSON = constant('tissue.poisson_ratio')
-EXPONENT = constant('tissue.exponent')
+EXPONENT = 1.5
+"""Of the depth, by Hertz for a sphere; forces have it as d sqrt(d), which is quicker."""
 PRESSURE_LIMIT = constant('tissue.pressure_limit')
 SLIP_SPEED = constant('tissue.slip_speed')
 

@@ -38,8 +38,8 @@ class EpisodeMetrics:
     time: float = _measure('s', 'from the first command to the end')
     path_length: float = _measure('m', 'of the tip')
     log_dimensionless_jerk: float = _measure('1', 'of the tip; nearer to zero is smoother')
-    peak_force: float = _measure('N', 'greatest on the tip')
-    mean_force: float = _measure('N', 'over the whole operation')
+    peak_force: float = _measure('N', 'greatest normal force on the tip; friction counts in none')
+    mean_force: float = _measure('N', 'the same over the whole operation')
     time_above_gentle: float = _measure('s', 'with more than the gentle force')
     time_above_firm: float = _measure('s', 'with more than the firm force')
     time_above_severe: float = _measure('s', 'with more than the severe force')
@@ -113,8 +113,8 @@ def measure_episode(
 
     :param period: of a tick, s.
     :param tips: where the tip was, from the start to the end, shape (T + 1, 3), m.
-    :param peak_forces: greatest force within each tick, shape (T,), N.
-    :param mean_forces: mean force over each tick, shape (T,), N.
+    :param peak_forces: greatest normal force within each tick, shape (T,), N.
+    :param mean_forces: mean normal force over each tick, shape (T,), N.
     :param damages: since the start, at the end of each tick, shape (T,), N s.
     :param pressures: mean arterial pressure at the end of each tick, shape (T,), mmHg.
     :param news2: from the start to the end, shape (T + 1,).

@@ -235,6 +235,8 @@ def test_what_a_step_returned_does_not_change_later():
 def test_misuse_is_refused_and_nothing_moves():
     with pytest.raises(SettingError, match='mode'):
         BatchSurgery(settings=WorldSettings(mode='dynamic'))
+    with pytest.raises(SettingError, match='settings'):
+        BatchSurgery(settings='kinematic')
     batch = BatchSurgery()
     for wrong in (
         lambda: batch.step([]),
@@ -274,7 +276,12 @@ def test_misuse_is_refused_and_nothing_moves():
 
 
 def test_a_point_out_of_reach_is_refused_and_nothing_moves():
-    low = dataclasses.replace(COHORT.patient(0), start=(0.0, 0.0, -0.2436), goal=(0.0, 0.0, -0.24))
+    low = dataclasses.replace(
+        COHORT.patient(0),
+        start=(0.0, 0.0, -0.2436),
+        goal=(0.0, 0.0, -0.24),
+        registration_error=-0.02,
+    )
     batch = BatchSurgery([COHORT.patient(1), low])
     batch.reset()
     before = batch.values()
@@ -283,7 +290,7 @@ def test_a_point_out_of_reach_is_refused_and_nothing_moves():
     np.testing.assert_array_equal(batch.values(), before)
     batch.step([4, 5])
     with pytest.raises(UnreachableError):
-        batch.replace(0, dataclasses.replace(low, start=(0.0, 0.0, -0.5)))
+        batch.replace(0, dataclasses.replace(low, start=(0.5, 0.0, -0.1)))
     assert batch.patients[0] == COHORT.patient(1)
 
 

@@ -6,8 +6,10 @@ from dataclasses import fields, replace
 import json
 
 from fdrl_ros.env.cohort import Cohort, Mixture
-from fdrl_ros.env.dataset import ARRAYS, Dataset, record, SCALARS, world_digest
+from fdrl_ros.env.dataset import Dataset, record
 from fdrl_ros.env.episode import Episode
+from fdrl_ros.env.episode_check import ARRAYS, SCALARS
+from fdrl_ros.env.identity import world_digest
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.plain import from_plain, to_plain
 from fdrl_ros.env.recording import (
@@ -117,8 +119,16 @@ def test_a_replay_tells_an_operation_that_ended_at_another_time(walks):
     )
     with pytest.raises(RecordsError, match=f'ended after {episode.length - 1} ticks'):
         replay(Dataset(WORLD, (shorter,), (1,)), 0)
-    with pytest.raises(RecordsError, match='failure was'):
-        replay(Dataset(WORLD, (replace(episode, failure='other'),), (1,)), 0)
+    other = 'drop' if episode.failure != 'drop' else 'depth'
+    with pytest.raises(RecordsError, match='(success|failure) was'):
+        replay(Dataset(WORLD, (replace(episode, success=False, failure=other),), (1,)), 0)
+
+
+@pytest.mark.parametrize('end', [(True, 'zzz'), (False, 'zzz'), (True, 'force'), (False, '')])
+def test_an_end_that_contradicts_itself_is_refused(walks, end):
+    success, failure = end
+    with pytest.raises(RecordsError, match='episode 0: success is'):
+        Dataset(WORLD, (replace(walks.episodes[0], success=success, failure=failure),), (1,))
 
 
 def test_minus_zero_is_not_zero(walks):
@@ -240,11 +250,11 @@ def test_a_patient_is_the_same_after_a_file():
 
 
 def test_the_digest_of_the_world_tells_every_constant(monkeypatch):
-    from fdrl_ros.env import constants, dataset
+    from fdrl_ros.env import constants, identity
 
     before = world_digest()
-    values = {**constants.constants(), 'tissue.exponent': np.nextafter(1.5, 2.0).item()}
-    monkeypatch.setattr(dataset, 'constants', lambda: values)
+    values = {**constants.constants(), 'jaw.open': np.nextafter(0.8, 1.0).item()}
+    monkeypatch.setattr(identity, 'constants', lambda: values)
     assert world_digest() != before
 
 

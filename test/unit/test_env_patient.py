@@ -8,11 +8,13 @@ import math
 from fdrl_ros.env.actions import ACTIONS
 from fdrl_ros.env.arm import straight_joints, UnreachableError
 from fdrl_ros.env.cohort import Cohort, mixture, public_cohort
+from fdrl_ros.env.constants import constant
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.procedures import Procedure, procedure_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES
+from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.errors import SettingError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,10 +68,41 @@ def test_hospitals_move_apart_smoothly_and_monotonically():
     assert np.max(np.diff(distances)) < 0.6
 
 
-def test_no_hospital_is_the_extreme_one_in_two_ways():
+def test_of_three_hospitals_none_is_the_greatest_one_in_two_ways():
     leanings = np.array([Cohort(each, 3, 1.0, 0).leanings[:3] for each in range(3)])
     assert sorted(leanings.argmax(axis=0)) == [0, 1, 2]
     assert np.allclose(Cohort(2, 3, 0.0, 0).leanings, 0.0)
+
+
+def test_hospitals_weigh_force_and_time_against_each_other():
+    """The ratio of the extreme ones is emphasis_ratio^2; at H = 0 all weigh alike."""
+    people = [Cohort(each, 3, 1.0, 0).patient(0) for each in range(3)]
+    forces, times = ([getattr(p, f'{e}_emphasis') for p in people] for e in ('force', 'time'))
+    assert np.multiply(forces, times) == pytest.approx([1.0] * 3)
+    ratio = constant('hospital.emphasis_ratio')
+    assert max(forces) / min(forces) == pytest.approx(ratio**2)
+    assert max(times) / min(times) == pytest.approx(ratio**2)
+    assert sorted(times) == pytest.approx([1.0 / ratio, 1.0, ratio])
+    alike = Cohort(2, 3, 0.0, 0).patient(0)
+    assert (alike.force_emphasis, alike.time_emphasis) == (1.0, 1.0)
+
+
+def test_the_most_extreme_patients_stay_in_the_observation_space():
+    """Stiffest and softest, the surface off its plan as far as it can be, driven down."""
+    env = SurgeryEnv(settings=WorldSettings(mode='kinematic'))
+    for name, patient in PEOPLE.items():
+        for modulus, off in ((1e6, 0.02), (1e6, -0.02), (100.0, 0.02)):
+            start = (*patient.goal[:2], patient.goal[2] + 0.02)
+            extreme = replace(
+                patient, young_modulus=modulus, registration_error=off, damping=1e3, start=start
+            )
+            state, _info = env.reset(options={'patient': extreme})
+            over = False
+            while not over:
+                assert env.observation_space.contains(state), name
+                state, _reward, terminated, truncated, _info = env.step(4)
+                over = terminated or truncated
+            assert env.observation_space.contains(state), name
 
 
 def test_all_patients_can_be_operated_on():
@@ -133,7 +166,23 @@ def test_a_mixture_takes_hospitals_in_turn():
 
 
 @pytest.mark.parametrize(
-    'wrong', [(3, 3, 0.5, 0), (-1, 3, 0.5, 0), (0, 0, 0.5, 0), (0, 3, 1.5, 0), (0, 3, 0.5, -1)]
+    'wrong',
+    [
+        (3, 3, 0.5, 0),
+        (-1, 3, 0.5, 0),
+        (0, 0, 0.5, 0),
+        (0, 3, 1.5, 0),
+        (0, 3, 0.5, -1),
+        (0, 3, 'a', 0),
+        (0, 3, None, 0),
+        (0, 3, math.nan, 0),
+        (0.0, 3, 0.5, 0),
+        (0, '3', 0.5, 0),
+        (0, 3, 0.5, 1.5),
+        (0, 3, 0.5, 0, False, ['palpation']),
+        (0, 3, 0.5, 0, False, 7),
+        (0, 3, 0.5, 0, False, (7,)),
+    ],
 )
 def test_cohorts_that_make_no_sense_are_refused(wrong):
     with pytest.raises(SettingError):
@@ -143,8 +192,17 @@ def test_cohorts_that_make_no_sense_are_refused(wrong):
 def test_unknown_splits_and_negative_numbers_are_refused():
     with pytest.raises(SettingError, match='split'):
         public_cohort(0).patient(0, 'validation')
-    with pytest.raises(SettingError, match='index'):
-        public_cohort(0).patient(-1)
+    for wrong in (-1, 1.5, 'a', None, True):
+        with pytest.raises(SettingError, match='index'):
+            public_cohort(0).patient(wrong)
+
+
+@pytest.mark.parametrize('wrong', [{'procedures': 7}, {'procedures': ('reach',)}])
+def test_envs_of_no_procedures_are_refused(wrong):
+    with pytest.raises(SettingError, match='procedures'):
+        SurgeryEnv(**wrong)
+    with pytest.raises(SettingError, match='settings'):
+        SurgeryEnv(settings='x')
 
 
 PEOPLE = {each: public_cohort(0, 1.0, (each,)).patient(1) for each in PROCEDURE_NAMES}
@@ -156,6 +214,9 @@ PEOPLE = {each: public_cohort(0, 1.0, (each,)).patient(1) for each in PROCEDURE_
         ('name', 7),
         ('young_modulus', -1.0),
         ('young_modulus', 'a'),
+        ('young_modulus', 99.0),
+        ('young_modulus', 1.1e6),
+        ('registration_error', 0.021),
         ('damping', -9.0),
         ('friction', math.nan),
         ('thickness', -1.0),
@@ -170,6 +231,7 @@ PEOPLE = {each: public_cohort(0, 1.0, (each,)).patient(1) for each in PROCEDURE_
         ('goal', (0.0, 0.0, math.nan)),
         ('goal', (0.0, 0.0)),
         ('start', None),
+        ('start', (0.0, 0.0, -0.2)),
         ('destination', (0.0, math.inf, 0.0)),
         ('procedure', 'reach'),
         ('labs', None),

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import types
 
+from fdrl_ros.env.body import MOST_LOSS
 from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.events import Event
 from fdrl_ros.env.labs import Labs
@@ -146,11 +147,15 @@ def test_force_hurts_within_the_range_accepted_under_anaesthesia():
 def test_damage_bleeds_and_clots():
     body = Physiology(PATIENT)
     let_pass(body, 60.0, damage=0.1)
-    first = body.blood_loss
+    first, wound = body.blood_loss, body.wound
     assert first > 10.0
     let_pass(body, 600.0)
     later = body.blood_loss
+    assert body.wound == pytest.approx(wound * math.exp(-600.0 / 120.0), rel=0.05)
+    assert first < later < 0.5 * MOST_LOSS
+    # What an exponential wound bleeds from now on: rate x wound x time constant, mL.
     let_pass(body, 600.0)
+    assert later - first == pytest.approx(0.05 * wound * 120.0 * (1.0 - math.exp(-5.0)), rel=0.01)
     assert body.blood_loss - later < 0.01 * (later - first)
 
 

@@ -20,6 +20,8 @@ from fdrl_ros.env.state import (
     OPERATION_FIELDS,
     PATIENT_FIELDS,
     scale,
+    SCALES,
+    STATE_BOUND,
     STATE_FIELDS,
     STATE_SIZE,
     unscale,
@@ -69,10 +71,15 @@ def test_fields_have_names_units_and_scales_in_two_parts():
 
 
 def test_unscale_undoes_scale():
-    values = np.linspace(-3.0, 3.0, 2 * STATE_SIZE).reshape(2, STATE_SIZE)
+    values = np.linspace(-3.0, 3.0, 2 * STATE_SIZE).reshape(2, STATE_SIZE) * SCALES
     state = scale(values)
     assert state.dtype == np.float32
     assert np.allclose(unscale(state), values, rtol=1e-6, atol=1e-9)
+
+
+def test_what_a_policy_sees_is_bounded():
+    values = np.array([1e300, -1e300] * (STATE_SIZE // 2))
+    assert scale(values).tolist() == [STATE_BOUND, -STATE_BOUND] * (STATE_SIZE // 2)
 
 
 def test_states_of_the_wrong_size_or_not_finite_are_refused():

@@ -182,7 +182,7 @@ def test_misuse_is_refused():
 def test_a_reset_that_is_refused_leaves_the_old_operation_whole(mode):
     settings = WorldSettings(mode=mode, force_noise=0.1)
     env, other = (SurgeryEnv(settings=settings) for _ in range(2))
-    far = replace(public_cohort(0).patient(0), start=(0.0, 0.0, -0.5))
+    far = replace(public_cohort(0).patient(0), start=(0.5, 0.0, -0.1))
     broken = replace(far)
     object.__setattr__(broken, 'events', None)  # as no patient can be
     for each in (env, other):

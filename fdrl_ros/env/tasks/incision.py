@@ -4,7 +4,7 @@
 Incision: draw a blade along a line at a depth below a surface that breathes.
 
 The cut grows only where the blade is near the line and at its depth; running ahead of the cut
-cuts nothing. The resistance of cutting is the tissue's contact law and friction alone.
+cuts nothing. Cutting has no resistance of its own: limits are on the contact law's normal force.
 """
 
 import math
