@@ -8,9 +8,12 @@ inputs: norms come from the factors (Goodfellow 2015), and one product a layer s
 clipped.
 """
 
+from typing import Self
+
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.mechanism import clip_factors
 from fdrl_ros.trainer.network import Array, Layered, Network, Slopes
+from fdrl_ros.trainer.settings import LearnerSettings
 from fdrl_ros.trainer.transitions import Batch
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +51,16 @@ class DoubleDqn:
         self.size = shape.n_parameters - self.start
         """How many weights are trained: the length of a gradient."""
 
+    @classmethod
+    def of(cls, shape: NetworkShape, learner: LearnerSettings) -> Self:
+        """Choose as a hospital's settings say."""
+        return cls(
+            shape,
+            loss=learner.loss,
+            conservative=learner.conservative,
+            frozen=learner.frozen_layers,
+        )
+
     def layered(self, weights: Array) -> Layered:
         """
         Take weights apart, as the methods below want them.
@@ -69,7 +82,7 @@ class DoubleDqn:
         :raises PrivacyError: if a gradient is not finite.
         """
         *_, units, transitions = batch.actions.shape
-        layers = self._slopes(weights, target, batch, 1.0 / transitions)
+        layers = self.slopes(weights, target, batch, 1.0 / transitions)
         squares = np.zeros(batch.actions.shape[:-1], dtype=np.float64)
         formed: list[tuple[Array, Array] | None] = []
         for layer in layers:
@@ -109,7 +122,7 @@ class DoubleDqn:
         """
         *lead, units, transitions = batch.actions.shape
         total = np.empty((*lead, self.size))
-        for layer in self._slopes(weights, target, batch, 1.0 / (units * transitions)):
+        for layer in self.slopes(weights, target, batch, 1.0 / (units * transitions)):
             self._place(total, layer, *_outer_sum(layer.inputs, layer.outputs))
         return total
 
@@ -131,10 +144,14 @@ class DoubleDqn:
         values = self.network.forward(target, rows.next_states).values
         return rows.rewards + rows.discounts * _at(values, following.argmax(axis=-1))
 
-    def _slopes(
+    def slopes(
         self, weights: Layered, target: Layered, batch: Batch, scale: float
     ) -> list[Slopes]:
-        """Return each row's gradient of each layer, times `scale`."""
+        """
+        Return each row's gradient of each layer, times `scale`: what is clipped and summed.
+
+        :returns: of the head, then of the shared layers that are trained, from the last on.
+        """
         rows = batch.rows()
         count = rows.actions.shape[-1]
         both = np.concatenate((rows.states, rows.next_states), axis=-2)

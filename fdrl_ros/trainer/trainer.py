@@ -54,12 +54,7 @@ class Trainer:
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
         self.guarantee = Guarantee.of(records, learner, privacy)
-        self.dqn = DoubleDqn(
-            shape,
-            loss=learner.loss,
-            conservative=learner.conservative,
-            frozen=learner.frozen_layers,
-        )
+        self.dqn = DoubleDqn.of(shape, learner)
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""
