@@ -100,6 +100,8 @@ class Dataset:
             document, arrays, saved = _unpack(path)
         except RecordsError:
             raise
+        except OSError as error:
+            raise RecordsError(f'cannot read {path}: {error.strerror or error}') from error
         except Exception as error:  # a damaged archive raises half a dozen kinds
             raise RecordsError(f'{path} is no dataset, or damaged: {error}') from error
         found = _digest(document, arrays)
@@ -214,6 +216,9 @@ def _unpack(path: Path) -> tuple[str, dict[str, np.ndarray], str]:
         raise RecordsError(f'{path} unpacks to {size} bytes: expected at most {LARGEST}')
     with np.load(path, allow_pickle=False) as file:
         members = {name: file[name] for name in file.files}
+    missing = {'document', 'digest'} - members.keys()
+    if missing:
+        raise RecordsError(f'{path} is no dataset: it is an archive without {sorted(missing)[0]}')
     document = members.pop('document').tobytes().decode()
     return document, members, members.pop('digest').tobytes().decode()
 

@@ -47,7 +47,11 @@ class Guarantee:
         n_units = steps if privacy.unit == 'transition' else patients
         n_records = steps if transitions else patients
         if privacy.batch > n_records:
-            raise PrivacyError(f'an expected batch of {privacy.batch} out of {n_records} units')
+            unit = 'transitions' if transitions else 'patients'
+            raise PrivacyError(
+                f'privacy.batch = {privacy.batch}: expected at most {n_records}, as many as there '
+                f'are {unit} in the records'
+            )
         check_delta(privacy.delta, n_units)
         bounded = learner.replay not in _WITHOUT_BOUND and privacy.noise_multiplier > 0.0
         if not bounded and not math.isinf(privacy.budget):
