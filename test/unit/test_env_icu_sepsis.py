@@ -202,20 +202,26 @@ def test_no_policy_beats_the_optimum(model, best, seed):
     assert np.all(survival_by_state(model, random_policy(seed)) <= most + 1e-12)
 
 
-@pytest.mark.parametrize(('discount', 'sweeps'), [(0.9, 110), (1.0, 280)])
-def test_solve_and_policy_iteration_agree_with_sweeps(model, discount, sweeps):
-    policy = random_policy(1)
-    values = np.zeros((PATIENT_STATES, 2))  # of the policy, and of the best
-    for _ in range(sweeps):
-        ends = np.concatenate((discount * values, [[-REWARD] * 2, [REWARD] * 2]))
-        ahead = (model.rows @ ends)[model.row_of]
-        values = np.stack([(policy * ahead[..., 0]).sum(axis=1), ahead[..., 1].max(axis=1)], 1)
-    followed, greedy = values.T
-    assert returns_by_state(model, policy, discount) == pytest.approx(followed, abs=1e-9)
-    found = optimum(model, discount)
-    assert found.values == pytest.approx(greedy, abs=1e-9)
-    assert found.action_values.max(axis=1) == pytest.approx(greedy, abs=1e-9)
+@pytest.mark.parametrize('discount', [0.0, 0.9, 1.0])
+def test_one_more_sweep_changes_no_value(model, discount):
+    # A stay ends after some 10 steps on average, so values are as exact as this says, times 10.
+    policy, found = random_policy(1), optimum(model, discount)
+    values = np.stack([returns_by_state(model, policy, discount), found.values], axis=1)
+    ends = np.concatenate((discount * values, [[-REWARD] * 2, [REWARD] * 2]))
+    ahead = (model.rows @ ends)[model.row_of]
+    swept = np.stack([(policy * ahead[..., 0]).sum(axis=1), ahead[..., 1].max(axis=1)], axis=1)
+    assert np.abs(swept - values).max() < 1e-11
+    assert np.abs(found.action_values - ahead[..., 1]).max() < 1e-11
     assert action_values(model, found.actions, discount) == pytest.approx(found.action_values)
+
+
+def test_sweeps_from_nothing_end_at_the_optimum(model):
+    values = np.zeros(PATIENT_STATES)
+    for _ in range(80):
+        values = (model.rows @ np.concatenate((0.5 * values, [-REWARD, REWARD])))[
+            model.row_of
+        ].max(1)
+    assert optimum(model, 0.5).values == pytest.approx(values, abs=1e-9)
 
 
 def test_return_without_discount_tells_the_chance_to_survive(model):

@@ -152,7 +152,7 @@ def test_stays_become_records_with_one_unit_each(model):
         sepsis_records(stays, model, 'pixels')
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     concentration=strategies.floats(1.0, 1e4),
     blend=strategies.floats(0.0, 1.0),
@@ -212,6 +212,11 @@ def test_values_on_the_page_are_exact(model):
         exact = [each[band] for each in found for band in BANDS]
         assert [float(each) for each in cells] == pytest.approx(exact, abs=6e-4)
     assert not policies
+    three = [
+        survival(model, model.clinicians, each.start(model)) for each in federation(3, 1.0, 0)
+    ]
+    told = re.search(r'three hospitals bring (\S+), (\S+) and (\S+) of their', PAGE).groups()
+    assert [float(each) for each in told] == pytest.approx(sorted(three, reverse=True), abs=6e-4)
     for (band, states, admitted, there), number in zip(rows('band'), range(3), strict=True):
         inside = band_of(model.sofa) == number
         assert band.startswith(BANDS[number]) and int(states) == inside.sum()
