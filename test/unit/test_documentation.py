@@ -21,11 +21,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob('*.md'), *(ROOT / 'docs').glob('*.md')])
 WORLD = (ROOT / 'docs' / 'world.md').read_text('utf-8')
+LIBRARY = ROOT / 'docs' / 'library.md'
 
 
-def rows(first: str) -> list[list[str]]:
-    """Return the rows of the table whose first heading is given."""
-    lines = iter(WORLD.splitlines())
+def rows(first: str, page: str = WORLD) -> list[list[str]]:
+    """Return the rows of the table of a page whose first heading is given."""
+    lines = iter(page.splitlines())
     for line in lines:
         if line.startswith(f'| {first} |'):
             break
@@ -79,6 +80,48 @@ def test_successes_of_the_expert_are_those_of_its_result_file():
     assert not any(successes.values())
 
 
+def test_what_heterogeneity_does_is_as_in_its_result_file():
+    found = json.loads((ROOT / 'docs' / 'results' / 'heterogeneity.json').read_text('utf-8'))
+    settings, curves = found['settings'], found['curves']
+    expected = []
+    for index, level in enumerate(found['levels']):
+        told = [f'{level:g}', f'{curves["distance"]["at"][index]["mean"]:.2f}']
+        for name in ('home', 'elsewhere', 'loss'):
+            at = curves[name]['at'][index]
+            mean, low, high = (round(100.0 * at[key], 1) + 0.0 for key in ('mean', 'low', 'high'))
+            told.append(f'{mean} [{low}, {high}]')
+        expected.append(told)
+    assert rows('H') == expected
+    command = f'`fdrl heterogeneity --seeds {len(found["seeds"])} '
+    assert f'{command}--world-mode {settings["world"]["mode"]}` repeats it' in WORLD
+    assert settings['federation']['procedures'] == 'palpation, retraction'
+    assert f'all {NUMBERS[settings["federation"]["hospitals"]]};' in WORLD
+    assert f'over {NUMBERS[len(found["seeds"])]} seeds' in WORLD
+
+
+NUMBERS = {3: 'three', 10: 'ten'}
+
+
+def test_speeds_are_those_of_their_result_file():
+    found = json.loads((ROOT / 'docs' / 'results' / 'speed.json').read_text('utf-8'))
+    page = LIBRARY.read_text('utf-8')
+
+    table = rows('figure', page)
+    names = [row[0].strip('`') for row in table]
+    assert {*names} == found.keys() - {'reset_given_patient_ms', 'memory_growth_mb'}
+    for name, row in zip(names, table, strict=True):
+        entry = found[name]
+        spread = entry['minimum'], entry['maximum']
+        assert float(row[2].replace(',', '')) == pytest.approx(entry['value'], rel=0.01)
+        told = [float(each.replace(',', '')) for each in row[3].split(' to ')]
+        assert told == pytest.approx(spread, rel=0.01)
+        if entry['peer'] is not None:
+            peer = float(row[5].rpartition(': ')[2].replace(',', ''))
+            assert peer == pytest.approx(entry['peer_value'], rel=0.01)
+    growth = found['memory_growth_mb']['value']
+    assert f'Memory grew by {growth:.2g} MB over 100,000 resets' in page
+
+
 def test_metrics_are_documented_one_by_one():
     expected = [
         [each.name, each.metadata['unit'], each.metadata['meaning']]
@@ -121,7 +164,6 @@ def test_links_to_files_lead_somewhere(page):
             assert (page.parent / target).exists(), f'{page.name}: {target}'
 
 
-LIBRARY = ROOT / 'docs' / 'library.md'
 BLOCKS = [
     (page.name, block)
     for page in (LIBRARY, ROOT / 'docs' / 'world.md', ROOT / 'README.md')

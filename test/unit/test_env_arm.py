@@ -261,6 +261,27 @@ def test_a_bent_wrist_goes_back_to_straight_without_a_leap(arm):
     assert np.abs(np.subtract(arm.position, goal)).max() < 1e-6
 
 
+def test_a_tip_under_way_keeps_its_velocity_when_its_wrist_has_become_straight():
+    """Six joints become three once the wrist is still, as it is while the tip creeps, not sooner."""
+    arm, speed = DynamicArm(), 2e-4
+    arm.place(START, 0.02)
+    led(arm, np.array([*straight_joints(*START), 0.0, 0.02, -0.02]), 30)
+    x, y, z = arm.position
+    velocities, moved, bent = [], [], []
+    for step in range(1, 200):
+        before = np.array(arm.position)
+        arm.step((x + speed * SUBSTEP * step, y, z), STILL)
+        velocities.append(arm.velocity)
+        moved.append((arm.position - before) / SUBSTEP)
+        bent.append(arm._bent)
+    switch = bent.index(False)
+    assert 60 < switch < 190 and not any(bent[switch:])
+    near = slice(switch - 2, switch + 10)
+    for found in (velocities[near], moved[near]):
+        assert np.abs(np.subtract(found, (speed, 0.0, 0.0))).max() < 0.02 * speed
+    arm.close()
+
+
 def test_three_joints_move_a_straight_wrist_as_six_do():
     quick, whole = DynamicArm(), DynamicArm()
     for each in (quick, whole):

@@ -4,6 +4,8 @@
 
 import math
 from pathlib import Path
+import subprocess
+import sys
 
 from fdrl_ros import resources
 from fdrl_ros.env.actions import (
@@ -96,6 +98,38 @@ def test_every_constant_has_a_unit_and_a_source():
     assert constant('physiology.hypotension') == 65.0
     with pytest.raises(ResourceError, match='nothing.here'):
         constant('nothing.here')
+
+
+LISTENER = """
+import importlib, pkgutil
+from fdrl_ros.env import constants
+
+asked, real = set(), constants.constant
+constants.constant = lambda name: asked.add(name) or real(name)
+import fdrl_ros.env
+for each in pkgutil.walk_packages(fdrl_ros.env.__path__, 'fdrl_ros.env.'):
+    if 'icu_sepsis' not in each.name:
+        importlib.import_module(each.name)
+from fdrl_ros.env.cohort import public_cohort
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import PROCEDURE_NAMES
+
+from fdrl_ros.env.view import tissue_colour
+
+tissue_colour(1.0)
+operation = Operation(WorldSettings(mode='kinematic'))
+for name in PROCEDURE_NAMES:
+    operation.reset(public_cohort(0, 1.0, (name,)).patient(0))
+print(*sorted(constants.constants().keys() - asked))
+"""
+
+
+def test_every_constant_is_asked_for():
+    found = subprocess.run(
+        [sys.executable, '-c', LISTENER], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == ''
 
 
 def test_files_are_found_in_the_source_a_wheel_and_an_ament_prefix(tmp_path, monkeypatch):

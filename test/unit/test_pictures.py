@@ -8,12 +8,13 @@ from click.testing import CliRunner
 from fdrl_ros.benchmark.pictures import draw_procedures, HEIGHT, WIDTH
 from fdrl_ros.cli.commands import main
 from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 from PIL import Image, ImageChops
 import pytest
 
-PUBLISHED = Path(__file__).parents[2] / 'docs/images/procedures/retraction.png'
+PUBLISHED = Path(__file__).parents[2] / 'docs/images/procedures'
 KINEMATIC = WorldSettings(mode='kinematic')
 
 
@@ -29,10 +30,14 @@ def test_expert_is_drawn_still_and_moving(tmp_path):
         assert ImageChops.difference(first, image.convert('RGB')).getbbox() is not None
 
 
-def test_published_pictures_are_what_the_documented_command_draws(tmp_path):
+@pytest.mark.parametrize('name', PROCEDURE_NAMES)
+def test_published_pictures_are_what_the_documented_command_draws(tmp_path, name):
     """The organ with its dent, the arm and the arrow of force; rounding may move an edge."""
-    (drawn,) = draw_procedures(tmp_path, ['retraction'], index=4)
-    images = [np.asarray(Image.open(each).convert('RGB'), int) for each in (drawn, PUBLISHED)]
+    (drawn,) = draw_procedures(tmp_path, [name], index=4)
+    images = [
+        np.asarray(Image.open(each).convert('RGB'), int)
+        for each in (drawn, PUBLISHED / f'{name}.png')
+    ]
     assert (abs(images[0] - images[1]).max(axis=2) > 8).mean() < 0.01
 
 
