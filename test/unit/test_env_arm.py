@@ -262,7 +262,7 @@ def test_a_bent_wrist_goes_back_to_straight_without_a_leap(arm):
 
 
 def test_a_tip_under_way_keeps_its_velocity_when_its_wrist_has_become_straight():
-    """Six joints become three once the wrist is still, as it is while the tip creeps, not sooner."""
+    """Six joints become three once the wrist is still, as it is while the tip creeps."""
     arm, speed = DynamicArm(), 2e-4
     arm.place(START, 0.02)
     led(arm, np.array([*straight_joints(*START), 0.0, 0.02, -0.02]), 30)
