@@ -23,12 +23,13 @@ from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.recording import (
     behaving,
     demonstrations,
+    in_words,
     record_operations,
     RecordingStopped,
 )
 from fdrl_ros.env.replaying import replay as go_through_again
 from fdrl_ros.env.surgery import SurgeryEnv
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import RecordsError, SettingError
 from fdrl_ros.policy import Policy
 
 
@@ -52,9 +53,19 @@ def dataset() -> None:
 )
 @click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
 @click.option(
-    '--hospital', default=0, show_default=True, type=click.IntRange(0), help='0: public patients.'
+    '--hospital',
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help='Number of the hospital, 1 to --hospitals; 0: public patients, of none.',
 )
-@click.option('--hospitals', default=3, show_default=True, type=click.IntRange(1))
+@click.option(
+    '--hospitals',
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help='How many there are.',
+)
 @click.option(
     '--heterogeneity', default=0.8, show_default=True, type=click.FloatRange(0, 1), help='H.'
 )
@@ -76,9 +87,12 @@ def record(
     """
     Operate on the patients of a hospital and record it all in FILE.
 
-    Interrupted, the same command goes on where it was.
+    Interrupted, the same command goes on where it was; with a greater --count a finished FILE
+    grows.
     """
     world, names = world_from(flags), procedures_named(procedures)
+    if hospital > hospitals:
+        raise SettingError('hospital', hospital, f'1 to {hospitals}, or 0 for public patients')
     if hospital:
         cohort = Cohort(hospital - 1, hospitals, heterogeneity, seed, procedures=names)
     else:
@@ -88,7 +102,7 @@ def record(
     if policy is not None:
         choice, who = operator_from(policy)
     operate = behaving(cohort, world, seed, split, choice=choice, exploration=exploration)
-    note = f'{who}, exploration {exploration:g}, {split}, {cohort!r}, {count} operations'
+    note = f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with'
     with working() as (bars, stopped):
         made = record_operations(
             file,
@@ -118,7 +132,8 @@ def demonstrate(
     """
     Record the expert's successes on public patients, one file for each procedure in DIRECTORY.
 
-    Interrupted, the same command goes on where it was.
+    Interrupted, the same command goes on where it was; with a greater --count finished files
+    grow.
     """
     world = world_from(flags)
     names = procedures_named(procedures)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 from fdrl_ros.benchmark.report import DISCLAIMER
-from fdrl_ros.cli.dataset_table import metrics_table
-from fdrl_ros.cli.dataset_work import FILE, operator_from
+from fdrl_ros.cli.dataset_table import legend, metrics_table
+from fdrl_ros.cli.dataset_work import FILE, operator_from, world_in_words
 from fdrl_ros.cli.output import console
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.dataset import Dataset
@@ -56,11 +56,17 @@ def show(file: Path, policy: Path | None, states: Path | None, targets: tuple[Pa
     out = console()
     out.print(DISCLAIMER, style='italic')
     out.print(f'{len(found)} operations: {found.note}', highlight=False, soft_wrap=True)
-    out.print(f'world {found.world}', highlight=False, soft_wrap=True)
+    out.print(f'world: {world_in_words(found.world)}', highlight=False, soft_wrap=True)
     out.print(f'digest {found.digest}', highlight=False, soft_wrap=True)
-    if frozen is not None:
-        out.print(f'A_task on states {frozen.digest}', highlight=False, soft_wrap=True)
     out.print(metrics_table(metrics))
+    out.print(legend(), highlight=False)
+    if frozen is not None:
+        out.print(
+            f'A_task {metrics[0].task_tolerant:.3f} (exact {metrics[0].task_exact:.3f}), of the '
+            f'policy on the states {frozen.digest}, whatever the procedure',
+            highlight=False,
+            soft_wrap=True,
+        )
     for each in targets:
         WRITERS[each.suffix](each, metrics)
         click.echo(f'saved in {each}')

@@ -39,6 +39,16 @@ def world_from(flags: dict[str, Any]) -> WorldSettings:
     return WorldSettings.from_mapping({k: v for k, v in given.items() if v is not None})
 
 
+def world_in_words(world: WorldSettings) -> str:
+    """Say what differs from the default settings."""
+    other = [
+        f'{each.name} {getattr(world, each.name)}'
+        for each in WorldSettings.describe()
+        if getattr(world, each.name) != each.default
+    ]
+    return (', '.join(other) + '; else as by default') if other else 'as by default'
+
+
 def operator_from(path: Path) -> tuple[Policy, str]:
     """
     Read the file of a policy that operates.

@@ -3,11 +3,13 @@
 """Record operations so that they can be gone through again; an interruption loses little."""
 
 from collections.abc import Callable
+from dataclasses import asdict
+import os
 from pathlib import Path
 import shutil
 
 from fdrl_ros.env.actions import ACTION_COUNT
-from fdrl_ros.env.cohort import PatientSource, public_cohort
+from fdrl_ros.env.cohort import Cohort, PatientSource, public_cohort
 from fdrl_ros.env.dataset import Dataset, record
 from fdrl_ros.env.episode import Choice, Episode, run_episode
 from fdrl_ros.env.expert import expert
@@ -28,6 +30,9 @@ Operate = Callable[[SurgeryEnv, int], tuple[Episode, int | None]]
 """Does operation number so and so; returns it and the seed of its generator."""
 
 _STREAM, _MOVES = 7, 8  # of the generators of recordings; others of the package use 1 to 6
+_LAST = '; operations 0 to '
+"""What the note of a finished file goes on with: the number of the last one that was done."""
+
 _TRIES = 3
 """How many operations one that is kept may take, on average."""
 
@@ -78,40 +83,56 @@ def record_operations(
     stopped: Callable[[], bool] = _never,
 ) -> Dataset:
     """
-    Operate and record until there are enough; a finished file is read, not made anew.
+    Operate and record until there are enough; what a file holds already is not done again.
 
     While it is not finished, parts lie in a folder beside the file; the same call goes on there.
+    A finished file with fewer operations grows into the one that it would be if they had been
+    asked for at once.
 
     :param path: file to write.
     :param operate: operation number so and so, in the env that it is given; the same every time.
     :param count: operations to keep.
-    :param note: tells this recording from every other.
+    :param note: tells this recording from every other; the file's goes on with what was done.
     :param keep: which operations are wanted.
     :param progress: told how many there are.
     :param stopped: asked before each operation.
     :raises SettingError: on a count below 1.
-    :raises RecordsError: if the file holds something else or cannot be written, or far too few
-        operations are worth keeping.
+    :raises RecordsError: if the file holds something else or more, or cannot be written, or far
+        too few operations are worth keeping.
     :raises RecordingStopped: as soon as `stopped` says so.
     """
     if count < 1:
         raise SettingError('count', count, 'at least 1')
-    if path.exists():
-        whole = Dataset.load(path)
-        if (whole.note, whole.world, len(whole)) != (note, world, count):
-            raise RecordsError(f'{path} holds something else: {whole.note}; {whole.world}')
-        progress(count, count)
-        return whole
-    parts = _Parts(path.with_name(path.name + '.parts'), world, note)
     episodes: list[Episode] = []
     seeds: list[int | None] = []
+    tried = 0
+    if path.exists():
+        whole = Dataset.load(path)
+        tried = _tried(path, whole, note, world)
+        if len(whole) > count:
+            raise RecordsError(
+                f'{path} holds {len(whole)} operations already, more than the {count} asked for: '
+                'ask for as many, or take another file'
+            )
+        if len(whole) == count:
+            progress(count, count)
+            return whole
+        episodes, seeds = list(whole.episodes), list(whole.seeds)
+    _check_folder(path.parent)
+    parts = _Parts(path.with_name(path.name + '.parts'), world, note)
+    limit = tried + _TRIES * (count - len(episodes)) + PART
     env = SurgeryEnv(settings=world)
     try:
-        for first in range(0, _TRIES * count + PART, PART):
-            found = parts.load(first)
+        while len(episodes) < count:
+            if tried >= limit:
+                raise RecordsError(
+                    f'of {tried} operations only {len(episodes)} are worth keeping, '
+                    f'expected {count}'
+                )
+            found = parts.load(tried)
             if found is None:
                 made = []
-                for index in range(first, first + PART):
+                for index in range(tried, tried + PART):
                     if stopped():
                         raise RecordingStopped(f'stopped before operation {index} of {path}')
                     made.append(operate(env, index))
@@ -119,24 +140,56 @@ def record_operations(
                     progress(min(kept, count), count)
                     if kept >= count:
                         break
-                found = parts.save(first, made)
+                found = parts.save(tried, made)
             for episode, seed in zip(found.episodes, found.seeds, strict=True):
-                if keep(episode) and len(episodes) < count:
+                tried += 1
+                if keep(episode):
                     episodes.append(episode)
                     seeds.append(seed)
+                if len(episodes) == count:
+                    break
             progress(len(episodes), count)
-            if len(episodes) == count:
-                break
-        else:
-            raise RecordsError(
-                f'of {first + PART} operations only {len(episodes)} are worth keeping, '
-                f'expected {count}'
-            )
     finally:
         env.close()
-    dataset = record(path, episodes, world, seeds=seeds, note=note)
+    dataset = record(path, episodes, world, seeds=seeds, note=f'{note}{_LAST}{tried - 1}')
     parts.remove()
     return dataset
+
+
+def in_words(patients: PatientSource) -> str:
+    """Say which patients these are, hospitals counted from 1."""
+    if not isinstance(patients, Cohort):
+        return repr(patients)
+    who = 'public patients'
+    if not patients.public:
+        who = f'patients of hospital {patients.hospital + 1} of {patients.hospitals}'
+    done = ', '.join(patients.procedures)
+    return f'{who}, H = {patients.heterogeneity}, seed {patients.seed}, for {done}'
+
+
+def _tried(path: Path, whole: Dataset, note: str, world: WorldSettings) -> int:
+    """Return how many operations a finished file was chosen from, or refuse one of another."""
+    head, _, last = whole.note.rpartition(_LAST)
+    before, now = asdict(whole.world), asdict(world)
+    other = [
+        f'{name} {before[name]}, not {now[name]}' for name in now if before[name] != now[name]
+    ]
+    if head != note or not last.isdecimal():
+        other.insert(0, f'"{head or whole.note}", not "{note}"')
+    if other:
+        raise RecordsError(
+            f'{path} holds something else: {"; ".join(other)}; take another file, or what that '
+            'one was made with'
+        )
+    return int(last) + 1
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a place that nothing can be written to before anybody operates."""
+    if not folder.is_dir():
+        raise RecordsError(f'{folder} is no directory: make it first')
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RecordsError(f'cannot write into {folder}: no permission')
 
 
 def behaving(
@@ -206,7 +259,7 @@ def demonstrations(
         behaving(source, chosen, seed, procedure=procedure),
         count=count,
         world=chosen,
-        note=f'expert, {procedure}, seed {seed}, {source!r}, {count} successes',
+        note=f'expert, successes alone, seed {seed}; {in_words(source)}',
         keep=lambda episode: episode.success,
         progress=progress,
         stopped=stopped,

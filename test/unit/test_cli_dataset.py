@@ -69,10 +69,47 @@ def test_demonstrations_of_every_procedure_lie_in_files_of_their_own(tmp_path):
         assert said.exit_code == 0, said.output
     files = sorted(each.name for each in (tmp_path / 'demos').iterdir())
     assert files == sorted(f'{name}.npz' for name in PROCEDURE_NAMES)
-    said = fdrl('demonstrate', tmp_path / 'demos', '--count', 3, *FAST)
+    said = fdrl('demonstrate', tmp_path / 'demos', '--count', 3, '--seed', 1, *FAST)
     assert (said.exit_code, 'something else' in said.output) == (1, True)
+    assert 'seed 0;' in said.output and 'seed 1;' in said.output
     said = fdrl('demonstrate', tmp_path / 'other', '--procedures', 'heart', *FAST)
     assert (said.exit_code, 'heart' in said.output) == (1, True)
+
+
+def test_a_finished_file_grows_and_never_shrinks(tmp_path):
+    words = ('demonstrate', tmp_path / 'a', '--procedures', 'reach', *FAST)
+    for count in (2, 12):
+        said = fdrl(*words, '--count', count)
+        assert (said.exit_code, f'{count} successes' in said.output) == (0, True)
+    said = fdrl(*words, '--count', 5)
+    assert (said.exit_code, 'more than the 5 asked for' in said.output) == (1, True)
+    fdrl('demonstrate', tmp_path / 'b', '--procedures', 'reach', '--count', 12, *FAST)
+    at_once = (tmp_path / 'b' / 'reach.npz').read_bytes()
+    assert (tmp_path / 'a' / 'reach.npz').read_bytes() == at_once
+
+
+def test_hospitals_are_counted_from_one_and_zero_is_public(walks, tmp_path):
+    for number in (1, 3):
+        file = tmp_path / f'{number}.npz'
+        said = fdrl('record', file, '--hospital', number, '--count', 1, *FAST)
+        assert said.exit_code == 0, said.output
+        assert Dataset.load(file).episodes[0].patient.name.startswith(f'hospital_{number}/')
+        assert f'hospital {number} of 3' in ' '.join(fdrl('show', file).output.split())
+    said = fdrl('record', tmp_path / 'f', '--hospital', 4, *FAST)
+    assert said.exit_code == 1
+    assert said.output.strip() == ('fdrl: hospital = 4: expected 1 to 3, or 0 for public patients')
+    said = fdrl('record', walks, '--count', 6, '--hospital', 3, '--exploration', 0.5)
+    assert said.exit_code == 1
+    for words in ('hospital 2 of 3', 'hospital 3 of 3', 'mode kinematic, not dynamic'):
+        assert words in said.output
+
+
+def test_nobody_operates_before_the_place_of_the_file_is_there(tmp_path, monkeypatch):
+    from fdrl_ros.env import recording
+
+    monkeypatch.setattr(recording, 'run_episode', None)
+    said = fdrl('record', tmp_path / 'x' / 'c.npz', '--count', 1, *FAST)
+    assert (said.exit_code, 'x is no directory: make it first' in said.output) == (1, True)
 
 
 def test_an_interrupted_recording_ends_cleanly_and_goes_on(tmp_path, monkeypatch):
@@ -103,6 +140,10 @@ def test_metrics_are_shown_and_saved(walks, tmp_path):
     loaded = Dataset.load(walks)
     for words in (loaded.digest, 'NEWS2', 'not a medical device', 'exploration 0.5'):
         assert words in said.output
+    for words in ('mode kinematic; else as by default', 'hospital 2 of 3, H = 0.8, seed 1'):
+        assert words in said.output
+    assert 'Cohort' not in said.output and 'WorldSettings' not in said.output
+    assert 'the worst of each operation' in said.output and 'most, N' in said.output
     assert 'A_task' not in said.output  # of the expert it would be 1, whatever happened
     expected = [episode_metrics(each) for each in loaded.episodes]
     for found in (read_csv(tmp_path / 'a.csv'), read_json(tmp_path / 'a.json')):
@@ -163,6 +204,16 @@ def test_a_log_becomes_records(walks, tmp_path):
     records = Records.load(tmp_path / 'records.npz', STATE_SIZE)
     assert records.n_patients == 6
     assert len(records.actions) == sum(each.length for each in Dataset.load(walks).episodes)
+
+
+def test_a_missing_file_and_a_foreign_archive_are_told_apart(tmp_path):
+    said = fdrl('show', tmp_path / 'none.npz')
+    assert said.output.strip() == (
+        f'fdrl: cannot read {tmp_path / "none.npz"}: No such file or directory'
+    )
+    np.savez(tmp_path / 'foreign.npz', a=1)
+    said = fdrl('show', tmp_path / 'foreign.npz')
+    assert 'is no dataset: it is an archive without' in said.output
 
 
 def test_what_is_no_dataset_ends_in_one_line(tmp_path):

@@ -294,6 +294,20 @@ def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path):
     assert demonstrations('reach', path, 25, world=WORLD).digest == whole.digest
 
 
+def test_a_file_grows_over_failures_into_the_one_of_a_single_call(tmp_path):
+    def liked(episode):
+        return int(episode.patient.name.rpartition('/')[2]) % 3 > 0
+
+    def some(path, count):
+        return record_operations(path, operate, count=count, world=WORLD, note='walks', keep=liked)
+
+    for count in (1, 7, 14):
+        grown = some(tmp_path / 'grown', count)
+    assert grown.digest == some(tmp_path / 'whole', 14).digest
+    assert (tmp_path / 'grown').read_bytes() == (tmp_path / 'whole').read_bytes()
+    assert grown.note == 'walks; operations 0 to 20', 'every third was left out'
+
+
 def test_a_broken_part_is_made_anew(tmp_path):
     path = tmp_path / 'file'
     folder = tmp_path / 'file.parts'
@@ -307,6 +321,8 @@ def test_a_file_of_something_else_is_never_written_over(walks, tmp_path):
     walks.save(tmp_path / 'file')
     with pytest.raises(RecordsError, match='something else'):
         demonstrations('reach', tmp_path / 'file', 3, world=WORLD)
+    with pytest.raises(RecordsError, match='something else'):
+        demonstrations('reach', tmp_path / 'file', len(walks), world=WORLD)
     assert Dataset.load(tmp_path / 'file').digest == walks.digest
 
 
