@@ -25,6 +25,7 @@ from fdrl_ros.errors import PolicyError, StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
 from fdrl_ros.trainer.pretraining import pretrain_public
+from fdrl_ros.trainer.records import Records
 import numpy as np
 
 SERVERS = ('aggregator', 'key_authority')
@@ -65,6 +66,10 @@ class Layout:
     def party(self, name: str) -> Path:
         """Return the directory of a hospital, server or robot."""
         return self.directory / name
+
+    def records(self, name: str) -> Path:
+        """Return the file of a hospital's records."""
+        return self.party(name) / 'records.npz'
 
     def state(self, name: str) -> Path:
         """Return the file of what a party must not forget."""
@@ -189,6 +194,10 @@ def _make_keys(layout: Layout, plan: Plan) -> None:
         shutil.rmtree(part)
     names = plan.hospitals
     sizes = dict.fromkeys(names, plan.collection.patients)
-    # Simulated hospitals draw from streams of their own: no patient is in two of them.
-    make_federation(part, names, sizes=sizes, disjoint_patients=True)
+    brought = [name for name in names if layout.records(name).exists()]
+    for name in brought:
+        sizes[name] = Records.load(layout.records(name), plan.shape.states).n_patients
+    # Simulated hospitals draw from streams of their own: no patient is in two of them. Of records
+    # that came from elsewhere nobody knows.
+    make_federation(part, names, sizes=sizes, disjoint_patients=not brought)
     part.rename(layout.keys)

@@ -57,10 +57,11 @@ class RunDirectory:
         """
         Go on in a directory, made if it is missing; a link such as ``latest`` is followed.
 
-        :raises StoreError: if it cannot be written.
+        :raises StoreError: if it cannot be written, or is no run.
         """
         if path.is_symlink():
             path = path.parent / path.readlink()
+        _check_run(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -125,6 +126,20 @@ class RunDirectory:
             part.replace(link)
         except OSError as error:
             raise StoreError(f'cannot point {link} to this run: {error.strerror}') from error
+
+
+def _check_run(path: Path) -> None:
+    """Refuse a directory in which a run would mix with a federation, or write over a plan."""
+    if Layout(path).keys.exists():
+        raise StoreError(
+            f'{path} is a prepared federation, not a run: `ros2 launch` starts its nodes; name '
+            'the directory of a run, or a new one'
+        )
+    if Layout(path).plan.exists() and not Layout(path / 'federation').plan.exists():
+        raise StoreError(
+            f'{path} has a plan.yaml but is no run: pass the file with --plan, and name the '
+            'directory of a run, or a new one'
+        )
 
 
 def _patients(found: Assessment) -> dict[str, np.ndarray]:

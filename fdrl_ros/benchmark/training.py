@@ -41,7 +41,7 @@ def collect_all(
     layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
 ) -> None:
     """Let every hospital collect its records, if it has none yet."""
-    missing = [n for n in plan.hospitals if not (layout.party(n) / 'records.npz').exists()]
+    missing = [n for n in plan.hospitals if not layout.records(n).exists()]
     run_tasks(
         collect_one,
         [(layout, name, plan) for name in missing],

@@ -41,9 +41,9 @@ def convert(
     Convert a dataset SOURCE to a bag TARGET (rosbag2), or a bag to a dataset or records.
 
     A bag that was made of a dataset becomes that dataset again, bit by bit. The log of a live arm
-    tells states, actions and outcomes: with --records it becomes the records of a hospital. Its
-    rewards are derived from what was measured, with the weights of the flags. Pseudonyms stay as
-    they are.
+    tells states, actions and outcomes: with --records it becomes the records of a hospital, on
+    which `fdrl train --records hospital_1=TARGET` trains. Their rewards are derived from what was
+    measured, with the weights of the flags. Pseudonyms stay as they are.
     """
     if target.exists():
         raise RecordsError(f'{target} exists already and is not written over')
@@ -55,7 +55,8 @@ def convert(
             made.save(target)
             click.echo(
                 f'{target}: {len(made.actions)} transitions of {made.n_patients} patients; '
-                'rewards are derived from what was measured'
+                'rewards are derived from what was measured; '
+                f'fdrl train --records hospital_1={target} trains on them'
             )
             return
         if not is_recording(source):

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 from fdrl_ros.errors import ResourceError, SettingError
+from fdrl_ros.own_records import read_records
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import Setting
+from fdrl_ros.trainer.records import Records
 
 PLAIN = ('federation', 'rounds')
 """Groups whose flags go without the group's name in front."""
@@ -67,6 +69,35 @@ def plan_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar='FILE',
         help='YAML file with settings, or the name of one in config/paper; flags go before it.',
     )(command)
+
+
+def records_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flag that gives hospitals records of their own."""
+    return click.option(
+        '--records',
+        'own_records',
+        multiple=True,
+        metavar='HOSPITAL=FILE',
+        help='Records that a hospital trains on, instead of simulated ones: hospital_1=FILE, as '
+        '`fdrl dataset convert --records` makes it; may be repeated.',
+    )(command)
+
+
+def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
+    """
+    Read the records that the flags name.
+
+    :raises FdrlError: if they cannot be read, or the plan cannot train on them.
+    """
+    files = {}
+    for each in values:
+        name, equals, path = each.partition('=')
+        if not equals or not path or name in files:
+            raise SettingError(
+                'records', each, 'HOSPITAL=FILE, such as hospital_1=FILE, each once'
+            )
+        files[name] = Path(path)
+    return read_records(plan, files)
 
 
 def over_seeds(directory: str, seeds: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

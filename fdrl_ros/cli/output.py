@@ -33,6 +33,9 @@ def announce(run: RunDirectory, plan: Plan) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    brought = [name for name in plan.hospitals if run.layout.records(name).exists()]
+    if brought and not run.layout.keys.exists():
+        out.print(f'{", ".join(brought)}: with the records that were given.', soft_wrap=True)
     out.print(
         'While hospitals train, epsilon is a quick upper bound (Renyi). The budget of '
         f'{plan.privacy.budget:g} stops them by the tighter figure of the ledger and the report.',

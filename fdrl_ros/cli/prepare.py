@@ -8,13 +8,23 @@ from typing import Any
 import click
 from fdrl_ros import prepare as preparing
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.options import (
+    plan_from,
+    plan_option,
+    PlanCommand,
+    records_from,
+    records_option,
+)
+from fdrl_ros.own_records import place_records
 
 
 @click.command(cls=PlanCommand)
 @click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
 @plan_option
-def prepare(directory: Path, plan_file: str | None, **flags: Any) -> None:
+@records_option
+def prepare(
+    directory: Path, plan_file: str | None, own_records: tuple[str, ...], **flags: Any
+) -> None:
     """
     Make DIRECTORY ready: plan, keys, directories, public starting policy.
 
@@ -22,6 +32,7 @@ def prepare(directory: Path, plan_file: str | None, **flags: Any) -> None:
     """
     layout = preparing.Layout(directory)
     plan = plan_from(flags, plan_file, layout)
+    place_records(layout, plan, records_from(own_records, plan))
     with stopping() as stopped:
         preparing.prepare(directory, plan, stopped=stopped)
     click.echo(f'{directory} is ready for {", ".join(plan.hospitals)}')

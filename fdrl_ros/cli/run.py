@@ -12,14 +12,22 @@ from fdrl_ros.benchmark.live import LiveFederation, missing_ros
 from fdrl_ros.benchmark.training import train_all_alone
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.options import (
+    plan_from,
+    plan_option,
+    PlanCommand,
+    records_from,
+    records_option,
+)
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.train import directory_options, open_run
+from fdrl_ros.own_records import place_records
 from fdrl_ros.prepare import Layout
 
 
 @click.command(cls=PlanCommand)
 @plan_option
+@records_option
 @directory_options
 @click.option(
     '--operations',
@@ -29,7 +37,12 @@ from fdrl_ros.prepare import Layout
     help='Unseen patients that the robot operates on under the selector, in real time.',
 )
 def run(
-    plan_file: str | None, runs: Path, directory: Path | None, operations: int, **flags: Any
+    plan_file: str | None,
+    own_records: tuple[str, ...],
+    runs: Path,
+    directory: Path | None,
+    operations: int,
+    **flags: Any,
 ) -> None:
     """
     Run the whole system over ROS 2 and compare the policies.
@@ -41,7 +54,9 @@ def run(
     """
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
+    own = records_from(own_records, plan)
     chosen = open_run(runs, directory)
+    place_records(chosen.layout, plan, own)
     announce(chosen, plan)
     missing = missing_ros()
     out = console()

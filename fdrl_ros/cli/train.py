@@ -10,8 +10,15 @@ from fdrl_ros.benchmark.experiment import run_experiment, run_training
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.options import (
+    plan_from,
+    plan_option,
+    PlanCommand,
+    records_from,
+    records_option,
+)
 from fdrl_ros.cli.output import announce, console, show
+from fdrl_ros.own_records import place_records
 from fdrl_ros.prepare import Layout
 
 
@@ -38,6 +45,7 @@ def open_run(runs: Path, directory: Path | None) -> RunDirectory:
 
 @click.command(cls=PlanCommand)
 @plan_option
+@records_option
 @directory_options
 @click.option(
     '--evaluate/--no-evaluate',
@@ -46,7 +54,12 @@ def open_run(runs: Path, directory: Path | None) -> RunDirectory:
     help='Train each hospital alone too, and compare all policies on unseen patients.',
 )
 def train(
-    plan_file: str | None, runs: Path, directory: Path | None, evaluated: bool, **flags: Any
+    plan_file: str | None,
+    own_records: tuple[str, ...],
+    runs: Path,
+    directory: Path | None,
+    evaluated: bool,
+    **flags: Any,
 ) -> None:
     """
     Train a federation in this process, without ROS.
@@ -56,7 +69,9 @@ def train(
     """
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
+    own = records_from(own_records, plan)
     run = open_run(runs, directory)
+    place_records(run.layout, plan, own)
     announce(run, plan)
     with stopping() as stopped, ProgressBars(console()) as bars:
         if not evaluated:

@@ -15,10 +15,16 @@ from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli import main
 from fdrl_ros.cli.options import flag_of
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, ROSTER_FILE
+from fdrl_ros.env.cohort import Cohort
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.errors import StoreError
 from fdrl_ros.metrics.episode_file import read_csv, read_json
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy, prepare
+from fdrl_ros.trainer.collection import collect_records, CollectionSettings
+from fdrl_ros.trainer.records import Records
+import numpy as np
 import pytest
 import yaml
 
@@ -235,6 +241,92 @@ def test_another_plan_in_the_same_directory_is_refused(trained):
     result = fdrl('train', '--directory', trained[0].resolve(), '--collection-patients', 9)
     assert result.exit_code == 1
     assert 'collection.patients' in result.stderr and result.stderr.count('\n') == 1
+
+
+def own_records(path, patients):
+    """Save records of some patients of a hospital that is none of the plan."""
+    cohort = Cohort(0, 1, 0.5, 99, procedures=('palpation',))
+    settings = CollectionSettings(patients=patients)
+    records = collect_records(cohort, settings, WorldSettings(mode='kinematic', horizon=6))
+    records.save(path)
+    return records
+
+
+def test_a_hospital_trains_on_records_that_are_given(plan_file, tmp_path):
+    file, run = tmp_path / 'log.npz', tmp_path / 'run'
+    records = own_records(file, 5)
+    words = ('train', '--plan', plan_file, '--directory', run, '--rounds', 1)
+    result = fdrl(*words, '--records', f'hospital_2={file}')
+    assert result.exit_code == 0, result.output
+    assert 'hospital_2: with the records that were given' in result.output
+    layout = Layout(run / 'federation')
+    assert Records.load(layout.records('hospital_2'), STATE_SIZE).digest() == records.digest()
+    assert stat.S_IMODE(layout.records('hospital_2').stat().st_mode) == 0o600
+    sizes = {each.name: each.size for each in layout.roster().members if each.size}
+    assert sizes == {'hospital_1': 8, 'hospital_2': 5, 'hospital_3': 8}
+    # Nobody knows whether such patients are in another hospital too.
+    summary = json.loads((run / 'summary.json').read_text())
+    assert summary['epsilon_of_shared_patients'] == pytest.approx(sum(summary['epsilon'].values()))
+    # 4 of 5 patients a step spend more than 4 of 8.
+    assert summary['epsilon']['hospital_2'] > summary['epsilon']['hospital_1']
+
+    again = ('train', '--directory', run, '--no-evaluate')
+    assert fdrl(*again, '--records', f'hospital_2={file}').exit_code == 0
+    own_records(file, 6)
+    result = fdrl(*again, '--records', f'hospital_2={file}')
+    assert (result.exit_code, 'holds other records' in result.stderr) == (1, True)
+    assert Records.load(layout.records('hospital_2'), STATE_SIZE).n_patients == 5
+
+
+def test_records_that_cannot_be_trained_on_are_refused_before_anything_is_made(
+    plan_file, tmp_path
+):
+    file, runs = tmp_path / 'log.npz', tmp_path / 'runs'
+    own_records(file, 3)
+    np.savez(tmp_path / 'foreign.npz', a=1)
+    for given, said in (
+        (f'hospital_1={file}', 'privacy.batch = 4: expected at most 3'),
+        (f'hospital_9={file}', "records = 'hospital_9': expected one of hospital_1, "),
+        (str(file), 'HOSPITAL=FILE'),
+        (f'hospital_1={tmp_path / "none.npz"}', 'cannot read the records'),
+        (f'hospital_1={tmp_path / "foreign.npz"}', 'cannot read the records'),
+    ):
+        result = fdrl('train', '--plan', plan_file, '--runs', runs, '--records', given)
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+        assert said in result.stderr
+    assert not runs.exists()
+
+
+def test_records_go_into_a_prepared_federation_only_while_its_roster_is_not_signed(
+    plan_file, tmp_path
+):
+    file = tmp_path / 'log.npz'
+    own_records(file, 5)
+    words = ('prepare', tmp_path / 'f', '--plan', plan_file)
+    assert fdrl(*words).exit_code == 0
+    result = fdrl(*words, '--records', f'hospital_1={file}')
+    assert result.exit_code == 1 and 'declares 8 patients of hospital_1' in result.stderr
+    assert not Layout(tmp_path / 'f').records('hospital_1').exists()
+    own = ('prepare', tmp_path / 'g', '--plan', plan_file, '--records', f'hospital_1={file}')
+    for _ in range(2):
+        assert fdrl(*own).exit_code == 0
+    assert Layout(tmp_path / 'g').roster().member('hospital_1').size == 5
+
+
+def test_a_run_is_never_made_in_a_prepared_federation_or_over_a_plan(plan_file, tmp_path):
+    fed, other = tmp_path / 'fed', tmp_path / 'other'
+    assert fdrl('prepare', fed, '--plan', plan_file, '--procedures', 'reach').exit_code == 0
+    other.mkdir()
+    shutil.copy(fed / 'plan.yaml', other)
+    for directory in (fed, other):
+        before = {each: each.read_bytes() for each in directory.rglob('*') if each.is_file()}
+        for command in ('train', 'run', 'experiment', 'heterogeneity'):
+            result = fdrl(command, '--directory', directory)
+            assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.output
+            assert 'the directory of a run, or a new one' in result.stderr
+        assert before == {
+            each: each.read_bytes() for each in directory.rglob('*') if each.is_file()
+        }
 
 
 def test_evaluating_a_run_again_changes_no_number(trained):
