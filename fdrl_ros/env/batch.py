@@ -14,7 +14,7 @@ from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
 from fdrl_ros.env.batch_arm import BatchArm, MOVES, refuse_unreachable
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.batch_physiology import BatchPhysiology
-from fdrl_ros.env.batch_rules import Bits, NO_FAILURE, Rules
+from fdrl_ros.env.batch_rules import NO_FAILURE, Rules
 from fdrl_ros.env.batch_scores import BatchScores
 from fdrl_ros.env.batch_tasks import Moment, Stacks
 from fdrl_ros.env.batch_tissue import BatchTissue
@@ -199,30 +199,30 @@ class BatchSurgery:
         """Return the states as a policy sees them, shape (n, STATE_SIZE)."""
         return scale(self._values.T)
 
-    def info(self) -> dict[str, NDArray[Any]]:
-        """Say what the states leave out, as SurgeryEnv does at the start of an operation."""
-        nobody = np.zeros(len(self.over), np.bool_)
-        failure = np.full(len(self.over), NO_FAILURE)
-        return self._said(self.load.copy(), self.load.copy(), nobody, nobody.copy(), failure)
+    def info(self, rows: Rows | None = None) -> dict[str, NDArray[Any]]:
+        """
+        Say what the states leave out, as SurgeryEnv does at the start of an operation.
 
-    def _said(
-        self, peak: Array, mean: Array, critical: Bits, success: Bits, failure: Rows
-    ) -> dict[str, NDArray[Any]]:
-        """Say what the states leave out."""
-        news2, sofa = self.scores.of(self._values[_VITAL:], self.physiology.stroke)
+        :param rows: of which operations, if not of all.
+        """
+        chosen = np.arange(len(self.over)) if rows is None else rows
+        load, nobody = self.load[chosen], np.zeros(len(chosen), np.bool_)
+        news2, sofa = self.scores.of(
+            self._values[_VITAL:, chosen], self.physiology.stroke[chosen], chosen
+        )
         return {
-            'force': self.load.copy(),
-            'peak_force': peak,
-            'mean_force': mean,
-            'damage': self.damage.copy(),
-            'tip': self.arm.tip.T.copy(),
-            'jaw': self.jaw.copy(),
+            'force': load,
+            'peak_force': load.copy(),
+            'mean_force': load.copy(),
+            'damage': self.damage[chosen],
+            'tip': self.arm.tip.T[chosen],
+            'jaw': self.jaw[chosen],
             'news2': news2,
             'sofa': sofa,
-            'mean_arterial_pressure': self.physiology.pressure.copy(),
-            'critical': critical,
-            'success': success,
-            'failure': failure,
+            'mean_arterial_pressure': self.physiology.pressure[chosen],
+            'critical': nobody,
+            'success': nobody.copy(),
+            'failure': np.full(len(chosen), NO_FAILURE),
         }
 
     def step(self, actions: ArrayLike) -> Step:
@@ -316,7 +316,21 @@ class BatchSurgery:
         terminated = success | failed
         self.over = terminated | truncated
         critical = (peak > HARD_STOP) | breach | hypotensive
-        said = self._said(peak, mean, critical, success, failure)
+        news2, sofa = self.scores.of(self._values[_VITAL:], self.physiology.stroke)
+        said = {
+            'force': self.load.copy(),
+            'peak_force': peak,
+            'mean_force': mean,
+            'damage': self.damage.copy(),
+            'tip': self.arm.tip.T.copy(),
+            'jaw': self.jaw.copy(),
+            'news2': news2,
+            'sofa': sofa,
+            'mean_arterial_pressure': self.physiology.pressure.copy(),
+            'critical': critical,
+            'success': success,
+            'failure': failure,
+        }
         return self.states(), reward, terminated, truncated, said
 
     def _show(self, goal: Array, opening: Array, told: Array) -> None:

@@ -112,11 +112,12 @@ class Breathing:
         heights = amplitude * (sine * self._cosines + cosine * self._sines)
         speeds = (amplitude * rate) * (cosine * self._cosines - sine * self._sines)
         factors = np.ones_like(heights)
-        some = np.flatnonzero((start < begin + self.ahead[-1]).any(axis=0))
-        if len(some):
-            times = begin[some] + self.ahead.take(some, axis=1)
-            factor, derivative, lead = self._factor(times, some)
-            angle = rate[some] * (times + lead) + self.phase[some]
+        events, rows = np.nonzero(start < begin + self.ahead[-1])
+        if len(rows):
+            some, excess, derivative, lead = self._excess(begin, events, rows)
+            factor = 1.0 + excess
+            angle = rate[some] * (begin[some] + self.ahead.take(some, axis=1) + lead)
+            angle += self.phase[some]
             height = amplitude[some] * np.sin(angle)
             speed = amplitude[some] * rate[some] * np.cos(angle)
             heights[:, some] = factor * height
@@ -133,16 +134,23 @@ class Breathing:
         self.phase = self.phase + self.rate * np.where(over, lead, 0.0).sum(axis=0)
         self._coughs.table[:, over] = _NEVER[:, None]
 
-    def _factor(self, times: Array, some: Rows) -> tuple[Array, Array, Array]:
+    def _excess(self, begin: Array, events: Rows, rows: Rows) -> tuple[Rows, Array, Array, Array]:
         """
-        Return f, its derivative, and how far its integral from 0 is ahead of time, for some rows.
+        Return what events, the first of a row first, add to f, its derivative and its integral.
 
         With x the share of a ramp since the start of an event, y that until its end, and the
         smoothstep s(u) = u^2 (3 - 2u): f - 1 = (m - 1) (s(x) + s(y) - 1).
+
+        :returns: rows, each once, and for them f - 1, f' (1/s) and how far the integral of f from
+            0 is ahead of time (s), shapes (14, rows).
         """
-        start, end, magnitude = self._coughs.table[:, :, None, some]
+        start, end, magnitude = self._coughs.table[:, events, rows]
+        times = begin[rows] + self.ahead.take(rows, axis=1)
         excess, ramp = magnitude - 1.0, np.minimum(RAMP, 0.5 * (end - start))
-        ramps: Array = np.array([times - start, end - times]) / ramp
+        ramps = np.empty((2, *times.shape))
+        np.subtract(times, start, out=ramps[0])
+        np.subtract(end, times, out=ramps[1])
+        ramps /= ramp
         shares = np.minimum(np.maximum(ramps, 0.0), 1.0)
         squares = shares * shares
         up, down = squares * (3.0 - 2.0 * shares)
@@ -150,8 +158,16 @@ class Breathing:
         area_up, area_down = squares * shares * (1.0 - 0.5 * shares)
         since, until = ramps
         area = area_up - area_down + np.maximum(since - 1.0, 0.0) - np.maximum(1.0 - until, 0.0)
-        return (
-            1.0 + (excess * (up + down - 1.0)).sum(axis=0),
-            (excess * (6.0 / ramp) * (steep_up - steep_down)).sum(axis=0),
-            (excess * ramp * (area + 0.5)).sum(axis=0),
+        added = (
+            excess * (up + down - 1.0),
+            excess * (6.0 / ramp) * (steep_up - steep_down),
+            excess * ramp * (area + 0.5),
         )
+        if len(set(rows.tolist())) == len(rows):
+            return rows, *added
+        some, place = np.unique(rows, return_inverse=True)
+        total = np.zeros((3, len(times), len(some)))
+        for each, column in enumerate(place.tolist()):
+            for sums, one in zip(total, added, strict=True):
+                sums[:, column] += one[:, each]
+        return some, *total

@@ -70,17 +70,21 @@ class BatchScores:
         for name, value in vars(self).items():
             setattr(self, name, np.ascontiguousarray(value[..., rows]))
 
-    def of(self, vitals: Array, stroke: Array) -> NDArray[np.int64]:
+    def of(self, vitals: Array, stroke: Array, rows: Rows | None = None) -> NDArray[np.int64]:
         """
         Return NEWS2 and SOFA, shape (2, n).
 
         :param vitals: as Body.values() has them, shape (4, n).
         :param stroke: mL, shape (n,).
+        :param rows: whose they are, if not all.
         """
+        inspired, limits, own = self._inspired, self._limits, self._own
+        if rows is not None:
+            inspired, limits, own = inspired[rows], limits[:, rows], own[:, rows]
         signs = np.empty((6, len(stroke)))
         signs[:4] = vitals
         np.multiply(stroke, SYSTOLIC_PER_STROKE, out=signs[4])
         signs[4] += vitals[0]
-        np.divide(vitals[2], self._inspired, out=signs[5])
-        reached = (signs.take(_SIGN, axis=0) >= self._limits).astype(np.float64)
-        return (_STEPS @ reached + self._own).astype(np.int64)
+        np.divide(vitals[2], inspired, out=signs[5])
+        reached = (signs.take(_SIGN, axis=0) >= limits).astype(np.float64)
+        return (_STEPS @ reached + own).astype(np.int64)

@@ -106,6 +106,8 @@ class Stack:
 
     def __init__(self, first: Task, count: int) -> None:
         self.kind = first.law()
+        self.loss = FAILURES.index(self.kind.loss) if self.kind.loss else NO_FAILURE
+        """What the procedure itself is lost by, as a number."""
         self.rows: Rows = np.empty(0, np.intp)
         """Rows with a task of this kind, as of the last :meth:`ready`."""
         self.here: NDArray[np.bool_] = np.zeros(count, np.bool_)
@@ -264,8 +266,8 @@ class Stacks:
             organ.known = (now, breath), (later, ahead)
             scene = Scene(done, time, held[columns], before)
             lost = task.progress(scene, Reading(tip, normal, jaw, now, moment.period))
-            if stack.kind.loss:
-                np.copyto(told[4], FAILURES.index(stack.kind.loss), where=lost)
+            if stack.loss != NO_FAILURE:
+                np.copyto(told[4], stack.loss, where=lost)
             grasped = scene.grasped * 1.0
             at = Prospect(x, y, z, organ.rest + ahead, later, jaw, aim, grasped, scene.done)
             told[0] = task.remaining(at)

@@ -115,16 +115,17 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         batch = self.batch
         states, rewards, terminated, truncated, said = batch.step(actions)
         infos = self._masked(said, np.ones(self.num_envs, np.bool_))
-        if batch.over.any():
-            over = batch.over.copy()
+        over, rows = batch.over.copy(), np.flatnonzero(batch.over)
+        if len(rows):
             final_states = np.full(self.num_envs, None, object)
-            final = {key: values.copy() for key, values in said.items()}
-            for row in np.flatnonzero(over).tolist():
+            for row in rows.tolist():
                 final_states[row] = states[row].copy()
                 states[row] = batch.replace(row, *self._draw(row))
-            for key, values in batch.info().items():
-                said[key][over] = values[over]
-                final[key][~over] = 0
+            final = {}
+            for key, values in batch.info(rows).items():
+                final[key] = np.zeros_like(said[key])
+                final[key][rows] = said[key][rows]
+                said[key][rows] = values
             infos |= self._masked(
                 {'final_obs': final_states, 'final_info': self._masked(final, over)}, over
             )

@@ -73,6 +73,12 @@ _WAYS = {
 """Least way to the destination, how much longer it can be, and how far it is above the goal, m."""
 
 
+def _generator(key: list[int]) -> np.random.Generator:
+    """Return default_rng(key), a little faster where each number is one word of the seed."""
+    words = key if max(key) >= 2**32 else np.array(key, np.uint32)
+    return np.random.default_rng(words)
+
+
 class PatientSource(Protocol):
     """Anything that patients come from."""
 
@@ -176,7 +182,7 @@ class Cohort:
             _, breathing, servo, emphasis = self.leanings
             return self.log_median, breathing, servo, emphasis, self.speciality
         key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
-        stiffness, *leans = np.random.default_rng(key).random(5).tolist()
+        stiffness, *leans = _generator(key).random(5).tolist()
         breathing, servo, own, emphasis = leans
         return (
             self._log_stiffness(stiffness, 1.0),
@@ -200,7 +206,7 @@ class Cohort:
         check_whole('index', index, 0)
         stream = _PUBLIC if self.public else _PRIVATE
         key = [stream, self.seed, self.hospital, SPLITS.index(split), index]
-        rng = np.random.default_rng(key)
+        rng = _generator(key)
         uniform = iter(rng.random(11).tolist())
         normal = iter(rng.standard_normal(7).tolist())
         centre, breathing, servo, emphasis, speciality = self._kind(SPLITS.index(split), index)

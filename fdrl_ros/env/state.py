@@ -84,7 +84,9 @@ def scale(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:
     if array.shape[-1:] != (STATE_SIZE,):
         raise StateError(f'state of shape {array.shape}: expected (..., {STATE_SIZE})')
     scaled = array * _FACTORS
-    return np.minimum(np.maximum(scaled, -STATE_BOUND), STATE_BOUND).astype(np.float32)
+    np.maximum(scaled, -STATE_BOUND, out=scaled)
+    np.minimum(scaled, STATE_BOUND, out=scaled)
+    return scaled.astype(np.float32)
 
 
 def unscale(state: NDArray[np.float32]) -> NDArray[np.float64]:

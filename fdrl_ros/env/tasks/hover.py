@@ -78,7 +78,8 @@ class Hover(Task):
     def progress(self, scene: Scene, reading: Reading) -> Number:
         """Count the time near the point."""
         x, y, z = self.waypoint(0.0, 0.0, reading.time)
-        there = within(reading.tip, (x, y, z), self.tolerance)
+        tip_x, tip_y, tip_z = reading.tip
+        there = within((tip_x, tip_y, tip_z), (x, y, z), self.tolerance)
         scene.held = (there + self.breaks > 0.0) * scene.held + there * reading.period
         scene.done = held_fraction(scene.held, self.procedure.hold_time)
         return False

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.tissue import Tissue
 import numpy as np
-from numpy.typing import NDArray
 
 Point = tuple[float, float, float]
 Number = Any
@@ -167,8 +166,8 @@ def held_fraction(held: Number, hold_time: Number) -> Number:
 def within(tip: Sequence[Number], point: Sequence[Number], tolerance: Number) -> Number:
     """Say whether no axis of a tip is further from a point than a tolerance, m."""
     if isinstance(tip, np.ndarray):
-        near: NDArray[np.bool_] = (abs(tip - point) <= tolerance).all(axis=0)
-        return near
+        x, y, z = abs(tip - point) <= tolerance
+        return x & y & z
     return (
         (abs(tip[0] - point[0]) <= tolerance)
         & (abs(tip[1] - point[1]) <= tolerance)
