@@ -7,7 +7,7 @@ With the seeded source every driver gets the same parties, hence the same global
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 import hashlib
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from fdrl_ros.crypto.encryption import SecretContext
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, read_secret, write_secret
 from fdrl_ros.crypto.scheme import choose_scheme, Scheme
-from fdrl_ros.errors import LedgerError, RecordsError
+from fdrl_ros.errors import LedgerError, RecordsError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
@@ -25,13 +25,17 @@ from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy
-from fdrl_ros.privacy.ledger import Head, Ledger
+from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.ledger_entry import Head, Owner
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.collection import collect_records
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.trainer import Trainer
 from fdrl_ros.validation import PublicValidation
 import numpy as np
+
+LEDGER = 'ledger.sqlite'
+"""File of a hospital's privacy ledger, in its directory."""
 
 NOISE_KEY = 'noise.key'
 """File of a hospital's noise key, made after its ledger and of no use without it."""
@@ -126,37 +130,62 @@ def open_training(
     return LocalTraining(trainer, ledger)
 
 
+def ledger_owner(name: str, plan: Plan) -> Owner:
+    """Return whose ledger a plan asks for, and what it must promise."""
+    shape, chosen = plan.shape, plan.privacy
+    sizes = '-'.join(str(each) for each in (shape.states, *shape.hidden, shape.actions))
+    model = f'dueling network {sizes}'
+    return Owner(name, chosen.unit, chosen.delta, chosen.budget, model)
+
+
 def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     """
     Open a hospital's ledger and verify it.
 
     :param directory: of the hospital.
-    :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta or budget,
-        or gone while the key of the noise drawn under it is still there.
+    :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta, budget or
+        model, or gone while the key of the noise drawn under it is still there.
     """
-    path, key = directory / 'ledger.sqlite', directory / NOISE_KEY
-    if plan.federation.noise == 'secure' and os.path.lexists(key) and not os.path.lexists(path):
+    path = directory / LEDGER
+    check_not_lost(directory, plan)
+    return Ledger.open(path, **asdict(ledger_owner(name, plan)), seen=last_sent(directory, plan))
+
+
+def check_not_lost(directory: Path, plan: Plan) -> None:
+    """
+    Refuse a hospital's directory that had a ledger and has none.
+
+    :raises LedgerError: if the noise key or the last update is there, but not the ledger.
+    """
+    path, key = directory / LEDGER, directory / NOISE_KEY
+    if os.path.lexists(path):
+        return
+    if plan.federation.noise == 'secure' and os.path.lexists(key):
         # A new ledger would let the noise of a round be drawn again for other weights.
         raise LedgerError(
             f'ledger {path} is missing, but noise was drawn with {key}: put the ledger back; only '
             f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
         )
-    return Ledger.open(
-        path,
-        hospital=name,
-        unit=plan.privacy.unit,
-        delta=plan.privacy.delta,
-        budget=plan.privacy.budget,
-        seen=_last_head(directory, plan),
-    )
+    seen = last_sent(directory, plan)
+    if seen is not None and seen.entries:
+        raise LedgerError(
+            f'ledger {path} is missing, but an update went out with its head {seen}: put it back'
+        )
 
 
-def _last_head(directory: Path, plan: Plan) -> Head | None:
-    """Return the head that the hospital's last update went out with, if it sent one."""
-    saved = peek(directory / 'state.sqlite', 'update')
+def last_sent(directory: Path, plan: Plan) -> Head | None:
+    """
+    Return the head that the hospital's last update went out with, if it made one.
+
+    :raises StoreError: if the hospital's state is damaged.
+    """
+    saved = peek(directory / 'state.sqlite', 'update').get('update')
     if saved is None:
         return None
-    result = LocalUpdate.from_bytes(saved, plan.shape.n_parameters).result
+    try:
+        result = LocalUpdate.from_bytes(saved, plan.shape.n_parameters).result
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f'the state file in {directory} is damaged: its update') from error
     return Head(result.ledger_entries, result.ledger_head)
 
 

@@ -3,12 +3,10 @@
 """Remembers the newest privacy-ledger head of each hospital: a shorter ledger is refused."""
 
 from pathlib import Path
-import sqlite3
 
-from fdrl_ros.errors import MessageError, PrivacyError, StoreError
+from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.message import MaskedUpdate
-from fdrl_ros.federation.store import Store
-from fdrl_ros.privacy.ledger_copy import opened_copy
+from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.privacy.ledger_entry import Head
 
 _DIGEST = 32
@@ -74,14 +72,8 @@ def heads_seen(path: Path) -> dict[str, Head]:
     :param path: file of an aggregator's or key authority's :class:`Store`.
     :raises StoreError: if it cannot be read.
     """
-    try:
-        with opened_copy(path) as (connection, _):
-            rows = connection.execute(
-                'SELECT name, value FROM entry WHERE name GLOB ? ORDER BY name', (f'{_SEEN}*',)
-            ).fetchall()
-    except (PrivacyError, sqlite3.Error, UnicodeDecodeError) as error:
-        raise StoreError(f'cannot read the state file {path}: {error}') from error
-    return {name.removeprefix(_SEEN): _from_bytes(bytes(value))[1] for name, value in rows}
+    found = peek(path, f'{_SEEN}*')
+    return {name.removeprefix(_SEEN): _from_bytes(value)[1] for name, value in found.items()}
 
 
 def _problem(base: Head, now: Head) -> str:

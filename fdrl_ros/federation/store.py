@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 import sqlite3
 
-from fdrl_ros.errors import StoreError
+from fdrl_ros.errors import PrivacyError, StoreError
+from fdrl_ros.privacy.ledger_copy import opened_copy
 
 # Counters are handed out from blocks that are durable before their first number is used.
 COUNTER_BLOCK = 1000
@@ -90,19 +91,21 @@ class Store:
         self._table.close()
 
 
-def peek(path: Path, name: str) -> bytes | None:
+def peek(path: Path, pattern: str) -> dict[str, bytes]:
     """
-    Read a value of a party's state file without owning it.
+    Read values of a party's state file without owning it, also while the party runs.
 
-    :returns: None where there is no such file or value, or where the party itself has it open.
+    :param pattern: of the names, as in shells.
+    :returns: values by name; none where there is no such file.
+    :raises StoreError: if it is damaged or cannot be read.
     """
-    if not path.exists():
-        return None
-    table = sqlite3.connect(f'{path.resolve().as_uri()}?mode=ro', uri=True, timeout=0.1)
+    if not path.exists() or path.stat().st_size == 0:
+        return {}
     try:
-        row = table.execute('SELECT value FROM entry WHERE name = ?', (name,)).fetchone()
-    except sqlite3.Error:
-        return None
-    finally:
-        table.close()
-    return None if row is None else bytes(row[0])
+        with opened_copy(path) as (table, _):
+            rows = table.execute(
+                'SELECT name, value FROM entry WHERE name GLOB ? ORDER BY name', (pattern,)
+            ).fetchall()
+            return {name: bytes(value) for name, value in rows}
+    except (PrivacyError, sqlite3.Error, UnicodeDecodeError, TypeError) as error:
+        raise StoreError(f'cannot read the state file {path}: {error}') from error

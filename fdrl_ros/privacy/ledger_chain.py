@@ -80,6 +80,14 @@ class Chain:
         """Return what is spent, by the quick upper bound."""
         return epsilon_rdp(self.tally(), self.owner.delta)
 
+    def epsilons_rdp(self) -> list[float]:
+        """Return what was spent after each entry, by the quick upper bound."""
+        grown, epsilons = Chain(self.owner), []
+        for entry in self._entries:
+            grown.add(entry)
+            epsilons.append(grown.epsilon_rdp())
+        return epsilons
+
     def contradiction(self, seen: Head) -> str:
         """Say why this cannot be a ledger that once had a head; nothing if it can."""
         count = len(self._entries)

@@ -1,0 +1,91 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A ledger for people, as a table, and for programs, as JSON."""
+
+import math
+from typing import Any
+
+from fdrl_ros.privacy.ledger_chain import Chain
+from fdrl_ros.privacy.ledger_record import Record
+from rich import box
+from rich.table import Table
+
+HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
+
+
+def number(count: int, what: str) -> str:
+    """Say how many of something there are."""
+    return f'{count} {what}{"" if count == 1 else "s"}'
+
+
+def summary(name: str, record: Record) -> str:
+    """Say in a line or two whose ledger it is and what it has spent."""
+    chain, owner = record.chain, record.chain.owner
+    budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
+    return (
+        f'{name}: epsilon {epsilon_text(chain.epsilon())} (loss distribution), at most '
+        f'{epsilon_text(chain.epsilon_rdp())} (Renyi), of {budget} at delta {owner.delta:g} for a '
+        f'{owner.unit}; {number(chain.head.entries, "block")}\n'
+        f'{record.path}{", in use" if record.in_use else ""}: {owner.hospital}, '
+        f'{owner.model or "no model named"}; head {chain.head}'
+    )
+
+
+def table(chain: Chain) -> Table:
+    """Make a table with a row for each entry."""
+    made = Table(box=box.SIMPLE_HEAD)
+    for heading in HEADINGS:
+        made.add_column(heading, justify='left' if heading == 'hash' else 'right')
+    for entry, epsilon in zip(chain.entries, chain.epsilons_rdp(), strict=True):
+        sigma, q, steps, group = entry.charge
+        made.add_row(
+            str(entry.number),
+            str(entry.round),
+            str(entry.block),
+            f'{sigma:.6g}',
+            f'{q:.6g}',
+            str(steps),
+            str(group),
+            epsilon_text(epsilon),
+            entry.digest.hex()[:12],
+        )
+    return made
+
+
+def document(name: str, record: Record) -> dict[str, Any]:
+    """Return all of it as JSON values; an infinite epsilon or budget is null."""
+    chain, owner = record.chain, record.chain.owner
+    return {
+        'name': name,
+        'file': str(record.path),
+        'in_use': record.in_use,
+        'hospital': owner.hospital,
+        'unit': owner.unit,
+        'model': owner.model,
+        'delta': owner.delta,
+        'budget': _finite(owner.budget),
+        'epsilon': _finite(chain.epsilon()),
+        'epsilon_rdp': _finite(chain.epsilon_rdp()),
+        'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
+        'entries': [
+            {
+                'number': entry.number,
+                'round': entry.round,
+                'block': entry.block,
+                **entry.charge._asdict(),
+                'epsilon_rdp': _finite(epsilon),
+                'inputs': entry.inputs.hex(),
+                'digest': entry.digest.hex(),
+            }
+            for entry, epsilon in zip(chain.entries, chain.epsilons_rdp(), strict=True)
+        ],
+    }
+
+
+def epsilon_text(epsilon: float) -> str:
+    """Return an epsilon as people read it."""
+    return 'infinite' if math.isinf(epsilon) else f'{epsilon:.4f}'
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
