@@ -9,6 +9,7 @@ One seed is one unit: intervals are Student's, and those of rises are of paired 
 from collections.abc import Sequence
 import csv
 import io
+import math
 from typing import Any
 
 from fdrl_ros.benchmark.distance import LEANING
@@ -26,6 +27,15 @@ CURVES = {
     'elsewhere': 'success elsewhere',
 }
 """What has a curve over H, and what it is."""
+
+BOUNDS = {
+    'distance': (0.0, math.inf),
+    'mix': (0.0, 1.0),
+    'loss': (-1.0, 1.0),
+    'home': (0.0, 1.0),
+    'elsewhere': (0.0, 1.0),
+}
+"""What each can be at all; intervals are cut to it."""
 
 
 def curve_of(part: dict[str, Any]) -> dict[str, float]:
@@ -57,14 +67,19 @@ def summarise(rows: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     return {
         'levels': list(LEVELS),
         'curves': {
-            name: {'what': what, **over_seeds([[each[name] for each in row] for row in curves])}
+            name: {
+                'what': what,
+                **over_seeds([[each[name] for each in row] for row in curves], BOUNDS[name]),
+            }
             for name, what in CURVES.items()
         },
         'mix_of_own_procedures': over_seeds(
-            [[part['mix_of_own_procedures'] for part in row] for row in rows]
+            [[part['mix_of_own_procedures'] for part in row] for row in rows], BOUNDS['mix']
         ),
         'quantities': {
-            name: over_seeds([[part['quantities'][name] for part in row] for row in rows])
+            name: over_seeds(
+                [[part['quantities'][name] for part in row] for row in rows], BOUNDS['distance']
+            )
             for name in rows[0][0]['quantities']
         },
         'least_p': [[part['least_p'] for part in row] for row in rows],
@@ -73,16 +88,23 @@ def summarise(rows: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
     }
 
 
-def over_seeds(table: Sequence[Sequence[float]]) -> dict[str, Any]:
+def over_seeds(
+    table: Sequence[Sequence[float]], bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> dict[str, Any]:
     """
     Return means and intervals at each H and of each rise from one H to the next.
 
     :param table: shape (seeds, levels).
+    :param bounds: least and greatest value that there can be; intervals at an H are cut to it.
     """
     values = np.array(table, np.float64)
     rises = [interval(each.tolist()) for each in np.diff(values, axis=1).T]
+    at = [interval(each.tolist()) for each in values.T]
+    for each in at:
+        if each['low'] is not None:
+            each['low'], each['high'] = max(each['low'], bounds[0]), min(each['high'], bounds[1])
     return {
-        'at': [interval(each.tolist()) for each in values.T],
+        'at': at,
         'rises': rises,
         'means_rise': bool(np.all(np.diff(values.mean(axis=0)) > 0.0)),
         'every_rise_resolved': all((each['low'] or 0.0) > 0.0 for each in rises),

@@ -47,24 +47,37 @@ def heterogeneity(plan_file: str | None, directory: Path, seeds: int, **flags: A
     except OSError as error:
         raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
     out.print(_table(summary))
+    for name, what in CURVES.items():
+        out.print(f'{name}: {what}', highlight=False, soft_wrap=True)
     for name in ('distance', 'mix', 'loss'):
         out.print(verdict(summary, name), highlight=False, soft_wrap=True)
     out.print(f'saved in {directory}: heterogeneity.json, .csv, .png', highlight=False)
+
+
+HEADINGS = {
+    'distance': ('distance, spreads', 1.0, '.3f'),
+    'mix': ('mix, %', 100.0, '.1f'),
+    'loss': ('loss, points', 100.0, '.1f'),
+    'home': ('home, %', 100.0, '.1f'),
+    'elsewhere': ('elsewhere, %', 100.0, '.1f'),
+}
+"""Of each curve: heading with its unit, factor, form."""
 
 
 def _table(summary: dict[str, Any]) -> Table:
     """Return every curve: mean and 95 % interval at each H."""
     seeds = len(summary['seeds'])
     table = Table(title=f'Over {seeds} seeds: mean [95 % interval]')
-    for name in ('H', *CURVES):
-        table.add_column(name)
+    for heading in ('H', *(each for each, _, _ in HEADINGS.values())):
+        table.add_column(heading)
     for index, level in enumerate(summary['levels']):
         cells = []
-        for name in CURVES:
+        for name, (_, factor, form) in HEADINGS.items():
             at = summary['curves'][name]['at'][index]
-            words = f'{at["mean"]:.3f}'
+            words = format(factor * at['mean'], form)
             if at['low'] is not None:
-                words += f' [{at["low"]:.3f}, {at["high"]:.3f}]'
+                low, high = (format(factor * at[each], form) for each in ('low', 'high'))
+                words += f' [{low}, {high}]'
             cells.append(words.replace('[', r'\['))
         table.add_row(f'{level:g}', *cells)
     return table

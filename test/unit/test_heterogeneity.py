@@ -18,7 +18,14 @@ from fdrl_ros.benchmark.distance import (
     two_sample_tests,
 )
 from fdrl_ros.benchmark.heterogeneity import read_part, run_heterogeneity
-from fdrl_ros.benchmark.heterogeneity_summary import curve_of, LEVELS, over_seeds, verdict
+from fdrl_ros.benchmark.heterogeneity_summary import (
+    BOUNDS,
+    curve_of,
+    CURVES,
+    LEVELS,
+    over_seeds,
+    verdict,
+)
 from fdrl_ros.cli import main
 from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.state import PROCEDURE_NAMES
@@ -180,6 +187,16 @@ def test_rises_are_paired_over_seeds_and_said_plainly():
     assert '0.75 to 1' in words.partition(';')[2]
 
 
+def test_intervals_are_cut_to_what_can_be():
+    wide = [[0.1, 0.9], [0.9, 1.0]]
+    low, high = (over_seeds(wide, (0.0, 1.0))['at'][0][each] for each in ('low', 'high'))
+    assert (low, high) == (0.0, 1.0)
+    free = over_seeds(wide)
+    assert free['at'][0]['low'] < 0.0 < 1.0 < free['at'][0]['high']
+    assert over_seeds(wide, (0.0, 1.0))['rises'] == free['rises']
+    assert BOUNDS.keys() == CURVES.keys()
+
+
 def test_one_seed_has_no_interval_and_resolves_nothing():
     alone = over_seeds([[0.0, 0.1, 0.2, 0.3, 0.4]])
     assert alone['at'][0]['low'] is None
@@ -229,6 +246,7 @@ def test_the_command_writes_numbers_a_table_and_a_plot(tmp_path):
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert 'not a medical device' in result.output and 'distance grows with H' in result.output
+    assert 'elsewhere, %' in result.output and 'loss: success at home minus' in result.output
     summary = json.loads((tmp_path / 'out/heterogeneity.json').read_text())
     assert summary['seeds'] == [1, 2] and summary['levels'] == list(LEVELS)
     assert np.shape(summary['success']) == (len(LEVELS), 3, 3)
