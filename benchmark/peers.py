@@ -5,7 +5,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 import importlib
-import importlib.metadata
 import os
 from pathlib import Path
 import sys
@@ -15,21 +14,13 @@ from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS
 from fdrl_ros.env.bullet import pybullet
 import gymnasium
 import numpy as np
-from workloads import SEED, Skipped, Work
+from turns import has, Skipped, Work
+from workloads import SEED
 
 HORIZON = 50
 """Steps after which panda-gym's own registration ends an episode."""
 
 MISSING = 'panda-gym is missing: pip install -r requirements/benchmark.txt'
-
-
-def has(package: str) -> bool:
-    """Say whether a package is installed."""
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Where memory and time of the simulator go."""
+"""Where memory and time of this package go."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import time
 from types import FrameType
 
 import fdrl_ros
-from workloads import resets, Skipped, Work
+from turns import Skipped, Work
 
 PERIOD = 0.0007
 """Between two looks at where the time goes, s."""
@@ -37,9 +37,13 @@ def resident() -> float:
     return pages * os.sysconf('SC_PAGE_SIZE') / 1e6
 
 
-def memory_growth(count: int, progress: Callable[[str], None]) -> float:
-    """Return what so many resets leave in memory, half with a patient and half without, MB."""
-    given, drawn = resets(True), resets(False)
+def memory_growth(given: Work, drawn: Work, count: int, progress: Callable[[str], None]) -> float:
+    """
+    Return what so many resets leave in memory, MB.
+
+    :param given: resets with a given patient, which half of them are.
+    :param drawn: resets with one that is drawn.
+    """
     for _ in range(1000):
         given(), drawn()
     before = resident()

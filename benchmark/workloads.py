@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of our simulated operating room is measured, as work that is repeated."""
 
-from collections.abc import Callable
 from functools import partial
 
 from fdrl_ros.env.actions import ACTION_COUNT, TICK
@@ -17,18 +16,12 @@ from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
 import numpy as np
 from numpy.typing import NDArray
+from turns import Work
 
 PATIENTS = 24
 BATCH = 64
 SEED = 0
 """Of patients, random actions and poses."""
-
-Work = Callable[[], int]
-"""Do some work and return how many units of it were done."""
-
-
-class Skipped(Exception):
-    """Something cannot be measured here; the message says why."""
 
 
 def patients() -> list[Patient]:
