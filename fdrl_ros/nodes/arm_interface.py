@@ -115,14 +115,15 @@ class ArmInterface:
         except StateError as error:
             self._warn('move', f'held before the end of the move: {error}')
 
-    def publish(self, stamp: Any, *, placed: bool) -> None:
+    def publish(self, stamp: Any, *, placed: bool, lag: float = 0.0) -> None:
         """
         Tell what the arm measures, and its operating state when it changed.
 
         :param placed: whether there is an arm to measure: not before the first patient.
+        :param lag: how far behind the arm that is, sub-steps.
         """
         if placed:
-            now = self._readings.take(stamp)
+            now = self._readings.take(stamp, lag)
             for publisher, make in self._publishers:
                 if publisher.get_subscription_count():
                     publisher.publish(make(now))

@@ -3,11 +3,11 @@
 """What the simulated arm measures, as CRTK's topics: one snapshot, one message for each topic."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fdrl_ros.env.actions import SUBSTEP
-from fdrl_ros.env.arm import JAW, JOINTS, Vector
+from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS, Vector
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.readings import BASE, read, Readings, TIP
 from fdrl_ros.env.rotation import rotation_vector
@@ -40,31 +40,46 @@ class ArmReadings:
     """
     Takes snapshots; speeds of joints are differences over the operation's time between two.
 
+    The arm goes on by 2 or 3 sub-steps of 1/240 s in a cycle of 10 ms. A snapshot that lags lies
+    where the arm was in between, so that snapshots are evenly apart in time; forces, and what the
+    jaw was told, are the newest. Once the arm stands, snapshots are of where it is.
+
     The force sensor errs along z, in which tissue presses: one error for all that tell of force.
     """
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
-        self._before: Snapshot | None = None
-        self._substeps = -1
+        self.reset()
 
     def reset(self) -> None:
-        """Forget the snapshot before: the arm was placed anew."""
-        self._before, self._substeps = None, -1
+        """Forget what was before: the arm was placed anew."""
+        self._before: Snapshot | None = None
+        self._told = -1.0  # when that was, in sub-steps of the operation
+        self._arm: Readings | None = None
+        self._substeps = -1
 
-    def take(self, stamp: Any) -> Snapshot:
-        """Read the arm."""
+    def take(self, stamp: Any, lag: float = 0.0) -> Snapshot:
+        """
+        Read the arm.
+
+        :param lag: how far behind, sub-steps: no farther than the arm went since last time.
+        """
         operation = self._operation
-        now, before = read(operation), self._before
+        arm, before = read(operation), self._before
+        passed = operation.substeps - self._substeps
+        now, told = arm, float(operation.substeps)
+        if lag > 0.0 and self._arm is not None and passed >= lag:
+            now, told = _between(self._arm, arm, 1.0 - lag / passed), told - lag
+        self._arm, self._substeps = arm, operation.substeps
         speeds, turning, jaw_speed = np.zeros(6), np.zeros(3), 0.0
         velocity = np.zeros(3)
-        if before is not None and operation.substeps > self._substeps:
-            time = (operation.substeps - self._substeps) * SUBSTEP
+        if before is not None and told > self._told:
+            time = (told - self._told) * SUBSTEP
             speeds = (now.joints - before.joints) / time
             turning = rotation_vector(now.rotation @ before.rotation.T) / time
             jaw_speed = (now.jaw - before.jaw) / time
             velocity = np.array(operation.arm.velocity)
-        self._substeps = operation.substeps
+        self._told = told
         self._before = Snapshot(
             **vars(now),
             stamp=stamp,
@@ -74,6 +89,20 @@ class ArmReadings:
             jaw_speed=jaw_speed,
         )
         return self._before
+
+
+def _between(first: Readings, second: Readings, share: float) -> Readings:
+    """Return where joints and jaw were a share of the way from one moment to another."""
+    joints = first.joints + share * (second.joints - first.joints)
+    position, rotation = forward_kinematics(joints)
+    return replace(
+        second,
+        joints=joints,
+        position=position,
+        rotation=rotation,
+        setpoint=first.setpoint + share * (second.setpoint - first.setpoint),
+        jaw=first.jaw + share * (second.jaw - first.jaw),
+    )
 
 
 def _headed(message: Any, stamp: Any, frame: str) -> Any:

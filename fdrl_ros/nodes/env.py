@@ -94,11 +94,11 @@ class EnvNode(ManagedNode):
             self.publisher(ros.OperationState, 'operation_state', qos.STATE),
             self.publisher(ros.PatientState, 'patient_state', qos.STATE),
         )
-        self._outcome = self.publisher(ros.Outcome, 'outcome', qos.EVENT)
+        self._outcome = self.publisher(ros.Outcome, 'outcome', qos.OUTCOME)
         self._markers = self.publisher(MarkerArray, 'markers', qos.PICTURE)
         self._clock_topic = None
         if self.settings.publish_clock:
-            self._clock_topic = self.publisher(Clock, '/clock', qos.SENSOR)
+            self._clock_topic = self.publisher(Clock, '/clock', qos.CLOCK)
         self._endoscope = None
         if self.settings.endoscope:
             # Loads the renderer, which not all users need.
@@ -127,16 +127,19 @@ class EnvNode(ManagedNode):
     # Services.
 
     def _operate(self, request: Any, response: Any) -> Any:
-        """Put the asked patient on the table, now or after the pause between two operations."""
+        """
+        Put the asked patient on the table, now or after the pause between two operations.
+
+        One who still waits for that is sent away.
+        """
         try:
             if self.operating:
                 raise StateError(f'{self._operation.patient.name} is on the table')
-            if self._asked is not None:
-                raise StateError(f'{self._asked.name} is the next one')
             patients = self._patients
             if request.procedure:
                 patients = self._mixture((procedure_named(request.procedure).name,))
-            self._asked = patient = patients.patient(request.index, 'test')
+            patient = patients.patient(request.index, 'test')
+            self._ask(patient)
             self._place_next()
         except FdrlError as error:
             response.success, response.message = False, str(error)
@@ -147,11 +150,17 @@ class EnvNode(ManagedNode):
     def _reset(self, request: Any, response: Any) -> Any:
         """Abort the operation, if there is one, and have the next patient brought."""
         self._abort()
-        if self._asked is None:
-            self._asked = self._next_patient()
+        patient = self._next_patient()
+        self._ask(patient)
         response.success = True
-        response.message = f'{self._asked.name} in {max(0.0, self._next_at - self.now):.1f} s'
+        response.message = f'{patient.name} in {max(0.0, self._next_at - self.now):.1f} s'
         return response
+
+    def _ask(self, patient: Patient) -> None:
+        """Have a patient come next, instead of one who waits."""
+        if self._asked is not None:
+            self.get_logger().info(f'{patient.name} comes instead of {self._asked.name}')
+        self._asked = patient
 
     def _abort(self) -> None:
         """End the operation, if there is one."""
@@ -206,7 +215,10 @@ class EnvNode(ManagedNode):
         stamp = self.get_clock().now().to_msg()
         if self._clock_topic is not None:
             self._clock_topic.publish(Clock(clock=stamp))
-        self.arm.publish(stamp, placed=self._placed)
+        # After n cycles the arm was advanced by the whole sub-steps of n * 10 ms. What is told is
+        # one sub-step behind that time, between two, so that each cycle is as far as the next.
+        lag = 1.0 - (self._cycle_number * SUBSTEPS % CYCLES) / CYCLES
+        self.arm.publish(stamp, placed=self._placed, lag=lag)
         if self.operating:
             operation_state, patient_state = states(stamp, self._operation)
             self._states[1].publish(patient_state)

@@ -347,6 +347,9 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         rclpy.shutdown()
         return 1
     executor.add_node(node)
+    node.get_logger().info(
+        f'{node.get_fully_qualified_name()} is in DDS domain {node.context.get_domain_id()}'
+    )
     autostart = node.settings.autostart
     failed = False
     try:

@@ -44,6 +44,12 @@ HEARD: Final = _profile(1000, latched=True)
 EVENT: Final = _profile(100)
 """Rare things that nobody may miss while listening: progress, outcomes, verdicts."""
 
+OUTCOME: Final = _profile(10, latched=True)
+"""To publish how operations ended: who comes late sees the last ten."""
+
+CLOCK: Final = _profile(1)
+"""To publish /clock: reliable, so that any subscriber matches."""
+
 STATE: Final = _profile(5, period=0.1)
 """To publish the robot's state at 100 Hz: reliable, so that any subscriber matches."""
 

@@ -5,7 +5,29 @@
 from importlib import import_module
 import os
 import signal
-from typing import Any
+import sys
+from typing import Any, Final
+
+from fdrl_ros.resources import resource
+
+PARAMETERS: Final = {
+    'aggregator': 'server',
+    'env': 'robot',
+    'key_authority': 'server',
+    'selector': 'robot',
+    'trainer': 'hospital',
+}
+"""Each node, and the file in config/ that lists its parameters."""
+
+
+def usage(name: str) -> str:
+    """Say how a node is started, and where its parameters stand."""
+    return (
+        f'usage: {name} [--ros-args -r __ns:=/NAMESPACE -p PARAMETER:=VALUE '
+        '--params-file FILE ...]\n'
+        f'Starts the node in the DDS domain ROS_DOMAIN_ID, 0 unless set.\n'
+        f'Parameters, with range and default: {resource(f"config/{PARAMETERS[name]}.yaml")}'
+    )
 
 
 def start(name: str) -> int:
@@ -17,6 +39,11 @@ def start(name: str) -> int:
     :param name: of the module in fdrl_ros.nodes.
     :returns: exit code.
     """
+    words = sys.argv[1:]
+    if words and words[0] != '--ros-args':
+        asked = words[0] in ('-h', '--help')
+        print(usage(name), file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
 
     def leave(number: int, frame: Any) -> None:
         # Not by an exception: imported foreign code could turn it into another.

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the arm measures: speeds over the time that passed, forces as the sensor says."""
 
-from dataclasses import replace
-
-from fdrl_ros.env.actions import SUBSTEPS
-from fdrl_ros.env.arm_control import ArmControl
+from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS
+from fdrl_ros.env.arm_control import ArmControl, straight_rotation
 from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.nodes.arm_readings import ArmReadings, READINGS
 import numpy as np
+import pytest
 from std_msgs.msg import Header
 
 STAMP = Header().stamp
@@ -19,12 +19,57 @@ STAMP = Header().stamp
 def snapshots(operation: Operation, control: ArmControl, cycles: int) -> list:
     """Let cycles pass as the node does, 2 or 3 sub-steps each."""
     readings, taken = ArmReadings(operation), []
+    readings.take(STAMP)
     for cycle in range(cycles):
         substeps = (cycle + 1) * SUBSTEPS // 5 - cycle * SUBSTEPS // 5
         control.step(substeps)
         operation.advance(substeps)
-        taken.append(readings.take(STAMP))
+        lag = 1.0 - ((cycle + 1) * SUBSTEPS % 5) / 5
+        taken.append(readings.take(STAMP, lag))
     return taken
+
+
+@pytest.mark.parametrize('mode', ['kinematic', 'dynamic'])
+@pytest.mark.parametrize('command', ['move_cp', 'servo_cp'])
+def test_every_cycle_of_a_motion_goes_as_far_and_never_faster_than_allowed(mode, command):
+    operation = Operation(WorldSettings(mode=mode))
+    operation.reset(public_cohort(0).patient(0))
+    control, start = ArmControl(operation), np.array(operation.setpoint)
+    control.engage()
+    before = ArmReadings(operation).take(STAMP)
+    goal = start + [0.012, 0.0, 0.010]
+    turned = to_quaternion(straight_rotation(goal if command == 'servo_cp' else start))
+    getattr(control, command)(goal.tolist(), turned)
+    taken = [before, *snapshots(operation, control, 110)]
+    told = np.array([each.setpoint_pose()[0] for each in taken])
+    steps = np.linalg.norm(np.diff(told, axis=0), axis=1)
+    longest = MAXIMUM_SPEED * 0.01
+    # Between two readings joints go evenly, which is even for the tip to 0.2 um in a cycle.
+    assert steps.max() <= longest + 2e-7
+    cruise = steps[steps > 0.999 * steps.max()]
+    assert len(cruise) > (15 if command == 'move_cp' else 28), 'all but where it starts and stops'
+    measured = np.array([each.position for each in taken])
+    assert np.linalg.norm(np.diff(measured, axis=0), axis=1).max() <= longest * 1.02
+    # At rest nothing lags.
+    assert np.allclose(told[-1], goal, atol=1e-9)
+    readings = ArmReadings(operation)
+    for lag in (0.6, 0.2):
+        assert np.array_equal(readings.take(STAMP, lag).position, operation.arm.position)
+    operation.close()
+
+
+def test_what_is_told_is_one_sub_step_behind_and_catches_up_when_time_stops():
+    operation = Operation(WorldSettings(mode='kinematic'))
+    operation.reset(public_cohort(0).patient(0))
+    x, y, z = operation.setpoint
+    readings, stride = ArmReadings(operation), MAXIMUM_SPEED / 240.0
+    readings.take(STAMP)
+    operation.set_target((x, y, z + 0.02))
+    told = []
+    for substeps, lag in ((2, 0.6), (2, 0.2), (3, 0.8), (2, 0.4), (3, 1.0), (0, 1.0)):
+        operation.advance(substeps)
+        told.append(readings.take(STAMP, lag).setpoint_pose()[0][2] - z)
+    assert np.allclose(told, np.array([1.4, 3.8, 6.2, 8.6, 11.0, 12.0]) * stride, atol=1e-7)
 
 
 def test_speed_of_a_joint_that_moves_evenly_is_even():
@@ -49,8 +94,10 @@ def test_measured_force_errs_as_the_sensor_does():
     )
     patient = public_cohort(0).patient(0)
     goal = patient.goal
-    for start, pressed in ((patient.start, False), ((goal[0], goal[1], goal[2] - 0.003), True)):
-        operation.reset(replace(patient, start=start))
+    for target, pressed in ((patient.start, False), ((goal[0], goal[1], goal[2] - 0.003), True)):
+        operation.reset(patient)
+        operation.set_target(target)
+        operation.advance(480)
         readings, errors = ArmReadings(operation), []
         for _ in range(200):
             operation.advance(2)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl dataset`: what each command writes and says, how it goes on, what it refuses."""
 
+from pathlib import Path
 import signal
 
 from click.testing import CliRunner
@@ -204,6 +205,27 @@ def test_a_log_becomes_records(walks, tmp_path):
     records = Records.load(tmp_path / 'records.npz', STATE_SIZE)
     assert records.n_patients == 6
     assert len(records.actions) == sum(each.length for each in Dataset.load(walks).episodes)
+
+
+def test_the_commands_of_the_page_bring_a_log_into_training(walks, tmp_path, monkeypatch):
+    pytest.importorskip('rosbags')
+    fdrl('convert', walks, tmp_path / 'log')
+    page = (Path(__file__).resolve().parents[2] / 'docs' / 'ros.md').read_text('utf-8')
+    section = page.split("## A live arm's log as data")[1]
+    lines = [each.partition('#')[0].split() for each in section.splitlines()]
+    record, convert, train = (each for each in lines if each[:1] in (['ros2'], ['fdrl']))
+    assert record[record.index('-o') + 1] == 'log'
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(main, convert[1:]).exit_code == 0
+    train[train.index('64')] = '4'  # of six patients, not of the hundreds of a hospital
+    tiny = '--rounds 1 --no-evaluate --learner-hidden 8 --learner-epochs 1 --privacy-delta 0.001 '
+    tiny += '--collection-patients 6 --pretraining-patients 2 --pretraining-steps 2 '
+    tiny += '--validation-patients 1 --world-mode kinematic --world-horizon 5 --privacy-budget 99'
+    said = CliRunner().invoke(main, [*train[1:], *tiny.split()])
+    assert said.exit_code == 0, said.output
+    found = Records.load(Path('runs/latest/federation/hospital_1/records.npz'), STATE_SIZE)
+    assert found.digest() == Records.load(Path('records.npz'), STATE_SIZE).digest()
+    assert Path('runs/latest/policies/global_1.npz').exists()
 
 
 def test_a_missing_file_and_a_foreign_archive_are_told_apart(tmp_path):

@@ -1,0 +1,133 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""docs/ros.md says what the env's node says and hears, and its client works as it stands."""
+
+import os
+from pathlib import Path
+import re
+import subprocess
+import sys
+
+from fdrl_ros.nodes.crtk_messages import OperatingState
+from fdrl_ros.nodes.env import EnvNode, PAUSE
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
+from surgeon import env_alone, LABEL, Surgeon
+
+PAGE = (Path(__file__).resolve().parents[2] / 'docs' / 'ros.md').read_text('utf-8')
+CLIENT = re.search(r'```python\n(.*?)```', PAGE, re.DOTALL)[1]
+MIDDLEWARE = {'parameter_events', 'rosout', 'diagnostics'}
+
+
+def table(first: str) -> dict[str, tuple[set[str], str]]:
+    """Return types and QoS of each topic of a table of the page."""
+    found = {}
+    lines = PAGE.split(f'| {first} | type |')[1].splitlines()[2:]
+    for line in lines:
+        if not line.startswith('|'):
+            return found
+        topics, types, profile, _ = (each.strip() for each in line.strip('|').split('|', 3))
+        for topic in re.findall(r'`([^`]+)`', topics):
+            found[topic] = (set(re.findall(r'\w+/\w+', types)), profile)
+    return found
+
+
+def said(profile: QoSProfile) -> str:
+    words = 'reliable' if profile.reliability == ReliabilityPolicy.RELIABLE else 'best effort'
+    if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
+        words += ', latched'
+    return f'{words}, last {profile.depth}'
+
+
+def type_of(kind: type) -> str:
+    return f'{kind.__module__.split(".")[0]}/{kind.__name__}'
+
+
+def test_every_topic_is_listed_with_its_type_and_qos(lone_domain):
+    rclpy.init(
+        args=['--ros-args', '-r', '__ns:=/robot_1', '-p', 'endoscope:=true']
+        + ['-p', 'publish_clock:=true', '-p', 'world.mode:=kinematic'],
+        domain_id=lone_domain,
+        signal_handler_options=SignalHandlerOptions.NO,
+    )
+    executor = SingleThreadedExecutor()
+    node = EnvNode(executor.create_task)
+    try:
+        node.trigger_configure()
+        node.trigger_activate()
+        for first, ends, kind in (
+            ('topic', node.publishers, 'msg_type'),
+            ('command', node.subscriptions, 'msg_type'),
+        ):
+            listed, there = table(first), set()
+            for end in ends:
+                topic = end.topic_name.removeprefix('/robot_1/')
+                if topic.split('/')[-1] in MIDDLEWARE or 'transition_event' in topic:
+                    continue
+                there.add(topic)
+                if topic.startswith('local/'):  # the same, as CRTK names it
+                    topic = topic.removeprefix('local/')
+                types, profile = listed[topic]
+                assert type_of(getattr(end, kind)) in types, topic
+                assert said(end.qos_profile) == profile, topic
+            assert listed.keys() <= there
+    finally:
+        node.trigger_shutdown()
+        node.destroy_node()
+        rclpy.shutdown()
+    assert type_of(OperatingState) in table('topic')['operating_state'][0]
+    assert f'within {PAUSE:.1f} s' in PAGE
+
+
+def test_the_client_of_the_page_moves_the_arm_on_a_fresh_node_and_again(runner, room, settings):
+    runner.start([env_alone(settings, **{'federation.procedures': 'all'})])
+    environment = {**os.environ, 'ROS_DOMAIN_ID': str(settings.robot_domain)}
+    for _ in range(2):  # the second time somebody is on the table
+        done = subprocess.run(
+            [sys.executable, '-c', CLIENT],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        first, last = done.stdout.splitlines()
+        assert first.split()[0] == last.split(':')[0] and 'the tip is at' in last
+    assert 'is on the table' in first
+    log = runner.log_file(LABEL).read_text()
+    assert f'/robot_1/env is in DDS domain {settings.robot_domain}' in log
+
+
+def test_the_client_of_the_page_moves_the_arm_after_an_operation(runner, room, settings):
+    runner.start([env_alone(settings, **{'world.horizon': 60})])
+    surgeon = Surgeon(room)
+    surgeon.begin('reach')
+    start, rotation = surgeon.tip()
+    surgeon.pose('move_cp', start + [0.0, 0.0, 0.002], rotation)
+    surgeon.wait(lambda: room.heard['outcome'])
+    environment = {**os.environ, 'ROS_DOMAIN_ID': str(settings.robot_domain)}
+    done = subprocess.run(
+        [sys.executable, '-c', CLIENT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_node_that_is_asked_for_help_does_not_start():
+    for words, code in ((['env', '--help'], 0), (['trainer', 'now'], 2), (['nobody'], 1)):
+        done = subprocess.run(
+            [sys.executable, '-m', 'fdrl_ros.nodes', *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert 'usage: ' in done.stdout + done.stderr and '--ros-args' in done.stdout + done.stderr
