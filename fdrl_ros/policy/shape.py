@@ -37,7 +37,7 @@ class NetworkShape:
 
     :param states: numbers in a state.
     :param actions: discrete actions.
-    :param hidden: units of each shared hidden layer.
+    :param hidden: units of each shared hidden layer; none makes Q linear in the state.
     """
 
     states: int
@@ -46,7 +46,7 @@ class NetworkShape:
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
-        if self.states < 1 or self.actions < 1 or not self.hidden or min(self.hidden) < 1:
+        if self.states < 1 or self.actions < 1 or min(self.hidden, default=1) < 1:
             raise PolicyError(f'not the shape of a network: {self}')
 
     def layers(self) -> Iterator[Layer]:

@@ -134,11 +134,13 @@ class OnlineTrainer:
         ledger: Ledger,
         source: NoiseSource,
         directory: Path,
+        inputs: NDArray[np.float32] | None = None,
     ) -> None:
         """
         Bind a learner to one hospital.
 
         :param directory: for what was collected and the state between rounds; it must exist.
+        :param inputs: as :class:`Trainer` takes it; whoever collects knows it too.
         """
         self._collector = collector
         self._shape = shape
@@ -148,6 +150,8 @@ class OnlineTrainer:
         self._ledger = ledger
         self._source = source
         self._directory = directory
+        self._inputs = inputs
+        self._recorded = shape.states if inputs is None else 1
         self.transitions = 0
         """Transitions collected so far."""
 
@@ -204,19 +208,20 @@ class OnlineTrainer:
             self._source,
             self._directory / 'checkpoint.npz',
             steps=max(1, math.ceil(added * self._online.updates)),
+            inputs=self._inputs,
         )
 
     def _new_patients(self, policy: Policy, round: int) -> Records:
         """Return a round's patients, collected or as they were collected before."""
         path = self._directory / f'patients_{round}.npz'
         if path.exists():
-            return Records.load(path, self._shape.states)
+            return Records.load(path, self._recorded)
         count = self._online.patients
         first = (round - 1) * count
         records = self._collector.collect(policy, self._online.explored(round), first, count)
-        if records.states.shape[1] != self._shape.states:
+        if records.states.shape[1] != self._recorded:
             raise RecordsError(
-                f'states of {records.states.shape[1]} numbers, expected {self._shape.states}'
+                f'states of {records.states.shape[1]} numbers, expected {self._recorded}'
             )
         records.save(path)
         return records

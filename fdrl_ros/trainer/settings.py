@@ -24,6 +24,14 @@ class LearnerSettings(Settings):
     transitions_per_patient: int = setting(
         60, 'transitions drawn of each included patient in a step', minimum=1, maximum=10000
     )
+    expected_transitions: float = setting(
+        0.0,
+        'public guess of the transitions of a patient: each patient weighs as many as it has over '
+        'this, so that every transition weighs the same; 0: every patient weighs the same',
+        unit='transitions',
+        minimum=0.0,
+        maximum=1e6,
+    )
     target_period: int = setting(
         12, 'steps between two copies into the target network', minimum=1, maximum=100000
     )

@@ -45,12 +45,15 @@ class Trainer:
         source: NoiseSource,
         checkpoint: Path,
         steps: int | None = None,
+        inputs: np.ndarray | None = None,
     ) -> None:
         """
         Bind a learner to one hospital.
 
         :param checkpoint: file for the state between blocks.
         :param steps: of a local epoch; so many that each unit is expected once unless given.
+        :param inputs: public table of what the network takes for each number of a state, where
+            records hold that alone, shape (numbers, states).
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
         self.guarantee = Guarantee.of(records, learner, privacy)
@@ -63,6 +66,7 @@ class Trainer:
             discount=learner.discount,
             n_step=learner.n_step,
             unit='transition' if self.guarantee.clips_transitions else 'patient',
+            inputs=inputs,
         )
         self._ledger = ledger
         self._source = source
@@ -70,7 +74,10 @@ class Trainer:
         self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
         """Steps of a local epoch, which is one block of the ledger."""
         self._identity = hashlib.sha256(
-            repr(self.settings).encode() + source.fingerprint + records.digest()
+            repr(self.settings).encode()
+            + source.fingerprint
+            + records.digest()
+            + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
         ).digest()
 
     @property
@@ -190,6 +197,9 @@ class Trainer:
             uniforms = self._source.uniform('transitions', round, step, math.prod(size))
             index = self._transitions.drawn(draw.units, uniforms.reshape(size))
         weights = draw.weights
+        if self.learner.expected_transitions and not self.guarantee.clips_transitions:
+            own = self._transitions.lengths(draw.units) / self.learner.expected_transitions
+            weights = np.asarray(own if weights is None else weights * own, np.float32)
         return self._transitions.at(
             index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
         )

@@ -51,7 +51,8 @@ class Transitions:
     ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``
     (sum of gamma^k r over n steps) and ``discounts`` (gamma^n; 0 where no value follows):
     float32, (transitions,). ``starts``: first transition of each unit, then their number:
-    (units + 1,).
+    (units + 1,). ``inputs``: what the network takes for each number of a state, (numbers, inputs),
+    where states are recorded by their number alone.
     """
 
     states: np.ndarray
@@ -60,10 +61,17 @@ class Transitions:
     next_states: np.ndarray
     discounts: np.ndarray
     starts: NDArray[np.int64]
+    inputs: np.ndarray | None = None
 
     @classmethod
     def of(
-        cls, records: Records, *, discount: float, n_step: int = 1, unit: str = 'patient'
+        cls,
+        records: Records,
+        *,
+        discount: float,
+        n_step: int = 1,
+        unit: str = 'patient',
+        inputs: np.ndarray | None = None,
     ) -> 'Transitions':
         """
         Look n steps ahead from every step, as far as its episode goes.
@@ -72,6 +80,7 @@ class Transitions:
         :param n_step: n.
         :param unit: 'patient', or 'transition' for every step a unit of its own. A step is then
             in up to n of the transitions, which the accountant must be told as its group.
+        :param inputs: public table of what the network takes for each number of a state.
         """
         rewards = records.rewards.astype(np.float64)
         left = discount * ~records.terminals
@@ -92,12 +101,17 @@ class Transitions:
             records.next_states if n_step == 1 else records.next_states[last],
             (factor * left[last]).astype(np.float32),
             starts,
+            inputs,
         )
 
     @property
     def n_units(self) -> int:
         """Return the number of privacy units."""
         return len(self.starts) - 1
+
+    def lengths(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many transitions the given units have, same shape."""
+        return self.starts[units + 1] - self.starts[units]
 
     def at(self, index: NDArray[np.int64], weights: np.ndarray | None = None) -> Batch:
         """
@@ -107,13 +121,17 @@ class Transitions:
         :param weights: of their losses, same shape.
         """
         return Batch(
-            self.states[index],
+            self._seen(self.states[index]),
             self.actions[index],
             self.rewards[index],
-            self.next_states[index],
+            self._seen(self.next_states[index]),
             self.discounts[index],
             weights,
         )
+
+    def _seen(self, states: np.ndarray) -> np.ndarray:
+        """Return what the network takes for recorded states."""
+        return states if self.inputs is None else self.inputs[states[..., 0].astype(np.int64)]
 
     def drawn(self, units: NDArray[np.int64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
         """
@@ -125,8 +143,7 @@ class Transitions:
         :param uniforms: in [0, 1), shape (units, transitions).
         :returns: indices for :meth:`at`, shape (units, transitions).
         """
-        first = self.starts[units][:, None]
-        length = self.starts[units + 1][:, None] - first
+        first, length = self.starts[units][:, None], self.lengths(units)[:, None]
         return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
 
 

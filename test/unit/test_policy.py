@@ -92,7 +92,15 @@ def test_a_policy_cannot_be_changed_after_it_is_made():
         policy.weights[0] = 1.0
 
 
-@pytest.mark.parametrize('sizes', [(0, 3, (4,)), (3, 0, (4,)), (3, 3, ()), (3, 3, (0,))])
+@pytest.mark.parametrize('sizes', [(0, 3, (4,)), (3, 0, (4,)), (3, 3, (0,))])
 def test_a_shape_without_units_is_refused(sizes):
     with pytest.raises(PolicyError):
         NetworkShape(*sizes)
+
+
+def test_a_network_without_hidden_layers_is_linear():
+    shape = NetworkShape(3, 2, ())
+    policy = Policy(shape.draw(np.random.default_rng(0)), shape)
+    x, y = np.random.default_rng(1).normal(size=(2, 3)).astype(np.float32)
+    at = policy.q_values(x) + policy.q_values(y)
+    assert np.allclose(at, policy.q_values(x + y) + policy.q_values(0 * x), atol=1e-5)

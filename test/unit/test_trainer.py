@@ -310,3 +310,36 @@ def test_sampled_transitions_are_the_patient_s_own():
         own = data.states[data.starts[unit] : data.starts[unit + 1]]
         np.testing.assert_array_equal(batch.states[row, 0], own[0])
         np.testing.assert_array_equal(batch.states[row, 2], own[-1])
+
+
+def test_with_expected_transitions_every_transition_weighs_the_same(tmp_path):
+    """A patient's gradient, otherwise the mean of its own, is multiplied by its length."""
+    found = {}
+    for expected in (0.0, 4.0):
+        learner = replace(LEARNER, expected_transitions=expected)
+        directory = tmp_path / f'{expected:g}'
+        directory.mkdir()
+        ward = Ward(directory, learner=learner)
+        draw = ward.trainer.replay().draw(0, 0)
+        found[expected] = ward.trainer.batch(draw, 0, 0)
+        ward.ledger.close()
+    lengths = np.diff(records().starts)[draw.units]
+    assert found[0.0].weights is None
+    assert np.array_equal(found[4.0].weights, np.repeat(lengths[:, None] / 4.0, 4, axis=1))
+
+
+def test_states_recorded_by_number_are_looked_up_in_a_public_table():
+    seen = np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32)
+    plain = records()
+    numbers = np.random.default_rng(2).integers(9, size=(2, len(plain.actions)))
+    short = replace(
+        plain,
+        states=numbers[0][:, None].astype(np.float32),
+        next_states=numbers[1][:, None].astype(np.float32),
+    )
+    long = replace(plain, states=seen[numbers[0]], next_states=seen[numbers[1]])
+    index = np.arange(6).reshape(3, 2)
+    by_number = Transitions.of(short, discount=0.9, inputs=seen).at(index)
+    by_value = Transitions.of(long, discount=0.9).at(index)
+    assert np.array_equal(by_number.states, by_value.states)
+    assert np.array_equal(by_number.next_states, by_value.next_states)
