@@ -22,7 +22,7 @@ from fdrl_ros.env.constants import constant
 from fdrl_ros.env.events import breathing_events, breathing_factor, Event
 from fdrl_ros.env.labs import sofa
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.scores import News2, news2, ROOM_AIR, Sofa
+from fdrl_ros.env.scores import cardiovascular, News2, news2, respiration, ROOM_AIR, Sofa
 from fdrl_ros.errors import StateError
 
 LABEL = 'simulated, not for clinical use'
@@ -64,6 +64,7 @@ class Physiology(Body):
         self._oxygen = self.labs.inspired_oxygen > ROOM_AIR
         self._alert = self.labs.glasgow_coma_scale == 15
         self._patient = patient
+        self._scored: Sofa | None = None
         self.time = self.low_time = self.blood_loss = self.wound = self.pain = 0.0
         self.insufflate(insufflated)
         self.heart, self.pressure = self.rest_heart, self.rest_pressure
@@ -108,8 +109,20 @@ class Physiology(Body):
         )
 
     def sofa(self) -> Sofa:
-        """Return SOFA of the labs and the vitals now."""
-        return sofa(self.labs, self.pressure, self.saturation)
+        """Return SOFA of the labs, which stay as they are, and the vitals now."""
+        labs, saturation = self.labs, self.saturation
+        if self._scored is None or not 0.0 <= saturation <= 100.0:
+            self._scored = sofa(labs, self.pressure, saturation)
+            return self._scored
+        _, coagulation, liver, _, nervous, renal = self._scored
+        return Sofa(
+            respiration(saturation / labs.inspired_oxygen, arterial=False),
+            coagulation,
+            liver,
+            cardiovascular(self.pressure, labs.norepinephrine),
+            nervous,
+            renal,
+        )
 
     def advance(self, period: float, force: float = 0.0, damage: float = 0.0) -> None:
         """
