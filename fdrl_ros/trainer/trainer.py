@@ -13,7 +13,6 @@ from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.mechanism import noisy_mean
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.checkpoint import Checkpoint
-from fdrl_ros.trainer.gradient import DoubleDqn
 from fdrl_ros.trainer.guarantee import Guarantee
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
 from fdrl_ros.trainer.network import Layered
@@ -21,6 +20,7 @@ from fdrl_ros.trainer.optimizer import fresh_moments, optimizer_of
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.replay import Draw, Replay, replay_of
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.trainer.table import dqn_of, TableDqn
 from fdrl_ros.trainer.transitions import Batch, Transitions
 import numpy as np
 
@@ -57,7 +57,7 @@ class Trainer:
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
         self.guarantee = Guarantee.of(records, learner, privacy)
-        self.dqn = DoubleDqn.of(shape, learner)
+        self.dqn = dqn_of(shape, learner, inputs)
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""
@@ -66,7 +66,7 @@ class Trainer:
             discount=learner.discount,
             n_step=learner.n_step,
             unit='transition' if self.guarantee.clips_transitions else 'patient',
-            inputs=inputs,
+            inputs=None if isinstance(self.dqn, TableDqn) else inputs,
         )
         self._ledger = ledger
         self._source = source
