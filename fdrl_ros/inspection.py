@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ledgers of a federation's directory hold, and whether everyone who saw them agrees."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -50,13 +49,14 @@ def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = Non
         found.append(difference)
     for who, head in seen.items():
         if problem := chain.contradiction(head):
-            found.append(f'{problem}, by {who}')
+            found.append(f'{problem} (seen by {who})')
     return Inspection(owner.hospital, record, seen, tuple(f'ledger {path} {p}' for p in found))
 
 
 def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
     """Read a hospital's ledger and compare it with all heads that parties here remember."""
     path = layout.party(name) / LEDGER
+    # First what was seen, then the ledger: a hospital that trains meanwhile only adds to it.
     seen, problems = _seen(layout, name, plan)
     if os.path.lexists(path):
         found = inspect_file(path, seen, ledger_owner(name, plan))
@@ -73,16 +73,14 @@ def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
 
 def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple[str, ...]]:
     """Return the heads of a hospital's ledger by who remembers them, and who cannot tell."""
-    memories: dict[str, Callable[[], Head | None]] = {
-        'its last update': lambda: last_sent(layout.party(name), plan)
-    }
-    for server in SERVERS:
-        state = layout.state(server)
-        memories[f'the {server.replace("_", " ")}'] = lambda state=state: heads_seen(state).get(name)  # type: ignore[misc]
     seen, problems = {}, []
-    for who, look in memories.items():
+    for server in (None, *SERVERS):
+        who = f'the {server.replace("_", " ")}' if server else 'its last update'
         try:
-            head = look()
+            if server is None:
+                head = last_sent(layout.party(name), plan)
+            else:
+                head = heads_seen(layout.state(server)).get(name)
         except FdrlError as error:
             problems.append(f'{error}; so {name} cannot be compared with {who}')
             continue

@@ -207,6 +207,7 @@ def _hold(path: Path) -> int:
 
 def _release(descriptor: int) -> None:
     _held.discard(descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 
 

@@ -43,6 +43,8 @@ class Record:
     def problems(self) -> list[str]:
         """Return what is wrong with the file itself."""
         found = [self.stray] if self.stray else []
+        if self.path.is_symlink():
+            found.append('is a link: hospitals write to no ledger by another name')
         mode = stat.S_IMODE(self.path.stat().st_mode)
         if mode & 0o077:
             found.append(f'has mode {mode:04o} and is open to others: chmod 600 it')

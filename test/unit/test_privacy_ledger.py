@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: durable before it returns, one writer, one owner, never above the budget."""
 
+from dataclasses import asdict
 import hashlib
 import math
 import os
@@ -17,6 +18,7 @@ import time
 import fdrl_ros
 from fdrl_ros.errors import (
     BudgetExceededError,
+    LedgerCorruptError,
     LedgerError,
     LedgerLockedError,
     LedgerOwnerError,
@@ -24,11 +26,20 @@ from fdrl_ros.errors import (
 )
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.ledger import Head, Ledger
+from fdrl_ros.privacy.ledger_chain import Chain
+from fdrl_ros.privacy.ledger_entry import Owner
+from fdrl_ros.privacy.ledger_tables import image
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 
-OWNER = {'hospital': 'hospital_1', 'unit': 'patient', 'delta': 1e-4, 'budget': 8.0}
+OWNER = {
+    'hospital': 'hospital_1',
+    'unit': 'patient',
+    'delta': 1e-4,
+    'budget': 8.0,
+    'model': 'dueling network 5-64-64-3',
+}
 BLOCK = {'noise_multiplier': 2.0, 'sampling_probability': 0.128, 'steps': 20}
 
 
@@ -209,7 +220,8 @@ def test_a_reservation_takes_less_than_a_tenth_of_a_second(path):
 CHILD = """
 import sys, time
 from fdrl_ros.privacy.ledger import Ledger
-ledger = Ledger.open(sys.argv[1], hospital='hospital_1', unit='patient', delta=1e-4, budget=8.0)
+ledger = Ledger.open(sys.argv[1], hospital='hospital_1', unit='patient', delta=1e-4, budget=8.0,
+                     model='dueling network 5-64-64-3')
 ledger.reserve(round=1, block=0, noise_multiplier=2.0, sampling_probability=0.128, steps=20,
                inputs=b'weights and records')
 print('reserved', flush=True)
@@ -275,9 +287,15 @@ def test_threads_of_one_hospital_share_a_ledger(path):
 
 @pytest.mark.parametrize(
     'change',
-    [{'hospital': 'hospital_2'}, {'unit': 'transition'}, {'delta': 1e-5}, {'budget': 9.0}],
+    [
+        {'hospital': 'hospital_2'},
+        {'unit': 'transition'},
+        {'delta': 1e-5},
+        {'budget': 9.0},
+        {'model': 'dueling network 5-64-64-4'},
+    ],
 )
-def test_a_ledger_belongs_to_one_hospital_unit_delta_and_budget(path, change):
+def test_a_ledger_belongs_to_one_hospital_unit_delta_budget_and_model(path, change):
     Ledger.open(path, **OWNER).close()
     with pytest.raises(LedgerOwnerError, match=next(iter(change))):
         Ledger.open(path, **(OWNER | change))
@@ -340,3 +358,120 @@ def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(path):
         reserve(ledger, 1)
     with Ledger.open(path, **OWNER) as again:
         assert again.head().entries == 0
+
+
+def test_a_ledger_that_had_entries_is_not_begun_anew(path):
+    with pytest.raises(LedgerError, match='is missing and had 3 entries'):
+        Ledger.open(path, **OWNER, seen=Head(3, bytes(32)))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize('what', ['replaced', 'removed', 'written', 'moved'])
+def test_a_ledger_that_is_not_as_it_was_left_reserves_nothing_more(path, tmp_path, what):
+    ledger = Ledger.open(path, **OWNER)
+    older = path.read_bytes()
+    reserve(ledger, 1)
+    if what == 'replaced':  # as by restoring a backup under a running hospital
+        (tmp_path / 'backup').touch(0o600)
+        (tmp_path / 'backup').write_bytes(older)
+        (tmp_path / 'backup').rename(path)
+    elif what == 'removed':
+        path.unlink()
+    elif what == 'moved':
+        path.rename(tmp_path / 'elsewhere')
+        Ledger.open(path, **OWNER).close()
+    else:
+        path.write_bytes(path.read_bytes())
+    with pytest.raises(LedgerCorruptError, match='while it was open'):
+        reserve(ledger, 2)
+    with pytest.raises(LedgerError, match='closed'):
+        reserve(ledger, 1)
+
+
+def test_a_process_forked_from_a_killed_hospital_does_not_keep_its_ledger(path):
+    hold, release = os.pipe()
+    said, say = os.pipe()
+    hospital = os.fork()
+    if hospital == 0:
+        ledger = Ledger.open(path, **OWNER)
+        if os.fork() == 0:
+            os.close(release)
+            os.write(say, b'.')
+            os.read(hold, 1)  # it lives until the test is over
+            os._exit(0)
+        os.read(said, 1)
+        reserve(ledger, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(hospital, 0)[1]) == -signal.SIGKILL
+    with Ledger.open(path, **OWNER) as ledger:
+        assert ledger.blocks(1) == 1
+    for each in (hold, release, said, say):
+        os.close(each)
+
+
+def test_what_a_killed_beginning_left_is_swept_away(path):
+    Ledger.open(path, **OWNER).close()
+    os.link(path, f'{path}.draft-12345678')  # killed after linking
+    Path(f'{path}.draft-abcdefgh').write_bytes(b'half')  # killed before
+    path.with_name(path.name + '.backup').write_bytes(b'')
+    Ledger.open(path, **OWNER).close()
+    names = sorted(each.name for each in path.parent.iterdir())
+    assert names == [path.name, path.name + '.backup']
+
+
+def test_each_round_is_found_without_searching(path):
+    with Ledger.open(path, **(OWNER | {'budget': math.inf})) as ledger:
+        heads = []
+        for round, block in ((1, 0), (1, 1), (5, 0), (2, 0), (5, 1)):
+            heads.append(ledger.head())
+            reserve(ledger, round, block)
+        assert [ledger.blocks(round) for round in (1, 2, 3, 5)] == [2, 1, 0, 2]
+        assert ledger.head_before(1) == heads[0]
+        assert ledger.head_before(5) == heads[2]
+        assert ledger.head_before(2) == heads[3]
+        assert ledger.head_before(7) == ledger.head()
+
+
+def test_ten_thousand_blocks_open_in_a_moment_and_take_the_next(path):
+    owner = Owner(**(OWNER | {'budget': 1e6}))
+    chain = Chain(owner)
+    for number in range(10_000):
+        chain.add(chain.next(number // 10, number % 10, Charge(2.0, 0.128, 20), b'x'))
+    path.touch(0o600)
+    path.write_bytes(image(chain))
+    start = time.process_time()
+    with Ledger.open(path, **asdict(owner), seen=chain.head) as ledger:
+        opened = time.process_time()
+        reserve(ledger, 1000)
+        reserved = time.process_time()
+        assert ledger.head().entries == 10_001 and ledger.blocks(999) == 10
+    assert opened - start < 1.0
+    assert reserved - opened < 0.1
+
+
+def test_the_tight_bound_decides_where_the_quick_one_would_refuse(path):
+    charge = Charge(2.0, 0.128, 20)
+    tight, quick = (each([charge] * 5, 1e-4) for each in (epsilon_pld, epsilon_rdp))
+    assert tight < quick
+    with Ledger.open(path, **(OWNER | {'budget': 0.5 * (tight + quick)})) as ledger:
+        for round in range(5):
+            reserve(ledger, round)
+        assert ledger.epsilon() == pytest.approx(tight)
+        assert ledger.epsilon_rdp() > 0.5 * (tight + quick)
+    with Ledger.open(path.with_name('less'), **(OWNER | {'budget': 0.99 * tight})) as ledger:
+        for round in range(4):
+            reserve(ledger, round)
+        with pytest.raises(BudgetExceededError):
+            reserve(ledger, 4)
+
+
+def test_changing_probabilities_are_charged_step_by_step(path):
+    """A data set that grows is never charged at its last, smallest sampling probability."""
+    charges = [Charge(2.0, 16.0 / (100 + 5 * each), 20) for each in range(8)]
+    with Ledger.open(path, **OWNER) as ledger:
+        for round, charge in enumerate(charges):
+            reserve(ledger, round, sampling_probability=charge.sampling_probability)
+        spent, history = ledger.epsilon(), ledger.history()
+    assert history == tuple(charges)
+    assert spent == pytest.approx(epsilon_pld(charges, 1e-4))
+    assert spent > 1.02 * epsilon_pld([charges[-1]] * 8, 1e-4)

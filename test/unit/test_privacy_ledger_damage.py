@@ -11,6 +11,7 @@ import tempfile
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, LedgerVersionError
 from fdrl_ros.privacy.accountant import Charge
 from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.ledger_record import read_record
 from hypothesis import given, settings, strategies
 import pytest
 
@@ -204,3 +205,25 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
         alter(copied, (f'PRAGMA user_version = {version}', ()))
         with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 2'):
             Ledger.open(copied, **OWNER)
+
+
+@pytest.mark.parametrize(
+    'statement',
+    [
+        'CREATE TRIGGER t BEFORE INSERT ON entry BEGIN SELECT RAISE(IGNORE); END',
+        'CREATE TABLE more (number)',
+        'CREATE INDEX more ON entry (steps)',
+    ],
+)
+def test_a_ledger_with_more_in_it_is_refused(copied, statement):
+    """A trigger could make reservations vanish while the hospital goes on."""
+    alter(copied, (statement, ()))
+    with pytest.raises(LedgerCorruptError, match='other tables'):
+        Ledger.open(copied, **OWNER)
+
+
+def test_a_block_is_not_reserved_twice_in_one_chain(written, path):
+    chain = read_record(written[0]).chain
+    again = chain.next(1, 0, Charge(2.0, 0.128, 20), b'other inputs')
+    assert not chain.fits(again)
+    assert chain.fits(chain.next(3, 0, Charge(2.0, 0.128, 20), b'inputs'))

@@ -6,7 +6,8 @@ Whenever a hospital is killed, its ledger has every block that was drawn, and at
 Some 20 kills; `make paper` makes 500 more at random, and one before every system call.
 """
 
-from ledger_nursery import check, LOCKED, notes_of, Nursery
+from fdrl_ros.privacy.ledger import Ledger
+from ledger_nursery import check, LOCKED, notes_of, Nursery, OWNER
 import numpy as np
 import pytest
 
@@ -43,3 +44,12 @@ def test_of_hospitals_that_open_one_ledger_at_once_one_spends(nursery, tmp_path)
         head = check(path, head)
     assert head.entries == 6
     assert sorted(tmp_path.iterdir()) == sorted([path, notes_of(path)])
+
+
+def test_reading_the_file_in_the_same_process_does_not_unlock_it(nursery, tmp_path):
+    """Closing a file drops all locks that SQLite has on it, whoever opened it in this process."""
+    path = tmp_path / 'ledger'
+    with Ledger.open(path, **OWNER):
+        path.read_bytes()
+        assert nursery.at_once(path, 2, blocks=1) == [LOCKED, LOCKED]
+    assert nursery.at_once(path, 1, blocks=1) == [0]
