@@ -30,6 +30,7 @@ WORDS = {
     'draw': 'drawing',
     'demonstrate': 'demonstrating',
     'replay': 'going through again',
+    'audit': 'auditing',
 }
 
 

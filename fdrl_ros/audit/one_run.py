@@ -1,0 +1,150 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""One audit: train as a hospital does with canaries among its patients, and see what it tells."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+import time
+
+from fdrl_ros.audit.attack import Adversary, plan_guesses, Proof, prove
+from fdrl_ros.audit.canary import Canaries
+from fdrl_ros.audit.gaussian import gaussian_lower_bound
+from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.watching import AuditedTrainer, Watch
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.accountant import Charge
+from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.trainer.guarantee import Guarantee
+from fdrl_ros.trainer.learner import TrainingProgress
+from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """
+    What an audit found.
+
+    ``claimed``: epsilon that the hospital reports at ``delta`` when training ends.
+    ``bound``: epsilon is at least this with the asked confidence, whatever the mechanism is.
+    ``gaussian``: the same, taking for granted that the mechanism is the claimed one with some
+    isotropic Gaussian noise.
+    ``attainable``: the mean bound on a flawless mechanism of the same history and canaries.
+    ``scores`` and ``members``: of canaries.
+    """
+
+    claimed: float
+    delta: float
+    bound: float
+    gaussian: float
+    attainable: float
+    proofs: tuple[Proof, Proof]
+    charge: Charge
+    patients: int
+    seconds: float
+    scores: NDArray[np.float64]
+    members: NDArray[np.bool_]
+
+    @property
+    def consistent(self) -> bool:
+        """Tell whether nothing speaks against the claim."""
+        return max(self.bound, self.gaussian) <= self.claimed
+
+
+def audit(
+    records: Records,
+    shape: NetworkShape,
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    settings: AuditSettings,
+    *,
+    rounds: int,
+    directory: Path,
+    source: NoiseSource,
+    rng: np.random.Generator,
+    report: Callable[[TrainingProgress], None] = lambda progress: None,
+    stopped: Callable[[], bool] = lambda: False,
+    trainer: type[AuditedTrainer] = AuditedTrainer,
+    watchers: tuple[Watch, ...] = (),
+) -> Audited:
+    """
+    Train some rounds with canaries, each from the policy of the round before, and bound epsilon.
+
+    Patients and canaries join with the probability that patients alone would: the expected batch
+    grows in proportion.
+
+    :param records: of the patients.
+    :param directory: empty; ledger and checkpoint are made in it.
+    :param source: of the trainer's noise and coins.
+    :param rng: of directions and coins of canaries, and of the starting weights.
+    :param trainer: what is audited.
+    :param watchers: see every step too.
+    :raises PrivacyError: if no finite epsilon is claimed, or a unit owns several records.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    begun = time.perf_counter()
+    guarantee = Guarantee.of(records, learner, privacy)
+    patients, count = guarantee.n_records, settings.canaries
+    charge = guarantee.charge(0)
+    if charge.group > 1:
+        raise PrivacyError('a unit owns several records here and a canary is one record only')
+    batch = round(privacy.batch * (patients + count) / patients)
+    privacy = replace(privacy, batch=batch)
+    canaries = Canaries.draw(
+        shape, learner.frozen_layers, count, settings.strength * privacy.clip_norm, rng
+    )
+    with Ledger.open(
+        directory / 'ledger.sqlite',
+        hospital='audit',
+        unit=privacy.unit,
+        delta=privacy.delta,
+        budget=privacy.budget,
+    ) as ledger:
+        audited = trainer(
+            records,
+            shape,
+            learner,
+            privacy,
+            ledger,
+            source,
+            directory / 'checkpoint.npz',
+            canaries,
+        )
+        charge = audited.guarantee.charge(rounds * learner.epochs * audited.steps_per_block)
+        adversary = Adversary(
+            canaries, charge, clip_norm=privacy.clip_norm, expected_batch=privacy.batch
+        )
+        chances = {'delta': privacy.delta, 'failure': settings.failure}
+        planned, attainable = plan_guesses([charge], count, rng, **chances)
+        audited.watchers = (adversary, *watchers)
+        weights, claimed = shape.draw(rng), 0.0
+        for number in range(1, rounds + 1):
+            result = audited.train(weights, number, report=report, stopped=stopped)
+            weights, claimed = result.weights, result.epsilon
+    proofs = prove(adversary.scores, canaries.members, planned, **chances)
+    above = adversary.scores > 0.0
+    return Audited(
+        claimed=claimed,
+        delta=privacy.delta,
+        bound=max(each.epsilon for each in proofs),
+        gaussian=gaussian_lower_bound(
+            charge,
+            members=int(canaries.members.sum()),
+            found=int(above[canaries.members].sum()),
+            others=int((~canaries.members).sum()),
+            mistaken=int(above[~canaries.members].sum()),
+            **chances,
+        ),
+        attainable=attainable,
+        proofs=proofs,
+        charge=charge,
+        patients=patients,
+        seconds=time.perf_counter() - begun,
+        scores=adversary.scores,
+        members=canaries.members,
+    )
