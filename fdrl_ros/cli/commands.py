@@ -4,6 +4,7 @@
 
 import click
 from fdrl_ros.benchmark.versions import package_version
+from fdrl_ros.cli.audit import audit
 from fdrl_ros.cli.dataset import dataset
 from fdrl_ros.cli.draw import draw
 from fdrl_ros.cli.evaluate import evaluate
@@ -35,6 +36,7 @@ for command in (
     evaluate,
     experiment,
     heterogeneity,
+    audit,
     prepare,
     keys,
     privacy,
