@@ -166,7 +166,11 @@ def test_links_to_files_lead_somewhere(page):
 
 BLOCKS = [
     (page.name, block)
-    for page in (LIBRARY, ROOT / 'docs' / 'world.md', ROOT / 'README.md')
+    for page in (
+        LIBRARY,
+        *(ROOT / 'docs' / f'{each}.md' for each in ('world', 'learner')),
+        ROOT / 'README.md',
+    )
     for block in re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL)
 ]
 
