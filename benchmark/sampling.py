@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where memory and time of this package go."""
 
-from collections import Counter
 from collections.abc import Callable
 import linecache
 import os
@@ -60,15 +59,22 @@ def where_time_goes(work: Work, seconds: float) -> list[tuple[str, float]]:
 
     A place is a module of this package, or a call of it into PyBullet.
     """
-    places = Counter[tuple[str, int | None]]()
+    places: dict[tuple[str, int | None], float] = {}
+    last = 0.0
 
     def look(_signal: int, frame: FrameType | None) -> None:
+        nonlocal last
+        # A long call into C, as a write to disk, is seen once, at its end, and counts in full.
+        now = time.perf_counter()
+        since, last = now - last, now
         while frame is not None and not frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
         if frame is not None:
-            places[frame.f_code.co_filename, frame.f_lineno] += 1
+            place = frame.f_code.co_filename, frame.f_lineno
+            places[place] = places.get(place, 0.0) + since
 
     work()
+    last = time.perf_counter()
     old = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, PERIOD, PERIOD)
     try:
@@ -79,8 +85,9 @@ def where_time_goes(work: Work, seconds: float) -> list[tuple[str, float]]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, old)
     shares: dict[str, float] = {}
-    for (file, number), count in places.items():
+    whole = sum(places.values())
+    for (file, number), spent in places.items():
         called = re.search(r'pybullet\.([a-z]\w+)\(', linecache.getline(file, number or 0))
         place = f'PyBullet {called[1]}' if called else file.removeprefix(PACKAGE)
-        shares[place] = shares.get(place, 0.0) + count / places.total()
+        shares[place] = shares.get(place, 0.0) + spent / whole
     return sorted(shares.items(), key=lambda each: -each[1])[:SHOWN]

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-Work = Callable[[], int]
+Work = Callable[[], float]
 """Do some work and return how many units of it were done."""
 
 _SCALE = {'us': 1e6, 'ms': 1e3, 's': 1.0}
@@ -59,7 +59,7 @@ class Measurement:
 
     def add(self, work: Work, seconds: float) -> None:
         """Repeat the work for so long, and keep the figure."""
-        done, start = 0, time.perf_counter()
+        done, start = 0.0, time.perf_counter()
         while True:
             done += work()
             elapsed = time.perf_counter() - start
@@ -68,6 +68,17 @@ class Measurement:
         self.samples.append(
             done / elapsed if self.unit == 's-1' else _SCALE[self.unit] * elapsed / done
         )
+
+
+class Timed(Measurement):
+    """A figure whose work looks at the clock itself: it returns the seconds that one unit took."""
+
+    def add(self, work: Work, seconds: float) -> None:
+        """Repeat the work for so long, and keep the mean of what it returns."""
+        taken, end = [work()], time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            taken.append(work())
+        self.samples.append(_SCALE[self.unit] * statistics.fmean(taken))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,259 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What of our private learner is measured, as work that is repeated: always with ledger and noise.
+
+Each block of steps is reserved in a ledger on disk before its noise is drawn from a secret key,
+and followed by a checkpoint, as in a hospital.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import itertools
+import math
+from pathlib import Path
+import tempfile
+import time
+
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.accountant import Account
+from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.trainer.online import GymCollector, OnlineSettings, OnlineTrainer
+from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.trainer.stacked import StackedTrainers
+from fdrl_ros.trainer.trainer import Trainer
+import gymnasium
+import numpy as np
+from turns import Work
+
+SEED = 0
+"""Of records, starting weights and the patients of CartPole."""
+PATIENTS = 400
+LENGTH = 25
+"""Transitions of a patient: a hospital has 10,000."""
+HOSPITALS = 30
+"""Trained together."""
+EPOCHS = 12
+"""Blocks of a round: local epochs."""
+TARGET_PERIOD = 100
+"""Steps between two copies into the target network, ours and the peers'."""
+DISCOUNT = 0.9
+LEARNING_RATE = 1e-3
+CLIP_NORM = 0.4
+NOISE = 2.6
+"""Noise multiplier."""
+DELTA = 1e-5
+PER_PATIENT = 4
+"""Transitions of each patient in a step at patient level."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Numbers in a state, actions, units of each hidden layer; transitions of a step."""
+
+    states: int
+    actions: int
+    hidden: int
+    batch: int
+
+    @property
+    def shape(self) -> NetworkShape:
+        """Return the shape of the dueling network."""
+        return NetworkShape(self.states, self.actions, (self.hidden, self.hidden))
+
+
+SMALL = Size(5, 3, 64, 32)
+LARGE = Size(47, 25, 128, 64)
+
+
+def records(size: Size, seed: int = SEED) -> Records:
+    """Return what a hospital has, made up: no step asks what the numbers mean."""
+    rng, count = np.random.default_rng(seed), PATIENTS * LENGTH
+    return Records(
+        states=rng.normal(size=(count, size.states)).astype(np.float32),
+        actions=rng.integers(size.actions, size=count),
+        rewards=rng.normal(size=count).astype(np.float32),
+        next_states=rng.normal(size=(count, size.states)).astype(np.float32),
+        terminals=rng.random(count) < 1.0 / LENGTH,
+        starts=np.arange(PATIENTS + 1) * LENGTH,
+        patients=np.array([f'patient_{i}' for i in range(PATIENTS)]),
+    )
+
+
+def ledger_in(home: Path, unit: str) -> Ledger:
+    """
+    Begin a ledger.
+
+    Without a budget, so that a long measurement never ends it; each block is checked all the same.
+    """
+    return Ledger.open(
+        home / 'ledger.sqlite', hospital='measured', unit=unit, delta=DELTA, budget=math.inf
+    )
+
+
+def hospital(size: Size, folder: Path, unit: str = 'transition', seed: int = SEED) -> Trainer:
+    """
+    Return a hospital's private learner by SGD.
+
+    A block has so many steps that each transition is expected once, whatever the unit.
+    """
+    home = Path(tempfile.mkdtemp(dir=folder))
+    each = 1 if unit == 'transition' else PER_PATIENT
+    return Trainer(
+        records(size, seed),
+        size.shape,
+        LearnerSettings(
+            hidden=size.hidden,
+            discount=DISCOUNT,
+            learning_rate=LEARNING_RATE,
+            epochs=EPOCHS,
+            transitions_per_patient=each,
+            target_period=TARGET_PERIOD,
+            proximal=0.0,
+            optimizer='sgd',
+        ),
+        PrivacySettings(
+            unit=unit,
+            budget=math.inf,
+            delta=DELTA,
+            clip_norm=CLIP_NORM,
+            noise_multiplier=NOISE,
+            batch=size.batch // each,
+        ),
+        ledger_in(home, unit),
+        NoiseSource.secure(home / 'noise.key'),
+        home / 'checkpoint.npz',
+        steps=math.ceil(PATIENTS * LENGTH / size.batch),
+    )
+
+
+def start(size: Size) -> np.ndarray:
+    """Return the weights that training begins at."""
+    return size.shape.draw(np.random.default_rng(SEED))
+
+
+def private_steps(size: Size, folder: Path, unit: str = 'transition') -> Work:
+    """Return work that is a round of local training; it counts steps."""
+    trainer, weights, rounds = hospital(size, folder, unit), start(size), itertools.count(1)
+
+    def work() -> int:
+        trainer.train(weights, next(rounds), report=lambda told: None, stopped=lambda: False)
+        return EPOCHS * trainer.steps_per_block
+
+    return work
+
+
+def stacked_steps(size: Size, folder: Path) -> Work:
+    """Return work that is a round of 30 hospitals trained together; it counts steps of each."""
+    trainers = [hospital(size, folder, seed=SEED + i) for i in range(HOSPITALS)]
+    together, weights, rounds = StackedTrainers(trainers), start(size), itertools.count(1)
+
+    def work() -> int:
+        together.train(weights, next(rounds))
+        return HOSPITALS * EPOCHS * trainers[0].steps_per_block
+
+    return work
+
+
+CART_POLE = 'CartPole-v1'
+CART_BATCH = 64
+CART_HIDDEN = 64
+CART_DISCOUNT = 0.99
+ONLINE = OnlineSettings(warm_up=CART_BATCH)
+"""One step of learning for each step in the env, from the first batch on."""
+
+
+def cart_pole_steps(folder: Path) -> Work:
+    """Return work that learns CartPole privately from nothing; it counts steps in the env."""
+
+    def work() -> int:
+        home = Path(tempfile.mkdtemp(dir=folder))
+        shape = NetworkShape(4, 2, (CART_HIDDEN, CART_HIDDEN))
+        with ledger_in(home, 'transition') as ledger:
+            trainer = OnlineTrainer(
+                GymCollector(gymnasium.make(CART_POLE), SEED),
+                shape,
+                ONLINE,
+                LearnerSettings(
+                    hidden=CART_HIDDEN,
+                    discount=CART_DISCOUNT,
+                    learning_rate=LEARNING_RATE,
+                    target_period=TARGET_PERIOD,
+                ),
+                PrivacySettings(
+                    unit='transition',
+                    budget=math.inf,
+                    delta=DELTA,
+                    clip_norm=CLIP_NORM,
+                    noise_multiplier=NOISE,
+                    batch=CART_BATCH,
+                ),
+                ledger,
+                NoiseSource.secure(home / 'noise.key'),
+                home,
+            )
+            trainer.train(shape.draw(np.random.default_rng(SEED)))
+        return trainer.transitions
+
+    return work
+
+
+QUERIED = 200
+"""Blocks of the longest history that is asked for its epsilon while it grows."""
+
+
+def epsilon_queries(folder: Path) -> Callable[[], float]:
+    """
+    Return work that times one query of a ledger, s.
+
+    The ledger has grown by a block with a sampling probability of its own, as online learning
+    makes it; after 200 blocks another is begun.
+    """
+    count, ledger = 0, ledger_in(Path(tempfile.mkdtemp(dir=folder)), 'transition')
+
+    def work() -> float:
+        nonlocal count, ledger
+        if count == QUERIED:
+            ledger.close()
+            count, ledger = 0, ledger_in(Path(tempfile.mkdtemp(dir=folder)), 'transition')
+        count += 1
+        ledger.reserve(
+            round=count,
+            block=0,
+            noise_multiplier=NOISE,
+            sampling_probability=CART_BATCH / (100 * count),
+            steps=100,
+            inputs=b'measured',
+        )
+        begun = time.perf_counter()
+        ledger.epsilon_rdp()
+        return time.perf_counter() - begun
+
+    return work
+
+
+STEPS = 10_000
+"""Of the histories whose tight epsilon is asked for."""
+
+
+def tight_epsilons(changing: bool) -> Work:
+    """
+    Return work that asks for the tight epsilon of 10,000 steps at noise multiplier 2.
+
+    :param changing: whether each step has a sampling probability of its own, which falls from
+        0.64 to 0.064 as data grow tenfold; else all have 0.64.
+    """
+    turn = 0
+
+    def work() -> int:
+        nonlocal turn
+        turn += 1
+        sigma = 2.0 + 1e-9 * turn  # a history that nobody asked for before
+        grown = np.linspace(1.0, 10.0, STEPS) if changing else [1.0]
+        each = 1 if changing else STEPS
+        Account(DELTA, [(sigma, 0.64 / n, each) for n in map(float, grown)]).epsilon_pld()
+        return 1
+
+    return work
