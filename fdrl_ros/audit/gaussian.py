@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tight lower bound that takes the kind of mechanism for granted (after Nasr et al. 2023)."""
 
+import math
+
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld
+import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import beta
 
 _STEP = 1.25  # between two noise multipliers that are tried, until the limit is between them
@@ -13,11 +17,9 @@ _MOST_EPSILON = 4.0  # times what is claimed: more need not be proven
 
 def gaussian_lower_bound(
     claimed: Charge,
+    scores: NDArray[np.float64],
+    members: NDArray[np.bool_],
     *,
-    members: int,
-    found: int,
-    others: int,
-    mistaken: int,
     delta: float,
     failure: float,
 ) -> float:
@@ -25,18 +27,14 @@ def gaussian_lower_bound(
     Return epsilon of the claimed mechanism with the most noise that canaries do not refute.
 
     It takes for granted that canaries' scores do not hang together, as isotropic noise leaves
-    them, and that the mechanism is the claimed one but for its noise multiplier. The share of
-    members above any threshold less that of others is at most the total variation distance, the
-    least delta at which epsilon is 0.
+    them, and that the mechanism is the claimed one but for its noise multiplier.
 
     :param claimed: all steps.
-    :param members: canaries that took part.
-    :param found: of those, whose score was above a threshold that was fixed before.
-    :param others: canaries that took no part.
-    :param mistaken: of those, whose score was above it.
+    :param scores: of canaries, shape (canaries,); above 0 where a member is likelier.
+    :param members: who took part, shape (canaries,).
     :param failure: one minus the confidence.
     """
-    distance = 1.0 - _most(members - found, members, failure) - _most(mistaken, others, failure)
+    distance = least_distance(scores[members], scores[~members], failure)
     if distance <= 0.0:
         return 0.0
 
@@ -64,6 +62,31 @@ def gaussian_lower_bound(
     return epsilon(high, delta)
 
 
+def least_distance(
+    ours: NDArray[np.float64], theirs: NDArray[np.float64], failure: float
+) -> float:
+    """
+    Return a lower confidence limit of the total variation distance: the least delta of epsilon 0.
+
+    It is at least what shares above a threshold differ by. Half the failure goes to the threshold
+    0, where a flawless mechanism differs most (Clopper and Pearson 1934), half to all thresholds
+    at once (Dvoretzky, Kiefer and Wolfowitz 1956, with the constant of Massart 1990).
+
+    :param ours: scores that tend to be higher, shape (ours,).
+    :param theirs: shape (theirs,).
+    """
+    if not len(ours) or not len(theirs):
+        return 0.0
+    part = failure / 4.0  # two ways, two shares each
+    missed, alarms = int((ours <= 0.0).sum()), int((theirs > 0.0).sum())
+    at_zero = 1.0 - _most(missed, len(ours), part) - _most(alarms, len(theirs), part)
+    thresholds = np.sort(theirs)
+    below = np.searchsorted(np.sort(ours), thresholds, side='right') / len(ours)
+    gap = float((np.arange(1, len(theirs) + 1) / len(theirs) - below).max())
+    margin = sum(math.sqrt(-math.log(part) / (2.0 * len(each))) for each in (ours, theirs))
+    return max(at_zero, gap - margin)
+
+
 def _most(count: int, of: int, failure: float) -> float:
-    """Return the upper limit of a probability (Clopper & Pearson 1934), at half the failure."""
-    return 1.0 if count == of else float(beta.ppf(1.0 - failure / 2.0, count + 1, of - count))
+    """Return the upper confidence limit of a probability."""
+    return 1.0 if count == of else float(beta.ppf(1.0 - failure, count + 1, of - count))

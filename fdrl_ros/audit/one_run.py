@@ -127,19 +127,11 @@ def audit(
             result = audited.train(weights, number, report=report, stopped=stopped)
             weights, claimed = result.weights, result.epsilon
     proofs = prove(adversary.scores, canaries.members, planned, **chances)
-    above = adversary.scores > 0.0
     return Audited(
         claimed=claimed,
         delta=privacy.delta,
         bound=max(each.epsilon for each in proofs),
-        gaussian=gaussian_lower_bound(
-            charge,
-            members=int(canaries.members.sum()),
-            found=int(above[canaries.members].sum()),
-            others=int((~canaries.members).sum()),
-            mistaken=int(above[~canaries.members].sum()),
-            **chances,
-        ),
+        gaussian=gaussian_lower_bound(charge, adversary.scores, canaries.members, **chances),
         attainable=attainable,
         proofs=proofs,
         charge=charge,

@@ -6,7 +6,7 @@ import math
 
 from fdrl_ros.audit.attack import Guesses, log_ratio, plan_guesses, prove, rehearse
 from fdrl_ros.audit.bound import epsilon_lower_bound, refuted_by_curve, tail_probability
-from fdrl_ros.audit.gaussian import gaussian_lower_bound
+from fdrl_ros.audit.gaussian import gaussian_lower_bound, least_distance
 from fdrl_ros.errors import SettingError
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld
 from hypothesis import given, settings
@@ -158,31 +158,34 @@ def test_telling_everything_once_in_a_while_is_allowed_by_delta():
     assert bound(1000, 1000, 1000, 0.9 * FAILURE) > 4.0
 
 
-def test_bound_that_knows_the_mechanism_is_close_and_false_once_in_a_thousand():
-    """A Gaussian with shift 1 / sigma, threshold in the middle: shares are binomial."""
+def test_bound_that_knows_the_mechanism_is_close_below_it():
+    """A Gaussian with shift 1 / sigma: shares above 0 are binomial."""
     claimed, delta = Charge(0.8, 1.0, 1), 1e-5
     true = epsilon_pld([claimed], delta)
-    half, share = 1000, norm.sf(0.5 / 0.8)
 
-    def found(mistaken, missed):
-        return gaussian_lower_bound(
-            claimed,
-            members=half,
-            found=half - missed,
-            others=half,
-            mistaken=mistaken,
-            delta=delta,
-            failure=FAILURE,
-        )
+    def found(scores, members):
+        return gaussian_lower_bound(claimed, scores, members, delta=delta, failure=FAILURE)
 
-    typical = int(half * share)
-    assert 0.7 * true < found(typical, typical) < 0.95 * true
-    # Too few of both kinds of mistakes, each as rare as once in 1 / (failure / 2).
-    rare = int(binom.ppf(FAILURE / 2.0, half, share))
-    assert found(rare, rare) == pytest.approx(true, rel=0.04)
-    assert found(half // 2, half // 2) == 0.0
-    # It stops looking at four times the claim.
-    assert 4.0 * true < found(0, 0) < 8.0 * true
+    scores, members = rehearse([claimed], 4000, np.random.default_rng(4))
+    assert 0.75 * true < found(scores, members) < true
+    assert found(scores, np.random.default_rng(5).permutation(members)) == 0.0
+    # It stops looking at four times the claim, and needs no threshold at 0.
+    apart = np.where(members, 1.0, -1.0)
+    assert 4.0 * true < found(apart, members) < 8.0 * true
+    assert 3.0 * true < found(apart - 9.0, members) < 8.0 * true
+    assert found(scores, np.ones(4000, np.bool_)) == 0.0
+
+
+def test_distance_is_at_most_the_true_one_but_once_in_a_thousand():
+    """A thousand draws of two Gaussians; more than 7 false limits would come once in 90000."""
+    rng, shift = np.random.default_rng(6), 1.2
+    true = 2.0 * norm.cdf(shift / 2.0) - 1.0
+    found = []
+    for _ in range(1000):
+        ours, theirs = rng.normal(shift / 2.0, 1.0, 400), rng.normal(-shift / 2.0, 1.0, 440)
+        found.append(least_distance(ours, theirs, FAILURE))
+    assert sum(each > true for each in found) <= 7
+    assert np.mean(found) > 0.6 * true
 
 
 # The adversary.
