@@ -10,6 +10,7 @@ before a commit returns, so that a power cut cannot roll a reservation back.
 
 from contextlib import suppress
 import fcntl
+import glob
 import os
 from pathlib import Path
 import sqlite3
@@ -182,7 +183,7 @@ def _check_file(path: Path) -> None:
 
 def _sweep(path: Path) -> None:
     """Remove drafts that a killed beginning left: this ledger is there, so none is of use."""
-    for each in path.parent.glob(f'{path.name}{_DRAFT}*'):
+    for each in path.parent.glob(f'{glob.escape(path.name)}{_DRAFT}*'):
         with suppress(FileNotFoundError):
             each.unlink()
 

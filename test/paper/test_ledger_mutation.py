@@ -3,11 +3,12 @@
 """
 Of 1,000 mutations, truncations and roll-backs of a ledger every one is found.
 
-Takes about a minute; run by `make paper`. What is counted as inert is a byte that no SQLite reads
-(see `INERT` in ledger_forger.py): the ledger is the same whatever it holds.
+Takes about two minutes; run by `make paper`. What is counted as inert is a byte that no SQLite
+reads (see `INERT` in ledger_forger.py): the ledger is the same whatever it holds.
 """
 
-from ledger_forger import attack_and_inspect, ATTACKS, INERT, make_victim
+from fdrl_ros.inspection import inspect_file
+from ledger_forger import attack_and_inspect, ATTACKS, INERT, make_victim, OWNER
 import numpy as np
 import pytest
 
@@ -43,20 +44,18 @@ def test_of_a_thousand_attacks_every_one_is_found(victim, tmp_path, figures, cap
     assert sum(each['found'] + each['inert'] for each in figures) == 1000
 
 
-def test_a_changed_bit_in_any_byte_is_found(victim, tmp_path, figures, capfd):
+def test_a_changed_bit_in_any_byte_is_found_in_the_file_alone(victim, tmp_path, figures, capfd):
     rng = np.random.default_rng(SETTINGS['seed'])
+    path = tmp_path / 'ledger'
+    path.touch(0o600)
     unseen = []
     for at in range(len(victim.copies[-1])):
-
-        def flip(victim, rng, path, at=at):
-            content = bytearray(victim.copies[-1])
-            content[at] ^= 1 << int(rng.integers(8))
-            path.write_bytes(content)
-
-        path = tmp_path / 'ledger'
-        if not attack_and_inspect(flip, victim, rng, path).found:
+        content = bytearray(victim.copies[-1])
+        content[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        if not inspect_file(path, {}, OWNER).problems:
             unseen.append(at)
     assert set(unseen) <= set(INERT)
-    figures.append({'attack': 'each byte', 'made': len(victim.copies[-1]), 'inert': unseen})
+    figures.append({'attack': 'each byte', 'made': len(victim.copies[-1]), 'inert': len(unseen)})
     with capfd.disabled():
         print(f'\n{figures[-1]}', end='', flush=True)
