@@ -15,7 +15,7 @@ from fdrl_ros.resources import resource
 from fdrl_ros.settings import Setting
 from fdrl_ros.trainer.records import Records
 
-PLAIN = ('federation', 'rounds')
+PLAIN = ('federation', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
 
 _BETWEEN = '__'  # group and name in the parameters of a command

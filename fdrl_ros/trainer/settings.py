@@ -19,7 +19,9 @@ class LearnerSettings(Settings):
         minimum=0.0,
         maximum=1.0,
     )
-    learning_rate: float = setting(0.004, 'step size of Adam', minimum=1e-8, maximum=1.0)
+    learning_rate: float = setting(
+        0.004, 'step size of the optimizer', minimum=1e-8, maximum=1000.0
+    )
     epochs: int = setting(12, 'local epochs E of a round', minimum=1, maximum=1000)
     transitions_per_patient: int = setting(
         60, 'transitions drawn of each included patient in a step', minimum=1, maximum=10000

@@ -1,0 +1,198 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Plots of the sepsis experiments: FAE, mortality and actions, and what the data can tell."""
+
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.benchmark.report import DISCLAIMER
+from fdrl_ros.benchmark.sepsis_settings import EPSILONS, REPLAYS
+from fdrl_ros.benchmark.sepsis_tables import start_words
+from fdrl_ros.env.icu_sepsis_model import LEVELS
+from fdrl_ros.env.icu_sepsis_values import BANDS
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+import numpy as np
+
+DOTS = 120
+COLOURS = {'poisson': 'tab:blue', 'prioritised_poisson': 'tab:orange', 'prioritised': 'tab:red'}
+
+
+def draw_sepsis(summary: dict[str, Any], directory: Path) -> list[str]:
+    """
+    Draw every plot of a summary.
+
+    :param directory: of the PNG files.
+    :returns: their names.
+    :raises OSError: if one cannot be written.
+    """
+    drawn = {
+        'sepsis_fae.png': draw_fae,
+        'sepsis_mortality.png': draw_mortality,
+        'sepsis_actions.png': draw_actions,
+    }
+    if any(each['kind'] == 'plan' for each in summary['targets']):
+        drawn['sepsis_information.png'] = draw_information
+    for name, draw in drawn.items():
+        figure = Figure(layout='constrained')
+        FigureCanvasAgg(figure)
+        draw(figure, summary)
+        figure.savefig(directory / name, dpi=DOTS)
+    return list(drawn)
+
+
+def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
+    """Draw FAE against epsilon, and how survival grows with patients."""
+    figure.set_size_inches(10.0, 4.2)
+    left, right = figure.subplots(1, 2)
+    longest = max(max(row['patients']) for row in summary['arms'])
+    beyond = 1.1 * longest
+    for shift, (replay, words) in zip((-0.12, 0.0, 0.12), REPLAYS.items(), strict=True):
+        rows = [each for each in summary['arms'] if each['replay'] == replay]
+        if not rows:
+            continue
+        places = np.array([_place(each['epsilon']) for each in rows]) + shift
+        middle = np.array([_or(each['fae']['median'], beyond) for each in rows])
+        ends = np.array([[_or(q, beyond) for q in each['fae']['quartiles']] for each in rows])
+        spread = np.abs(ends - middle[:, None]).T
+        left.errorbar(places, middle, spread, fmt='o-', color=COLOURS[replay], label=words)
+    left.axhline(longest, color='gray', linewidth=0.8, linestyle=':')
+    left.set_ylim(0.0, 1.16 * longest)
+    left.text(-0.3, 1.11 * longest, 'not reached', fontsize=7, color='dimgray')
+    _epsilon_axis(left)
+    left.set_ylabel(f'patients until survival {summary["phi"]:g}')
+    left.set_title('FAE, median and quartiles')
+    left.legend(fontsize=7)
+    for row in summary['arms']:
+        if row['replay'] == 'poisson':
+            right.plot(row['patients'], row['curve'], label=f'epsilon {_named(row["epsilon"])}')
+    right.axhline(summary['phi'], color='gray', linewidth=0.8, linestyle=':')
+    right.set_xlabel('patients treated')
+    right.set_ylabel('exact survival, mean over runs')
+    right.set_title('Learning without PER')
+    right.legend(fontsize=7)
+    _sign(figure, summary)
+
+
+def draw_mortality(figure: Figure, summary: dict[str, Any]) -> None:
+    """Draw estimated mortality against epsilon, and by SOFA band at epsilon 8."""
+    figure.set_size_inches(10.0, 4.2)
+    left, right = figure.subplots(1, 2)
+    for replay, words in REPLAYS.items():
+        rows = [each for each in summary['arms'] if each['replay'] == replay]
+        if not rows:
+            continue
+        means, errors = _bars([each['mortality'] for each in rows])
+        places = [_place(each['epsilon']) for each in rows]
+        left.errorbar(places, means, errors, fmt='o-', color=COLOURS[replay], label=words)
+    for name, style in (('clinicians', '--'), ('optimum', ':')):
+        value = 100.0 * (1.0 - summary['references'][name]['survival'])
+        left.axhline(value, color='gray', linestyle=style, linewidth=0.9, label=name)
+    _epsilon_axis(left)
+    left.set_ylabel('estimated mortality, %')
+    left.set_title('Mortality against epsilon')
+    left.legend(fontsize=7)
+    chosen = [
+        each
+        for each in summary['arms']
+        if each['replay'] == 'poisson' and each['epsilon'] in (None, 8.0)
+    ]
+    spots = np.arange(len(BANDS), dtype=np.float64)
+    width = 0.8 / (1 + len(chosen))
+    for number, row in enumerate(chosen):
+        means, errors = _bars([row['mortality_by_band'][band] for band in BANDS])
+        name = 'DQN' if row['epsilon'] is None else 'DP-DQN, epsilon 8'
+        right.bar(spots + width * number, means, width, yerr=errors, label=name)
+    doctors = summary['references']['clinicians']['by_band']
+    values = [100.0 * (1.0 - doctors[band]) for band in BANDS]
+    right.bar(spots + width * len(chosen), values, width, label='clinicians', color='gray')
+    right.set_xticks(spots + width, [f'{band} SOFA' for band in BANDS])
+    right.set_ylabel('estimated mortality, %')
+    right.set_title('Mortality by severity')
+    right.legend(fontsize=7)
+    _sign(figure, summary)
+
+
+def draw_actions(figure: Figure, summary: dict[str, Any]) -> None:
+    """Draw heat maps of actions: policies down, bands across."""
+    maps = summary['heat_maps']
+    figure.set_size_inches(9.0, 2.8 * len(maps))
+    grid = figure.subplots(len(maps), len(BANDS), squeeze=False)
+    for line, (name, bands) in zip(grid, maps.items(), strict=True):
+        for axes, band in zip(line, BANDS, strict=True):
+            shares = 100.0 * np.reshape(bands[band], (LEVELS, LEVELS))
+            axes.imshow(shares, cmap='Blues', origin='lower', vmin=0.0)
+            for fluid, vasopressor in np.ndindex(LEVELS, LEVELS):
+                value = shares[fluid, vasopressor]
+                ink = 'white' if value > 0.6 * shares.max() else 'black'
+                axes.text(
+                    vasopressor,
+                    fluid,
+                    f'{value:.0f}',
+                    ha='center',
+                    va='center',
+                    color=ink,
+                    fontsize=7,
+                )
+            axes.set_title(f'{name}: {band} SOFA', fontsize=9)
+            axes.set_xlabel('vasopressor level', fontsize=8)
+            axes.set_ylabel('fluid level', fontsize=8)
+    _sign(figure, summary)
+
+
+def draw_information(figure: Figure, summary: dict[str, Any]) -> None:
+    """Draw how far the best plan gets from so many of the clinicians' patients."""
+    figure.set_size_inches(6.5, 4.4)
+    axes = figure.subplots()
+    rows = [each for each in summary['targets'] if each['kind'] == 'plan']
+    for name in dict.fromkeys(start_words(each) for each in rows):
+        own = sorted(
+            (each for each in rows if start_words(each) == name), key=lambda e: e['patients']
+        )
+        means, errors = _bars([each['final'] for each in own])
+        counts = [each['patients'] for each in own]
+        axes.errorbar(counts, means, errors, fmt='o-', label=f'planning, {name}')
+    for name, style in (('clinicians', '--'), ('optimum', ':')):
+        value = 100.0 * summary['references'][name]['survival']
+        axes.axhline(value, color='gray', linestyle=style, linewidth=0.9, label=name)
+    axes.set_xscale('log')
+    axes.set_xlabel("clinicians' patients")
+    axes.set_ylabel('exact survival, %')
+    axes.set_title('What the data can tell at all, without privacy')
+    axes.legend(fontsize=7)
+    _sign(figure, summary)
+
+
+def _bars(found: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and half widths, in percent; one run has no width."""
+    means = np.array([100.0 * each['mean'] for each in found])
+    high = np.array([100.0 * _or(each['high'], each['mean']) for each in found])
+    return means, high - means
+
+
+def _place(epsilon: float | None) -> float:
+    return list(EPSILONS).index(float('inf') if epsilon is None else epsilon)
+
+
+def _epsilon_axis(axes: Axes) -> None:
+    axes.set_xticks(range(len(EPSILONS)), [_named(each) for each in EPSILONS])
+    axes.set_xlabel("epsilon of the noise (with the paper's PER it is no bound)")
+
+
+def _named(epsilon: float | None) -> str:
+    return 'inf' if epsilon is None else f'{epsilon:g}'
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
+
+
+def _sign(figure: Figure, summary: dict[str, Any]) -> None:
+    runs = max((each['runs'] for each in summary['arms']), default=0)
+    figure.supxlabel(
+        f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}. '
+        + DISCLAIMER,
+        fontsize=7,
+        color='dimgray',
+    )
