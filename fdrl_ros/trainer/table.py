@@ -45,7 +45,7 @@ class TableDqn(DoubleDqn):
     ) -> NDArray[np.float64]:
         """Clip each unit's mean gradient and sum; see :meth:`DoubleDqn.clipped_sum`."""
         units, transitions = _sizes(batch)
-        states, heads = self._heads(weights, target, batch, 1.0 / transitions)
+        states, heads = self.heads(weights, target, batch, 1.0 / transitions)
         by_unit = heads.reshape(units, transitions, -1)
         of_unit = states.reshape(units, transitions)
         # As of any dense layer: the inputs of two rows meet only if their states are one.
@@ -59,7 +59,7 @@ class TableDqn(DoubleDqn):
     def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
         """Return the mean gradient, unclipped; see :meth:`DoubleDqn.mean`."""
         units, transitions = _sizes(batch)
-        return self._summed(*self._heads(weights, target, batch, 1.0 / (units * transitions)))
+        return self._summed(*self.heads(weights, target, batch, 1.0 / (units * transitions)))
 
     def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
@@ -82,10 +82,15 @@ class TableDqn(DoubleDqn):
         values = self._table(target)[following, best]
         return batch.rewards.reshape(-1) + batch.discounts.reshape(-1) * values
 
-    def _heads(
+    def heads(
         self, weights: Layered, target: Layered, batch: Batch, scale: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the state of each row, and its slopes at value and advantages, (rows, 1 + 25)."""
+        """
+        Return each row's gradient, times `scale`: what is clipped and summed.
+
+        :returns: the state of each row, (rows,), and its slopes at value and advantages, (rows,
+            1 + actions).
+        """
         table = self._table(weights)
         states, actions = _numbers(batch.states), batch.actions.reshape(-1)
         rows = np.arange(len(states))
