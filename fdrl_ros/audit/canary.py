@@ -11,21 +11,42 @@ put where the gradients of real rows are, to be clipped and summed by the code t
 
 from dataclasses import dataclass
 import math
+from typing import Protocol
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.shape import Layer
-from fdrl_ros.trainer.gradient import DoubleDqn
-from fdrl_ros.trainer.network import Array, Layered, Slopes
-from fdrl_ros.trainer.transitions import Batch
+from fdrl_ros.trainer.network import Slopes
 import numpy as np
 from numpy.typing import NDArray
 
 
+class Canaries(Protocol):
+    """Orthogonal directions, and a fair coin each."""
+
+    @property
+    def members(self) -> NDArray[np.bool_]:
+        """Return who takes part, shape (canaries,)."""
+        ...
+
+    def __len__(self) -> int:
+        """Return m."""
+        ...
+
+    def along(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """
+        Return the inner product of a gradient with every canary's direction.
+
+        :param gradient: of the trained weights, flat, shape (size,).
+        :returns: shape (canaries,).
+        """
+        ...
+
+
 @dataclass(frozen=True, eq=False)
-class Canaries:
+class DenseCanaries:
     """
-    Some directions out of the basis, and a fair coin each.
+    Canaries in the dense layers of a network; see :class:`Canaries`.
 
     ``layers``: trained layers in the order of the flat weights. ``layer``, ``output`` and ``row``
     of its orthogonal matrix: of each canary, (canaries,), int64. ``members``: who takes part,
@@ -47,7 +68,7 @@ class Canaries:
         count: int,
         norm: float,
         rng: np.random.Generator,
-    ) -> 'Canaries':
+    ) -> 'DenseCanaries':
         """
         Draw different directions, and who is a member.
 
@@ -78,12 +99,7 @@ class Canaries:
         return len(self.members)
 
     def along(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """
-        Return the inner product of a gradient with every canary's direction.
-
-        :param gradient: of the trained weights, flat, shape (size,).
-        :returns: shape (canaries,).
-        """
+        """Return inner products; see :class:`Canaries`."""
         found = np.empty(len(self))
         start = self.layers[0].start
         for number, each in enumerate(self.layers):
@@ -126,65 +142,3 @@ def orthogonal(size: int) -> NDArray[np.float64]:
     normal[-1] += 1.0
     square = normal @ normal
     return np.eye(size) - (np.outer(normal, normal) * (2.0 / square) if square else 0.0)
-
-
-class CanaryDqn(DoubleDqn):
-    """
-    The learner's gradients, with canaries in the place of some units.
-
-    Tell it by :meth:`expect` who is in the next batch; it stays so until told otherwise.
-    """
-
-    known: NDArray[np.float64]
-    """What the patients alone added to the last sum, shape (size,)."""
-
-    def plant(self, canaries: Canaries, first: int) -> None:
-        """:param first: unit that is the first canary; those before are patients."""
-        self._canaries, self._first = canaries, first
-        self._units = np.empty(0, np.int64)
-        self.known = np.zeros(self.size)
-
-    def expect(self, units: NDArray[np.int64]) -> None:
-        """:param units: who is in the next batch, shape (joined,)."""
-        self._units = units
-
-    def clipped_sum(
-        self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
-    ) -> NDArray[np.float64]:
-        """Clip and sum as ever; see :class:`DoubleDqn`. What patients add is kept too."""
-        units, patients = self._units, self._units < self._first
-        self.known = np.zeros(self.size)
-        if patients.any():
-            self._units = units[patients]
-            alone = _of_units(batch, patients)
-            self.known = super().clipped_sum(weights, target, alone, clip_norm)
-            self._units = units
-        return super().clipped_sum(weights, target, batch, clip_norm)
-
-    def slopes(
-        self, weights: Layered, target: Layered, batch: Batch, scale: float
-    ) -> list[Slopes]:
-        """Return every row's gradient; the canaries' rows have theirs."""
-        found = super().slopes(weights, target, batch, scale)
-        at = np.flatnonzero(self._units >= self._first)
-        if len(at):
-            transitions = batch.actions.shape[-1]
-            rows = at[:, None] * transitions + np.arange(transitions)
-            self._canaries.plant(found, self._units[at] - self._first, rows)
-        return found
-
-
-def _of_units(batch: Batch, which: NDArray[np.bool_]) -> Batch:
-    """Take some units out of a batch."""
-
-    def taken(each: Array) -> Array:
-        return each[which]
-
-    return Batch(
-        taken(batch.states),
-        taken(batch.actions),
-        taken(batch.rewards),
-        taken(batch.next_states),
-        taken(batch.discounts),
-        None if batch.weights is None else taken(batch.weights),
-    )

@@ -8,8 +8,8 @@ from pathlib import Path
 import time
 
 from fdrl_ros.audit.attack import Adversary, plan_guesses, Proof, prove
-from fdrl_ros.audit.canary import Canaries
 from fdrl_ros.audit.gaussian import gaussian_lower_bound
+from fdrl_ros.audit.planted import draw_canaries
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.audit.watching import AuditedTrainer, Watch
 from fdrl_ros.errors import PrivacyError
@@ -71,6 +71,7 @@ def audit(
     stopped: Callable[[], bool] = lambda: False,
     trainer: type[AuditedTrainer] = AuditedTrainer,
     watchers: tuple[Watch, ...] = (),
+    inputs: NDArray[np.floating] | None = None,
 ) -> Audited:
     """
     Train some rounds with canaries, each from the policy of the round before, and bound epsilon.
@@ -84,6 +85,7 @@ def audit(
     :param rng: of directions and coins of canaries, and of the starting weights.
     :param trainer: what is audited.
     :param watchers: see every step too.
+    :param inputs: as :class:`fdrl_ros.trainer.trainer.Trainer` takes it.
     :raises PrivacyError: if no finite epsilon is claimed, or a unit owns several records.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
@@ -95,9 +97,8 @@ def audit(
         raise PrivacyError('a unit owns several records here and a canary is one record only')
     batch = round(privacy.batch * (patients + count) / patients)
     privacy = replace(privacy, batch=batch)
-    canaries = Canaries.draw(
-        shape, learner.frozen_layers, count, settings.strength * privacy.clip_norm, rng
-    )
+    norm = settings.strength * privacy.clip_norm
+    canaries = draw_canaries(shape, learner, inputs, count=count, norm=norm, rng=rng)
     with Ledger.open(
         directory / 'ledger.sqlite',
         hospital='audit',
@@ -114,6 +115,7 @@ def audit(
             source,
             directory / 'checkpoint.npz',
             canaries,
+            inputs,
         )
         charge = audited.guarantee.charge(rounds * learner.epochs * audited.steps_per_block)
         adversary = Adversary(

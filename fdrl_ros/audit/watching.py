@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from fdrl_ros.audit.canary import Canaries, CanaryDqn
+from fdrl_ros.audit.canary import Canaries
+from fdrl_ros.audit.planted import planted, PlantedDqn
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -72,7 +73,7 @@ class AuditedTrainer(WatchedTrainer):
     is no member has an empty place: it may join, and adds nothing.
     """
 
-    dqn: CanaryDqn
+    dqn: PlantedDqn
 
     def __init__(
         self,
@@ -84,12 +85,13 @@ class AuditedTrainer(WatchedTrainer):
         source: NoiseSource,
         checkpoint: Path,
         canaries: Canaries,
+        inputs: np.ndarray | None = None,
     ) -> None:
         """Bind a learner to patients and canaries; see :class:`Trainer`."""
         whole = with_places(records, len(canaries))
-        super().__init__(whole, shape, learner, privacy, ledger, source, checkpoint)
-        self.dqn = CanaryDqn.of(shape, learner)
-        self.dqn.plant(canaries, self.guarantee.n_records - len(canaries))
+        super().__init__(whole, shape, learner, privacy, ledger, source, checkpoint, inputs=inputs)
+        first = self.guarantee.n_records - len(canaries)
+        self.dqn = planted(shape, learner, inputs, canaries, first)
 
     def batch(self, draw: Draw, round: int, step: int) -> Batch:
         """Return the transitions of those who joined; see :class:`Trainer`."""

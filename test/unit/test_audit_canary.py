@@ -4,7 +4,10 @@
 
 from dataclasses import replace
 
-from fdrl_ros.audit.canary import Canaries, CanaryDqn, orthogonal
+from fdrl_ros.audit.canary import DenseCanaries, orthogonal
+from fdrl_ros.audit.planted import CanaryDqn, CanaryTable
+from fdrl_ros.audit.planted import planted as planted_dqn
+from fdrl_ros.audit.table_canary import TableCanaries
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.trainer.gradient import DoubleDqn
@@ -31,10 +34,10 @@ def batch_of(rng, units, transitions):
 def planted(frozen=0, norm=5.0, count=None):
     """Return a learner whose first three units are patients, and the others canaries, members."""
     size = SHAPE.n_parameters - SHAPE.trained_from(frozen)
-    canaries = Canaries.draw(SHAPE, frozen, count or size, norm, np.random.default_rng(1))
+    canaries = DenseCanaries.draw(SHAPE, frozen, count or size, norm, np.random.default_rng(1))
     canaries = replace(canaries, members=np.ones(len(canaries), np.bool_))
-    dqn = CanaryDqn.of(SHAPE, LearnerSettings(frozen_layers=frozen))
-    dqn.plant(canaries, 3)
+    dqn = planted_dqn(SHAPE, LearnerSettings(frozen_layers=frozen), None, canaries, 3)
+    assert isinstance(dqn, CanaryDqn)
     return dqn, canaries
 
 
@@ -80,10 +83,9 @@ def test_canary_is_clipped_to_just_below_the_norm(transitions):
 
 def test_linear_networks_have_canaries_too():
     shape = NetworkShape(states=4, actions=3, hidden=())
-    canaries = Canaries.draw(shape, 0, shape.n_parameters, 5.0, np.random.default_rng(1))
+    canaries = DenseCanaries.draw(shape, 0, shape.n_parameters, 5.0, np.random.default_rng(1))
     canaries.members[:] = True
-    dqn = CanaryDqn.of(shape, LearnerSettings())
-    dqn.plant(canaries, 0)
+    dqn = planted_dqn(shape, LearnerSettings(), None, canaries, 0)
     rng = np.random.default_rng(2)
     weights = dqn.layered(shape.draw(rng))
     dqn.expect(np.arange(len(canaries)))
@@ -114,8 +116,61 @@ def test_patients_add_what_they_would_without_canaries():
     assert not dqn.known.any()
 
 
+TABLE = NetworkShape(states=9, actions=2, hidden=())
+SCALES = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 0.0, 1.5, 1.0, 0.7])
+
+
+def table(transitions, clip_norm, units=None):
+    """Return canaries in a table and the clipped sums of each, or of some units together."""
+    rng = np.random.default_rng(7)
+    canaries = TableCanaries.draw(TABLE, SCALES, 12, 5.0, rng)
+    canaries.members[:] = True
+    inputs = np.diag(SCALES).astype(np.float32)
+    dqn = planted_dqn(TABLE, LearnerSettings(), inputs, canaries, 2)
+    assert isinstance(dqn, CanaryTable)
+    weights = dqn.layered(TABLE.draw(rng))
+    sums = []
+    for joined in [units] if units else [[2 + each] for each in range(12)]:
+        size = (len(joined), transitions)
+        states = rng.integers(9, size=(*size, 1)).astype(np.float32)
+        rewards = rng.normal(size=size).astype(np.float32)
+        actions, left = rng.integers(2, size=size), np.full(size, 0.4, np.float32)
+        dqn.expect(np.array(joined))
+        batch = Batch(states, actions, rewards, states[::-1], left)
+        sums.append(dqn.clipped_sum(weights, weights, batch, clip_norm))
+    return canaries, dqn, np.array(sums)
+
+
+@pytest.mark.parametrize('transitions', [2, 5])
+def test_canaries_of_a_table_are_orthogonal_and_clipped_by_its_own_lines(transitions):
+    canaries, _, directions = table(transitions, 100.0)
+    np.testing.assert_allclose(directions @ directions.T, 25.0 * np.eye(12), atol=1e-10)
+    for each in range(12):
+        np.testing.assert_allclose(canaries.along(directions[each]), 5.0 * np.eye(12)[each])
+    _, _, clipped = table(transitions, 1.0)
+    np.testing.assert_allclose(np.linalg.norm(clipped, axis=1), WITHIN, atol=1e-12)
+
+
+def test_patients_of_a_table_are_told_from_canaries():
+    canaries, dqn, sums = table(4, 1.0, [0, 1, 2, 5, 13])
+    assert 0.0 < np.linalg.norm(dqn.known) <= 2.0
+    expected = np.zeros(12)
+    expected[[0, 3, 11]] = WITHIN
+    np.testing.assert_allclose(canaries.along(sums[0] - dqn.known), expected, atol=1e-12)
+
+
+def test_a_table_has_so_many_canaries_only_and_they_need_two_rows():
+    rng = np.random.default_rng(8)
+    with pytest.raises(SettingError, match='1 to 12'):
+        TableCanaries.draw(TABLE, SCALES, 13, 5.0, rng)
+    with pytest.raises(SettingError, match='two'):
+        table(1, 1.0)
+
+
 def test_coins_are_fair_and_directions_differ():
-    canaries = Canaries.draw(NetworkShape(20, 5, (40, 40)), 0, 2000, 1.0, np.random.default_rng(3))
+    canaries = DenseCanaries.draw(
+        NetworkShape(20, 5, (40, 40)), 0, 2000, 1.0, np.random.default_rng(3)
+    )
     assert abs(canaries.members.mean() - 0.5) < 0.05
     places = set(zip(canaries.layer, canaries.output, canaries.row, strict=True))
     assert len(places) == len(canaries) == 2000
@@ -125,6 +180,6 @@ def test_more_canaries_than_trained_weights_are_refused():
     rng = np.random.default_rng(4)
     for count in (0, SHAPE.n_parameters + 1):
         with pytest.raises(SettingError):
-            Canaries.draw(SHAPE, 0, count, 1.0, rng)
+            DenseCanaries.draw(SHAPE, 0, count, 1.0, rng)
     with pytest.raises(PolicyError):
         SHAPE.trained_from(3)

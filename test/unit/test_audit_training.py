@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fdrl_ros.audit.attack import Adversary
-from fdrl_ros.audit.canary import Canaries
+from fdrl_ros.audit.canary import DenseCanaries
 from fdrl_ros.audit.distribution import inclusion_tests, least_p, noise_tests
 from fdrl_ros.audit.one_run import audit
 from fdrl_ros.audit.settings import AuditSettings
@@ -20,7 +20,7 @@ from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.trainer import gradient, trainer
+from fdrl_ros.trainer import gradient, table, trainer
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.replay import Draw
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
@@ -32,6 +32,7 @@ LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, target_period=3)
 PRIVACY = PrivacySettings(
     batch=10, noise_multiplier=1.0, delta=1e-5, budget=float('inf'), clip_norm=0.4
 )
+EVERYONE = replace(PRIVACY, noise_multiplier=2.0, batch=40)
 SETTINGS = AuditSettings(canaries=600)
 
 
@@ -119,6 +120,35 @@ def test_every_kind_of_learner_can_be_audited(tmp_path, changes):
     assert made.consistent and made.claimed < 60.0
 
 
+def numbered(count=30):
+    """Return records that hold numbers of states, and what a table takes for them."""
+    made, rng = records(), np.random.default_rng(1)
+    states, following = rng.integers(count, size=(2, len(made.actions), 1)).astype(np.float32)
+    inputs = np.diag(rng.uniform(0.5, 2.0, count)).astype(np.float32)
+    return replace(made, states=states, next_states=following), inputs
+
+
+@pytest.mark.parametrize('clipped', [True, False])
+def test_learners_of_a_table_are_audited_by_its_own_clipping(tmp_path, monkeypatch, clipped):
+    made, inputs = numbered()
+    if not clipped:
+        monkeypatch.setattr(table, 'clip_factors', lambda norms, clip_norm: np.ones_like(norms))
+    found = audit(
+        made,
+        NetworkShape(30, 25, ()),
+        LEARNER,
+        EVERYONE,
+        AuditSettings(canaries=390, strength=20.0),
+        rounds=1,
+        directory=tmp_path,
+        source=NoiseSource.seeded(1),
+        rng=np.random.default_rng(1),
+        inputs=inputs,
+    )
+    assert found.consistent is clipped
+    assert (found.bound < found.claimed) is clipped
+
+
 def test_audit_repeats_itself_and_differs_by_seed(tmp_path):
     small = {'settings': AuditSettings(canaries=50)}
     (tmp_path / 'again').mkdir()
@@ -170,9 +200,6 @@ class Forgetful(AuditedTrainer):
             return super().train(weights, round, **told)
 
 
-EVERYONE = replace(PRIVACY, noise_multiplier=2.0, batch=40)
-
-
 def test_forgotten_noise_is_found(tmp_path):
     made = audited(tmp_path, privacy=EVERYONE, trainer=Noiseless)
     assert made.bound > made.claimed and made.gaussian > made.claimed
@@ -221,7 +248,7 @@ class Watched:
             delta=privacy.delta,
             budget=float('inf'),
         ) as ledger:
-            canaries = Canaries.draw(SHAPE, 0, 40, 4.0, rng)
+            canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
             self.trainer = kind(
                 records(),
                 SHAPE,
@@ -335,18 +362,18 @@ def test_batches_that_are_not_poisson_are_found(tmp_path, kind, shows):
 
 
 def test_inclusion_tests_have_the_false_alarms_that_they_say():
-    """200 histories of 60 steps, p below 0.05: 5 % of each, more than 10.5 % once in 1000."""
+    """120 histories of 60 steps, p below 0.05: 5 % of each, 12 % or more once in 1000."""
     rng = np.random.default_rng(6)
     found = []
-    for _ in range(200):
+    for _ in range(120):
         joins = rng.random((60, 60)) < 0.2
         found.append(inclusion_tests([np.flatnonzero(each) for each in joins], 60, 0.2))
     for name in ('rate', 'sizes', 'units', 'repeats'):
-        assert np.mean([each[name] < 0.05 for each in found]) < 0.105, name
+        assert np.mean([each[name] < 0.05 for each in found]) < 0.12, name
 
 
 def test_adversary_needs_noise_and_knows_how_many_steps_it_saw(tmp_path):
-    canaries = Canaries.draw(SHAPE, 0, 4, 1.0, np.random.default_rng(1))
+    canaries = DenseCanaries.draw(SHAPE, 0, 4, 1.0, np.random.default_rng(1))
     with pytest.raises(PrivacyError):
         Adversary(canaries, Charge(0.0, 1.0, 1), clip_norm=1.0, expected_batch=1.0)
     with pytest.raises(SettingError):
