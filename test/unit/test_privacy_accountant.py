@@ -6,23 +6,23 @@ import math
 
 from dp_accounting.rdp import rdp_privacy_accountant
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy import loss_distribution, renyi
+from fdrl_ros.privacy import renyi
 from fdrl_ros.privacy.accountant import (
     Charge,
     check_delta,
     epsilon_paper,
     epsilon_pld,
     epsilon_rdp,
-    noise_multiplier_for,
 )
+from fdrl_ros.privacy.loss_distribution import BLUR, Composer
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 
 DELTA = 1e-5
 # Two composed grids differ by less: each is an upper bound, rounded up by itself.
-GRID = 1e-5
+GRID = 1.0 + BLUR
 # q, sigma, steps; epsilon at delta 1e-5 by Opacus' RDP and by dp-accounting's PLD.
 PUBLISHED = [
     (0.01, 1.0, 250, 1.397, 0.994),
@@ -67,15 +67,20 @@ def integrated_delta(epsilon, sigma, q=1.0):
 
 
 def pld_alone(sigma, q, steps, delta):
-    return loss_distribution.sampled_epsilon(
-        ((sigma, q, steps),), 0.0, delta, span=2.0 * epsilon_rdp([(sigma, q, steps)], 1e-10)
-    )
+    curve = steps * renyi.renyi_curve(sigma, q)
+    return Composer().epsilon({(sigma, q, 1): steps}, 0.0, curve[0], delta)
+
+
+def binomial_log_moment(sigma, q, order):
+    i = np.arange(order + 1)
+    terms = stats.binom.logpmf(i, order, q) + (i * i - i) / (2.0 * sigma**2)
+    return float(special.logsumexp(terms))
 
 
 @pytest.mark.parametrize('q, sigma, steps, rdp, pld', PUBLISHED)
 def test_epsilons_agree_with_published_ones(q, sigma, steps, rdp, pld):
     charge = Charge(sigma, q, steps)
-    assert epsilon_pld([charge], DELTA) == pytest.approx(pld, rel=1e-3)
+    assert epsilon_pld([charge], DELTA) == pytest.approx(pld, rel=1.5e-3)
     # Not above the library's by more than the spacing of our orders; lower where it has too few.
     assert pld < epsilon_rdp([charge], DELTA) < 1.002 * rdp
 
@@ -102,7 +107,7 @@ def test_a_sampled_step_costs_what_integration_says(sigma, q):
         exact = optimize.brentq(
             lambda epsilon: integrated_delta(epsilon, sigma, q) - delta, 0.0, 20.0
         )
-    assert -1e-6 <= epsilon_pld([Charge(sigma, q, 1)], delta) - exact < 1e-3
+    assert -1e-6 <= epsilon_pld([Charge(sigma, q, 1)], delta) - exact < 1e-6 + BLUR * exact
 
 
 @given(strategies.floats(0.3, 50.0), strategies.integers(1, 5000))
@@ -120,18 +125,18 @@ def test_unsampled_steps_compose_as_one_gaussian(sigma, steps):
 
 
 @pytest.mark.parametrize('delta', [1e-10, 1e-8, 1e-5, 1e-2])
-@pytest.mark.parametrize('sigma, steps', [(1.0, 1), (10.0, 300), (30.0, 10_000)])
+@pytest.mark.parametrize('sigma, steps', [(1.0, 1), (10.0, 300), (30.0, 10_000), (300.0, 100_000)])
 def test_composing_on_the_grid_bounds_the_closed_form_down_to_the_least_delta(sigma, steps, delta):
     exact = epsilon_pld([Charge(sigma, 1.0, steps)], delta)
     on_grid = pld_alone(sigma, 1.0, steps, delta)
-    assert exact * (1.0 - 1e-4) <= on_grid <= exact + 0.01
+    assert exact <= on_grid <= exact * (1.0 + 2.0 * BLUR)
 
 
 @pytest.mark.parametrize('sigma, q', [(0.5, 0.01), (1.0, 0.128), (2.0, 0.64), (20.0, 0.001)])
 def test_integrated_moments_agree_with_the_binomial_sum(sigma, q):
     orders = np.array([2.0, 3.0, 5.0, 10.0])
-    integrated = renyi._integrated_log_moments(sigma, q, orders)
-    exact = [renyi.binomial_log_moment(sigma, q, int(order)) for order in orders]
+    integrated = renyi.integrated_log_moments(sigma, q, orders)
+    exact = [binomial_log_moment(sigma, q, int(order)) for order in orders]
     assert integrated == pytest.approx(exact, rel=1e-9, abs=1e-12)
 
 
@@ -144,7 +149,7 @@ def test_the_binomial_sum_is_the_one_written_out():
         * math.exp((k * k - k) / (2 * sigma**2))
         for k in range(order + 1)
     )
-    assert renyi.binomial_log_moment(sigma, q, order) == pytest.approx(math.log(total))
+    assert binomial_log_moment(sigma, q, order) == pytest.approx(math.log(total))
 
 
 @pytest.mark.parametrize('order', [1.05, 1.5, 2.5, 7.3])
@@ -155,7 +160,7 @@ def test_fractional_moments_are_the_integral_and_below_the_librarys_bound(sigma,
         return stats.norm.pdf(z, scale=sigma) * (ratio**order - 1.0 - order * (ratio - 1.0))
 
     slow = integrate.quad(surplus, -12 * sigma, order + 12 * sigma, limit=500, epsabs=1e-14)[0]
-    ours = renyi._integrated_log_moments(sigma, q, np.array([order]))[0]
+    ours = renyi.integrated_log_moments(sigma, q, np.array([order]))[0]
     assert ours == pytest.approx(math.log1p(slow), rel=1e-5, abs=1e-12)
     # The library adds up the series of fractional orders without its signs.
     assert ours <= rdp_privacy_accountant._compute_log_a_frac(q, sigma, order) + 1e-12
@@ -172,7 +177,7 @@ def test_histories_compose(one, other):
     both = epsilon_pld([one, other], DELTA)
     assert both == epsilon_pld([other, one], DELTA)
     assert both <= epsilon_rdp([one, other], DELTA)
-    assert both >= max(epsilon_pld([one], DELTA), epsilon_pld([other], DELTA)) - GRID
+    assert both >= max(epsilon_pld([one], DELTA), epsilon_pld([other], DELTA)) / GRID
     split = [other, one._replace(steps=1), one]
     assert epsilon_pld(split, DELTA) == epsilon_pld(
         [one._replace(steps=one.steps + 1), other], DELTA
@@ -183,25 +188,11 @@ def test_histories_compose(one, other):
 @given(CHARGES)
 def test_epsilon_grows_with_steps_and_sampling_and_falls_with_noise(charge):
     epsilon = epsilon_pld([charge], DELTA)
-    assert epsilon_pld([charge._replace(steps=charge.steps + 40)], DELTA) >= epsilon - GRID
+    assert epsilon_pld([charge._replace(steps=charge.steps + 40)], DELTA) >= epsilon / GRID
     louder = charge._replace(noise_multiplier=charge.noise_multiplier * 1.5)
-    assert epsilon_pld([louder], DELTA) <= epsilon + GRID
-    assert epsilon_pld([charge._replace(sampling_probability=1.0)], DELTA) >= epsilon - GRID
-    assert epsilon_pld([charge], DELTA / 10.0) >= epsilon
-
-
-@pytest.mark.parametrize(
-    'epsilon, q, steps',
-    [(8.0, 0.128, 300), (0.5, 0.01, 1), (1.0, 1.0, 50), (40.0, 0.64, 20), (300.0, 1.0, 1)],
-)
-def test_calibrated_noise_keeps_the_target_and_wastes_little(epsilon, q, steps):
-    sigma = noise_multiplier_for(epsilon=epsilon, delta=DELTA, q=q, steps=steps)
-    assert epsilon_pld([Charge(sigma, q, steps)], DELTA) <= epsilon
-    assert epsilon_pld([Charge(sigma * 0.999, q, steps)], DELTA) > epsilon
-
-
-def test_an_infinite_target_needs_no_noise():
-    assert noise_multiplier_for(epsilon=math.inf, delta=DELTA, q=0.1, steps=10) == 0.0
+    assert epsilon_pld([louder], DELTA) <= epsilon * GRID
+    assert epsilon_pld([charge._replace(sampling_probability=1.0)], DELTA) >= epsilon / GRID
+    assert epsilon_pld([charge], DELTA / 10.0) >= epsilon / GRID
 
 
 def test_no_noise_is_no_privacy_and_no_steps_cost_nothing():
@@ -269,9 +260,3 @@ def test_a_charge_that_cannot_be_is_refused(epsilon, charge):
 def test_a_delta_that_cannot_be_is_refused(epsilon, delta):
     with pytest.raises(PrivacyError, match='delta'):
         epsilon([Charge(1.0, 0.1, 1)], delta)
-
-
-@pytest.mark.parametrize('target', [0.0, -1.0, math.nan])
-def test_an_epsilon_that_cannot_be_is_no_target(target):
-    with pytest.raises(PrivacyError, match='epsilon'):
-        noise_multiplier_for(epsilon=target, delta=DELTA, q=0.1, steps=1)
