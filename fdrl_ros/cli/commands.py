@@ -15,6 +15,7 @@ from fdrl_ros.cli.keys import keys
 from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
+from fdrl_ros.cli.sepsis import sepsis
 from fdrl_ros.cli.train import train
 from fdrl_ros.cli.version import version
 
@@ -36,6 +37,7 @@ for command in (
     evaluate,
     experiment,
     heterogeneity,
+    sepsis,
     audit,
     prepare,
     keys,
