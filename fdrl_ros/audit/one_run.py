@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+import math
 from pathlib import Path
 import time
 
@@ -76,8 +77,8 @@ def audit(
     """
     Train some rounds with canaries, each from the policy of the round before, and bound epsilon.
 
-    Patients and canaries join with the probability that patients alone would: the expected batch
-    grows in proportion.
+    Patients and canaries join as often as patients alone would, or a trifle less: the expected
+    batch grows in proportion, to a whole number. So the budget lasts as long.
 
     :param records: of the patients.
     :param directory: empty; ledger and checkpoint are made in it.
@@ -95,8 +96,7 @@ def audit(
     charge = guarantee.charge(0)
     if charge.group > 1:
         raise PrivacyError('a unit owns several records here and a canary is one record only')
-    batch = round(privacy.batch * (patients + count) / patients)
-    privacy = replace(privacy, batch=batch)
+    privacy = replace(privacy, batch=privacy.batch * (patients + count) // patients)
     norm = settings.strength * privacy.clip_norm
     canaries = draw_canaries(shape, learner, inputs, count=count, norm=norm, rng=rng)
     with Ledger.open(
@@ -115,7 +115,8 @@ def audit(
             source,
             directory / 'checkpoint.npz',
             canaries,
-            inputs,
+            steps=math.ceil(1.0 / guarantee.rate),
+            inputs=inputs,
         )
         charge = audited.guarantee.charge(rounds * learner.epochs * audited.steps_per_block)
         adversary = Adversary(

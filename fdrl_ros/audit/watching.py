@@ -85,11 +85,12 @@ class AuditedTrainer(WatchedTrainer):
         source: NoiseSource,
         checkpoint: Path,
         canaries: Canaries,
+        steps: int | None = None,
         inputs: np.ndarray | None = None,
     ) -> None:
         """Bind a learner to patients and canaries; see :class:`Trainer`."""
         whole = with_places(records, len(canaries))
-        super().__init__(whole, shape, learner, privacy, ledger, source, checkpoint, inputs=inputs)
+        super().__init__(whole, shape, learner, privacy, ledger, source, checkpoint, steps, inputs)
         first = self.guarantee.n_records - len(canaries)
         self.dqn = planted(shape, learner, inputs, canaries, first)
 

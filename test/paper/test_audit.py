@@ -96,7 +96,7 @@ def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
     tmp_path, records, name, canaries, figures, capfd
 ):
     """A false alarm in one of the 60 runs: at most 60 * 2 * 0.001; the seeds are fixed."""
-    shape = WIDE if canaries > PLAN.shape.n_parameters else PLAN.shape
+    wide = canaries > PLAN.shape.n_parameters
     found = [
         run(
             tmp_path,
@@ -105,7 +105,8 @@ def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
             canaries=canaries,
             delta=1e-5,
             kind=AuditedTrainer,
-            shape=shape,
+            shape=WIDE if wide else PLAN.shape,
+            transitions=2 if wide else 8,
             **REAL[name],
         )
         for seed in SETTINGS['seeds']

@@ -170,6 +170,13 @@ def test_what_is_not_claimed_is_not_audited(tmp_path):
         audited(tmp_path, seed=4, settings=AuditSettings(canaries=SHAPE.n_parameters + 1))
 
 
+@pytest.mark.parametrize(('canaries', 'joining'), [(101, 35), (120, 40)])
+def test_canaries_neither_add_steps_nor_raise_the_sampling(tmp_path, canaries, joining):
+    made = audited(tmp_path, settings=AuditSettings(canaries=canaries))
+    assert made.charge.steps == 4 and made.patients == 40
+    assert made.charge.sampling_probability == joining / (40 + canaries) <= 0.25
+
+
 def test_places_of_canaries_leave_patients_as_they_are():
     before, after = records(), with_places(records(), 7)
     assert after.n_patients == 47 and len(after.actions) == len(before.actions) + 7
