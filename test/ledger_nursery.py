@@ -9,6 +9,7 @@ drawn the noise. SIGKILL loses no bytes that were written, so the notes need no 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 import ctypes
 from functools import partial
 import os
@@ -46,13 +47,17 @@ class Nursery:
 
     def __init__(self) -> None:
         root = str(Path(fdrl_ros.__file__).parent.parent)
+        self._beats, beat = os.pipe()
+        os.set_blocking(self._beats, False)
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, str(beat)],
+            pass_fds=[beat],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, 'PYTHONPATH': root},
             bufsize=0,
         )
+        os.close(beat)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -67,14 +72,21 @@ class Nursery:
         """End the nursery; its hospitals end with it."""
         self._process.kill()
         self._process.communicate()
+        os.close(self._beats)
 
-    def killed_after(self, path: Path, seconds: float) -> None:
-        """Let a hospital live so long, then kill it; it may never have opened its ledger."""
+    def killed_after(self, path: Path, blocks: int, seconds: float) -> None:
+        """Let a hospital draw some blocks and live on for a while, then kill it."""
         pid = self._ask(f'live {path}')
+        for _ in range(blocks):
+            select.select([self._beats], [], [])
+            os.read(self._beats, 1)
         ended, _, _ = select.select([self._process.stdout], [], [], seconds)
         assert not ended, f'a hospital ended by itself: {self._answer()}'
         os.kill(pid, signal.SIGKILL)
         assert self._answer() == -signal.SIGKILL
+        with suppress(BlockingIOError):
+            while os.read(self._beats, 4096):
+                pass
 
     def killed_before_call(self, path: Path, call: int, blocks: int) -> bool:
         """
@@ -139,7 +151,7 @@ def check(path: Path, before: Head | None) -> Head | None:
     return record.chain.head
 
 
-def _spend(path: Path, ledger: Ledger, blocks: int) -> None:
+def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
     """Go on after the last block that was drawn, as a trainer does from its checkpoint."""
     first = len(drawn(path))
     notes = os.open(notes_of(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -152,12 +164,14 @@ def _spend(path: Path, ledger: Ledger, blocks: int) -> None:
             inputs=b'weights of %d' % number,
         )
         os.write(notes, _NOTE.pack(number))
+        if beat >= 0:
+            os.write(beat, b'.')
     os.close(notes)
 
 
-def _live(path: Path, blocks: int) -> None:
+def _live(path: Path, blocks: int, beat: int = -1) -> None:
     with Ledger.open(path, **OWNER) as ledger:
-        _spend(path, ledger, blocks)
+        _spend(path, ledger, blocks, beat)
 
 
 def _fork(life: Callable[[], None]) -> int:
@@ -236,14 +250,14 @@ def _tell(answer: int) -> None:
     os.write(1, b'%d\n' % answer)
 
 
-def _keep_nursery() -> None:
+def _keep_nursery(beat: int) -> None:
     # Else each hospital would live mostly in its first look at the budget.
     epsilon_rdp([Charge(**CHARGE)], OWNER['delta'])
     for line in sys.stdin:
         what, path, *numbers = line.split()
         given = [int(each) for each in numbers]
         if what == 'live':
-            pid = _fork(partial(_live, Path(path), 10**9))
+            pid = _fork(partial(_live, Path(path), 10**9, beat))
             _tell(pid)
             _tell(_end(pid))
         elif what == 'trace':
@@ -254,4 +268,4 @@ def _keep_nursery() -> None:
 
 
 if __name__ == '__main__':
-    _keep_nursery()
+    _keep_nursery(int(sys.argv[1]))

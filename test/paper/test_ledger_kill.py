@@ -15,7 +15,13 @@ from ledger_nursery import check, drawn, LOCKED, notes_of, Nursery
 import numpy as np
 import pytest
 
-SETTINGS = {'seed': 2026, 'kills': 500, 'kills_of_one_ledger': 25, 'longest_life': 0.15}
+SETTINGS = {
+    'seed': 2026,
+    'kills': 500,
+    'kills_of_one_ledger': 20,
+    'most_blocks': 4,
+    'longest_wait': 0.02,
+}
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +44,8 @@ def test_500_kills_at_random_never_forget_a_block(nursery, tmp_path, figures, ca
     for kill in range(SETTINGS['kills']):
         if kill % SETTINGS['kills_of_one_ledger'] == 0:
             path, head = tmp_path / f'{kill}.ledger', None
-        nursery.killed_after(path, rng.uniform(0.0, SETTINGS['longest_life']))
+        blocks_drawn = rng.integers(SETTINGS['most_blocks'])
+        nursery.killed_after(path, blocks_drawn, rng.uniform(0.0, SETTINGS['longest_wait']))
         unborn += not path.exists()
         journals += path.exists() and read_record(path).interrupted
         before, head = head, check(path, head)
