@@ -17,6 +17,7 @@ from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
 from fdrl_ros.cli.sepsis import sepsis
 from fdrl_ros.cli.train import train
+from fdrl_ros.cli.utility import utility
 from fdrl_ros.cli.version import version
 
 
@@ -39,6 +40,7 @@ for command in (
     heterogeneity,
     sepsis,
     audit,
+    utility,
     prepare,
     keys,
     privacy,

@@ -1,0 +1,75 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl utility`: what privacy costs a hospital, as a table and as a plot."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.benchmark.report import DISCLAIMER
+from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.benchmark.utility import run_utility
+from fdrl_ros.benchmark.utility_plot import draw_utility
+from fdrl_ros.cli.bars import ProgressBars
+from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console
+from fdrl_ros.errors import StoreError
+from rich.markup import escape
+from rich.table import Table
+
+
+@click.command(cls=PlanCommand)
+@plan_option
+@over_seeds('runs/utility', 5)
+def utility(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
+    """
+    Measure what privacy costs: success of one hospital's own policy against epsilon.
+
+    Noise is chosen so that all steps together cost each epsilon; --privacy-noise-multiplier and
+    --privacy-budget do not count. Interrupted, it goes on when called again.
+    """
+    plan = plan_from(flags, plan_file)
+    run = RunDirectory.open(directory)
+    first = plan.federation.seed
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    with stopping() as stopped, ProgressBars(out) as bars:
+        summary = run_utility(
+            run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
+        )
+    write_json(run.path / 'utility.json', summary)
+    try:
+        draw_utility(summary, run.path / 'utility.png')
+    except OSError as error:
+        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    out.print(_table(summary))
+    out.print(f'saved in {directory}: utility.json, .png', highlight=False)
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    """Return success by start and epsilon, and the share of the non-private one."""
+    seeds = len(summary['seeds'])
+    table = Table(
+        title=f'Over {seeds} seeds: mean, 95 % interval; epsilon of a {summary["unit"]} '
+        f'at delta {summary["delta"]:g}, {summary["steps"]} steps'
+    )
+    for name in ('start', 'epsilon', 'sigma_m', 'success, %', 'of not private, %'):
+        table.add_column(name)
+    for start, row in summary['results'].items():
+        table.add_row(start, 'the start itself', '', _percent(summary['start'][start]), '')
+        for name, each in row.items():
+            sigma = summary['sigma_m'][name]
+            words = ('not private', '') if name == 'inf' else (name, f'{sigma:.2f}')
+            table.add_row(start, *words, _percent(each['success']), _percent(each['kept']))
+    return table
+
+
+def _percent(value: dict[str, Any]) -> str:
+    if value['mean'] is None:
+        return '-'
+    words = f'{100 * value["mean"]:.1f}'
+    if value['low'] is not None:
+        words += f' [{100 * value["low"]:.1f}, {100 * value["high"]:.1f}]'
+    return escape(words)
