@@ -22,9 +22,10 @@ def summary(name: str, record: Record) -> str:
     """Say in a line or two whose ledger it is and what it has spent."""
     chain, owner = record.chain, record.chain.owner
     budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
+    tight, quick = chain.epsilon(), chain.account.epsilon_rdp()
     return (
-        f'{name}: epsilon {epsilon_text(chain.epsilon())} (loss distribution), at most '
-        f'{epsilon_text(chain.epsilon_rdp())} (Renyi), of {budget} at delta {owner.delta:g} for a '
+        f'{name}: epsilon {epsilon_text(tight)} (loss distribution), at most '
+        f'{epsilon_text(quick)} (Renyi), of {budget} at delta {owner.delta:g} for a '
         f'{owner.unit}; {number(chain.head.entries, "block")}\n'
         f'{record.path}{", in use" if record.in_use else ""}: {owner.hospital}, '
         f'{owner.model or "no model named"}; head {chain.head}'
@@ -65,7 +66,7 @@ def document(name: str, record: Record) -> dict[str, Any]:
         'delta': owner.delta,
         'budget': _finite(owner.budget),
         'epsilon': _finite(chain.epsilon()),
-        'epsilon_rdp': _finite(chain.epsilon_rdp()),
+        'epsilon_rdp': _finite(chain.account.epsilon_rdp()),
         'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
         'entries': [
             {

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
-from fdrl_ros.privacy.accountant import Charge, epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.accountant import Account, Charge
 from fdrl_ros.privacy.ledger_entry import Entry, Head, Owner
 from fdrl_ros.privacy.ledger_file import LedgerFile
 
@@ -88,7 +88,7 @@ class Ledger:
             raise PrivacyError(f"privacy unit {unit!r}: expected 'patient' or 'transition'")
         if math.isnan(budget) or budget < 0.0:
             raise PrivacyError(f'budget {budget!r}: expected an epsilon of 0 or above')
-        epsilon_pld([], delta)  # refuses a delta that cannot be
+        Account(delta)  # refuses a delta that cannot be
         path = Path(path)
         if seen is not None and seen.entries and not os.path.lexists(path):
             raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
@@ -152,13 +152,13 @@ class Ledger:
         :raises BudgetExceededError: if it would.
         """
         with self._lock:
-            charges = [*self._chain.tally(), charge]
-        # Both bounds hold, so what fits by the quick one needs no other.
-        if epsilon_rdp(charges, self._owner.delta) <= self._owner.budget:
-            return
-        wanted = epsilon_pld(charges, self._owner.delta)
-        if not wanted <= self._owner.budget:
-            raise BudgetExceededError(self.epsilon(), wanted, self._owner.budget)
+            account, budget = self._chain.account, self._owner.budget
+            # Both bounds hold, so what fits by the quick one needs no other.
+            if account.epsilon_rdp(charge) <= budget:
+                return
+            wanted = account.epsilon_pld(charge)
+            if not wanted <= budget:
+                raise BudgetExceededError(self._chain.epsilon(), wanted, budget)
 
     def blocks(self, round: int) -> int:
         """Return how many blocks of a round are reserved."""
@@ -168,13 +168,12 @@ class Ledger:
     def epsilon(self) -> float:
         """Return what is spent, by the tight accountant."""
         with self._lock:
-            charges = self._chain.tally()
-        return epsilon_pld(charges, self._owner.delta)
+            return self._chain.epsilon()
 
     def epsilon_rdp(self) -> float:
         """Return what is spent, by the quick upper bound."""
         with self._lock:
-            return self._chain.epsilon_rdp()
+            return self._chain.account.epsilon_rdp()
 
     def history(self) -> tuple[Charge, ...]:
         """Return every charge, oldest first."""

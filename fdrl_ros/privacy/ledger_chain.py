@@ -4,19 +4,29 @@
 
 from collections.abc import Sequence
 
-from fdrl_ros.privacy.accountant import Charge, epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.accountant import Account, Charge, epsilon_pld
 from fdrl_ros.privacy.ledger_entry import Entry, Head, Owner
 
 
 class Chain:
-    """Entries in their order, each bound to the one before; it can only grow."""
+    """
+    Entries in their order, each bound to the one before; it can only grow.
+
+    `account` tells at once what one more would cost; its last digits depend on what it was asked
+    before. Those of :meth:`epsilon` do not.
+    """
 
     def __init__(self, owner: Owner) -> None:
+        """
+        Begin with no entry.
+
+        :raises PrivacyError: if the owner's delta cannot be.
+        """
         self.owner = owner
+        self.account = Account(owner.delta)
         self._entries: list[Entry] = []
         self._by_block: dict[tuple[int, int], Entry] = {}
         self._rounds: dict[int, tuple[int, int]] = {}
-        self._tally: dict[tuple[float, float, int], int] = {}
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -56,35 +66,30 @@ class Chain:
         return entry.number == count + 1 and new and entry.fits(last)
 
     def add(self, entry: Entry) -> None:
-        """Add an entry that fits."""
+        """
+        Add an entry that fits.
+
+        :raises PrivacyError: if its charge cannot be.
+        """
+        self.account.add(entry.charge)
         before, blocks = self._rounds.get(entry.round, (len(self._entries), 0))
         self._rounds[entry.round] = (before, blocks + 1)
         self._by_block[entry.round, entry.block] = entry
         self._entries.append(entry)
-        sigma, q, steps, group = entry.charge
-        self._tally[sigma, q, group] = self._tally.get((sigma, q, group), 0) + steps
 
     def history(self) -> tuple[Charge, ...]:
         """Return every charge, oldest first."""
         return tuple(entry.charge for entry in self._entries)
 
-    def tally(self) -> list[Charge]:
-        """Return the charges with equal ones added up: composition asks for no order."""
-        return [Charge(s, q, steps, group) for (s, q, group), steps in self._tally.items()]
-
     def epsilon(self) -> float:
         """Return what is spent, by the tight accountant."""
-        return epsilon_pld(self.tally(), self.owner.delta)
-
-    def epsilon_rdp(self) -> float:
-        """Return what is spent, by the quick upper bound."""
-        return epsilon_rdp(self.tally(), self.owner.delta)
+        return epsilon_pld(self.history(), self.owner.delta)
 
     def epsilons_rdp(self) -> list[float]:
         """Return what was spent after each entry, by the quick upper bound."""
-        grown, epsilons = Chain(self.owner), []
-        for entry in self._entries:
-            grown.add(entry)
+        grown, epsilons = Account(self.owner.delta), []
+        for charge in self.history():
+            grown.add(charge)
             epsilons.append(grown.epsilon_rdp())
         return epsilons
 

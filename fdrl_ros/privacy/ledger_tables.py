@@ -12,6 +12,7 @@ from fdrl_ros.errors import (
     LedgerError,
     LedgerLockedError,
     LedgerVersionError,
+    PrivacyError,
 )
 from fdrl_ros.privacy.accountant import Charge
 from fdrl_ros.privacy.ledger_chain import Chain
@@ -94,8 +95,9 @@ def read_chain(connection: sqlite3.Connection, path: Path, owner: Owner) -> Chai
 
     :raises LedgerCorruptError: naming the first entry that does not fit.
     """
-    chain, expected = Chain(owner), 1
+    expected = 1
     try:
+        chain = Chain(owner)
         for row in connection.execute(
             'SELECT number, round, block, noise_multiplier, sampling_probability, steps,'
             ' group_size, inputs, digest FROM entry ORDER BY number'
@@ -111,6 +113,10 @@ def read_chain(connection: sqlite3.Connection, path: Path, owner: Owner) -> Chai
             expected += 1
     except Damage as error:
         raise translated(error, path, expected) from error
+    except LedgerError:
+        raise
+    except PrivacyError as error:
+        raise LedgerCorruptError(f'ledger {path} holds what was never charged: {error}') from error
     return chain
 
 

@@ -12,6 +12,7 @@ from fdrl_ros.errors import LedgerCorruptError, LedgerError, LedgerVersionError
 from fdrl_ros.privacy.accountant import Charge
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.ledger_record import read_record
+from fdrl_ros.privacy.ledger_tables import write_entry
 from hypothesis import given, settings, strategies
 import pytest
 
@@ -227,3 +228,22 @@ def test_a_block_is_not_reserved_twice_in_one_chain(written, path):
     again = chain.next(1, 0, Charge(2.0, 0.128, 20), b'other inputs')
     assert not chain.fits(again)
     assert chain.fits(chain.next(3, 0, Charge(2.0, 0.128, 20), b'inputs'))
+
+
+@pytest.mark.parametrize(
+    'change',
+    [{'sampling_probability': 0.0}, {'noise_multiplier': -1.0}, {'steps': -5}, {'group': 0}],
+)
+def test_what_no_hospital_can_charge_is_refused_though_its_hashes_are_right(written, path, change):
+    """Such an entry could lower epsilon, or stop it from being told at all."""
+    chain = read_record(written[0]).chain
+    entry = chain.next(3, 0, Charge(2.0, 0.128, 20)._replace(**change), b'inputs')
+    shutil.copy(written[0], path)
+    connection = sqlite3.connect(path)
+    write_entry(connection, entry)
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerCorruptError, match='was never charged'):
+        Ledger.open(path, **OWNER)
+    with pytest.raises(LedgerCorruptError, match='was never charged'):
+        read_record(path)
