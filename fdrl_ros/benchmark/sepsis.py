@@ -45,7 +45,7 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
     """Return the arms of the targets that are not among the paper's."""
     own = Start(settings.concentration, settings.blend)
     blurred, good, nothing = Start(30.0, 0.5), Start(30.0), Start()
-    arms = [Arm('plain', start) for start in (nothing, own)]
+    arms = [Arm('plain', nothing)]
     arms += [
         Arm('online', start, epsilon)
         for start in (own, good, blurred)
@@ -63,7 +63,7 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
     arms += [
         Arm('plan', start, patients=count)
         for start in (nothing, own, good, blurred)
-        for count in (few // 10, few, 10 * few, 100 * few)
+        for count in (few // 10, few, 4 * few, 20 * few)
     ]
     paper = {each.name for each in paper_arms(settings)}
     return [each for each in dict.fromkeys(arms) if each.name not in paper]

@@ -98,11 +98,12 @@ def learner_settings(settings: SepsisSettings, arm: Arm) -> LearnerSettings:
         expected_transitions=TYPICAL_STAY,
         replay=arm.replay,
     )
+    careful = settings.low_rate if arm.epsilon < 2.0 else 1.0
     if arm.kind == 'online':
         return replace(
             common,
             optimizer='sgd',
-            learning_rate=settings.learning_rate,
+            learning_rate=careful * settings.learning_rate,
             transitions_per_patient=settings.transitions_per_patient,
             target_period=1,
         )
@@ -117,7 +118,7 @@ def learner_settings(settings: SepsisSettings, arm: Arm) -> LearnerSettings:
     return replace(
         common,
         optimizer='sgd',
-        learning_rate=settings.offline_rate,
+        learning_rate=careful * settings.offline_rate,
         transitions_per_patient=settings.transitions_per_patient,
         target_period=1,
         conservative=settings.conservative,

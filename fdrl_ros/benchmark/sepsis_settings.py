@@ -33,6 +33,9 @@ class SepsisSettings(Settings):
         10, 'transitions drawn of each included patient in a step', minimum=1, maximum=1000
     )
     learning_rate: float = setting(1.0, 'step size of DP-SGD', minimum=1e-6, maximum=1e4)
+    low_rate: float = setting(
+        0.3, 'times the step size where epsilon is below 2', minimum=1e-6, maximum=1.0
+    )
     clip_norm: float = setting(0.6, 'C of DP-DQN Alg. 1', minimum=1e-6, maximum=1e6)
     exploration: float = setting(
         0.1, 'share of actions drawn from the admissible ones', minimum=0.0, maximum=1.0
@@ -61,7 +64,7 @@ class SepsisSettings(Settings):
     plain_batch: int = setting(
         200, 'its expected batch size', unit='patients', minimum=1, maximum=10**6
     )
-    plain_rate: float = setting(0.0025, 'its step size', minimum=1e-8, maximum=1.0)
+    plain_rate: float = setting(0.0008, 'its step size', minimum=1e-8, maximum=1.0)
     plain_exploration: float = setting(
         0.3, 'its exploration at first; it falls to 0.05', minimum=0.0, maximum=1.0
     )
@@ -73,7 +76,7 @@ class SepsisSettings(Settings):
 
     def online(self, patients: int) -> 'SepsisSettings':
         """
-        Return settings for so many patients online, with the same number of rounds.
+        Return settings for so many patients online: as many rounds, transitions weigh as much.
 
         :param patients: 0 for as many as there are.
         """
@@ -84,6 +87,7 @@ class SepsisSettings(Settings):
             patients=patients,
             new_patients=max(1, patients // self.rounds),
             batch=max(1, round(self.batch * patients / self.patients)),
+            learning_rate=self.learning_rate * patients / self.patients,
         )
 
     def quick(self) -> 'SepsisSettings':

@@ -34,9 +34,8 @@ def tables(summary: dict[str, Any]) -> Iterator[Table]:
 def fae_table(summary: dict[str, Any]) -> Table:
     """Show FAE by epsilon and replay."""
     table = Table(
-        title=f'FAE: patients until exact survival reaches {summary["phi"]:g}, median over runs '
-        f'\\[quartiles]; unit {summary["unit"]}, delta {summary["delta"]:g}. '
-        f'Paper: {summary["paper"]["fae"]}; {summary["paper"]["per"]}'
+        title=f'FAE: patients until exact survival reaches {summary["phi"]:g}, median \\[quartiles]',
+        caption=f'Paper: {summary["paper"]["fae"]}; {summary["paper"]["per"]}',
     )
     others = [f'FAE at {each}' for each in summary['arms'][0]['fae_at']]
     for name in ('replay', 'epsilon', 'noise for', 'sigma_m', 'FAE', 'reached', *others):
@@ -59,8 +58,8 @@ def fae_table(summary: dict[str, Any]) -> Table:
 def mortality_table(summary: dict[str, Any]) -> Table:
     """Show estimated mortality in the end, by epsilon and band."""
     table = Table(
-        title='Estimated mortality in the end, exact, in %: mean \\[95 % interval over runs]. '
-        f'Paper: {summary["paper"]["mortality"]}'
+        title='Estimated mortality in the end, exact, in %: mean \\[95 % interval over runs]',
+        caption=f'Paper: {summary["paper"]["mortality"]}',
     )
     for name in ('policy', 'epsilon', 'all', *BANDS):
         table.add_column(name, justify='left' if name == 'policy' else 'right')
@@ -89,8 +88,8 @@ def band_table(summary: dict[str, Any]) -> Table:
 def action_table(summary: dict[str, Any]) -> Table:
     """Show the share of steps with each level of vasopressor and of fluid."""
     table = Table(
-        title='Levels 0 to 4 of vasopressor and of fluid, % of steps. '
-        f'Paper: {summary["paper"]["actions"]}'
+        title='Levels 0 to 4 of vasopressor and of fluid, % of steps',
+        caption=f'Paper: {summary["paper"]["actions"]}',
     )
     for name in ('policy', 'SOFA', 'vasopressor', 'fluid'):
         table.add_column(name)

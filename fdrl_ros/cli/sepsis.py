@@ -66,7 +66,8 @@ def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
         raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
     for table in tables(summary):
         out.print(table)
-    for words in verdicts(summary):
+    said = f'epsilon is that of one {summary["unit"]}, at delta {summary["delta"]:g}'
+    for words in (said, *verdicts(summary)):
         out.print(words, highlight=False, soft_wrap=True)
     files = ', '.join(['sepsis.json', *plots])
     out.print(f'saved in {run.path}: {files}', highlight=False, soft_wrap=True)

@@ -228,7 +228,7 @@ def test_the_command_writes_tables_plots_and_json(two_arms, whole):
     result = CliRunner().invoke(main, words.split())
     assert result.exit_code == 0, result.output
     assert 'not a medical device' in result.output and 'NOT PRIVATE' in result.output
-    assert 'unit patient, delta 1e-06' in result.output
+    assert 'epsilon is that of one patient, at delta 1e-06' in result.output
     found = json.loads((directory / 'sepsis.json').read_text())
     assert [each['epsilon'] for each in found['arms']] == [8.0, None]
     assert found['arms'][0]['fae'] == {
