@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who comes into an operating room next, drawn at random."""
 
-from fdrl_ros.env.cohort import PatientSource, public_cohort
+from collections.abc import Sequence
+
+from fdrl_ros.env.cohort import PatientSource, public_cohort, SPLITS
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.procedures import procedures_named
+from fdrl_ros.env.ranges import check_number
 from fdrl_ros.errors import SettingError
 import numpy as np
 
@@ -18,22 +21,38 @@ class Admissions:
 
     :param cohort: where they come from; public ones unless given.
     :param split: 'train' or 'test' patients.
-    :param procedures: what is done here, as the setting of a federation says it: palpation and
-        retraction on public patients, whatever a cohort does, unless given.
+    :param procedures: what is done here, as :func:`fdrl_ros.env.procedures.procedures_named` takes
+        it: palpation and retraction on public patients, what a cohort does, unless given.
     :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
-    :raises SettingError: on unknown procedures, or an H beside a cohort, which has its own.
+    :raises SettingError: on what is no source of patients, split, H or procedures; on an H, or
+        other procedures, beside a cohort, which has its own.
     """
 
     def __init__(
         self,
         cohort: PatientSource | None = None,
         split: str = 'train',
-        procedures: str | None = None,
+        procedures: str | Sequence[str] | None = None,
         heterogeneity: float | None = None,
     ) -> None:
+        if cohort is not None and (
+            isinstance(cohort, type) or not callable(getattr(cohort, 'patient', None))
+        ):
+            raise SettingError('cohort', cohort, 'a Cohort, or another source of patients')
         if cohort is not None and heterogeneity is not None:
             raise SettingError('heterogeneity', heterogeneity, 'none: the cohort has its own')
+        if heterogeneity is not None:
+            check_number('heterogeneity', heterogeneity, 0.0, 1.0)
+        if split not in SPLITS:
+            raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
         self._done = None if procedures is None else procedures_named(procedures)
+        own: tuple[str, ...] | None = getattr(cohort, 'procedures', None)
+        if None not in (own, self._done) and own != self._done:
+            raise SettingError(
+                'procedures',
+                procedures,
+                'those of the cohort, or none: it does ' + ', '.join(own or ()),
+            )
         self._split = split
         self._cohort = cohort or public_cohort(
             0, heterogeneity or 0.0, self._done or procedures_named(_PRESSING)

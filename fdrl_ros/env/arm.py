@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import math
 from typing import Any
 
+from fdrl_ros.env.ranges import is_within
 from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +46,11 @@ STRAIGHT = INSERTION_TO_WRIST + WRIST_LINK + TIP_LINK
 
 _LOWER, _UPPER = LOWER.tolist(), UPPER.tolist()
 _SLACK = 1e-9
+_OVERSHOOT = 0.01
+"""How far beyond its limit a measured joint may be and still be one of this arm, rad or m."""
+
 _TURN = 2.0 * math.pi
+_MOST_TURN = 1e6
 
 
 class UnreachableError(StateError):
@@ -137,6 +142,22 @@ def _pose(
     return tuple(tip), (tuple(yaw_axis), tuple(side), tuple(approach))
 
 
+def _array(values: ArrayLike) -> Vector:
+    """Return numbers as an array; an empty one if they are none."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.empty(0)
+
+
+def _check_joints(joints: Vector) -> None:
+    low, high = LOWER - _OVERSHOOT, UPPER + _OVERSHOOT
+    if (joints < low).any() or (joints > high).any():
+        raise UnreachableError(
+            f'joints {joints.tolist()}: expected at least {_LOWER} and at most {_UPPER}'
+        )
+
+
 def forward(joints: Sequence[float]) -> tuple[Point, Axes]:
     """Return tip and axes of six joints, unchecked: the fast path of forward_kinematics."""
     tip, axes = _pose(joints, math.sin, math.cos)
@@ -147,13 +168,16 @@ def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
     """
     Return where the tool tip is for these joints.
 
-    :param joints: yaw, pitch, insertion, roll, wrist pitch, wrist yaw; shape (6,), rad and m.
+    :param joints: yaw, pitch, insertion, roll, wrist pitch, wrist yaw; shape (6,), rad and m;
+        0.01 beyond their limits at most, as measured ones may be.
     :returns: position, shape (3,), metres, and rotation matrix, shape (3, 3), in the base frame.
+    :raises UnreachableError: if one is further beyond its limits.
     :raises StateError: if there are not six finite numbers.
     """
-    values = np.asarray(joints, np.float64)
+    values = _array(joints)
     if values.shape != (6,) or not np.isfinite(values).all():
         raise StateError(f'joints {joints!r}: expected six finite numbers')
+    _check_joints(values)
     tip, axes = forward(values.tolist())
     return np.array(tip), np.array(axes).T
 
@@ -162,13 +186,15 @@ def forward_kinematics_batch(joints: ArrayLike) -> tuple[Vector, Vector]:
     """
     Return where the tool tip is for many sets of joints at once.
 
-    :param joints: shape (n, 6), rad and m.
+    :param joints: shape (n, 6), rad and m; within the limits as of :func:`forward_kinematics`.
     :returns: positions, shape (n, 3), metres, and rotation matrices, shape (n, 3, 3).
+    :raises UnreachableError: if a joint is beyond its limits.
     :raises StateError: if the shape is another, or a number is not finite.
     """
-    values = np.asarray(joints, np.float64)
+    values = _array(joints)
     if values.ndim != 2 or values.shape[1] != 6 or not np.isfinite(values).all():
         raise StateError(f'joints of shape {values.shape}: expected (n, 6) finite numbers')
+    _check_joints(values)
     tip, axes = _pose(list(values.T), np.sin, np.cos)
     columns = [np.stack(each, axis=-1) for each in axes]
     return np.stack(tip, axis=-1), np.stack(columns, axis=-1)
@@ -234,13 +260,12 @@ def inverse_kinematics(position: ArrayLike, rotation: ArrayLike, near_roll: floa
     :raises UnreachableError: if the pose is outside the joint limits, or in the RCM itself.
     :raises StateError: on numbers that are not finite, or a matrix that is no rotation.
     """
-    tip = np.asarray(position, np.float64)
-    matrix = np.asarray(rotation, np.float64)
+    tip, matrix = _array(position), _array(rotation)
     if tip.shape != (3,) or not all(map(math.isfinite, tip.tolist())):
         raise StateError(f'position {position!r}: expected three finite numbers')
     if matrix.shape != (3, 3) or not _is_rotation(*matrix.T.tolist()):
         raise StateError(f'rotation {rotation!r}: expected a rotation matrix of finite numbers')
-    if not math.isfinite(near_roll):
+    if not is_within(near_roll, -_MOST_TURN, _MOST_TURN):
         raise StateError(f'near_roll {near_roll!r}: expected a finite angle')
     x, y, z = tip.tolist()
     u, v, approach = matrix.T.tolist()

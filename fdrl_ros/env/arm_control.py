@@ -13,7 +13,7 @@ import math
 
 from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.arm import (
-    forward_kinematics,
+    forward,
     inverse_kinematics,
     straight_joints,
     UnreachableError,
@@ -44,7 +44,7 @@ def straight_rotation(position: Sequence[float]) -> Vector:
     if not 0.0 < reach < math.inf:
         return np.eye(3)
     joints = [math.atan2(x, -z), math.asin(max(-1.0, min(1.0, -y / reach))), 0.1, 0.0, 0.0, 0.0]
-    return forward_kinematics(joints)[1]
+    return np.array(forward(joints)[1]).T
 
 
 class ArmControl:

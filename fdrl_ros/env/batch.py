@@ -7,7 +7,7 @@ Kinematic arms only. Row i depends on patient i and its actions alone; from an o
 it differs in rounding only. The last axis of inner arrays is the patient.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
@@ -18,6 +18,7 @@ from fdrl_ros.env.batch_rules import NO_FAILURE, Rules
 from fdrl_ros.env.batch_scores import BatchScores
 from fdrl_ros.env.batch_tasks import Moment, Stacks
 from fdrl_ros.env.batch_tissue import BatchTissue
+from fdrl_ros.env.closing import closed
 from fdrl_ros.env.jaw import JAW_OPEN, JAW_SPEED
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.operation import FORCE_LEVELS, Operation
@@ -40,6 +41,17 @@ _ERROR = INDEX['goal_error_x']
 _VITAL = INDEX['mean_arterial_pressure']
 
 
+def _listed(patients: object) -> list[Patient]:
+    if not isinstance(patients, Iterable):
+        raise StateError(f'patients {patients!r}: expected a list of Patients')
+    return list(patients)
+
+
+def _is_row(row: object, count: int) -> bool:
+    whole = isinstance(row, int | np.integer) and not isinstance(row, bool)
+    return whole and 0 <= row < count  # type: ignore[operator]
+
+
 class BatchSurgery:
     """
     Operations on n patients in step, each tick an action for every one.
@@ -56,19 +68,22 @@ class BatchSurgery:
         patients: Sequence[Patient] = (),
         settings: WorldSettings | None = None,
     ) -> None:
-        self.settings = checked_world(settings or WorldSettings(mode='kinematic'))
+        self.settings = checked_world(
+            WorldSettings(mode='kinematic') if settings is None else settings
+        )
         if self.settings.mode != 'kinematic':
             raise SettingError('mode', self.settings.mode, "'kinematic', which alone is batched")
-        self.patients: list[Patient] = list(patients)
+        self.patients: list[Patient] = _listed(patients)
         self._rngs: list[np.random.Generator] = []
         self._begun = Operation(self.settings)
+        self._closed = False
         self._make(0)
 
     def _make(self, count: int) -> None:
         """Make room for so many rows."""
         self.arm = BatchArm(count)
         self.tissue = BatchTissue(count, self.settings)
-        self.physiology = BatchPhysiology(count)
+        self.physiology = BatchPhysiology(count, self.settings.pace)
         self.scores = BatchScores(count)
         self.tasks = Stacks(count)
         self.rules = Rules(self.settings, count)
@@ -76,6 +91,8 @@ class BatchSurgery:
         """Which operations have ended."""
         self.time_above: Array = np.zeros((len(FORCE_LEVELS), count))
         """Time with a load above each of FORCE_LEVELS, s."""
+        self.greatest_force: Array = np.zeros(count)
+        """Greatest load since the start, N."""
         self.ticks, self.load, self.damage, self.jaw, self._jaw_target, self._tick_force = (
             np.zeros((6, count))
         )
@@ -94,9 +111,10 @@ class BatchSurgery:
         :param rngs: sources of the rows' sensor noise; needed only where the settings ask for it.
         :returns: states as a policy sees them, shape (n, STATE_SIZE).
         :raises StateError: if there is none, if noise has no source, or if the arm cannot reach
-            a start.
+            a start, a goal or a destination.
         """
-        chosen = list(self.patients if patients is None else patients)
+        self._check_open()
+        chosen = self.patients if patients is None else _listed(patients)
         sources = list(self._rngs if rngs is None else rngs)
         if not chosen:
             raise StateError('no patients: expected at least one')
@@ -117,9 +135,11 @@ class BatchSurgery:
 
         :param rng: new source of the row's noise, where there is any; else the old one goes on.
         :returns: the state of that row, shape (STATE_SIZE,).
-        :raises StateError: if there is no such row, or the arm cannot reach the start.
+        :raises StateError: if there is no such row, or the arm cannot reach the start, the
+            goal or the destination.
         """
-        if not 0 <= row < len(self.over) or int(row) != row:
+        self._check_open()
+        if not _is_row(row, len(self.over)):
             raise StateError(f'row {row!r}: expected 0 to {len(self.over) - 1}, after a reset')
         self._refuse([patient])
         self.patients[int(row)] = patient
@@ -135,6 +155,7 @@ class BatchSurgery:
         :param rows: numbers of rows, each at most once.
         :raises StateError: if they are none, or no such rows.
         """
+        self._check_open()
         chosen = np.asarray(rows)
         if not (
             chosen.ndim == 1
@@ -156,7 +177,8 @@ class BatchSurgery:
         for each in patients:
             if not isinstance(each, Patient):
                 raise StateError(f'patient {each!r}: expected a Patient')
-        refuse_unreachable(np.array([each.start for each in patients]).T)
+        places = [at for each in patients for at in (each.start, each.goal, each.destination)]
+        refuse_unreachable(np.array(places).T)
 
     def _put(self, row: int, patient: Patient) -> None:
         """Begin a row as one operation begins."""
@@ -175,6 +197,7 @@ class BatchSurgery:
             self.ticks,
             self.load,
             self.damage,
+            self.greatest_force,
             self.jaw,
             self._jaw_target,
             self._tick_force,
@@ -187,16 +210,19 @@ class BatchSurgery:
 
     def motion(self) -> tuple[Array, Array, Array]:
         """Return how breathing moves the organs in the tick to come, see BatchTissue.motion."""
+        self._check_open()
         if self._motion is None:
             self._motion = self.tissue.motion(self.ticks * TICK)
         return self._motion
 
     def values(self) -> Array:
         """Return the states in the order and units of STATE_FIELDS, shape (n, STATE_SIZE)."""
+        self._check_open()
         return self._values.T.copy()
 
     def states(self) -> NDArray[np.float32]:
         """Return the states as a policy sees them, shape (n, STATE_SIZE)."""
+        self._check_open()
         return scale(self._values.T)
 
     def info(self, rows: Rows | None = None) -> dict[str, NDArray[Any]]:
@@ -205,6 +231,7 @@ class BatchSurgery:
 
         :param rows: of which operations, if not of all.
         """
+        self._check_open()
         chosen = np.arange(len(self.over)) if rows is None else rows
         load, nobody = self.load[chosen], np.zeros(len(chosen), np.bool_)
         news2, sofa = self.scores.of(
@@ -214,6 +241,7 @@ class BatchSurgery:
             'force': load,
             'peak_force': load.copy(),
             'mean_force': load.copy(),
+            'greatest_force': self.greatest_force[chosen],
             'damage': self.damage[chosen],
             'tip': self.arm.tip.T[chosen],
             'jaw': self.jaw[chosen],
@@ -235,6 +263,7 @@ class BatchSurgery:
             as a number, see :data:`NO_FAILURE`.
         :raises StateError: on actions that cannot be, or after an end; then nothing moves.
         """
+        self._check_open()
         chosen = self._checked(actions)
         target = self.arm.target + MOVES.take(chosen, axis=1)
         refuse_unreachable(target)
@@ -255,6 +284,7 @@ class BatchSurgery:
         if peak.max() > FORCE_LEVELS[0]:
             for total, level in zip(self.time_above, FORCE_LEVELS, strict=True):
                 total += (loads > level).sum(axis=0) * SUBSTEP
+        self.greatest_force = np.maximum(self.greatest_force, peak)
         self.load = loads[-1]
         way = self._jaw_target - self.jaw
         self.jaw = self.jaw + np.minimum(np.maximum(way, -_STRIDE), _STRIDE)
@@ -262,6 +292,16 @@ class BatchSurgery:
         self.physiology.advance(TICK, normal, damage, coughs[-2])
         mean = loads.sum(axis=0) * (SUBSTEP / TICK)
         return self._judged(begin, breaths, normal, peak, mean)
+
+    def close(self) -> None:
+        """Let go of all patients; whatever is asked of the batch from now on is refused."""
+        self._begun.close()
+        self._closed, self.patients, self._rngs = True, [], []
+        self._make(0)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed('batch')
 
     def _checked(self, actions: ArrayLike) -> Rows:
         """Return actions that can be."""
@@ -321,6 +361,7 @@ class BatchSurgery:
             'force': self.load.copy(),
             'peak_force': peak,
             'mean_force': mean,
+            'greatest_force': self.greatest_force.copy(),
             'damage': self.damage.copy(),
             'tip': self.arm.tip.T.copy(),
             'jaw': self.jaw.copy(),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import math
 
 from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS, TICK
-from fdrl_ros.env.events import Event, RAMP
+from fdrl_ros.env.events import Event, RAMP, spans
 from fdrl_ros.env.patient import Patient
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,11 @@ class Spans:
 
     :param kind: one of :data:`fdrl_ros.env.events.KINDS`.
     :param count: n.
+    :param pace: of the bodies that they happen to.
     """
 
-    def __init__(self, kind: str, count: int) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, count: int, pace: float = 1.0) -> None:
+        self.kind, self._pace = kind, pace
         self.table: Array = np.empty((3, 0, count))
         """Start (s), end (s) and magnitude of up to k events of each patient, shape (3, k, n)."""
 
@@ -46,7 +47,7 @@ class Spans:
 
     def put(self, row: int, events: Iterable[Event]) -> None:
         """Take these events of a patient for those of a row."""
-        own = [(each.start, each.end, each.magnitude) for each in events if each.kind == self.kind]
+        own = spans(events, self.kind, self._pace)
         room = self.table.shape[1]
         if len(own) > room:
             more = np.broadcast_to(

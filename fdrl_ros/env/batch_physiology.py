@@ -10,7 +10,7 @@ in :mod:`fdrl_ros.env.batch_scores`.
 from fdrl_ros.env.batch_events import Array, Rows, Spans
 from fdrl_ros.env.body import Body, QUANTITIES
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.physiology import Physiology
+from fdrl_ros.env.physiology import Physiology, steps_of
 import numpy as np
 
 
@@ -19,14 +19,18 @@ class BatchPhysiology(Body):
     The bodies of n patients, each in its own operation.
 
     :param count: n.
+    :param pace: how many times faster than real time they live.
     """
 
     above, below = staticmethod(np.maximum), staticmethod(np.minimum)
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, pace: float = 1.0) -> None:
+        self._pace = pace
         for each in QUANTITIES:
             setattr(self, each, np.ones(count))
-        self._bleeds, self._falls = Spans('bleed', count), Spans('desaturation', count)
+        self._bleeds, self._falls = (
+            Spans(kind, count, pace) for kind in ('bleed', 'desaturation')
+        )
 
     def put(self, row: int, patient: Patient, body: Physiology) -> None:
         """
@@ -50,11 +54,20 @@ class BatchPhysiology(Body):
         """
         Let time pass, no longer than one step of :class:`Physiology`.
 
-        :param period: s.
+        :param period: s of real time.
         :param force: on tissue, N, at least 0.
         :param damage: done to tissue in this time, N s.
         :param cough: factor on breathing motion at the end of it.
         """
+        if self._pace == 1.0:
+            self._live(period, force, damage, cough)
+            return
+        period = period * self._pace
+        steps = steps_of(period)
+        for _ in range(steps):
+            self._live(period / steps, force, damage / steps, cough)
+
+    def _live(self, period: float, force: Array, damage: Array, cough: Array) -> None:
         begin, end = self.time, self.time + period
         bled: Array | float = 0.0
         fall: Array | float = 0.0

@@ -9,6 +9,7 @@ from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.admissions import Admissions
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_events import Array
+from fdrl_ros.env.closing import closed
 from fdrl_ros.env.cohort import PatientSource
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.ranges import check_whole
@@ -50,7 +51,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         cohort: PatientSource | None = None,
         settings: WorldSettings | None = None,
         split: str = 'train',
-        procedures: str | None = None,
+        procedures: str | Sequence[str] | None = None,
         heterogeneity: float | None = None,
     ) -> None:
         check_whole('num_envs', num_envs, 1)
@@ -85,8 +86,10 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         :param seed: of the first row, the next number for each further one; or one for each.
         :raises SettingError: on options, or another number of seeds than of rows.
         """
+        if self.closed:
+            raise closed('env')
         if options:
-            raise SettingError('options', sorted(options), 'none')
+            raise SettingError('options', options, 'none')
         given: list[int | None] = [None] * self.num_envs
         if isinstance(seed, int | np.integer):
             super().reset(seed=int(seed))
@@ -112,6 +115,8 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
 
         :raises StateError: on actions that cannot be; then nothing moves.
         """
+        if self.closed:
+            raise closed('env')
         batch = self.batch
         states, rewards, terminated, truncated, said = batch.step(actions)
         infos = self._masked(said, np.ones(self.num_envs, np.bool_))
@@ -130,6 +135,10 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
                 {'final_obs': final_states, 'final_info': self._masked(final, over)}, over
             )
         return states, rewards, terminated, truncated, infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let go of all patients: what VectorEnv.close does, once."""
+        self.batch.close()
 
     @staticmethod
     def _masked(said: Infos, rows: NDArray[np.bool_]) -> Infos:

@@ -89,10 +89,11 @@ class Body:
     """
     One body, or many in step.
 
-    Time, time with a low pressure (s), blood lost (mL), wound (N s) and pain (fraction) start at
-    0. Mean arterial pressure (mmHg), heart rate (1/min), saturation (%), breathing (1/min) and
-    resistance of the vessels (mmHg s/mL) have a value at rest each, as the flow (mL/s) has; stroke
-    is in mL, and reserves are how far heart rate and breathing can rise (1/min).
+    Time, time with a low pressure (both the body's own, s), blood lost (mL), wound (N s) and pain
+    (fraction) start at 0. Mean arterial pressure (mmHg), heart rate (1/min), saturation (%),
+    breathing (1/min) and resistance of the vessels (mmHg s/mL) have a value at rest each, as the
+    flow (mL/s) has; stroke is in mL, and reserves are how far heart rate and breathing can rise
+    (1/min).
     """
 
     above: ClassVar[Any] = staticmethod(_greater)

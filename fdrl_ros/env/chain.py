@@ -10,6 +10,7 @@ import weakref
 
 from fdrl_ros.env.arm import EFFORT, HOME
 from fdrl_ros.env.bullet import pybullet
+from fdrl_ros.env.closing import Closed
 from fdrl_ros.env.description import chain_description
 from fdrl_ros.errors import ResourceError
 
@@ -25,10 +26,10 @@ class Chain:
 
     def __init__(self, path: Path, straight: bool, substep: float) -> None:
         description = chain_description(path, straight)
-        self.client: int = pybullet.connect(pybullet.DIRECT)
+        self.client: Any = pybullet.connect(pybullet.DIRECT)
         if self.client < 0:
             raise ResourceError('PyBullet gives no further physics client: close unused envs')
-        self.close = weakref.finalize(self, pybullet.disconnect, self.client)
+        self._disconnect = weakref.finalize(self, pybullet.disconnect, self.client)
         pybullet.setPhysicsEngineParameter(
             fixedTimeStep=substep, numSubSteps=0, physicsClientId=self.client
         )
@@ -62,6 +63,11 @@ class Chain:
         """Share of its error that each motor removes in a sub-step."""
         self.set(HOME[: len(self.moved)].tolist(), [0.0] * len(self.moved))
         self._clean = pybullet.saveState(self.client)
+
+    def close(self) -> None:
+        """Disconnect the client, once; its number may be somebody else's from now on."""
+        self._disconnect()
+        self.client = Closed('arm')
 
     def set(self, joints: Sequence[float], speeds: Sequence[float]) -> None:
         """Put the joints there at once, moving at these speeds, and drive them there."""

@@ -95,7 +95,8 @@ class Cohort:
     :param hospitals: how many there are.
     :param heterogeneity: H in [0, 1].
     :param seed: of the whole federation's patients.
-    :param procedures: names of those that are done, in the order of PROCEDURES.
+    :param procedures: those that are done, as
+        :func:`fdrl_ros.env.procedures.procedures_named` takes them; kept as names in their order.
     :param public: made-up patients that belong to no hospital; each leans by itself, over the
         whole range that H allows, so that together they mirror no hospital.
     """
@@ -110,11 +111,9 @@ class Cohort:
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
         check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
-        names = self.procedures
-        if not isinstance(names, tuple) or not all(isinstance(each, str) for each in names):
-            raise SettingError('procedures', names, 'a tuple of names')
-        if names != procedures_named(','.join(names)):
-            raise SettingError('procedures', names, 'each once, in their order')
+        if not isinstance(self.public, bool):
+            raise SettingError('public', self.public, 'true or false')
+        object.__setattr__(self, 'procedures', procedures_named(self.procedures))
 
     @property
     def name(self) -> str:
@@ -284,8 +283,18 @@ class Mixture:
 
     cohorts: Sequence[Cohort]
 
+    @property
+    def procedures(self) -> tuple[str, ...]:
+        """Return what is done in any of them."""
+        return procedures_named([name for each in self.cohorts for name in each.procedures])
+
     def patient(self, index: int, split: str = 'test', procedure: str | None = None) -> Patient:
-        """Return patient `index // n` of cohort `index % n`."""
+        """
+        Return patient `index // n` of cohort `index % n`.
+
+        :raises SettingError: as :meth:`Cohort.patient`.
+        """
+        check_whole('index', index, 0)
         count = len(self.cohorts)
         return self.cohorts[index % count].patient(index // count, split, procedure)
 
@@ -293,7 +302,12 @@ class Mixture:
 def mixture(
     hospitals: int, heterogeneity: float, seed: int, procedures: tuple[str, ...] = PRESSING
 ) -> Mixture:
-    """Return the patients of all hospitals in equal shares."""
+    """
+    Return the patients of all hospitals in equal shares.
+
+    :raises SettingError: on what is no federation.
+    """
+    check_whole('hospitals', hospitals, 1)
     return Mixture(
         tuple(
             Cohort(each, hospitals, heterogeneity, seed, procedures=procedures)

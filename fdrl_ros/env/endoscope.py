@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fdrl_ros.env.arm import checked_joints, JAW_LIMITS
 from fdrl_ros.env.camera import Camera, FRAME_ID, Intrinsics
+from fdrl_ros.env.closing import closed
 from fdrl_ros.env.stage import Stage
 from fdrl_ros.env.view import View
 from fdrl_ros.errors import StateError
@@ -76,6 +77,7 @@ class Endoscope:
     def __init__(self, camera: Camera | None = None, urdf: Path | None = None) -> None:
         self.camera = camera or Camera()
         self._stage = Stage(_UNSEEN, urdf)
+        self._closed = False
         self._labels = np.array(
             [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self._stage.links)], np.uint8
         )
@@ -95,8 +97,11 @@ class Endoscope:
         :param joints: the six of the arm, rad and m.
         :param jaw: angle between the fingers, rad.
         :param view: organ and things; an untouched organ and nothing else by default.
-        :raises StateError: on joints or a jaw that are not finite or beyond their limits.
+        :raises StateError: on joints or a jaw that are not finite or beyond their limits, or if
+            the endoscope is closed.
         """
+        if self._closed:
+            raise closed('endoscope')
         six = checked_joints(joints)
         if not JAW_LIMITS[0] <= jaw <= JAW_LIMITS[1]:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')
@@ -109,4 +114,5 @@ class Endoscope:
 
     def close(self) -> None:
         """Give back the client; no picture can be taken afterwards."""
+        self._closed = True
         self._stage.close()

@@ -12,6 +12,7 @@ import weakref
 
 from fdrl_ros.env.arm import checked_joints
 from fdrl_ros.env.camera import Camera
+from fdrl_ros.env.closing import closed
 from fdrl_ros.env.endoscope import Endoscope, Frame
 from fdrl_ros.env.view import View
 from fdrl_ros.errors import FdrlError, ResourceError
@@ -74,6 +75,7 @@ class EndoscopeProcess:
         theirs.close()
         self._lock = threading.RLock()
         self._is_up = False
+        self._lost = ''
         self.close = weakref.finalize(self, _end, self._pipe, self._process, self._lock)
 
     def capture(
@@ -85,17 +87,22 @@ class EndoscopeProcess:
         :param joints: the six of the arm, rad and m.
         :param jaw: angle between the fingers, rad.
         :param view: organ and things; an untouched organ and nothing else by default.
-        :raises StateError: on joints or a jaw that are not finite or beyond their limits.
-        :raises ResourceError: if the process does not come up, has ended, or is closed.
+        :raises StateError: on joints or a jaw that are not finite or beyond their limits, or if
+            the endoscope is closed, meanwhile or before.
+        :raises ResourceError: if the process does not come up or has ended.
         """
         with self._lock:
+            if self._lost:
+                raise ResourceError(self._lost)
+            if not self.close.alive:
+                raise closed('endoscope')
             if not self._is_up:
                 self._answer(_START_TIME)
                 self._is_up = True
             try:
                 self._pipe.send((checked_joints(joints), jaw, view))
             except (BrokenPipeError, OSError) as problem:
-                raise ResourceError(f'the process of the endoscope is gone: {problem}') from None
+                raise self._gone(problem) from None
             frame: Frame = self._answer(_DRAW_TIME)
         return frame
 
@@ -103,10 +110,16 @@ class EndoscopeProcess:
         try:
             if not self._pipe.poll(patience):
                 self.close()  # what it answers later must not be taken for the next picture
-                raise ResourceError(f'the endoscope did not answer within {patience:g} s')
+                self._lost = f'the endoscope did not answer within {patience:g} s'
+                raise ResourceError(self._lost)
             answer = self._pipe.recv()
         except (EOFError, OSError) as problem:
-            raise ResourceError(f'the process of the endoscope is gone: {problem!r}') from None
+            raise self._gone(problem) from None
         if isinstance(answer, FdrlError):
             raise answer
         return answer
+
+    def _gone(self, problem: Exception) -> FdrlError:
+        if not self.close.alive:
+            return closed('endoscope')
+        return ResourceError(f'the process of the endoscope is gone: {problem!r}')

@@ -7,7 +7,7 @@ Events begin as a Poisson process. A breathing event scales motion by f(t) = 1 +
 smoothstep up, a plateau and a smoothstep down, so that the surface and its speed are continuous.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 import math
 import sys
@@ -43,8 +43,8 @@ class Event:
     :param kind: 'bleed', 'desaturation' or 'breathing'.
     :param start: s after the start of the operation.
     :param duration: s.
-    :param magnitude: mL/s of blood; fall of the saturation aimed at, %; or the factor, at least
-        1, on amplitude and rate of breathing motion.
+    :param magnitude: mL of blood in a second of the body's own time; fall of the saturation aimed
+        at, %; or the factor, at least 1, on amplitude and rate of breathing motion.
     """
 
     kind: str
@@ -96,6 +96,21 @@ def draw_events(rng: np.random.Generator, rate: float, span: float) -> tuple[Eve
             events.append(Event(kind, time, duration, least * (most / least) ** strong))
             busy[kind] = time + duration
     return tuple(events)
+
+
+def spans(
+    events: Iterable[Event], kind: str, pace: float = 1.0
+) -> tuple[tuple[float, float, float], ...]:
+    """
+    Return start, end (s of the body's own time) and magnitude of the events of a kind.
+
+    :param pace: of the body that they happen to.
+    """
+    return tuple(
+        (each.start * pace, each.end * pace, each.magnitude)
+        for each in events
+        if each.kind == kind
+    )
 
 
 def breathing_events(events: Sequence[Event]) -> tuple[Event, ...]:

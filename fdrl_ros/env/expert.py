@@ -10,11 +10,12 @@ that).
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, DISPLACEMENTS, TICK
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.settings import horizon_of, WorldSettings
+from fdrl_ros.env.settings import checked_world, horizon_of, WorldSettings
 from fdrl_ros.env.state import INDEX, unscale
 from fdrl_ros.env.tasks import task_of
 from fdrl_ros.env.tasks.task import excess, Prospect
 from fdrl_ros.env.tissue import contact_force, Tissue
+from fdrl_ros.errors import StateError
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,8 +44,12 @@ def expert_costs(
     :param patient: whose states they are.
     :param settings: of the world that they come from.
     :returns: costs, shape (n, 15), metres.
-    :raises StateError: if a state is of the wrong size or not finite.
+    :raises StateError: if a state is of the wrong size or not finite, or the patient is none.
+    :raises SettingError: if the settings are none.
     """
+    if not isinstance(patient, Patient):
+        raise StateError(f'patient {patient!r}: expected a Patient')
+    checked_world(settings)
     values = np.atleast_2d(unscale(states))
     tissue = Tissue(patient)
     task = task_of(patient, tissue)
@@ -81,7 +86,8 @@ def expert(
     :param patient: whose state it is.
     :param settings: of the world that it comes from.
     :returns: action, and costs of shape (15,) in metres.
-    :raises StateError: if the state is of the wrong size or not finite.
+    :raises StateError: if the state is of the wrong size or not finite, or the patient is none.
+    :raises SettingError: if the settings are none.
     """
     costs = expert_costs(state, patient, settings)[0]
     return int(np.argmin(costs)), costs

@@ -12,6 +12,7 @@ import math
 
 from fdrl_ros.env.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.env.arm import checked_point, straight_joints, Vector
+from fdrl_ros.env.closing import closed
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.jaw import Jaw, JAW_OPEN
 from fdrl_ros.env.joint_path import JointPath
@@ -58,21 +59,24 @@ class Operation:
     def __init__(
         self, settings: WorldSettings | None = None, rng: np.random.Generator | None = None
     ) -> None:
-        self.settings = checked_world(settings or WorldSettings())
+        self.settings = checked_world(WorldSettings() if settings is None else settings)
         self.rng = rng
         self.arm: Arm = _arm(self.settings.mode)
         self._felt = felt_force(self.settings)
         self._noisy = self.settings.force_noise > 0.0
         self._patient: Patient | None = None
+        self._closed = False
 
     @property
     def patient(self) -> Patient:
         """
         Return who is on the table.
 
-        :raises StateError: before the first reset.
+        :raises StateError: before the first reset, and after the operation was closed.
         """
         if self._patient is None:
+            if self._closed:
+                raise closed('operation')
             raise StateError('no patient yet: reset the operation first')
         return self._patient
 
@@ -80,9 +84,18 @@ class Operation:
         """
         Put a patient on the table and the tip at the patient's start.
 
-        :raises UnreachableError: if the arm cannot start there; the old operation goes on.
+        :raises StateError: if it is closed.
+        :raises UnreachableError: if the arm does not reach the start, the goal or the destination;
+            the old operation goes on.
         """
-        tissue, physiology = Tissue(patient), Physiology(patient)
+        if self._closed:
+            raise closed('operation')
+        if not isinstance(patient, Patient):
+            raise StateError(f'patient {patient!r}: expected a Patient')
+        tissue = Tissue(patient)
+        physiology = Physiology(patient, pace=self.settings.pace)
+        for place in (patient.goal, patient.destination):
+            straight_joints(*place)
         task = task_of(patient, tissue)
         scene = task.begin()
         self.arm.place(patient.start, patient.servo_lag)  # nothing has changed if this refuses
@@ -106,6 +119,9 @@ class Operation:
         """What the sensor says of the load, N."""
         self.damage = 0.0
         self.peak_force = 0.0
+        """Greatest load since the last tick, N."""
+        self.greatest_force = 0.0
+        """Greatest load of the ticks since the start, N."""
         self.time_above = [0.0] * len(FORCE_LEVELS)
         """Time with a load above each of FORCE_LEVELS, s."""
         self.smooth_force = 0.0
@@ -124,6 +140,7 @@ class Operation:
     @property
     def time(self) -> float:
         """Return the time since the start, s."""
+        self.patient  # noqa: B018 (refuses before the first reset)
         return self.substeps * SUBSTEP
 
     def set_target(self, position: tuple[float, float, float]) -> None:
@@ -163,6 +180,7 @@ class Operation:
 
     def halt(self) -> None:
         """Stay where the set-point is."""
+        self.patient  # noqa: B018 (refuses before the first reset)
         self.target = self.setpoint
         if self._path is not None:
             self._path.halt()
@@ -170,6 +188,7 @@ class Operation:
 
     def act(self, action: Action) -> None:
         """Carry out one of the discrete actions, from the target as it is."""
+        self.patient  # noqa: B018 (refuses before the first reset)
         x, y, z = self.target
         dx, dy, dz = action.displacement
         if dx or dy or dz:
@@ -253,9 +272,9 @@ class Operation:
 
         :raises StateError: if nothing happened since.
         """
+        patient, procedure = self.patient, self.patient.procedure
         if self._tick_substeps == 0:
             raise StateError('no time has passed since the last tick: advance first')
-        patient, procedure = self.patient, self.patient.procedure
         period = self._tick_substeps * SUBSTEP
         self.ticks += 1
         load, peak, tip = self.load, self.peak_force, self.arm.position
@@ -298,6 +317,8 @@ class Operation:
             if self.touched is None and self.smooth_force >= self._felt:
                 self.touched = tip[2]
         mean = self._tick_impulse / period
+        if peak > self.greatest_force:
+            self.greatest_force = peak
         self._tick_substeps = 0
         self._tick_damage = self._tick_impulse = 0.0
         self.peak_force = 0.0
@@ -309,6 +330,7 @@ class Operation:
     @property
     def waypoint(self) -> Point:
         """Return where the plan has the tip go next, m."""
+        self.patient  # noqa: B018 (refuses before the first reset)
         x, y, z = self.task.waypoint(float(self.scene.grasped), self.scene.done, self.time)
         return x, y, z
 
@@ -344,7 +366,8 @@ class Operation:
         return scale(self.values())
 
     def close(self) -> None:
-        """Give back the physics client."""
+        """Give back the physics client, and refuse whatever is asked from now on."""
+        self._closed, self._patient = True, None
         self.arm.close()
 
     def _cost(self) -> float:

@@ -6,7 +6,6 @@ Vital signs of a simulated patient: simple first-order physiology, not for clini
 The law is that of :mod:`fdrl_ros.env.body`; here is one patient, with scores.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
@@ -19,7 +18,7 @@ from fdrl_ros.env.body import (
     SYSTOLIC_PER_STROKE,
 )
 from fdrl_ros.env.constants import constant
-from fdrl_ros.env.events import breathing_events, breathing_factor, Event
+from fdrl_ros.env.events import breathing_events, breathing_factor, spans
 from fdrl_ros.env.labs import sofa
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.scores import cardiovascular, News2, news2, respiration, ROOM_AIR, Sofa
@@ -42,9 +41,9 @@ class Vitals:
     respiratory_rate: float
 
 
-def _spans(events: Sequence[Event], kind: str) -> tuple[tuple[float, float, float], ...]:
-    """Return start, end and magnitude of the events of a kind."""
-    return tuple((each.start, each.end, each.magnitude) for each in events if each.kind == kind)
+def steps_of(period: float) -> int:
+    """Return into how many equal steps the law wants a time (s) to be cut."""
+    return max(1, math.ceil(period / _LONGEST - 1e-9))
 
 
 class Physiology(Body):
@@ -53,13 +52,17 @@ class Physiology(Body):
 
     :param patient: baselines before insufflation, labs, and what will happen.
     :param insufflated: start in the steady state under pneumoperitoneum.
+    :param pace: how many times faster than real time the body lives. Events begin and end in real
+        time, and so does a cough, which moves the organ too; what they do to the body, and the
+        blood that flows in a second, goes at the body's pace.
     """
 
-    def __init__(self, patient: Patient, insufflated: bool = True) -> None:
+    def __init__(self, patient: Patient, insufflated: bool = True, pace: float = 1.0) -> None:
+        self._pace = pace
         self.labs = patient.labs
         events = patient.events
-        self._bleeds = _spans(events, 'bleed')
-        self._falls = _spans(events, 'desaturation')
+        self._bleeds = spans(events, 'bleed', pace)
+        self._falls = spans(events, 'desaturation', pace)
         self._coughs = breathing_events(events)
         self._oxygen = self.labs.inspired_oxygen > ROOM_AIR
         self._alert = self.labs.glasgow_coma_scale == 15
@@ -128,7 +131,7 @@ class Physiology(Body):
         """
         Let time pass.
 
-        :param period: s; longer ones than 0.2 s are cut into equal steps.
+        :param period: s of real time; longer ones than 0.2 s are cut into equal steps.
         :param force: on tissue, N, either sign: it hurts.
         :param damage: done to tissue in this time, N s: it bleeds.
         :raises StateError: on a number that is not finite, or negative time or damage.
@@ -146,6 +149,17 @@ class Physiology(Body):
             self._pass(period, force, damage)
 
     def _pass(self, period: float, force: float, damage: float) -> None:
+        pace = self._pace
+        end = self.time + period * pace
+        cough = breathing_factor(self._coughs, end / pace)[0] if self._coughs else 1.0
+        if pace == 1.0:
+            self._live(period, force, damage, cough)
+            return
+        steps = steps_of(period * pace)
+        for _ in range(steps):
+            self._live(period * pace / steps, force, damage / steps, cough)
+
+    def _live(self, period: float, force: float, damage: float, cough: float) -> None:
         begin, end = self.time, self.time + period
         bled = fall = 0.0
         for start, stop, rate in self._bleeds:
@@ -154,7 +168,6 @@ class Physiology(Body):
         for start, stop, depth in self._falls:
             if begin < stop and start < end:
                 fall += depth
-        cough = breathing_factor(self._coughs, end)[0] if self._coughs else 1.0
         self._step(period, abs(force), damage, cough, bled, fall)
 
     def bleed(self, volume: float) -> None:

@@ -107,16 +107,19 @@ def procedure_named(name: str) -> Procedure:
     raise SettingError('procedure', name, 'one of ' + ', '.join(p.name for p in PROCEDURES))
 
 
-def procedures_named(text: str) -> tuple[str, ...]:
+def procedures_named(text: str | Sequence[str]) -> tuple[str, ...]:
     """
     Read a list such as `palpation, follow`, the name of a speciality, or `all`.
 
+    :param text: names in one text with commas, or one by one.
+
     :returns: names in the order of PROCEDURES, each once.
-    :raises SettingError: on what is no text, a name that is none, or no name at all.
+    :raises SettingError: on what is neither, a name that is none, or no name at all.
     """
-    if not isinstance(text, str):
-        raise SettingError('procedures', text, 'names in one text, with commas')
-    words = [each.strip() for each in text.split(',') if each.strip()]
+    given = text.split(',') if isinstance(text, str) else text
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise SettingError('procedures', text, 'names, in one text with commas or one by one')
+    words = [each.strip() for each in given if each.strip()]
     wanted: set[str] = set()
     for each in words:
         if each == 'all':

@@ -24,6 +24,12 @@ class WorldSettings(Settings):
     force_noise: float = setting(
         0.0, 'standard deviation of the measured force', unit='N', minimum=0.0, maximum=5.0
     )
+    pace: float = setting(
+        1.0,
+        'how many times faster than real time the body of the patient lives',
+        minimum=1.0,
+        maximum=600.0,
+    )
     progress_reward: float = setting(
         250.0, 'reward of coming one metre nearer', unit='1/m', minimum=0.0
     )

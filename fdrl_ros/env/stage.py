@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import math
 from pathlib import Path
 import tempfile
+from typing import Any
 import weakref
 import xml.etree.ElementTree as ElementTree
 
 from fdrl_ros.env.arm import forward, JAW, JOINTS, Point
 from fdrl_ros.env.bullet import pybullet
 from fdrl_ros.env.camera import Camera
+from fdrl_ros.env.closing import Closed, closed
 from fdrl_ros.env.description import read_description
 from fdrl_ros.env.organ import cast, Dent, normals_at, paint
 from fdrl_ros.env.things import Things
@@ -68,10 +70,10 @@ class Stage:
         self._open()
 
     def _open(self) -> None:
-        self.client: int = pybullet.connect(pybullet.DIRECT)
+        self.client: Any = pybullet.connect(pybullet.DIRECT)
         if self.client < 0:
             raise ResourceError('PyBullet gives no further client: close unused pictures')
-        self.close = weakref.finalize(self, pybullet.disconnect, self.client)
+        self._disconnect = weakref.finalize(self, pybullet.disconnect, self.client)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / 'stage.urdf'
             file.write_bytes(self._description)
@@ -99,13 +101,21 @@ class Stage:
         self._view: View | None = None
         self._dent: Dent | None = None
 
+    def close(self) -> None:
+        """Disconnect the client, once; its number may be somebody else's from now on."""
+        self._disconnect()
+        self.client = Closed('stage')
+
     def show(self, joints: Sequence[float], jaw: float, view: View) -> None:
         """
         Put the arm, the organ and the things there; a tip in the organ dents it.
 
         :param joints: six, rad and m.
         :param jaw: angle between the fingers, rad.
+        :raises StateError: if the stage is closed.
         """
+        if not self._disconnect.alive:  # its things have the number of the client too
+            raise closed('stage')
         tip, _axes = forward(joints)
         depth = view.surface - tip[2]
         self._dent = Dent(tip[0], tip[1], depth, view.radius) if depth > 0.0 else None
@@ -122,6 +132,7 @@ class Stage:
         Take a picture of what was shown last.
 
         :param light: where it comes from, as a direction.
+        :raises StateError: if the stage is closed.
         """
         width, height, near, far = camera.width, camera.height, camera.near, camera.far
         image = pybullet.getCameraImage(

@@ -97,9 +97,13 @@ def unscale(state: NDArray[np.float32]) -> NDArray[np.float64]:
 
     :param state: shape (..., STATE_SIZE).
     :returns: values, float64, same shape.
-    :raises StateError: if the last dimension is not STATE_SIZE or a number is not finite.
+    :raises StateError: if they are no numbers, the last dimension is not STATE_SIZE, or one is not
+        finite.
     """
-    array = np.asarray(state, np.float64)
+    try:
+        array = np.asarray(state, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise StateError(f'state {state!r}: expected {STATE_SIZE} numbers') from None
     if array.shape[-1:] != (STATE_SIZE,):
         raise StateError(f'state of shape {array.shape}: expected (..., {STATE_SIZE})')
     if not np.isfinite(array).all():

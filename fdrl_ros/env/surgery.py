@@ -1,23 +1,32 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The Gymnasium env: one operation driven by the 15 discrete actions."""
+"""
+The Gymnasium env: one operation driven by the 15 discrete actions.
 
-from collections.abc import Mapping
-from typing import Any
+Importing this module registers every env of ours (:mod:`fdrl_ros.env.registration`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.env.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.env.admissions import Admissions
+from fdrl_ros.env.closing import closed
 from fdrl_ros.env.cohort import PatientSource
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
+from fdrl_ros.env.registration import ENV_ID, env_id
+from fdrl_ros.env.settings import checked_world, WorldSettings
+from fdrl_ros.env.state import STATE_BOUND, STATE_SIZE
 from fdrl_ros.errors import SettingError, StateError
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-ENV_ID = 'fdrl_ros/Surgery-v0'
+if TYPE_CHECKING:
+    from fdrl_ros.env.stage import Stage
+
+__all__ = ['ENV_ID', 'SurgeryEnv', 'env_id']
 
 
 class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
@@ -47,15 +56,17 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         settings: WorldSettings | None = None,
         split: str = 'train',
         render_mode: str | None = None,
-        procedures: str | None = None,
+        procedures: str | Sequence[str] | None = None,
         heterogeneity: float | None = None,
     ) -> None:
         if render_mode not in (None, 'rgb_array'):
             raise SettingError('render_mode', render_mode, "'rgb_array' or None")
         self._admissions = Admissions(cohort, split, procedures, heterogeneity)
-        self.settings = settings or WorldSettings()
+        self.settings = WorldSettings() if settings is None else checked_world(settings)
         self.render_mode = render_mode
         self.operation = Operation(self.settings)
+        self._stage: Stage | None = None
+        self._closed = False
         self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
         self.observation_space = gymnasium.spaces.Box(
             -STATE_BOUND, STATE_BOUND, (STATE_SIZE,), np.float32
@@ -63,7 +74,12 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     @property
     def patient(self) -> Patient:
-        """Return who is on the table."""
+        """
+        Return who is on the table.
+
+        :raises StateError: before the first reset, and after :meth:`close`.
+        """
+        self._check_open()
         return self.operation.patient
 
     def reset(
@@ -73,9 +89,13 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         Begin with the next patient: `options['patient']`, or one drawn from the cohort.
 
         :raises SettingError: on another option, or a patient that is none.
+        :raises StateError: if the env is closed.
         :raises UnreachableError: if the arm cannot start there; the old operation goes on.
         """
+        self._check_open()
         super().reset(seed=seed)
+        if not isinstance(options, Mapping | None):
+            raise SettingError('options', options, "only 'patient', by name")
         given = dict(options or {})
         patient = given.pop('patient', None)
         if given:
@@ -96,9 +116,12 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """
         Move the set-point by one action and let 50 ms pass.
 
-        :raises StateError: on an action that does not exist, or after the end.
+        :raises StateError: on an action that does not exist, after the end of the operation, or
+            if the env is closed.
         """
         operation = self.operation
+        if self._closed:
+            raise closed('env')
         chosen = action_numbered(action)
         operation.patient  # noqa: B018 (refuses before the first reset)
         if operation.done:
@@ -118,16 +141,33 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         )
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Return a picture, shape (240, 320, 3), when made with render_mode 'rgb_array'."""
+        """
+        Return a picture from near, shape (240, 320, 3), when made with render_mode 'rgb_array'.
+
+        For other sizes and places see :func:`fdrl_ros.env.picture.picture`.
+
+        :raises StateError: before the first reset, and after :meth:`close`.
+        """
+        self._check_open()
         if self.render_mode is None:
             return None
-        from fdrl_ros.env.picture import picture  # a second physics client: only when asked
+        # A second physics client: only when asked.
+        from fdrl_ros.env.picture import CLOSE_EYE, CLOSE_LOOK, HEIGHT, picture, WIDTH
+        from fdrl_ros.env.stage import Stage
 
-        return picture(self.operation)
+        self._stage = self._stage or Stage()
+        return picture(self.operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, self._stage)
 
     def close(self) -> None:
-        """Give back the physics client."""
+        """Give back the physics clients; the env refuses whatever is asked of it from now on."""
+        self._closed = True
         self.operation.close()
+        if self._stage is not None:
+            self._stage.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed('env')
 
     def _info(self, critical: bool, success: bool, failure: str) -> dict[str, Any]:
         """Say what the state leaves out: newtons, newton seconds since the start, mmHg."""
@@ -136,6 +176,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             'force': operation.load,
             'peak_force': operation.load,
             'mean_force': operation.load,
+            'greatest_force': operation.greatest_force,
             'damage': operation.damage,
             'tip': operation.arm.position,
             'jaw': operation.jaw.angle,
@@ -147,18 +188,3 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             'failure': failure,
             'patient': operation.patient.name,
         }
-
-
-def env_id(procedure: str) -> str:
-    """Return the name that Gymnasium knows a procedure by, as `fdrl_ros/PegTransfer-v0`."""
-    return f'fdrl_ros/{procedure.title().replace("_", "")}-v0'
-
-
-for _id, _given in [(ENV_ID, None), *((env_id(each), each) for each in PROCEDURE_NAMES)]:
-    if _id not in gymnasium.registry:
-        gymnasium.register(
-            _id,
-            entry_point='fdrl_ros.env.surgery:SurgeryEnv',
-            vector_entry_point='fdrl_ros.env.batch_vector:VectorSurgeryEnv',
-            kwargs={} if _given is None else {'procedures': _given},
-        )

@@ -158,8 +158,31 @@ def test_poses_that_break_a_limit_or_are_none_are_refused():
         inverse_kinematics(position, 2 * rotation)
     with pytest.raises(StateError, match='finite'):
         inverse_kinematics([math.nan, 0, 0], rotation)
-    with pytest.raises(StateError, match='six'):
-        forward_kinematics([0.0] * 5)
+    for wrong in ([0.0] * 5, 'abc', None, [[0.0] * 6], ['a'] * 6):
+        with pytest.raises(StateError, match='six'):
+            forward_kinematics(wrong)
+        with pytest.raises(StateError, match='finite'):
+            inverse_kinematics(wrong, rotation)
+        with pytest.raises(StateError, match='rotation matrix'):
+            inverse_kinematics(position, wrong)
+    for wrong in ('a', None, math.inf):
+        with pytest.raises(StateError, match='near_roll'):
+            inverse_kinematics(position, rotation, wrong)
+    with pytest.raises(StateError, match='shape'):
+        forward_kinematics_batch('abc')
+
+
+def test_joints_beyond_their_limits_have_no_pose_but_overshoot_is_measured():
+    inside = [UPPER + 0.009, LOWER - 0.009]
+    assert np.allclose(forward_kinematics_batch(inside)[0][0], forward_kinematics(inside[0])[0])
+    for index in range(6):
+        for beyond in (UPPER[index] + 0.011, LOWER[index] - 0.011, 9.0):
+            joints = HOME.copy()
+            joints[index] = beyond
+            with pytest.raises(UnreachableError, match='at most'):
+                forward_kinematics(joints)
+            with pytest.raises(UnreachableError, match='at most'):
+                forward_kinematics_batch([HOME, joints])
 
 
 def test_pybullet_moves_the_chain_to_the_same_tip(many):

@@ -291,6 +291,9 @@ def test_a_point_out_of_reach_is_refused_and_nothing_moves():
     batch.step([4, 5])
     with pytest.raises(UnreachableError):
         batch.replace(0, dataclasses.replace(low, start=(0.5, 0.0, -0.1)))
+    for name in ('goal', 'destination'):
+        with pytest.raises(UnreachableError):
+            batch.replace(0, dataclasses.replace(COHORT.patient(2), **{name: (0.5, 0.5, -0.13)}))
     assert batch.patients[0] == COHORT.patient(1)
 
 

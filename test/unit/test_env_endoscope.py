@@ -236,9 +236,10 @@ def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope)
     apart._process.join()
     with pytest.raises(ResourceError, match='gone'):
         apart.capture(BENT)
-    apart.close()
-    with pytest.raises(ResourceError, match='gone'):
-        apart.capture(BENT)
+    for _ in range(2):
+        apart.close()
+        with pytest.raises(StateError, match='the endoscope is closed'):
+            apart.capture(BENT)
 
 
 def test_process_is_deaf_to_ctrl_c_from_its_first_moment_and_its_maker_is_not():
@@ -262,7 +263,7 @@ def test_close_ends_a_wait_for_a_process_that_hangs(is_up):
         picture = pool.submit(apart.capture, HELD)
         began = time.monotonic()
         apart.close()
-        with pytest.raises(ResourceError, match='gone'):
+        with pytest.raises(StateError, match='the endoscope is closed'):
             picture.result(10.0)
     assert time.monotonic() - began < 1.5
     assert not apart._process.is_alive()

@@ -11,7 +11,7 @@ from fdrl_ros.env.cohort import Cohort, mixture, public_cohort
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.procedures import Procedure, procedure_named
+from fdrl_ros.env.procedures import Procedure, procedure_named, procedures_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.env.surgery import SurgeryEnv
@@ -179,7 +179,10 @@ def test_a_mixture_takes_hospitals_in_turn():
         (0.0, 3, 0.5, 0),
         (0, '3', 0.5, 0),
         (0, 3, 0.5, 1.5),
-        (0, 3, 0.5, 0, False, ['palpation']),
+        (0, 3, 0.5, 0, 'yes'),
+        (0, 3, 0.5, 0, False, ['palpate']),
+        (0, 3, 0.5, 0, False, 'palpate'),
+        (0, 3, 0.5, 0, False, ()),
         (0, 3, 0.5, 0, False, 7),
         (0, 3, 0.5, 0, False, (7,)),
     ],
@@ -197,12 +200,40 @@ def test_unknown_splits_and_negative_numbers_are_refused():
             public_cohort(0).patient(wrong)
 
 
-@pytest.mark.parametrize('wrong', [{'procedures': 7}, {'procedures': ('reach',)}])
+@pytest.mark.parametrize(
+    'named', ['follow, reach', ['reach', 'follow'], ('follow', 'reach', 'reach')]
+)
+def test_procedures_are_named_in_one_text_or_one_by_one(named):
+    names = ('reach', 'follow')
+    assert procedures_named(named) == Cohort(0, 3, 0.5, 0, procedures=named).procedures == names
+    assert Cohort(0, 3, 0.5, 0, procedures=named) == Cohort(0, 3, 0.5, 0, procedures=names)
+    assert Cohort(0, 3, 0.5, 0, procedures='all').procedures == PROCEDURE_NAMES
+    assert mixture(3, 0.5, 0, named).procedures == names
+    env = SurgeryEnv(settings=WorldSettings(mode='kinematic'), procedures=named)
+    assert {env.reset(seed=each)[1]['failure'] for each in range(3)} == {''}
+    assert env.patient.procedure.name in names
+
+
+@pytest.mark.parametrize('wrong', [{'procedures': 7}, {'procedures': ('rich',)}])
 def test_envs_of_no_procedures_are_refused(wrong):
     with pytest.raises(SettingError, match='procedures'):
         SurgeryEnv(**wrong)
-    with pytest.raises(SettingError, match='settings'):
-        SurgeryEnv(settings='x')
+    for world in ('kinematic', {}, {'mode': 'kinematic'}, 0):
+        with pytest.raises(SettingError, match='settings'):
+            SurgeryEnv(settings=world)
+    for cohort in (3, 'public', Cohort, object()):
+        with pytest.raises(SettingError, match='cohort'):
+            SurgeryEnv(cohort=cohort)
+    for heterogeneity in ('a', -0.1, math.nan):
+        with pytest.raises(SettingError, match='heterogeneity'):
+            SurgeryEnv(heterogeneity=heterogeneity)
+    with pytest.raises(SettingError, match='split'):
+        SurgeryEnv(split='validation')
+    for hospitals in ('3', 0, None):
+        with pytest.raises(SettingError, match='hospitals'):
+            mixture(hospitals, 0.5, 1)
+    with pytest.raises(SettingError, match='index'):
+        mixture(3, 0.5, 1).patient('a')
 
 
 PEOPLE = {each: public_cohort(0, 1.0, (each,)).patient(1) for each in PROCEDURE_NAMES}

@@ -168,6 +168,8 @@ def test_misuse_is_refused():
     assert env.operation.values() == before
     with pytest.raises(SettingError, match='options'):
         env.reset(options={'colour': 1})
+    with pytest.raises(SettingError, match='options'):
+        env.reset(options='patient')
     with pytest.raises(SettingError, match='patient'):
         env.reset(options={'patient': 'nobody'})
     with pytest.raises(SettingError, match='render_mode'):
@@ -182,15 +184,20 @@ def test_misuse_is_refused():
 def test_a_reset_that_is_refused_leaves_the_old_operation_whole(mode):
     settings = WorldSettings(mode=mode, force_noise=0.1)
     env, other = (SurgeryEnv(settings=settings) for _ in range(2))
-    far = replace(public_cohort(0).patient(0), start=(0.5, 0.0, -0.1))
-    broken = replace(far)
+    at_table = public_cohort(0).patient(0)
+    far = replace(at_table, start=(0.5, 0.0, -0.1))
+    broken = replace(at_table)
     object.__setattr__(broken, 'events', None)  # as no patient can be
     for each in (env, other):
         each.reset(seed=0)
         for _ in range(3):
             each.step(4)
-    with pytest.raises(UnreachableError):
-        env.reset(options={'patient': far})
+    for wrong in (
+        far,
+        *(replace(at_table, **{e: (0.5, 0.5, -0.13)}) for e in ('goal', 'destination')),
+    ):
+        with pytest.raises(UnreachableError):
+            env.reset(options={'patient': wrong})
     with pytest.raises(TypeError):
         env.reset(options={'patient': broken})
     for _ in range(15):
@@ -231,12 +238,12 @@ def test_random_hands_rarely_succeed():
 @pytest.mark.parametrize('make', [SurgeryEnv, partial(VectorSurgeryEnv, 1)])
 def test_an_env_of_one_procedure_takes_nobody_for_another(make):
     cohort = Cohort(0, 3, 0.8, 1, procedures=('retraction',))
-    for given in ({'procedures': 'peg_transfer'}, {'procedures': 'reach, follow'}):
-        with pytest.raises(SettingError, match='retraction.*: expected one for'):
-            make(cohort=cohort, settings=KINEMATIC, **given).reset(seed=0)
+    for given in ({'procedures': 'peg_transfer'}, {'procedures': 'all'}):
+        with pytest.raises(SettingError, match='those of the cohort, or none: it does retraction'):
+            make(cohort=cohort, settings=KINEMATIC, **given)
     with pytest.raises(SettingError, match='the cohort has its own'):
         make(cohort=cohort, settings=KINEMATIC, heterogeneity=0.8)
-    make(cohort=cohort, settings=KINEMATIC, procedures='general').reset(seed=0)
+    make(cohort=cohort, settings=KINEMATIC, procedures='retraction').reset(seed=0)
     env = gymnasium.make(env_id('peg_transfer'), settings=KINEMATIC)
     with pytest.raises(SettingError, match='expected one for peg_transfer'):
         env.reset(options={'patient': cohort.patient(0)})
