@@ -34,7 +34,7 @@ def tables(summary: dict[str, Any]) -> Iterator[Table]:
 def fae_table(summary: dict[str, Any]) -> Table:
     """Show FAE by epsilon and replay."""
     table = Table(
-        title=f'FAE: patients until exact survival reaches {summary["phi"]:g}, median \\[quartiles]',
+        title=f'FAE: patients until survival reaches {summary["phi"]:g}, median \\[quartiles]',
         caption=f'Paper: {summary["paper"]["fae"]}; {summary["paper"]["per"]}',
     )
     others = [f'FAE at {each}' for each in summary['arms'][0]['fae_at']]
