@@ -7,8 +7,6 @@ from typing import Any
 
 from fdrl_ros.privacy.ledger_chain import Chain
 from fdrl_ros.privacy.ledger_record import Record
-from rich import box
-from rich.table import Table
 
 HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
 
@@ -32,25 +30,29 @@ def summary(name: str, record: Record) -> str:
     )
 
 
-def table(chain: Chain) -> Table:
-    """Make a table with a row for each entry."""
-    made = Table(box=box.SIMPLE_HEAD)
-    for heading in HEADINGS:
-        made.add_column(heading, justify='left' if heading == 'hash' else 'right')
+def table(chain: Chain) -> str:
+    """Return a line for each entry, below headings; plain, since there may be very many."""
+    rows = [HEADINGS]
     for entry, epsilon in zip(chain.entries, chain.epsilons_rdp(), strict=True):
         sigma, q, steps, group = entry.charge
-        made.add_row(
-            str(entry.number),
-            str(entry.round),
-            str(entry.block),
-            f'{sigma:.6g}',
-            f'{q:.6g}',
-            str(steps),
-            str(group),
-            epsilon_text(epsilon),
-            entry.digest.hex()[:12],
+        rows.append(
+            (
+                str(entry.number),
+                str(entry.round),
+                str(entry.block),
+                f'{sigma:.6g}',
+                f'{q:.6g}',
+                str(steps),
+                str(group),
+                epsilon_text(epsilon),
+                entry.digest.hex()[:12],
+            )
         )
-    return made
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return '\n'.join(
+        '  '.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
 
 
 def document(name: str, record: Record) -> dict[str, Any]:

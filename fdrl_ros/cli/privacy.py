@@ -79,7 +79,7 @@ def show(path: Path, as_json: bool) -> None:
                 continue
             click.echo(summary(each.name, each.record))
             if each.record.chain.head.entries:
-                out.print(table(each.record.chain))
+                click.echo(table(each.record.chain) + '\n')
         if shared:
             click.echo(shared)
     _end(found)
