@@ -4,7 +4,7 @@
 The privacy loss of a whole history: sums of losses of steps, composed by Fourier transforms.
 
 The loss adds up over steps, so transforms multiply; here their logarithms add up, which lets a
-history grow, or shrink, by the steps that differ. Each distribution is first tilted by exp(t loss)
+history grow by the steps that are new. Each distribution is first tilted by exp(t loss)
 so that its sum lies around epsilon: rounding errors of the transform, relative to the highest
 point, are then relative to delta and not to 1 (Wilson and Keich 2016 call this sisFFT).
 """
@@ -23,10 +23,11 @@ Step = tuple[float, float, int]
 """noise_multiplier, sampling_probability and group of one step."""
 
 # Tilts, as multiples of t, at which moments are kept for bounds on what leaves the grid.
-_OUTWARDS = np.array([1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0])
-_INWARDS = np.array([0.75, 0.5, 0.0, -1.0, -3.0, -8.0])
+_OUTWARDS = np.array([1.1, 1.3, 1.8, 3.0, 6.0])
+_INWARDS = np.array([0.6, 0.0, -1.5, -6.0])
 _TILTS = np.concatenate((_OUTWARDS, _INWARDS, [1.0]))
-_SILENT = -690.0  # logarithm of what is as good as 0 in a transform
+_SILENT = -60.0  # logarithm of what is as good as 0 in a transform
+_SAMPLE = 32  # kinds of steps that the tilt is chosen by
 
 
 class Solution(NamedTuple):
@@ -48,6 +49,7 @@ class _Side:
         self.tilt = tilt
         self.log_sizes = np.zeros(points // 2 + 1)
         self.angles = np.zeros(points // 2 + 1)
+        self.loud = points // 2 + 1
         self.moments = np.zeros(len(_TILTS))
         self.mean = self.blur = self.lost = 0.0
 
@@ -63,10 +65,13 @@ class _Side:
         folded[: len(masses)] = tilted
         folded = np.roll(folded.reshape(-1, points).sum(axis=0), first % points)
         transform = fft.rfft(folded)
+        transform = transform[: self.loud]
         with np.errstate(divide='ignore'):
             log_sizes = 0.5 * np.log(transform.real**2 + transform.imag**2)
-        self.log_sizes += count * np.maximum(log_sizes, _SILENT)
-        self.angles += count * np.arctan2(transform.imag, transform.real)
+        self.log_sizes[: self.loud] += count * np.maximum(log_sizes, 10.0 * _SILENT)
+        self.angles[: self.loud] += count * np.arctan2(transform.imag, transform.real)
+        # No size is above 1: what is silent stays so, whatever else is composed.
+        self.loud = int(np.flatnonzero(self.log_sizes > _SILENT)[-1]) + 1
         self.moments += count * moments
         self.mean += count * float(tilted @ at)
         with np.errstate(over='ignore'):
@@ -76,7 +81,7 @@ class _Side:
 
 class Composition:
     """
-    The composed loss of a history that may change.
+    The composed loss of a history that may grow.
 
     :param interval: of the grid, nats.
     :param tilts: t, > 0, of each direction; best where the tilted loss has its mean at epsilon.
@@ -95,9 +100,9 @@ class Composition:
         self._found: dict[float, Solution] = {}
 
     def become(self, history: Mapping[Step, int]) -> None:
-        """Add or take away the steps that differ."""
-        for step in self._counts.keys() | history.keys():
-            count = history.get(step, 0) - self._counts.get(step, 0)
+        """Add the steps that are new."""
+        for step, total in history.items():
+            count = total - self._counts.get(step, 0)
             if count:
                 for side, losses in zip(
                     self._sides, one_step(*step, self.interval, self.negligible), strict=True
@@ -106,10 +111,9 @@ class Composition:
                 self._found.clear()
         self._counts = dict(history)
 
-    def differing(self, history: Mapping[Step, int]) -> int:
-        """Return how many kinds of steps :meth:`become` would have to compose."""
-        kinds = self._counts.keys() | history.keys()
-        return sum(self._counts.get(each, 0) != history.get(each, 0) for each in kinds)
+    def may_become(self, history: Mapping[Step, int]) -> bool:
+        """Tell whether a history is this one or one that goes on from it."""
+        return all(history.get(step, 0) >= count for step, count in self._counts.items())
 
     def epsilon(self, delta: float) -> Solution:
         """Return epsilon of the worse direction."""
@@ -164,19 +168,19 @@ class Composition:
 
 
 def saddle_points(
-    history: Mapping[Step, int], interval: float, negligible: float, delta: float
+    sample: Mapping[Step, int], interval: float, negligible: float, delta: float
 ) -> tuple[tuple[float, float], float]:
     """
     Return the best tilt of each direction, and the larger spread of the losses tilted so.
 
     At the tilt t that minimises Chernoff's bound on epsilon, (log E exp(t loss) - log delta) / t,
-    the tilted loss has its mean at that bound. A coarse grid is good enough.
+    the tilted loss has its mean at that bound. A coarse grid and a sample are good enough.
 
     :returns: tilts, and a standard deviation in nats.
     """
     tilts = np.geomspace(1e-5, 1e6, 110)
     moments, variances = np.zeros((2, len(tilts))), np.zeros((2, len(tilts)))
-    for step, count in history.items():
+    for step, count in sample.items():
         for side, losses in enumerate(one_step(*step, interval, negligible)):
             at = (losses.first + np.arange(len(losses.masses))) * interval
             logs = _log_masses(losses.masses) + tilts[:, None] * at
@@ -189,6 +193,14 @@ def saddle_points(
     best = np.argmin((moments - math.log(delta)) / tilts, axis=1)
     spread = math.sqrt(max(variances[0, best[0]], variances[1, best[1]]))
     return (float(tilts[best[0]]), float(tilts[best[1]])), spread
+
+
+def sampled(history: Mapping[Step, int]) -> dict[Step, int]:
+    """Return a few kinds of steps that stand for all."""
+    kinds = sorted(history.items())
+    size = -(-len(kinds) // _SAMPLE)
+    parts = [kinds[start : start + size] for start in range(0, len(kinds), size)]
+    return {part[len(part) // 2][0]: sum(count for _, count in part) for part in parts}
 
 
 def _log_moments(

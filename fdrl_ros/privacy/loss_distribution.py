@@ -10,7 +10,7 @@ tail gives delta for every epsilon: delta = E max(0, 1 - exp(epsilon - loss)).
 from collections.abc import Mapping
 import math
 
-from fdrl_ros.privacy.composition import Composition, saddle_points, Step
+from fdrl_ros.privacy.composition import Composition, saddle_points, sampled, Step
 from fdrl_ros.privacy.one_step import ends
 from scipy import fft
 from scipy.special import log_ndtr
@@ -101,14 +101,15 @@ class Composer:
         """Return the composition on a grid, out of the one that was kept if that serves."""
         asked = interval
         kept = self._kept.get(asked)
-        if kept is not None and 2 * kept.differing(history) <= len(history) + 2:
+        if kept is not None and kept.may_become(history):
             kept.become(history)
             if kept.epsilon(delta).clear:
                 return kept
         negligible = 1e-4 * delta / sum(history.values())
-        width = max(high - low for low, high in (ends(*step, negligible) for step in history))
+        sample = sampled(history)
+        width = max(high - low for low, high in (ends(*step, negligible) for step in sample))
         interval = max(interval, 2.0 * _power_of_two(width / _POINTS))
-        tilts, spread = saddle_points(history, interval * _COARSER, negligible, delta)
+        tilts, spread = saddle_points(sample, interval * _COARSER, negligible, delta)
         actual = max(interval, 2.0 * _power_of_two(_WIDTH * spread / _POINTS))
         points = max(256.0, _WIDTH * spread / actual)
         for _ in range(5):

@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Long or weakly sampled histories have their best order near 1, short private ones far above it.
-_FRACTIONAL = 1.0 + np.geomspace(1e-3, 9.0, 100)
-_WHOLE = np.unique(np.concatenate((np.arange(11, 64), np.geomspace(64, 16384, 40).astype(int))))
-ORDERS: NDArray[np.float64] = np.concatenate((_FRACTIONAL, _WHOLE.astype(np.float64)))
+ORDERS: NDArray[np.float64] = 1.0 + np.geomspace(1e-3, 16384.0, 105)
 _LOG_ORDERS, _LOG_RATIOS = np.log(ORDERS), np.log1p(-1.0 / ORDERS)
 _TOGETHER = 16  # orders on one grid of z
 _USELESS = 25.0  # nats, above log(1 / delta) of the least delta

@@ -9,6 +9,7 @@ beside what its records may add is charged without amplification.
 """
 
 from collections.abc import Iterable
+import copy
 import math
 from typing import NamedTuple, Self
 
@@ -21,9 +22,7 @@ from numpy.typing import NDArray
 
 _LEAST_SAMPLED_NOISE = 0.05  # below it, sampling is not credited: a step is charged at q = 1
 _MOST_JOINING = 400.0  # nor above so many records over the noise multiplier
-_EXACT = 64  # kinds of steps that are kept apart
 _MANY = 16  # noise multipliers that are worth a grid
-_FINEST = 1024  # points per octave
 
 
 class Charge(NamedTuple):
@@ -50,16 +49,19 @@ class Kinds:
     """
     Counts of steps, kept apart while there are few kinds, and else on a grid.
 
-    :param coarsest: points per octave that the grid has at least.
+    :param apart: kinds that are kept apart.
+    :param finest: points per octave that the grid has at first.
+    :param coarsest: points per octave that it has at least.
     :param limit: kinds that it may leave, if it is not the coarsest.
     """
 
-    def __init__(self, coarsest: int, limit: int) -> None:
+    def __init__(self, *, apart: int, finest: int, coarsest: int, limit: int) -> None:
         self.counts: dict[Step, int] = {}
+        self._finest = finest
         self._coarsest = coarsest
         self._limit = limit
         self._grain = 0
-        self._room = float(_EXACT)
+        self._room = float(apart)
         self._rounds_noise = False
 
     def add(self, step: Step, count: int, exact: dict[Step, int]) -> None:
@@ -73,7 +75,7 @@ class Kinds:
             self._rounds_noise = len({sigma for sigma, _, _ in exact}) > _MANY
             # Two roundings add up, so each may be half as large.
             coarsest = 2 * self._coarsest if self._rounds_noise else self._coarsest
-            self._grain = max(self._grain // 2 or _FINEST, coarsest)
+            self._grain = max(self._grain // 2 or self._finest, coarsest)
             self._room = self._limit if self._grain > coarsest else math.inf
             self.counts = {}
             for each, number in exact.items():
@@ -81,10 +83,8 @@ class Kinds:
 
     def copy(self) -> 'Kinds':
         """Return counts that can go on by themselves."""
-        other = Kinds(self._coarsest, self._limit)
+        other = copy.copy(self)
         other.counts = dict(self.counts)
-        other._grain, other._room = self._grain, self._room
-        other._rounds_noise = self._rounds_noise
         return other
 
     def _count(self, step: Step, count: int) -> None:
@@ -108,22 +108,21 @@ class Tally:
         self.joined = 0.0
         """Bound on the chance that a record of the unit joined a sampled step, ever."""
         self.exact: dict[Step, int] = {}
-        self.tight = Kinds(coarsest=128, limit=512)
-        self.quick = Kinds(coarsest=4, limit=128)
+        self.tight = Kinds(apart=64, finest=1024, coarsest=128, limit=512)
+        self.quick = Kinds(apart=16, finest=64, coarsest=4, limit=128)
 
     @classmethod
     def of(cls, history: Iterable[Tallied]) -> Self:
         """Add up a history; equal ones give equal results, in whatever order they came."""
         tally = cls()
         for charge in merged(history):
-            tally.add(charge)
+            tally._add(charge)
         return tally
 
     def plus(self, charges: Iterable[Tallied]) -> 'Tally':
         """Return what it would be with these charges too."""
-        other = Tally()
-        other.mu_squared, other.forgotten = self.mu_squared, self.forgotten
-        other.joined, other.exact = self.joined, dict(self.exact)
+        other = copy.copy(self)
+        other.exact = dict(self.exact)
         other.tight, other.quick = self.tight.copy(), self.quick.copy()
         for charge in charges:
             other.add(charge)
@@ -135,12 +134,17 @@ class Tally:
 
         :raises PrivacyError: if it cannot be.
         """
-        sigma, q, steps, group = checked(charge)
+        self._add(checked(charge))
+
+    def _add(self, charge: Charge) -> None:
+        sigma, q, steps, group = charge
         if steps == 0:
             return
-        joining = inclusions(group, q)
-        most = float(joining.numbers[-1])
-        self.forgotten += steps * joining.forgotten
+        most = 1.0
+        if group > 1:
+            joining = inclusions(group, q)
+            most = float(joining.numbers[-1])
+            self.forgotten += steps * joining.forgotten
         if q == 1.0 or sigma < _LEAST_SAMPLED_NOISE or most > _MOST_JOINING * sigma:
             # Whoever of the group joins, they move the sum by that many C at most.
             ratio = most / sigma if sigma > 0.0 else math.inf
