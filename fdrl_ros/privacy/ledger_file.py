@@ -16,6 +16,7 @@ from pathlib import Path
 import sqlite3
 import stat
 import tempfile
+import time
 from typing import NamedTuple
 
 from fdrl_ros.errors import (
@@ -38,6 +39,7 @@ from fdrl_ros.privacy.ledger_tables import (
 )
 
 _DRAFT = '.draft-'
+_TRIES, _PAUSE = 3, 0.01  # to get the lock; second
 
 
 class Mark(NamedTuple):
@@ -194,14 +196,18 @@ def _hold(path: Path) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         raise LedgerError(f'ledger {path} cannot be opened: {error.strerror}') from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise LedgerLockedError(f'ledger {path} is open in another process') from error
-    except OSError as error:
-        os.close(descriptor)
-        raise LedgerError(f'ledger {path} cannot be locked: {error.strerror}') from error
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if not tries_left:
+                os.close(descriptor)
+                raise LedgerLockedError(f'ledger {path} is open in another process') from error
+            time.sleep(_PAUSE)  # whoever looks whether it is in use holds it for microseconds
+        except OSError as error:
+            os.close(descriptor)
+            raise LedgerError(f'ledger {path} cannot be locked: {error.strerror}') from error
     _held.add(descriptor)
     return descriptor
 
