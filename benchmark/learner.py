@@ -22,17 +22,16 @@ import tempfile
 import time
 from typing import Any
 
+import accounting
 import learner_memory
 import learner_peers as peers
 from learner_work import (
     cart_pole_steps,
-    epsilon_queries,
     LARGE,
     private_steps,
     SEED,
     SMALL,
     stacked_steps,
-    tight_epsilons,
 )
 from sampling import where_time_goes
 from turns import (
@@ -46,7 +45,6 @@ from turns import (
     show_shares,
     Skipped,
     Table,
-    Timed,
     Work,
     write,
 )
@@ -72,6 +70,7 @@ def measurements(folder: Path) -> dict[str, Measurement]:
     def by_torch(private: bool, dueling: bool = True, size: Any = SMALL) -> Callable[[], Work]:
         return lambda: peers.torch_steps(size, dueling=dueling, private=private)
 
+    known = accounting.measurements()
     return {
         'private': Measurement(lambda: private_steps(SMALL, folder), 'us'),
         'plain': Measurement(by_torch(False), 'us'),
@@ -87,11 +86,11 @@ def measurements(folder: Path) -> dict[str, Measurement]:
         'sequential mlp': Measurement(lambda: peers.opacus_hospitals(SMALL, dueling=False), 's-1'),
         'online': Measurement(lambda: cart_pole_steps(folder), 's-1'),
         'sb3': Measurement(peers.stable_baselines_steps, 's-1'),
-        'query': Timed(lambda: epsilon_queries(folder), 'ms'),
-        'tight': Measurement(lambda: tight_epsilons(False), 's'),
-        'tight changing': Measurement(lambda: tight_epsilons(True), 's'),
-    }
+    } | {each: known[each] for each in ACCOUNTING}
 
+
+ACCOUNTING = ('query', 'opacus rdp', 'tight', 'library', 'growing')
+"""What of accounting.py is measured too."""
 
 PLAIN = 'torch SGD, not private, dueling, us'
 PLAIN_MLP = 'torch SGD, not private, not dueling, us'
@@ -117,9 +116,7 @@ ROWS = (
     Row('batched_speedup_mlp', 'stacked', 'sequential mlp', IN_TURN_MLP, 25.0, True, 'own/peer'),
     Row('cart_pole_steps_per_s', 'online', 'sb3', SB3, None),
     Row('speedup_over_sb3', 'online', 'sb3', SB3, 5.0, True, 'own/peer'),
-    Row('epsilon_query_ms', 'query', None, '', 1.0, at_least=False),
-    Row('tight_epsilon_s', 'tight', None, '', 0.3, at_least=False),
-    Row('tight_epsilon_changing_s', 'tight changing', None, '', 2.0, at_least=False),
+    *(row for row in accounting.ROWS if {row.own, row.peer} <= {*ACCOUNTING}),
 )
 MEMORY = Row('memory_per_hospital_mb', '', None, 'Opacus, its process, MB', 500.0, at_least=False)
 """The most that a process takes which trains one hospital with the larger network."""

@@ -7,16 +7,13 @@ Each block of steps is reserved in a ledger on disk before its noise is drawn fr
 and followed by a checkpoint, as in a hospital.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 import itertools
 import math
 from pathlib import Path
 import tempfile
-import time
 
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.accountant import Account
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.online import GymCollector, OnlineSettings, OnlineTrainer
@@ -196,64 +193,5 @@ def cart_pole_steps(folder: Path) -> Work:
             )
             trainer.train(shape.draw(np.random.default_rng(SEED)))
         return trainer.transitions
-
-    return work
-
-
-QUERIED = 200
-"""Blocks of the longest history that is asked for its epsilon while it grows."""
-
-
-def epsilon_queries(folder: Path) -> Callable[[], float]:
-    """
-    Return work that times one query of a ledger, s.
-
-    The ledger has grown by a block with a sampling probability of its own, as online learning
-    makes it; after 200 blocks another is begun.
-    """
-    count, ledger = 0, ledger_in(Path(tempfile.mkdtemp(dir=folder)), 'transition')
-
-    def work() -> float:
-        nonlocal count, ledger
-        if count == QUERIED:
-            ledger.close()
-            count, ledger = 0, ledger_in(Path(tempfile.mkdtemp(dir=folder)), 'transition')
-        count += 1
-        ledger.reserve(
-            round=count,
-            block=0,
-            noise_multiplier=NOISE,
-            sampling_probability=CART_BATCH / (100 * count),
-            steps=100,
-            inputs=b'measured',
-        )
-        begun = time.perf_counter()
-        ledger.epsilon_rdp()
-        return time.perf_counter() - begun
-
-    return work
-
-
-STEPS = 10_000
-"""Of the histories whose tight epsilon is asked for."""
-
-
-def tight_epsilons(changing: bool) -> Work:
-    """
-    Return work that asks for the tight epsilon of 10,000 steps at noise multiplier 2.
-
-    :param changing: whether each step has a sampling probability of its own, which falls from
-        0.64 to 0.064 as data grow tenfold; else all have 0.64.
-    """
-    turn = 0
-
-    def work() -> int:
-        nonlocal turn
-        turn += 1
-        sigma = 2.0 + 1e-9 * turn  # a history that nobody asked for before
-        grown = np.linspace(1.0, 10.0, STEPS) if changing else [1.0]
-        each = 1 if changing else STEPS
-        Account(DELTA, [(sigma, 0.64 / n, each) for n in map(float, grown)]).epsilon_pld()
-        return 1
 
     return work

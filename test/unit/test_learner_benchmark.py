@@ -95,13 +95,6 @@ def test_cart_pole_is_updated_once_for_each_step_in_the_env(work, tmp_path, monk
     assert len({each.sampling_probability for each in history}) == 4
 
 
-def test_a_query_is_timed_without_the_block_before_it(work, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, 'QUERIED', 2)
-    query = work.epsilon_queries(tmp_path)
-    assert all(0.0 < query() < 1.0 for _ in range(3))
-    assert [len(history) for history in ledgers(tmp_path)] in ([1, 2], [2, 1])
-
-
 def test_a_peer_that_is_not_installed_is_left_out_with_what_to_do(learner, monkeypatch):
     monkeypatch.setattr(learner.peers, 'has', lambda package: package != 'opacus')
     with pytest.raises(learner.Skipped, match='opacus is missing: pip install -r requirements'):
