@@ -159,7 +159,7 @@ class Table:
         self._width = max(24, *(len(name) + 1 for name in names))
         print(
             f'{"name":{self._width}}{"median":>11} {"unit":4}{"min":>11}{"max":>11}'
-            f'{"goal":>10}  {"peer":>9}'
+            f'{"goal":>10}       {"peer":>9}'
         )
 
     def add(self, row: Row, found: Mapping[str, Measurement]) -> None:
@@ -194,7 +194,7 @@ class Table:
 
     def end(self) -> None:
         """Explain the signs."""
-        print('"!" marks a goal that was missed; "peer" is the median of the peer in this run.')
+        print('"missed" is said of a goal; "peer" is the median of the peer in this run.')
 
     def _put(self, name: str, made: dict[str, Any], spread: str, row: Row) -> None:
         self.written[name] = made | self._run
@@ -206,7 +206,7 @@ class Table:
         figure = '-' if made['peer_value'] is None else f'{made["peer_value"]:.4g}'
         line = (
             f'{name:{self._width}}{value:>11.4g} {made["unit"]:4}{spread}'
-            f'{goal:>10}{" " if met else "!"}'
+            f'{goal:>10}{"" if met else " missed":7}'
         )
         if made['peer'] or spread.strip():
             line += f' {figure:>9}  {made["peer"] or ""}'

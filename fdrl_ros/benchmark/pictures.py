@@ -25,7 +25,9 @@ FRAME = 2
 STILL = 0.7
 """How much of the procedure is done in the PNG, at least."""
 
-_COLOURS = 128
+_COLOURS = 256
+_SAMPLES = 12
+"""Frames that the colours of a GIF are taken from, about."""
 
 
 def draw_procedures(
@@ -61,6 +63,7 @@ def draw_procedures(
             still.save(written[-1], optimize=True)
             if moving:
                 written.append(directory / f'{procedure}.gif')
+                frames = _in_one_palette(frames)
                 frames[0].save(
                     written[-1],
                     save_all=True,
@@ -91,9 +94,7 @@ def _watch(
                 raise TrainingStopped(f'drawing stopped at {patient.procedure.name}')
             last = operation.done
             if moving and (operation.ticks % FRAME == 0 or last):
-                frames.append(
-                    _frame(operation, stage).quantize(_COLOURS, dither=Image.Dither.NONE)
-                )
+                frames.append(_frame(operation, stage))
             if still is None and (operation.scene.done >= STILL or last):
                 still = _frame(operation, stage)
             if last:
@@ -109,3 +110,13 @@ def _watch(
 
 def _frame(operation: Operation, stage: Stage) -> Image.Image:
     return Image.fromarray(picture(operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, stage=stage))
+
+
+def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
+    """Return frames in colours that all of them share: with their own each they flicker."""
+    some = frames[:: max(1, len(frames) // _SAMPLES)]
+    sheet = Image.new('RGB', (WIDTH, HEIGHT * len(some)))
+    for number, each in enumerate(some):
+        sheet.paste(each, (0, HEIGHT * number))
+    palette = sheet.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    return [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]

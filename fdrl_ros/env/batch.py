@@ -7,11 +7,18 @@ Kinematic arms only. Row i depends on patient i and its actions alone; from an o
 it differs in rounding only. The last axis of inner arrays is the patient.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
+from fdrl_ros.env.actions import ACTIONS, SUBSTEP, TICK
 from fdrl_ros.env.batch_arm import BatchArm, MOVES, refuse_unreachable
+from fdrl_ros.env.batch_checks import (
+    checked_actions,
+    checked_patients,
+    checked_row,
+    checked_rows,
+    listed,
+)
 from fdrl_ros.env.batch_events import Array, Rows
 from fdrl_ros.env.batch_physiology import BatchPhysiology
 from fdrl_ros.env.batch_rules import NO_FAILURE, Rules
@@ -41,17 +48,6 @@ _ERROR = INDEX['goal_error_x']
 _VITAL = INDEX['mean_arterial_pressure']
 
 
-def _listed(patients: object) -> list[Patient]:
-    if not isinstance(patients, Iterable):
-        raise StateError(f'patients {patients!r}: expected a list of Patients')
-    return list(patients)
-
-
-def _is_row(row: object, count: int) -> bool:
-    whole = isinstance(row, int | np.integer) and not isinstance(row, bool)
-    return whole and 0 <= row < count  # type: ignore[operator]
-
-
 class BatchSurgery:
     """
     Operations on n patients in step, each tick an action for every one.
@@ -73,7 +69,7 @@ class BatchSurgery:
         )
         if self.settings.mode != 'kinematic':
             raise SettingError('mode', self.settings.mode, "'kinematic', which alone is batched")
-        self.patients: list[Patient] = _listed(patients)
+        self.patients: list[Patient] = listed(patients)
         self._rngs: list[np.random.Generator] = []
         self._begun = Operation(self.settings)
         self._closed = False
@@ -114,13 +110,12 @@ class BatchSurgery:
             a start, a goal or a destination.
         """
         self._check_open()
-        chosen = self.patients if patients is None else _listed(patients)
+        chosen = self.patients if patients is None else checked_patients(patients)
         sources = list(self._rngs if rngs is None else rngs)
         if not chosen:
             raise StateError('no patients: expected at least one')
         if len(sources) != len(chosen) and (sources or self.settings.force_noise > 0.0):
             raise StateError(f'{len(sources)} random generators: expected {len(chosen)}')
-        self._refuse(chosen)
         self.patients, self._rngs = chosen, sources
         self._make(len(chosen))
         for row, each in enumerate(chosen):
@@ -139,14 +134,13 @@ class BatchSurgery:
             goal or the destination.
         """
         self._check_open()
-        if not _is_row(row, len(self.over)):
-            raise StateError(f'row {row!r}: expected 0 to {len(self.over) - 1}, after a reset')
-        self._refuse([patient])
-        self.patients[int(row)] = patient
+        place = checked_row(row, len(self.over))
+        checked_patients([patient])
+        self.patients[place] = patient
         if rng is not None and self._rngs:
-            self._rngs[int(row)] = rng
-        self._put(int(row), patient)
-        return scale(self._values[:, int(row)])
+            self._rngs[place] = rng
+        self._put(place, patient)
+        return scale(self._values[:, place])
 
     def keep(self, rows: ArrayLike) -> None:
         """
@@ -156,14 +150,7 @@ class BatchSurgery:
         :raises StateError: if they are none, or no such rows.
         """
         self._check_open()
-        chosen = np.asarray(rows)
-        if not (
-            chosen.ndim == 1
-            and chosen.dtype.kind in 'iu'
-            and 0 < len(chosen) == len(set(chosen.tolist()))
-            and 0 <= chosen.min() <= chosen.max() < len(self.over)
-        ):
-            raise StateError(f'rows {rows!r}: expected numbers of rows, each once')
+        chosen = checked_rows(rows, len(self.over))
         for part in (self.arm, self.tissue, self.physiology, self.scores, self.tasks, self.rules):
             part.keep(chosen)
         for name, value in vars(self).items():
@@ -172,13 +159,6 @@ class BatchSurgery:
         self._motion = None
         self.patients = [self.patients[each] for each in chosen.tolist()]
         self._rngs = [self._rngs[each] for each in chosen.tolist()] if self._rngs else []
-
-    def _refuse(self, patients: Sequence[Patient]) -> None:
-        for each in patients:
-            if not isinstance(each, Patient):
-                raise StateError(f'patient {each!r}: expected a Patient')
-        places = [at for each in patients for at in (each.start, each.goal, each.destination)]
-        refuse_unreachable(np.array(places).T)
 
     def _put(self, row: int, patient: Patient) -> None:
         """Begin a row as one operation begins."""
@@ -264,7 +244,7 @@ class BatchSurgery:
         :raises StateError: on actions that cannot be, or after an end; then nothing moves.
         """
         self._check_open()
-        chosen = self._checked(actions)
+        chosen = checked_actions(actions, self.over)
         target = self.arm.target + MOVES.take(chosen, axis=1)
         refuse_unreachable(target)
         told = _TOLD.take(chosen)
@@ -302,23 +282,6 @@ class BatchSurgery:
     def _check_open(self) -> None:
         if self._closed:
             raise closed('batch')
-
-    def _checked(self, actions: ArrayLike) -> Rows:
-        """Return actions that can be."""
-        chosen = np.asarray(actions)
-        if chosen.shape != self.over.shape or not chosen.size or chosen.dtype.kind not in 'iu':
-            raise StateError(
-                f'actions of shape {chosen.shape} and type {chosen.dtype}: expected whole '
-                f'numbers of shape {self.over.shape}, after a reset'
-            )
-        if chosen.min() < 0 or chosen.max() >= ACTION_COUNT:
-            raise StateError(f'actions {actions!r}: expected 0 to {ACTION_COUNT - 1}')
-        if self.over.any():
-            raise StateError(
-                f'operations {np.flatnonzero(self.over).tolist()} are over: '
-                'replace their patients, or keep the other rows'
-            )
-        return chosen
 
     def _judged(
         self, begin: Array, breaths: Array, normal: Array, peak: Array, mean: Array

@@ -24,6 +24,8 @@ _ARROW = 0.010  # metres a newton
 _LIGHT = (-0.4, -0.7, 1.0)
 _BESIDE = 0.007  # metres that the arrow is in front of the instrument
 _LEAST_ARROW = 0.05  # newtons that are drawn
+_CLEAR = 0.45
+"""How much of an instrument in the organ shines through, so that the tip can be seen at work."""
 
 
 def picture(
@@ -37,6 +39,8 @@ def picture(
     """
     Draw arm, patient, waypoint, things and the force on the tip (10 mm a newton) as they are now.
 
+    What is within the organ shines through; the arrow begins at its surface at the lowest.
+
     :param eye: where the camera is, in the arm's base frame, m.
     :param look: what it looks at, in the arm's base frame, m.
     :param stage: to draw on; one that is kept makes the next picture cheaper.
@@ -48,12 +52,12 @@ def picture(
         if math.hypot(*force) > _LEAST_ARROW:
             x, y, z = operation.arm.position
             way = (force[0] * _ARROW, force[1] * _ARROW, force[2] * _ARROW)
-            view = replace(view, arrow=((x, y - _BESIDE, z), way))
+            view = replace(view, arrow=((x, y - _BESIDE, max(z, view.surface)), way))
         used.show(operation.arm.joints().tolist(), operation.jaw.angle, view)
         camera = Camera(
             width, height, eye=eye, look=look, field_of_view=_FIELD_OF_VIEW, near=_NEAR, far=_FAR
         )
-        return used.shoot(camera, _LIGHT).rgb
+        return used.shoot(camera, _LIGHT, _CLEAR).rgb
     finally:
         if stage is None:
             used.close()

@@ -33,6 +33,8 @@ BASE_HEIGHT = 0.26
 """Height of the remote centre above the table (the joint base_joint of the URDF), m."""
 
 _FARTHEST = 0.99999
+_WITHIN = 0.03
+"""How far behind its surface along the view something still shines through the organ, m."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,12 @@ class Stage:
         for name, value in places.items():
             pybullet.resetJointState(self.body, self._places[name], value, 0.0, self.client)
 
-    def shoot(self, camera: Camera, light: Point) -> Shot:
+    def shoot(self, camera: Camera, light: Point, clear: float = 0.0) -> Shot:
         """
         Take a picture of what was shown last.
 
         :param light: where it comes from, as a direction.
+        :param clear: how much of what is just within the organ shines through it, 0 to 1.
         :raises StateError: if the stage is closed.
         """
         width, height, near, far = camera.width, camera.height, camera.near, camera.far
@@ -156,7 +159,7 @@ class Stage:
         ours = (mask >= 0) & (mask & 0xFFFFFF == self.body)
         links = np.where(ours, (mask >> 24) - 1, -1).astype(np.int32)
         if self._view is not None:
-            self._add_organ(camera, light, self._view, rgb, depth, links)
+            self._add_organ(camera, light, self._view, rgb, depth, links, clear)
         shape = (height, width)
         return Shot(rgb.reshape(*shape, 3), depth.reshape(shape), links.reshape(shape))
 
@@ -168,13 +171,17 @@ class Stage:
         rgb: NDArray[np.uint8],
         depth: NDArray[np.float32],
         links: NDArray[np.int32],
+        clear: float,
     ) -> None:
         """Put the organ where it is the nearest, in place."""
         eye = np.array(camera.eye)
         distance = cast(eye, camera.rays, view.surface, self._dent)
         seen = np.nonzero((distance < depth) & (distance > camera.near))[0]
+        within = depth[seen] - distance[seen] < _WITHIN
         depth[seen] = distance[seen]
         links[seen] = -1
         points = eye.astype(np.float32)[:, None] + camera.rays[:, seen] * distance[seen]
         normals = normals_at(points, view.surface, self._dent)
-        rgb[seen] = paint(points, normals, np.array(light), eye, view.damage)
+        share = (clear * within)[:, None]
+        organ = paint(points, normals, np.array(light), eye, view.damage)
+        rgb[seen] = (organ + share * (rgb[seen].astype(np.float32) - organ)).astype(np.uint8)

@@ -144,7 +144,7 @@ def measure_episode(
     above = [_time_where(means, means > level, period) for level in levels]
     if time_above is not None:
         try:
-            above = [float(time_above[level]) for level in levels]
+            above = [_seconds(float(time_above[level])) for level in levels]
         except KeyError as missing:
             raise StateError(f'time above {missing} N is missing') from None
     if low_pressure_time is None:
@@ -166,7 +166,7 @@ def measure_episode(
         procedure=procedure,
         success=bool(success),
         failure=failure,
-        time=count * period,
+        time=_seconds(count * period),
         path_length=path_length(tips),
         log_dimensionless_jerk=log_dimensionless_jerk(tips, period),
         peak_force=float(peaks.max()),
@@ -176,7 +176,7 @@ def measure_episode(
         time_above_severe=above[2],
         force_time=float(means.sum()) * period,
         damage=float(damage[-1]),
-        low_pressure_time=low_pressure_time,
+        low_pressure_time=_seconds(low_pressure_time),
         worst_news2=float(warnings.max()),
         worst_sofa=float(failures.max()),
         **task,
@@ -226,4 +226,9 @@ def _array(name: str, values: np.ndarray, count: int | None) -> np.ndarray:
 
 def _time_where(values: np.ndarray, marks: np.ndarray, period: float) -> float:
     """Return the time of the marked ticks, NaN where a value was not recorded."""
-    return math.nan if np.isnan(values).any() else int(marks.sum()) * period
+    return math.nan if np.isnan(values).any() else _seconds(int(marks.sum()) * period)
+
+
+def _seconds(time: float) -> float:
+    """Return a sum of periods without what rounding left of it, s."""
+    return round(time, 12)

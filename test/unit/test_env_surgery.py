@@ -5,8 +5,10 @@
 from dataclasses import replace
 from functools import partial
 import hashlib
+import importlib
 import math
 from pathlib import Path
+import re
 import subprocess
 import sys
 import warnings
@@ -17,6 +19,7 @@ from fdrl_ros.env.batch_vector import VectorSurgeryEnv
 from fdrl_ros.env.cohort import Cohort, mixture, public_cohort
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.expert import expert
+from fdrl_ros.env.registration import ENV_IDS
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.simulation import DynamicArm
 from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
@@ -233,6 +236,50 @@ def test_random_hands_rarely_succeed():
     won = [run_episode(env, lambda _: rng.integers(ACTION_COUNT), each) for each in patients]
     assert sum(each.success for each in won) <= 2
     env.close()
+
+
+def test_info_says_what_the_table_says_and_the_greatest_force_is_the_operations():
+    text = (Path(__file__).parents[2] / 'docs/library.md').read_text()
+    told = re.findall(r'^\| `(\w+)` \|', text.split('What `info` says')[1].split('\n## ')[0], re.M)
+    patient = public_cohort(0).patient(3)
+    env, many = SurgeryEnv(settings=KINEMATIC), VectorSurgeryEnv(1)
+    _state, info = env.reset(options={'patient': patient})
+    many.reset(seed=0)
+    assert list(info) == told and info['greatest_force'] == 0.0
+    said = {each for each in many.step([12])[-1] if not each.startswith('_')}
+    assert said == set(told) - {'patient'}
+    peaks = []
+    state, over = env.operation.state(), False
+    while not over:
+        state, _reward, terminated, truncated, info = env.step(expert(state, patient)[0])
+        peaks.append(info['peak_force'])
+        assert list(info) == told and info['greatest_force'] == max(peaks)
+        over = terminated or truncated
+    assert info['success'] and info['greatest_force'] > info['peak_force'] > 0.0
+    assert env.reset(options={'patient': patient})[1]['greatest_force'] == 0.0
+    env.close(), many.close()
+
+
+def test_one_import_registers_every_env_that_the_docs_name():
+    text = (Path(__file__).parents[2] / 'docs/library.md').read_text()
+    named = set(re.findall(r'fdrl_ros/[A-Za-z]+-v0', text.split('\n## ')[1]))
+    code = """
+import warnings; warnings.simplefilter('error')
+import fdrl_ros.env.surgery, gymnasium, sys
+assert not any('paper_world' in each or 'icu_sepsis' in each for each in sys.modules)
+ours = [each for each in gymnasium.registry if each.startswith('fdrl_ros/')]
+import fdrl_ros.env.paper_world, fdrl_ros.env.icu_sepsis
+print(*ours)
+gymnasium.make('fdrl_ros/PaperWorld-v0').reset(seed=0)
+gymnasium.make('fdrl_ros/NeedlePass-v0').close()
+"""
+    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert set(said.stdout.split()) == named == set(ENV_IDS)
+    for each in ENV_IDS:
+        spec = gymnasium.registry[each]
+        for place in filter(None, (spec.entry_point, spec.vector_entry_point)):
+            module, name = place.split(':')
+            assert hasattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize('make', [SurgeryEnv, partial(VectorSurgeryEnv, 1)])
