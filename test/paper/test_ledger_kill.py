@@ -3,7 +3,7 @@
 """
 500 random kill -9 points, and one before every system call: no drawn block is ever forgotten.
 
-Takes about three minutes; run by `make paper`. A file changes in system calls alone, so the kills
+Takes about five minutes; run by `make paper`. A file changes in system calls alone, so the kills
 before each of them leave every state that a kill can leave. Some of these states have a journal
 that the next opening plays back: that opening is killed before each of its calls too.
 """
