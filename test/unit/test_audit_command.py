@@ -3,6 +3,7 @@
 """`fdrl audit` on a tiny plan: what it writes, how it goes on, what it refuses, its codes."""
 
 import json
+from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.audit.settings import AuditSettings
@@ -15,6 +16,7 @@ from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 TINY = {
     'federation': {'noise': 'seeded'},
     'rounds': {'rounds': 2},
@@ -99,3 +101,17 @@ def test_impossible_flags_are_refused(tmp_path):
     for words in (['--audit-canaries', 1], ['--audit-failure', 0.9]):
         done = fdrl('audit', '--directory', tmp_path, *FLAGS.split(), *words)
         assert done.exit_code == 1 and words[0].removeprefix('--audit-') in done.output
+
+
+def test_documented_figures_are_those_of_the_result_file():
+    saved = json.loads((ROOT / 'docs/results/audit.json').read_text('utf-8'))
+    page = (ROOT / 'docs/privacy.md').read_text('utf-8')
+    for each in saved['figures']:
+        if 'bounds' in each:
+            low, high = min(each['bounds']), max(each['bounds'])
+            spread = f'{np.mean(each["bounds"]):.2f} [{low:.2f}, {high:.2f}]'
+            rows = [line for line in page.splitlines() if spread in line and each['case'] in line]
+            assert len(rows) == 1 and f'| {each["claimed"]:.2f} |' in rows[0]
+            row = rows[0]
+            assert f'| {np.mean(each["gaussian"]):.2f}' in row
+    assert saved['settings']['failure'] == 0.001 and len(saved['settings']['seeds']) == 5
