@@ -108,7 +108,7 @@ def test_speeds_are_those_of_their_result_file():
 
     table = rows('figure', page)
     names = [row[0].strip('`') for row in table]
-    assert {*names} == found.keys() - {'reset_given_patient_ms', 'memory_growth_mb'}
+    assert {*names} == found.keys() - {'memory_growth_mb'}
     for name, row in zip(names, table, strict=True):
         entry = found[name]
         spread = entry['minimum'], entry['maximum']

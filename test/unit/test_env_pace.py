@@ -3,7 +3,9 @@
 """A body that lives faster: the same law, more of it in an operation, and nothing else."""
 
 import dataclasses
+import json
 import math
+from pathlib import Path
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.env.batch import BatchSurgery
@@ -189,3 +191,19 @@ def test_paces_that_no_body_has_are_refused():
         with pytest.raises(SettingError, match='pace'):
             WorldSettings(pace=wrong)
     assert WorldSettings().pace == 1.0
+
+
+def test_the_table_of_paces_is_that_of_its_result_file():
+    docs = Path(__file__).parents[2] / 'docs'
+    found = json.loads((docs / 'results/pace.json').read_text('utf-8'))
+    who, count = {'expert': 'expert', 'stay': 'who only waits'}, found['settings']['patients']
+    text = (docs / 'world.md').read_text('utf-8')
+    assert f'Of {count} operations' in text and found['settings']['heterogeneity'] == 1.0
+    for each in found['figures']:
+        tail, far = (each[f'pressure_moved_{share}'] for share in (90, 99))
+        small = f'{tail:.2f}' if tail < 0.1 else f'{tail:.1f}'
+        assert (
+            f'| {who[each["hands"]]}, {each["pace"]:g} '
+            f'| {100.0 * each["news2_changed"] / count:.1f} % | {small} / {far:.1f} '
+            f'| {each["vitals"]} | {each["successes"]} |'
+        ) in text
