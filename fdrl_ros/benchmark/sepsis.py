@@ -54,6 +54,7 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
     arms += [Arm('online', nothing, epsilon) for epsilon in (8.0, math.inf)]
     more = 3 * settings.patients
     arms += [Arm('online', own, epsilon, patients=more) for epsilon in (1.0, 8.0)]
+    arms.append(Arm('online', own, 8.0, patients=5 * settings.patients))
     arms += [
         Arm('offline', start, epsilon)
         for start in (own, good, blurred, nothing)

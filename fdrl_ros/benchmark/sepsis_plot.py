@@ -29,6 +29,7 @@ def draw_sepsis(summary: dict[str, Any], directory: Path) -> list[str]:
     """
     drawn = {
         'sepsis_fae.png': draw_fae,
+        'sepsis_learning.png': draw_learning,
         'sepsis_mortality.png': draw_mortality,
         'sepsis_actions.png': draw_actions,
     }
@@ -43,35 +44,48 @@ def draw_sepsis(summary: dict[str, Any], directory: Path) -> list[str]:
 
 
 def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
-    """Draw FAE against epsilon, and how survival grows with patients."""
-    figure.set_size_inches(10.0, 4.2)
-    left, right = figure.subplots(1, 2)
+    """Draw FAE against epsilon, for each survival that is waited for."""
+    every = {float(name): name for name in summary['arms'][0]['fae_at']}
+    levels = sorted({summary['phi'], *every})
+    figure.set_size_inches(2.9 * len(levels), 3.8)
+    panels = figure.subplots(1, len(levels), sharey=True, squeeze=False)[0]
     longest = max(max(row['patients']) for row in summary['arms'])
     beyond = 1.1 * longest
-    for shift, (replay, words) in zip((-0.12, 0.0, 0.12), REPLAYS.items(), strict=True):
-        rows = [each for each in summary['arms'] if each['replay'] == replay]
-        if not rows:
-            continue
-        places = np.array([_place(each['epsilon']) for each in rows]) + shift
-        middle = np.array([_or(each['fae']['median'], beyond) for each in rows])
-        ends = np.array([[_or(q, beyond) for q in each['fae']['quartiles']] for each in rows])
-        spread = np.abs(ends - middle[:, None]).T
-        left.errorbar(places, middle, spread, fmt='o-', color=COLOURS[replay], label=words)
-    left.axhline(longest, color='gray', linewidth=0.8, linestyle=':')
-    left.set_ylim(0.0, 1.16 * longest)
-    left.text(-0.3, 1.11 * longest, 'not reached', fontsize=7, color='dimgray')
-    _epsilon_axis(left)
-    left.set_ylabel(f'patients until survival {summary["phi"]:g}')
-    left.set_title('FAE, median and quartiles')
-    left.legend(fontsize=7)
+    for axes, phi in zip(panels, levels, strict=True):
+        for shift, (replay, words) in zip((-0.15, 0.0, 0.15), REPLAYS.items(), strict=True):
+            rows = [each for each in summary['arms'] if each['replay'] == replay]
+            if not rows:
+                continue
+            found = [
+                each['fae'] if phi == summary['phi'] else each['fae_at'][every[phi]]
+                for each in rows
+            ]
+            spots = np.array([_place(each['epsilon']) for each in rows]) + shift
+            middle = np.array([_or(each['median'], beyond) for each in found])
+            ends = np.array([[_or(q, beyond) for q in each['quartiles']] for each in found])
+            spread = np.abs(ends - middle[:, None]).T
+            axes.errorbar(spots, middle, spread, fmt='o-', color=COLOURS[replay], label=words)
+        axes.axhline(longest, color='gray', linewidth=0.8, linestyle=':')
+        axes.set_ylim(0.0, 1.18 * longest)
+        axes.text(-0.3, 1.13 * longest, 'not reached', fontsize=7, color='dimgray')
+        _epsilon_axis(axes)
+        axes.set_title(f'survival {phi:g}')
+    panels[0].set_ylabel('FAE in patients, median and quartiles')
+    panels[0].legend(fontsize=7)
+    _sign(figure, summary)
+
+
+def draw_learning(figure: Figure, summary: dict[str, Any]) -> None:
+    """Draw how survival grows with patients."""
+    figure.set_size_inches(6.5, 4.4)
+    axes = figure.subplots()
     for row in summary['arms']:
         if row['replay'] == 'poisson':
-            right.plot(row['patients'], row['curve'], label=f'epsilon {_named(row["epsilon"])}')
-    right.axhline(summary['phi'], color='gray', linewidth=0.8, linestyle=':')
-    right.set_xlabel('patients treated')
-    right.set_ylabel('exact survival, mean over runs')
-    right.set_title('Learning without PER')
-    right.legend(fontsize=7)
+            axes.plot(row['patients'], row['curve'], label=f'epsilon {_named(row["epsilon"])}')
+    axes.set_xlabel('patients treated')
+    axes.set_ylabel('exact survival, mean over runs')
+    axes.set_title('Learning without PER, from a public start')
+    axes.legend(fontsize=7)
     _sign(figure, summary)
 
 
@@ -177,7 +191,7 @@ def _place(epsilon: float | None) -> float:
 
 def _epsilon_axis(axes: Axes) -> None:
     axes.set_xticks(range(len(EPSILONS)), [_named(each) for each in EPSILONS])
-    axes.set_xlabel("epsilon of the noise (with the paper's PER it is no bound)")
+    axes.set_xlabel("epsilon (the paper's PER: of its noise)", fontsize=8)
 
 
 def _named(epsilon: float | None) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 
 Part = dict[str, Any]
 
-OTHER_PHI = (0.83, 0.84)
+OTHER_PHI = (0.825, 0.83, 0.84)
 """Other survivals that FAE is told for."""
 
 PAPER = {
@@ -80,6 +80,7 @@ def summarise(parts: Iterable[Part], settings: SepsisSettings) -> dict[str, Any]
         },
         'arms': paper,
         'bands': band_changes(by_arm, settings),
+        'per': per_changes(by_arm, settings),
         'heat_maps': heat_maps(by_arm, settings),
         'targets': targets,
     }
@@ -171,6 +172,26 @@ def band_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dic
     }
 
 
+def per_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> list[dict[str, Any]]:
+    """Return what PER adds to the survival in the end, by epsilon, paired by seed, in points."""
+    found = []
+    for replay in list(REPLAYS)[1:]:
+        for epsilon in EPSILONS:
+            without, with_it = (
+                {part['seed']: part['final']['survival'] for part in by_arm.get(name, [])}
+                for name in (
+                    _arm(settings, epsilon, 'poisson').name,
+                    _arm(settings, epsilon, replay).name,
+                )
+            )
+            both = sorted(without.keys() & with_it.keys())
+            if both:
+                gains = [100.0 * (with_it[seed] - without[seed]) for seed in both]
+                row = {'replay': replay, 'epsilon': finite(epsilon), 'gain': interval(gains)}
+                found.append(row)
+    return found
+
+
 def heat_maps(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dict[str, Any]:
     """Return the share of each action, by policy and band, mean over runs, (25,) each."""
     found = {'clinicians': judged(icu_sepsis().clinicians)['actions']}
@@ -188,19 +209,24 @@ def verdicts(summary: dict[str, Any]) -> list[str]:
     """Say of each of the paper's trends whether it came out."""
     rows = {(each['replay'], each['epsilon']): each for each in summary['arms']}
     said = []
-    for replay, words in REPLAYS.items():
-        waits = [_wait(rows.get((replay, finite(each)))) for each in EPSILONS]
-        known = [each for each in waits if each is not None]
-        falls = all(one >= two for one, two in zip(known, known[1:], strict=False))
-        said.append(f'FAE, {words}: {"falls" if falls else "does not fall"} as epsilon rises')
-    for replay in ('prioritised_poisson', 'prioritised'):
-        changes = []
-        for epsilon in EPSILONS:
-            one, two = (_wait(rows.get((each, finite(epsilon)))) for each in ('poisson', replay))
-            if one is not None and two is not None:
-                word = 'same' if one == two else 'slower' if two > one else 'faster'
-                changes.append(f'{word} at {epsilon:g}')
-        said.append(f'{REPLAYS[replay]} against no PER: ' + ', '.join(changes))
+    for phi, waits in _waits(summary).items():
+        for replay, words in REPLAYS.items():
+            known = [waits[replay, each] for each in EPSILONS if (replay, each) in waits]
+            if min(known, default=math.inf) == math.inf:
+                said.append(f'survival {phi:g}, {words}: median not reached at any epsilon')
+                continue
+            falls = all(one >= two for one, two in zip(known, known[1:], strict=False))
+            word = 'falls' if falls else 'does not always fall'
+            said.append(f'survival {phi:g}, {words}: FAE {word} as epsilon rises')
+        for replay in list(REPLAYS)[1:]:
+            changes = [
+                _compared(waits['poisson', each], waits[replay, each]) + f' at {each:g}'
+                for each in EPSILONS
+                if ('poisson', each) in waits and (replay, each) in waits
+            ]
+            if changes:
+                words = ', '.join(changes)
+                said.append(f'survival {phi:g}, {REPLAYS[replay]} against no PER: {words}')
     means = [
         rows['poisson', finite(each)]['mortality']['mean']
         for each in EPSILONS
@@ -211,11 +237,24 @@ def verdicts(summary: dict[str, Any]) -> list[str]:
     return said
 
 
-def _wait(row: dict[str, Any] | None) -> float | None:
-    if row is None:
-        return None
-    median = row['fae']['median']
-    return math.inf if median is None else float(median)
+def _waits(summary: dict[str, Any]) -> dict[float, dict[tuple[str, float], float]]:
+    """Return the median FAE for each survival, of each replay and epsilon."""
+    found: dict[float, dict[tuple[str, float], float]] = {}
+    for row in summary['arms']:
+        every = {float(name): each for name, each in row['fae_at'].items()}
+        every[summary['phi']] = row['fae']
+        epsilon = math.inf if row['epsilon'] is None else row['epsilon']
+        for phi in sorted(every):
+            median = every[phi]['median']
+            wait = math.inf if median is None else float(median)
+            found.setdefault(phi, {})[row['replay'], epsilon] = wait
+    return found
+
+
+def _compared(without: float, with_it: float) -> str:
+    if without == with_it:
+        return 'not reached by either' if math.isinf(without) else 'same'
+    return 'slower' if with_it > without else 'faster'
 
 
 def _arm(settings: SepsisSettings, epsilon: float, replay: str) -> Arm:

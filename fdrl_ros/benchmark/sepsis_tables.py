@@ -24,6 +24,8 @@ def tables(summary: dict[str, Any]) -> Iterator[Table]:
     """Make every table of a summary."""
     yield fae_table(summary)
     yield mortality_table(summary)
+    if summary['per']:
+        yield per_table(summary)
     if summary['bands']:
         yield band_table(summary)
     yield action_table(summary)
@@ -71,6 +73,20 @@ def mortality_table(summary: dict[str, Any]) -> Table:
         words = (interval_words(each, 100.0, 2) for each in cells)
         name = f'{REPLAYS[row["replay"]]}, noise for {_epsilon(row["epsilon"], "g")}'
         table.add_row(name, _epsilon(row['epsilon_spent'], '.2f'), *words)
+    return table
+
+
+def per_table(summary: dict[str, Any]) -> Table:
+    """Show what prioritised replay adds."""
+    table = Table(
+        title='Survival in the end with PER minus without, points, paired by seed',
+        caption=f'Paper: {summary["paper"]["per"]}',
+    )
+    for name in ('replay', 'noise for', 'difference'):
+        table.add_column(name)
+    for row in summary['per']:
+        words = interval_words(row['gain'], 1.0, 2)
+        table.add_row(REPLAYS[row['replay']], _epsilon(row['epsilon'], 'g'), words)
     return table
 
 

@@ -207,15 +207,18 @@ def test_verdicts_say_what_did_not_come_out():
             'replay': replay,
             'epsilon': epsilon,
             'fae': {'median': median},
+            'fae_at': {'0.9': {'median': None}},
             'mortality': {'mean': mortality},
         }
 
     arms = [row('poisson', 2.0, None, 0.2), row('poisson', 8.0, 5.0, 0.21)]
     arms += [row('prioritised', 2.0, 7.0, 0.2), row('prioritised', 8.0, 9.0, 0.2)]
-    said = '\n'.join(verdicts({'arms': arms}))
-    assert 'FAE, no PER: falls as epsilon rises' in said
-    assert "FAE, the paper's PER: does not fall as epsilon rises" in said
-    assert "the paper's PER against no PER: faster at 2, slower at 8" in said
+    said = '\n'.join(verdicts({'arms': arms, 'phi': 0.8}))
+    assert 'survival 0.8, no PER: FAE falls as epsilon rises' in said
+    assert "survival 0.8, the paper's PER: FAE does not always fall as epsilon rises" in said
+    assert "survival 0.8, the paper's PER against no PER: faster at 2, slower at 8" in said
+    assert 'survival 0.9, no PER: median not reached at any epsilon' in said
+    assert 'not reached by either at 2, not reached by either at 8' in said
     assert 'mortality does not always rise as epsilon falls' in said
 
 
