@@ -62,7 +62,7 @@ def test_tail_is_the_binomials_plus_what_delta_allows():
 
 @pytest.mark.parametrize('delta', [0.0, 1e-4, 2e-2])
 @pytest.mark.parametrize('epsilon', [0.3, 1.2, 3.0])
-@pytest.mark.parametrize('guesses', [12, 20])
+@pytest.mark.parametrize('guesses', [15])
 def test_curve_refutes_exactly_what_a_linear_programme_says_is_too_likely(guesses, epsilon, delta):
     """The programme finds the likeliest tail among all laws that the inequalities allow."""
     canaries, grown = 20, math.exp(epsilon)
@@ -90,7 +90,7 @@ def test_curve_refutes_exactly_what_a_linear_programme_says_is_too_likely(guesse
     st.floats(0.5, 1.0),
     st.sampled_from([0.0, 1e-6, 1e-4]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_bound_grows_with_right_guesses_and_falls_with_delta_and_confidence(
     canaries, part, share, delta
 ):
@@ -177,14 +177,14 @@ def test_bound_that_knows_the_mechanism_is_close_below_it():
 
 
 def test_distance_is_at_most_the_true_one_but_once_in_a_thousand():
-    """A thousand draws of two Gaussians; more than 7 false limits would come once in 90000."""
+    """500 draws of two Gaussians; more than 5 false limits would come once in 70000."""
     rng, shift = np.random.default_rng(6), 1.2
     true = 2.0 * norm.cdf(shift / 2.0) - 1.0
     found = []
-    for _ in range(1000):
+    for _ in range(500):
         ours, theirs = rng.normal(shift / 2.0, 1.0, 400), rng.normal(-shift / 2.0, 1.0, 440)
         found.append(least_distance(ours, theirs, FAILURE))
-    assert sum(each > true for each in found) <= 7
+    assert sum(each > true for each in found) <= 5
     assert np.mean(found) > 0.6 * true
 
 
