@@ -36,8 +36,10 @@ def test_no_plan_from_5000_patients_of_the_clinicians_reaches_085(patients, figu
         assert min(found) > 0.84
 
 
-def test_weighing_patients_alike_teaches_what_is_not_true(tmp_path, monkeypatch, figures):
-    """Short stays end in death more often, so a mean over a stay is a biased sample of steps."""
+def test_it_hardly_matters_whether_patients_or_transitions_weigh_alike(
+    tmp_path, monkeypatch, figures
+):
+    """A mean over each stay is a biased sample of steps, but few large steps do not show it."""
     arm, means = Arm('online', Start(10.0)), {}
     for typical in (10.0, 0.0):
         monkeypatch.setattr(sepsis_learning, 'TYPICAL_STAY', typical)
@@ -51,7 +53,7 @@ def test_weighing_patients_alike_teaches_what_is_not_true(tmp_path, monkeypatch,
             gains.append(got.survival[-1] - got.survival[0])
         means[typical] = float(np.mean(gains))
         note(figures, 'transitions alike' if typical else 'patients alike', 20000, gains)
-    assert means[10.0] > 0.01 > 0.0 > means[0.0]
+    assert min(means.values()) > 0.01 and abs(means[10.0] - means[0.0]) < 0.005
 
 
 def note(figures, what, patients, found):
