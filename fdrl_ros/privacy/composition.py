@@ -4,9 +4,9 @@
 The privacy loss of a whole history: sums of losses of steps, composed by Fourier transforms.
 
 The loss adds up over steps, so transforms multiply; here their logarithms add up, which lets a
-history grow by the steps that are new. Each distribution is first tilted by exp(t loss)
-so that its sum lies around epsilon: rounding errors of the transform, relative to the highest
-point, are then relative to delta and not to 1 (Wilson and Keich 2016 call this sisFFT).
+history grow by the steps that are new. Each distribution is first tilted by exp(t loss) so that
+the sum lies around epsilon: rounding errors of the transform, relative to the highest point, are
+then relative to delta and not to 1 (Wilson and Keich 2016 call this sisFFT).
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,19 @@ class Solution(NamedTuple):
     """
     Epsilon, an upper bound, and about how much of it is due to the rounding to a grid.
 
-    Where `clear` is false, the tilt or the size of the grid were ill-chosen and it may be loose.
+    It may be loose where it is `narrow`, for the grid ends too near, or `noisy`, for the tilt is
+    too small to hide rounding errors.
     """
 
     epsilon: float
-    blur: float
-    clear: bool
+    blur: float = 0.0
+    narrow: bool = False
+    noisy: bool = False
+
+    @property
+    def clear(self) -> bool:
+        """Tell whether it is tight but for the blur."""
+        return not (self.narrow or self.noisy)
 
 
 class _Side:
@@ -58,14 +65,11 @@ class _Side:
         first, masses, blurs, lost = losses
         at = (first + np.arange(len(masses))) * interval
         moments = _log_moments(losses, interval, tilt * _TILTS)
-        with np.errstate(divide='ignore'):
-            logs = np.log(masses)
-        tilted = np.exp(logs + tilt * at - moments[-1])
+        tilted = np.exp(_log_masses(masses) + tilt * at - moments[-1])
         folded = np.zeros(-(-len(masses) // points) * points)
         folded[: len(masses)] = tilted
         folded = np.roll(folded.reshape(-1, points).sum(axis=0), first % points)
-        transform = fft.rfft(folded)
-        transform = transform[: self.loud]
+        transform = fft.rfft(folded)[: self.loud]
         with np.errstate(divide='ignore'):
             log_sizes = 0.5 * np.log(transform.real**2 + transform.imag**2)
         self.log_sizes[: self.loud] += count * np.maximum(log_sizes, 10.0 * _SILENT)
@@ -141,19 +145,19 @@ class Composition:
         masses = np.minimum(1.0, composed * np.exp(np.minimum(log_mgf - tilt * index * h, 700)))
         if start < 0:
             masses, start = masses[-start:], 0
+        base = side.lost + above
         if not len(masses):
-            return Solution(0.0, 0.0, above <= delta)
+            return Solution(0.0 if base <= delta else math.inf, narrow=base > 1e-3 * delta)
         # Sums over all losses above each point: of masses, and of masses times exp(point - loss).
         tails = np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
         decay = math.exp(-h)
         weighted = lfilter([0.0, decay], [1.0, -decay], masses[::-1])[::-1]
-        base = side.lost + above
         fine = tails - weighted + base <= delta
         if not fine.any():
-            return Solution(math.inf, 0.0, False)
+            return Solution(math.inf, narrow=True)
         i = int(np.argmax(fine))
         if i == 0:
-            return Solution(start * h, 0.0, start == 0 and base < 1e-3 * delta)
+            return Solution(start * h, narrow=start > 0 or base > 1e-3 * delta)
         left = i - 1
         over, weight = float(tails[left] + base - delta), float(weighted[left])
         rest = math.log(max(1.0, over / weight)) if over < weight * math.exp(min(h, 700.0)) else h
@@ -162,19 +166,21 @@ class Composition:
         deltas = tails[left : i + 1] - weighted[left : i + 1]
         blur = 0.5 * side.blur * float(masses[i] / (deltas[0] - deltas[1]))
         scale = log_mgf - tilt * epsilon
-        noisy = math.log(noise / -math.expm1(-tilt * h))
-        clear = base < 1e-3 * delta and max(below, noisy) + scale < math.log(1e-3 * delta)
-        return Solution(epsilon, blur, clear)
+        little = math.log(1e-3 * delta)
+        narrow = base > 1e-3 * delta or below + scale > little
+        return Solution(
+            epsilon, blur, narrow, math.log(noise / -math.expm1(-tilt * h)) + scale > little
+        )
 
 
 def saddle_points(
     sample: Mapping[Step, int], interval: float, negligible: float, delta: float
 ) -> tuple[tuple[float, float], float]:
     """
-    Return the best tilt of each direction, and the larger spread of the losses tilted so.
+    Return a good tilt for each direction, and the larger spread of the losses tilted so.
 
-    At the tilt t that minimises Chernoff's bound on epsilon, (log E exp(t loss) - log delta) / t,
-    the tilted loss has its mean at that bound. A coarse grid and a sample are good enough.
+    At the t that minimises Chernoff's bound on epsilon, (log E exp(t loss) - log delta) / t, the
+    tilted loss has its mean at that bound. A coarse grid and a sample are good enough.
 
     :returns: tilts, and a standard deviation in nats.
     """
@@ -190,7 +196,9 @@ def saddle_points(
             moments[side] += count * (most + np.log(totals))
             means = tilted @ at / totals
             variances[side] += count * np.maximum(0.0, tilted @ at**2 / totals - means**2)
+    # Half of that hides rounding errors as well, and rare large losses spread the sum less.
     best = np.argmin((moments - math.log(delta)) / tilts, axis=1)
+    best = np.searchsorted(tilts, 0.5 * tilts[best])
     spread = math.sqrt(max(variances[0, best[0]], variances[1, best[1]]))
     return (float(tilts[best[0]]), float(tilts[best[1]])), spread
 

@@ -112,13 +112,19 @@ class Composer:
         tilts, spread = saddle_points(sample, interval * _COARSER, negligible, delta)
         actual = max(interval, 2.0 * _power_of_two(_WIDTH * spread / _POINTS))
         points = max(256.0, _WIDTH * spread / actual)
-        for _ in range(5):
-            size = fft.next_fast_len(math.ceil(min(points, _POINTS)), real=True)
-            composition = Composition(actual, tilts, size, negligible)
-            composition.become(history)
-            if composition.epsilon(delta).clear:
+        for composed in (sample, history):  # tilt and size are tried on the sample
+            for _ in range(7):
+                size = fft.next_fast_len(math.ceil(min(points, _POINTS)), real=True)
+                composition = Composition(actual, tilts, size, negligible)
+                composition.become(composed)
+                found = composition.epsilon(delta)
+                if found.clear:
+                    break
+                factor = 0.75 if found.narrow else 1.5
+                tilts = (factor * tilts[0], factor * tilts[1])
+                points *= 2.0 if found.narrow else 1.0
+            if composed == history:
                 break
-            points, tilts = 2.0 * points, (0.75 * tilts[0], 0.75 * tilts[1])
         if len(self._kept) > 1:
             self._kept.clear()
         self._kept[asked] = composition

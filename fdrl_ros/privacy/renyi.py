@@ -112,7 +112,8 @@ def _log_moments(
             series = 1.0 + (power - i + 1) / i * surplus * series
         series *= 0.5 * power * (power - 1.0) * surplus**2
         raised = np.expm1(logs[little]) - power * surplus
-        parts = np.where(np.abs(surplus * power) < 1e-2, series, raised)
+        small = np.abs(surplus) * np.maximum(1.0, np.abs(power)) < 1e-2
+        parts = np.where(small, series, raised)
         # Where the density has no number, neither has the product.
         parts = np.where(log_density > -700.0, np.exp(log_density) * parts, 0.0)
     moments[little] = np.log1p(parts.sum(axis=1))

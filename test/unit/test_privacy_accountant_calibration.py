@@ -24,7 +24,7 @@ def test_calibrated_noise_keeps_the_target_and_wastes_little(epsilon, q, steps):
     assert epsilon_pld([Charge(sigma * 0.995, q, steps)], DELTA) > epsilon
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     strategies.floats(0.2, 30.0),
     strategies.sampled_from([0.01, 0.128, 0.64, 1.0]),

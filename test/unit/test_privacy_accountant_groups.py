@@ -17,7 +17,7 @@ import pytest
 from scipy import integrate, stats
 
 DELTA = 1e-5
-MECHANISMS = [(1.5, 0.3, 2), (4.0, 0.05, 20), (0.7, 0.02, 3), (10.0, 0.9, 5)]
+MECHANISMS = [(1.5, 0.3, 2), (4.0, 0.05, 20), (0.7, 0.02, 3), (10.0, 0.9, 5), (4.5, 0.5, 20)]
 
 
 def densities(sigma, q, group):
@@ -37,7 +37,7 @@ def densities(sigma, q, group):
 
 
 def integrated(function, low, high):
-    z = np.linspace(low, high, 200_001)
+    z = np.linspace(low, high, 30_001)
     return integrate.trapezoid(function(z), z)
 
 
@@ -58,7 +58,7 @@ def test_one_step_costs_what_integration_says(sigma, q, group):
 
 
 @pytest.mark.parametrize('sigma, q, group', MECHANISMS)
-@pytest.mark.parametrize('order', [1.3, 2.0, 6.5])
+@pytest.mark.parametrize('order', [1.001, 1.3, 2.0, 6.5])
 def test_the_renyi_divergence_is_the_integral_of_the_worse_direction(sigma, q, group, order):
     numbers, log_chances, forgotten = inclusions(group, q)
     chances = np.exp(log_chances)
@@ -74,7 +74,7 @@ def test_the_renyi_divergence_is_the_integral_of_the_worse_direction(sigma, q, g
         for power in (order, 1.0 - order)
     )
     ours = renyi.integrated_log_moments(sigma, q, np.array([order]), group)[0]
-    assert ours == pytest.approx(math.log(slow), rel=1e-6)
+    assert ours == pytest.approx(math.log(slow), rel=1e-6, abs=1e-10)
 
 
 @given(strategies.floats(0.3, 30.0), strategies.integers(1, 1000), strategies.integers(1, 500))
@@ -110,10 +110,10 @@ def test_batches_of_64_out_of_50000_cost_patients_many_times_what_they_cost_tran
     assert epsilon_pld(history, DELTA) == pytest.approx(epsilon, rel=6e-3)
 
 
-@pytest.mark.parametrize('sigma, q, steps, group', [(2.0, 0.1, 3, 4), (6.0, 0.02, 10, 12)])
+@pytest.mark.parametrize('sigma, q, steps, group', [(2.0, 0.1, 3, 4), (6.0, 0.02, 10, 6)])
 def test_groups_lie_between_the_bounds_of_the_library(sigma, q, steps, group):
     history = [(sigma, q, steps, group)]
-    upper, lower = upper_and_lower(history, DELTA, 5e-3)
+    upper, lower = upper_and_lower(history, DELTA, 1e-2)
     assert lower <= epsilon_pld(history, DELTA) <= 1.01 * upper
 
 

@@ -7,8 +7,10 @@ import math
 from epsilon_reference import random_history, upper_and_lower
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Account, Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.loss_distribution import Composer
+from fdrl_ros.privacy.composition import Composition
+from fdrl_ros.privacy.loss_distribution import BLUR, Composer
 from fdrl_ros.privacy.tally import Kinds, Tally
+from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 
@@ -23,25 +25,25 @@ def growing(steps, start=1000, every=1):
 @pytest.mark.parametrize('seed', range(10))
 def test_random_histories_lie_within_a_percent_of_the_library_and_not_below(seed):
     history, delta = random_history(np.random.default_rng(seed))
-    history = [(sigma, q, min(steps, 40), min(group, 3)) for sigma, q, steps, group in history]
+    history = [(sigma, q, min(steps, 20), min(group, 2)) for sigma, q, steps, group in history]
     epsilon = epsilon_pld(history, delta)
-    interval = min(1e-2, max(1e-3, epsilon / 400.0))
+    interval = min(1e-2, max(2e-3, epsilon / 300.0))
     upper, lower = upper_and_lower(history, delta, interval)
-    assert lower <= epsilon <= 1.01 * upper + 1e-4
+    assert lower <= epsilon <= 1.01 * upper + 2e-4
     assert epsilon <= epsilon_rdp(history, delta)
     # The error of the library's grid is four times as large on one twice as coarse.
     (coarse,) = upper_and_lower(history, delta, 2.0 * interval, lower=False)
-    assert epsilon >= (4.0 * upper - coarse) / 3.0 * (1.0 - 5e-4) - 1e-4
+    assert epsilon >= (4.0 * upper - coarse) / 3.0 * (1.0 - 5e-4) - 2e-4
 
 
 def test_rounded_sampling_probabilities_cost_at_most_a_percent_more_and_never_less():
-    history = growing(100, every=77)
+    history = growing(70, every=110)
     tally = Tally.of(history)
     coarsest, seen = Kinds(apart=9, finest=512, coarsest=128, limit=1), {}
     for step, count in tally.exact.items():
         seen[step] = count
         coarsest.add(step, count, seen)
-    assert len(tally.exact) == 100 == sum(coarsest.counts.values())
+    assert len(tally.exact) == 70 == sum(coarsest.counts.values())
     assert set(coarsest.counts).isdisjoint(tally.exact)
     exact, finest, rounded = (
         Composer().epsilon(counts, 0.0, tally.curve()[0], DELTA)
@@ -71,18 +73,39 @@ def test_many_noises_are_rounded_downwards():
         assert any(below <= s <= sigma and q <= p <= above for s, p, _ in kinds.counts)
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    strategies.sampled_from([((1.0, 0.1, 1), 30), ((0.5, 0.01, 1), 200), ((3.0, 0.2, 5), 10)]),
+    strategies.floats(-4.0, 4.0),
+    strategies.integers(16, 6000),
+    strategies.sampled_from([0.002, 0.02, 0.3]),
+)
+def test_an_ill_chosen_tilt_or_grid_makes_epsilon_loose_and_never_too_small(
+    steps, log_tilt, points, interval
+):
+    step, count = steps
+    exact = epsilon_pld([(*step[:2], count, step[2])], DELTA)
+    tilt = 10.0**log_tilt
+    composition = Composition(interval, (tilt, tilt), points, 1e-4 * DELTA / count)
+    composition.become({step: count})
+    found = composition.epsilon(DELTA)
+    assert found.epsilon >= exact / (1.0 + 2.0 * BLUR)
+    if found.clear and found.blur < BLUR * exact:
+        assert found.epsilon <= exact * (1.0 + 2.0 * BLUR)
+
+
 def test_growing_data_are_never_charged_with_the_last_sampling_probability():
-    history = growing(60, every=166)
+    history = growing(30, every=333)
     spent = epsilon_pld(history, DELTA)
-    first, last = (each._replace(steps=60) for each in (history[0], history[-1]))
+    first, last = (each._replace(steps=30) for each in (history[0], history[-1]))
     assert 1.5 * epsilon_pld([last], DELTA) < spent < epsilon_pld([first], DELTA)
     assert spent < epsilon_rdp(history, DELTA)
 
 
 def test_an_account_that_grows_tells_what_one_made_at_once_tells():
     account, history = Account(DELTA), []
-    for i in range(30):
-        charge = Charge(2.0, 64.0 / (500 + i // 3), 20, 1 + i % 2)
+    for i in range(12):
+        charge = Charge(2.0, 64.0 / (500 + i // 2), 20, 1 + i % 2)
         wanted = account.epsilon_pld(charge), account.epsilon_rdp(charge)
         assert account.epsilon_pld() <= wanted[0]
         account.add(charge)
@@ -106,7 +129,7 @@ def test_an_account_asked_what_if_stays_as_it_was():
     'charge',
     [
         Charge(0.05, 0.5, 10),
-        Charge(0.06, 1e-6, 1000),
+        Charge(0.06, 1e-3, 100),
         Charge(1.0, 1.0 - 1e-15, 100),
         Charge(3.0, 0.9999, 1000),
         Charge(1.0, 1e-12, 1000),
