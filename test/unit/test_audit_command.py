@@ -90,7 +90,7 @@ def test_command_prints_the_proof_beside_the_claim_and_writes_json_and_plot(tmp_
 
 
 def test_command_ends_with_1_when_more_is_proven_than_claimed(tmp_path, monkeypatch):
-    monkeypatch.setattr(AuditedTrainer, 'noise', lambda self, round, step: np.zeros(self.dqn.size))
+    monkeypatch.setattr(AuditedTrainer, 'noise', lambda self, *at: np.zeros(self.dqn.size))
     done = fdrl('audit', '--directory', tmp_path, '--seeds', 1, *FLAGS.split())
     assert done.exit_code == 1
     assert 'more epsilon was proven than is claimed, with seed 1' in done.output

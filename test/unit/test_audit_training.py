@@ -317,6 +317,8 @@ def test_noise_that_follows_the_size_of_the_batch_is_found(tmp_path, monkeypatch
 
 def test_noise_that_is_used_twice_is_found(tmp_path):
     class Lazy(AuditedTrainer):
+        """Draws the noise of every second step again."""
+
         def noise(self, round, step):
             return super().noise(round, step // 2)
 
