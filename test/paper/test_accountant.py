@@ -3,8 +3,9 @@
 """
 Epsilon beside dp-accounting on 200 random histories, and beside Opacus where its assumptions hold.
 
-Takes about ten minutes on one core, so it is not part of `make test`; on its own:
-`python -m pytest test/paper/test_accountant.py`, with `--save FILE` to keep the figures.
+Takes about five minutes on one core, so it is not part of `make test`; on its own:
+`python -m pytest test/paper/test_accountant.py`, with `--save docs/results/accountant.json` to
+keep the figures.
 """
 
 import statistics
