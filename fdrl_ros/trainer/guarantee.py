@@ -7,12 +7,11 @@ import math
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge, check_delta
+from fdrl_ros.privacy.group import records_of_a_transition
+from fdrl_ros.privacy.sampling import charge_for
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.trainer.transitions import records_per_unit
 import numpy as np
-
-_WITHOUT_BOUND = ('uniform', 'prioritised')
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,8 @@ class Guarantee:
     n_records: int
     rate: float
     group: int
+    sampling: str
     noise_multiplier: float
-    charged_rate: float
 
     @classmethod
     def of(
@@ -53,34 +52,39 @@ class Guarantee:
                 f'are {unit} in the records'
             )
         check_delta(privacy.delta, n_units)
-        bounded = learner.replay not in _WITHOUT_BOUND and privacy.noise_multiplier > 0.0
-        if not bounded and not math.isinf(privacy.budget):
+        made = cls(
+            clips_transitions=transitions,
+            n_units=n_units,
+            n_records=n_records,
+            rate=privacy.batch / n_records,
+            group=_group(records, learner, privacy),
+            sampling=learner.replay,
+            noise_multiplier=privacy.noise_multiplier,
+        )
+        if made.charge(1).noise_multiplier == 0.0 and not math.isinf(privacy.budget):
             why = (
                 f'{learner.replay} replay has no finite epsilon'
                 if privacy.noise_multiplier > 0.0
                 else 'without noise there is no privacy'
             )
             raise PrivacyError(f'{why}: a budget of {privacy.budget:g} cannot be kept, only inf')
-        rate = privacy.batch / n_records
-        return cls(
-            clips_transitions=transitions,
-            n_units=n_units,
-            n_records=n_records,
-            rate=rate,
-            group=_group(records, learner, privacy),
-            noise_multiplier=privacy.noise_multiplier if bounded else 0.0,
-            charged_rate=1.0 if learner.replay == 'prioritised_poisson' else rate,
-        )
+        return made
 
     def charge(self, steps: int) -> Charge:
         """Return what so many steps are charged as."""
-        return Charge(self.noise_multiplier, self.charged_rate, steps, self.group)
+        return charge_for(
+            self.sampling,
+            noise_multiplier=self.noise_multiplier,
+            sampling_probability=self.rate,
+            steps=steps,
+            group=self.group,
+        )
 
 
 def _group(records: Records, learner: LearnerSettings, privacy: PrivacySettings) -> int:
     """Return how many clipped records one privacy unit owns at most."""
     if privacy.unit == 'transition':
-        return records_per_unit(learner.n_step)
+        return records_of_a_transition(learner.n_step)
     if privacy.clipped == 'unit':
         return 1
     longest = int(np.diff(records.starts).max())

@@ -147,16 +147,6 @@ class Transitions:
         return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
 
 
-def records_per_unit(n_step: int, frames: int = 1) -> int:
-    """
-    Return in how many samples one recorded step can be: the group size of a 'transition' unit.
-
-    :param n_step: steps that a return sums.
-    :param frames: steps that a stacked state holds.
-    """
-    return n_step + frames - 1
-
-
 def _followed(records: Records) -> NDArray[np.bool_]:
     """Tell of each step whether the next row goes on with the same patient and episode."""
     same = np.zeros(len(records.actions), dtype=np.bool_)

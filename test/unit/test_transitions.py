@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Returns of n steps end with their episode and their patient."""
 
+from fdrl_ros.privacy.group import records_of_a_transition
 from fdrl_ros.trainer.records import Records
-from fdrl_ros.trainer.transitions import records_per_unit, Transitions
+from fdrl_ros.trainer.transitions import Transitions
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -75,8 +76,7 @@ def test_a_step_of_a_transition_unit_is_in_n_samples():
             for each in (records, changed)
         )
         assert first.n_units == 9
-        assert (first.rewards != second.rewards).sum() == n_step == records_per_unit(n_step)
-    assert records_per_unit(3, frames=4) == 6
+        assert (first.rewards != second.rewards).sum() == n_step == records_of_a_transition(n_step)
 
 
 def test_the_records_themselves_are_not_changed():
