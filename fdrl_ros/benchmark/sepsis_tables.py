@@ -125,7 +125,7 @@ def target_table(summary: dict[str, Any]) -> Table:
     )
     for name in ('learning', 'public start', 'epsilon', 'patients', 'n', 'start'):
         table.add_column(name)
-    for name in ('final', 'averaged', 'gain of the averaged'):
+    for name in ('final', 'averaged', 'gain of the final'):
         table.add_column(name, justify='right')
     for row in summary['targets']:
         table.add_row(
@@ -136,7 +136,7 @@ def target_table(summary: dict[str, Any]) -> Table:
             str(row['runs']),
             f'{row["start"]["mean"]:.4f}',
             *(interval_words(row[each], 1.0, 4) for each in ('final', 'averaged')),
-            interval_words(row['averaged_gain'], 1.0, 4),
+            interval_words(row['final_gain'], 1.0, 4),
         )
     return table
 
