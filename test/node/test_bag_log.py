@@ -68,9 +68,12 @@ def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_
 
         room.node.create_subscription(KINDS[TOPICS[topic]], topic, take, qos.EVENT, raw=True)
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
-    policy.publish(released(directory))
     with Runner(settings, Path(settings.directory) / 'log') as runner:
         runner.start(robot_graph(settings, 'robot_1', operations=2))
+        # Before everything is heard, nobody begins: the selector has no policy.
+        names = [f'/robot_1/{topic}' for topic in OURS]
+        room.wait(lambda: all(room.node.count_publishers(each) for each in names), 30.0)
+        policy.publish(released(directory))
         room.wait(lambda: [each[0] for each in logged].count('outcome') == 2, 40.0)
     path = tmp_path / 'live'
     plugin = rosbag2.StoragePlugin.MCAP
@@ -89,7 +92,7 @@ def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_
     outcomes = [deserialize_message(d, ros.Outcome) for t, _, d in logged if t == 'outcome']
     for log, outcome in zip(found, outcomes, strict=True):
         assert (log.success, log.failure) == (outcome.success, outcome.failure)
-        assert 0.3 * outcome.steps <= len(log.actions) <= outcome.steps + 3
+        assert 0.1 * outcome.steps <= len(log.actions) <= outcome.steps + 3
     records = records_of_logs([with_rewards(each, WORLD) for each in found])
     records.save(tmp_path / 'records.npz')
     assert Records.load(tmp_path / 'records.npz', STATE_SIZE).n_patients == 2
