@@ -185,3 +185,15 @@ def test_every_env_is_in_the_list():
     listed = set(re.findall(r'`(fdrl_ros/\w+-v0)`', LIBRARY.read_text('utf-8')))
     registered = {each for each in gymnasium.registry if each.startswith('fdrl_ros/')}
     assert listed == registered
+
+
+def test_speed_of_the_learner_is_as_measured():
+    page = (ROOT / 'docs' / 'learner.md').read_text('utf-8')
+    measured = json.loads((ROOT / 'docs' / 'results' / 'learner_speed.json').read_text('utf-8'))
+    for name, median, spread, goal in rows('figure', page):
+        found, digits = measured[name], len(median.partition('.')[2])
+        assert median == f'{found["value"]:.{digits}f}'
+        assert spread == f'{found["minimum"]:.{digits}f} to {found["maximum"]:.{digits}f}'
+        sign, limit = goal.removesuffix(', missed').split()
+        met = found['value'] <= float(limit) if sign == '<=' else found['value'] >= float(limit)
+        assert met is not goal.endswith(', missed')
