@@ -12,6 +12,7 @@ from typing import Any
 from fdrl_ros.assembly import noise_source
 from fdrl_ros.audit.one_run import audit, Audited
 from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.workers import run_tasks
@@ -187,15 +188,13 @@ def _keep_records(path: Path, plan: Plan, report: Report, stopped: Stopped) -> N
 
 def _read_part(path: Path) -> dict[str, Any] | None:
     """Read a finished seed, or None where there is none."""
-    if not path.exists():
-        return None
-    try:
-        part: dict[str, Any] = json.loads(path.read_text('utf-8'))
+
+    def fits(part: dict[str, Any]) -> bool:
         for name in (*NUMBERS, 'consistent', 'scores', 'seed', 'proofs'):
             part[name]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f'{path} cannot be read: {error}; remove it to run it again') from error
-    return part
+        return True  # the directory's settings were compared before
+
+    return read_finished(path, fits)
 
 
 def _essence(plan: Plan, settings: AuditSettings) -> dict[str, Any]:

@@ -9,16 +9,15 @@ read from its file.
 
 from collections.abc import Sequence
 from dataclasses import replace
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from fdrl_ros.benchmark.assessment import assess, Assessment
+from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import RoundNote, write_json
 from fdrl_ros.benchmark.training import collect_all, train_all_alone, train_federation
-from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, prepare
 import numpy as np
@@ -108,16 +107,11 @@ def read_seed(path: Path, plan: Plan) -> dict[str, Any] | None:
 
     :raises StoreError: if it is damaged, or was made with other settings.
     """
-    if not path.exists():
-        return None
-    try:
-        result: dict[str, Any] = json.loads(path.read_text('utf-8'))
-        same = _without_workers(Plan.from_mapping(result['plan'])) == _without_workers(plan)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f'{path} cannot be read: {error}; remove it to run it again') from error
-    if not same:
-        raise StoreError(f'{path} is of other settings: remove it, or take another directory')
-    return result
+
+    def fits(result: dict[str, Any]) -> bool:
+        return _without_workers(Plan.from_mapping(result['plan'])) == _without_workers(plan)
+
+    return read_finished(path, fits)
 
 
 def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ much success a policy loses abroad (:mod:`fdrl_ros.benchmark.cross_loss`). Finis
 """
 
 from collections.abc import Sequence
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ from fdrl_ros.benchmark.distance import (
     two_sample_tests,
 )
 from fdrl_ros.benchmark.heterogeneity_summary import curve_of, LEVELS, summarise
+from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan
 
 DRAWN = 400
@@ -147,17 +146,12 @@ def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
 
     :raises StoreError: if it is damaged, or of other settings.
     """
-    if not path.exists():
-        return None
-    try:
-        part: dict[str, Any] = json.loads(path.read_text('utf-8'))
-        same = part['plan'] == _essence(plan)
+
+    def fits(part: dict[str, Any]) -> bool:
         curve_of(part)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f'{path} cannot be read: {error}; remove it to run it again') from error
-    if not same:
-        raise StoreError(f'{path} is of other settings: remove it, or take another directory')
-    return part
+        return bool(part['plan'] == _essence(plan))
+
+    return read_finished(path, fits)
 
 
 def _essence(plan: Plan) -> dict[str, Any]:

@@ -10,13 +10,13 @@ interrupted run goes on from its checkpoint.
 from collections.abc import Sequence
 from dataclasses import asdict
 import functools
-import json
 import math
 from pathlib import Path
 import shutil
 import time
 from typing import Any
 
+from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.sepsis_learning import learn_offline, learn_online, Learned
@@ -33,7 +33,6 @@ from fdrl_ros.env.icu_sepsis_values import (
     survival_by_band,
     visits,
 )
-from fdrl_ros.errors import StoreError
 import numpy as np
 from numpy.typing import NDArray
 
@@ -229,21 +228,13 @@ def read_part(path: Path, settings: SepsisSettings, arm: Arm, seed: int) -> dict
 
     :raises StoreError: if it is damaged, or of other settings.
     """
-    if not path.exists():
-        return None
-    try:
-        part: dict[str, Any] = json.loads(path.read_text('utf-8'))
-        same = (part['settings'], part['arm'], part['seed']) == (
-            essence(settings),
-            arm_mapping(arm),
-            seed,
-        )
+
+    def fits(part: dict[str, Any]) -> bool:
         float(part['final']['survival']), float(part['averaged']['survival'])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f'{path} cannot be read: {error}; remove it to run it again') from error
-    if not same:
-        raise StoreError(f'{path} is of other settings: remove it, or take another directory')
-    return part
+        wanted = (essence(settings), arm_mapping(arm), seed)
+        return (part['settings'], part['arm'], part['seed']) == wanted
+
+    return read_finished(path, fits)
 
 
 def essence(settings: SepsisSettings) -> dict[str, Any]:

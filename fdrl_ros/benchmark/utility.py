@@ -17,6 +17,7 @@ from typing import Any
 
 from fdrl_ros.assembly import noise_source
 from fdrl_ros.benchmark.experiment import interval
+from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.workers import run_tasks
@@ -24,7 +25,6 @@ from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.surgery import SurgeryEnv
-from fdrl_ros.errors import StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.calibration import noise_multiplier_for
@@ -228,17 +228,12 @@ def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
 
     :raises StoreError: if it is damaged, or of other settings.
     """
-    if not path.exists():
-        return None
-    try:
-        part: dict[str, Any] = json.loads(path.read_text('utf-8'))
-        same = part['settings'] == json.loads(json.dumps(_essence(plan)))
+
+    def fits(part: dict[str, Any]) -> bool:
         summarise([part], plan, [plan.federation.seed])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError(f'{path} cannot be read: {error}; remove it to run it again') from error
-    if not same:
-        raise StoreError(f'{path} is of other settings: remove it, or take another directory')
-    return part
+        return bool(part['settings'] == json.loads(json.dumps(_essence(plan))))
+
+    return read_finished(path, fits)
 
 
 def _learn(
