@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Serve pip: the library without ROS and the `fdrl` script.
+Serve pip: the library without ROS, its compiled arithmetic, and the `fdrl` script.
 
 The colcon build does not read this file (see CMakeLists.txt). The version is package.xml's.
 """
@@ -45,6 +45,7 @@ setup(
     license_files=['LICENSE'],
     packages=find_packages(include=['fdrl_ros', 'fdrl_ros.*']),
     python_requires='>=3.11,<3.13',
+    cffi_modules=['native/build.py:ffibuilder'],
     install_requires=requirements('learning'),
     extras_require={name: requirements(name) for name in ('bags', 'benchmark', 'sepsis')},
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},

@@ -9,6 +9,7 @@ column is constant, these make an orthogonal basis of the layer's whole space. S
 put where the gradients of real rows are, to be clipped and summed by the code that clips patients.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 from typing import Protocol
@@ -111,7 +112,7 @@ class DenseCanaries:
             found[mine] = products[self.output[mine], self.row[mine]]
         return found
 
-    def plant(self, slopes: list[Slopes], which: NDArray[np.int64], rows: NDArray) -> None:
+    def plant(self, slopes: Sequence[Slopes], which: NDArray[np.int64], rows: NDArray) -> None:
         """
         Replace the gradients of some rows by those of canaries that are members, or by nothing.
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The learner's gradients with canaries in the place of some units, through the real clipping."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -64,7 +65,7 @@ class CanaryDqn(PlantedDqn):
 
     def slopes(
         self, weights: Layered, target: Layered, batch: Batch, scale: float
-    ) -> list[Slopes]:
+    ) -> Sequence[Slopes]:
         """Return every row's gradient; the canaries' rows have theirs."""
         found = super().slopes(weights, target, batch, scale)
         self.canaries.plant(found, *self.places(batch))

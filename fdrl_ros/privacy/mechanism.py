@@ -9,8 +9,9 @@ those who joined are clipped to C and summed; the noised sum is divided by the e
 
 import math
 
+from fdrl_ros import kernels
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.privacy.noise import NoiseSource, to_unit
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,12 +34,22 @@ def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.fl
     :returns: factors in (0, 1], shape (units,), float64.
     :raises PrivacyError: if a norm is not finite, or C is not a positive number.
     """
-    _check_positive('clip_norm', clip_norm)
+    limit = clip_limit(clip_norm)
     norms = np.asarray(norms, dtype=np.float64)
     if not np.isfinite(norms).all():
         # How many, and of how many, is computed from private records: logs must not tell.
         raise PrivacyError('a gradient is not finite: it has no norm')
-    return np.minimum(1.0, (clip_norm * _WITHIN) / np.maximum(norms, clip_norm * _WITHIN / 2.0))
+    return np.minimum(1.0, limit / np.maximum(norms, limit / 2.0))
+
+
+def clip_limit(clip_norm: float) -> float:
+    """
+    Return the norm that is clipped to: C less what arithmetic may add to a unit's influence.
+
+    :raises PrivacyError: if C is not a positive number.
+    """
+    _check_positive('clip_norm', clip_norm)
+    return clip_norm * _WITHIN
 
 
 def clip_per_unit(gradients: NDArray[np.floating], clip_norm: float) -> NDArray[np.float64]:
@@ -86,15 +97,24 @@ def poisson_sample(
     joined: list[NDArray[np.int64]] = []
     last, turn = -1, 0
     while last < n_units:
-        gaps = np.log(source.uniform(f'inclusion {turn}', round, step, count))
-        gaps /= log_stay
-        # Beyond the last unit all gaps are alike; capped, none is too large for an integer.
-        np.minimum(gaps, float(n_units), out=gaps)
-        found = last + np.cumsum(gaps.astype(np.int64) + 1)
+        words = source.uniform_words(f'inclusion {turn}', round, step, count)
+        go_on = kernels.joined if kernels.built() else _joined
+        found, last = go_on(words, log_stay, n_units, last)
         joined.append(found)
-        last, turn = int(found[-1]), turn + 1
-    everyone = joined[0] if turn == 1 else np.concatenate(joined)
-    return everyone[: np.searchsorted(everyone, n_units)]
+        turn += 1
+    return joined[0] if turn == 1 else np.concatenate(joined)
+
+
+def _joined(
+    words: NDArray[np.uint64], log_stay: float, n_units: int, last: int
+) -> tuple[NDArray[np.int64], int]:
+    """Do what :func:`fdrl_ros.kernels.joined` does."""
+    gaps = np.log(to_unit(words))
+    gaps /= log_stay
+    # Beyond the last unit all gaps are alike; capped, none is too large for an integer.
+    np.minimum(gaps, float(n_units), out=gaps)
+    found = last + np.cumsum(gaps.astype(np.int64) + 1)
+    return found[: np.searchsorted(found, n_units)], int(found[-1])
 
 
 def independent_sample(
@@ -151,12 +171,15 @@ def noisy_mean(
         total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
     else:
         grid = grid_of(noise_multiplier, clip_norm, np.shape(clipped_sum)[-1])
+        per_noise, share = noise_multiplier * clip_norm / grid, grid / expected_batch
+        if kernels.built():
+            return kernels.noisy_mean(clipped_sum, noise, grid, per_noise, share)
         total = np.asarray(clipped_sum, np.float64) / grid
         np.rint(total, out=total)
-        steps = noise * (noise_multiplier * clip_norm / grid)
+        steps = noise * per_noise
         np.rint(steps, out=steps)
         total += steps
-        total *= grid / expected_batch
+        total *= share
     # A value that is not finite makes the square not finite, without a pass of its own.
     if not math.isfinite(np.vdot(total, total)):
         raise PrivacyError('the sum or the noise is not finite')

@@ -19,6 +19,7 @@ import tempfile
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from fdrl_ros import kernels
 from fdrl_ros.errors import KeyFileError
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +91,11 @@ class NoiseSource:
 
     def uniform(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
         """Draw from the open interval (0, 1), 64 bits a draw, shape (size,)."""
-        return _to_unit(self._keystream('uniform', purpose, round, step, size))
+        return to_unit(self.uniform_words(purpose, round, step, size))
+
+    def uniform_words(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.uint64]:
+        """Draw the words that :meth:`uniform` maps into (0, 1), shape (size,)."""
+        return self._keystream('uniform', purpose, round, step, size)
 
     def gaussian(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
         """
@@ -104,6 +109,8 @@ class NoiseSource:
         """
         pairs = (size + 1) // 2
         stream = self._keystream('gaussian', purpose, round, step, 2 * pairs)
+        if kernels.built():
+            return kernels.gaussian(stream)[:size]
         radius = stream[:pairs].astype(np.float64)
         radius += 0.5
         radius *= 2.0**-64
@@ -144,8 +151,8 @@ class NoiseSource:
         return HKDFExpand(SHA256(), length, b'fdrl_ros noise 2 ' + info).derive(self._key)
 
 
-def _to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Map 64-bit words into (0, 1), keeping full relative precision near 0."""
+def to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map 64-bit words into the open interval (0, 1), keeping full relative precision near 0."""
     unit = words.astype(np.float64)
     unit += 0.5
     unit *= 2.0**-64

@@ -5,13 +5,17 @@ Clipped double DQN gradients in closed form (DP-DQN Alg. 1), never by differenti
 
 A row's gradient of a dense layer is the outer product of the slopes at its outputs and its
 inputs: norms come from the factors (Goodfellow 2015), and one product a layer sums what was
-clipped.
+clipped. :mod:`fdrl_ros.kernels` does the same faster, where it is built.
 """
 
-from typing import Self
+from collections.abc import Sequence
+from functools import cached_property
+import math
+from typing import overload, Self
 
+from fdrl_ros import kernels
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.mechanism import clip_factors
+from fdrl_ros.privacy.mechanism import clip_factors, clip_limit
 from fdrl_ros.trainer.network import Array, Layered, Network, Slopes
 from fdrl_ros.trainer.settings import LearnerSettings
 from fdrl_ros.trainer.transitions import Batch
@@ -43,6 +47,7 @@ class DoubleDqn:
         :param frozen: shared layers, from the first, that are not trained: public features.
         """
         self.network = Network(shape)
+        self.shape = shape
         self.loss = loss
         self.conservative = conservative
         self.frozen = frozen
@@ -83,6 +88,8 @@ class DoubleDqn:
         """
         *_, units, transitions = batch.actions.shape
         layers = self.slopes(weights, target, batch, 1.0 / transitions)
+        if isinstance(layers, _TracedSlopes):
+            return layers.clipped_sum(units, transitions, clip_limit(clip_norm))
         squares = np.zeros(batch.actions.shape[:-1], dtype=np.float64)
         formed: list[tuple[Array, Array] | None] = []
         for layer in layers:
@@ -121,8 +128,11 @@ class DoubleDqn:
         :returns: shape (..., size), float64.
         """
         *lead, units, transitions = batch.actions.shape
+        layers = self.slopes(weights, target, batch, 1.0 / (units * transitions))
+        if isinstance(layers, _TracedSlopes):
+            return layers.clipped_sum(units * transitions, 1, math.inf)
         total = np.empty((*lead, self.size))
-        for layer in self.slopes(weights, target, batch, 1.0 / (units * transitions)):
+        for layer in layers:
             self._place(total, layer, *_outer_sum(layer.inputs, layer.outputs))
         return total
 
@@ -146,12 +156,14 @@ class DoubleDqn:
 
     def slopes(
         self, weights: Layered, target: Layered, batch: Batch, scale: float
-    ) -> list[Slopes]:
+    ) -> Sequence[Slopes]:
         """
         Return each row's gradient of each layer, times `scale`: what is clipped and summed.
 
         :returns: of the head, then of the shared layers that are trained, from the last on.
         """
+        if self._kernel is not None and batch.actions.ndim == 2 and batch.actions.size:
+            return self._traced(self._kernel, weights, target, batch, scale)
         rows = batch.rows()
         count = rows.actions.shape[-1]
         both = np.concatenate((rows.states, rows.next_states), axis=-2)
@@ -173,6 +185,40 @@ class DoubleDqn:
         inputs = [each[..., :count, :] for each in made.inputs]
         return self.network.backward(weights, inputs, slopes, self.frozen)
 
+    @cached_property
+    def _kernel(self) -> kernels.NetworkKernel | None:
+        """What does the same faster, if it was built."""
+        if not kernels.built() or len(self.shape.hidden) > kernels.most_layers():
+            return None
+        return kernels.NetworkKernel(
+            (self.shape.states, *self.shape.hidden),
+            self.shape.actions,
+            frozen=self.frozen,
+            loss=self.loss,
+            conservative=self.conservative,
+        )
+
+    def _traced(
+        self,
+        kernel: kernels.NetworkKernel,
+        weights: Layered,
+        target: Layered,
+        batch: Batch,
+        scale: float,
+    ) -> '_TracedSlopes':
+        trace = kernel.trace(
+            weights.flat,
+            target.flat,
+            states=batch.states,
+            actions=batch.actions,
+            rewards=batch.rewards,
+            next_states=batch.next_states,
+            discounts=batch.discounts,
+            scales=batch.weights,
+            scale=scale,
+        )
+        return _TracedSlopes(kernel, trace, self.network)
+
     def _place(self, total: NDArray, layer: Slopes, matrix: NDArray, bias: NDArray) -> None:
         """Put a layer's gradient where its weights lie."""
         for outputs, matrix_span, bias_span in layer.spans:
@@ -182,6 +228,39 @@ class DoubleDqn:
 
     def _shifted(self, span: slice) -> slice:
         return slice(span.start - self.start, span.stop - self.start)
+
+
+class _TracedSlopes(Sequence[Slopes]):
+    """Slopes where the compiled code left them; views are made for those who look."""
+
+    def __init__(
+        self, kernel: kernels.NetworkKernel, trace: kernels.Trace, network: Network
+    ) -> None:
+        self._kernel = kernel
+        self._trace = trace
+        self._network = network
+
+    def clipped_sum(self, units: int, transitions: int, limit: float) -> NDArray[np.float64]:
+        """Clip and sum; see :meth:`fdrl_ros.kernels.NetworkKernel.clipped_sum`."""
+        return self._kernel.clipped_sum(self._trace, units, transitions, limit)
+
+    @cached_property
+    def _views(self) -> list[Slopes]:
+        spans = self._network.spans[self._kernel.frozen :]
+        made = [Slopes(*each, span) for each, span in zip(self._trace.layers, spans, strict=True)]
+        return made[::-1]
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    @overload
+    def __getitem__(self, index: int) -> Slopes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Slopes]: ...
+
+    def __getitem__(self, index: int | slice) -> Slopes | Sequence[Slopes]:
+        return self._views[index]
 
 
 def _at(values: Array, actions: NDArray[np.int64]) -> Array:

@@ -7,6 +7,7 @@ Weights may have leading axes, one network each: stacked networks run in one bat
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.shape import Layer
@@ -14,21 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+Spans = tuple[tuple[slice, slice, slice], ...]
 
 
-@dataclass(frozen=True)
 class Layered:
-    """
-    Flat weights taken apart.
+    """Flat weights, and their parts once somebody asks for them."""
 
-    ``shared``: the matrix (..., outputs, inputs) and bias (..., 1, outputs) of each shared layer,
-    views. ``head`` and ``head_bias``: what value and advantage make together, since Q is linear
-    in the last hidden layer, (..., actions, width) and (..., 1, actions).
-    """
+    def __init__(self, network: 'Network', flat: Array) -> None:
+        """:param flat: shape (..., n_parameters), float32; must not change afterwards."""
+        self.flat = flat
+        self._network = network
 
-    shared: list[tuple[Array, Array]]
-    head: Array
-    head_bias: Array
+    @cached_property
+    def shared(self) -> list[tuple[Array, Array]]:
+        """View the matrix (..., outputs, inputs) and bias (..., 1, outputs) of shared layers."""
+        return self._network.shared_of(self.flat)
+
+    @cached_property
+    def head(self) -> tuple[Array, Array]:
+        """
+        Return what value and advantage make together, since Q is linear in the last hidden layer.
+
+        :returns: matrix (..., actions, width) and bias (..., 1, actions).
+        """
+        return self._network.head_of(self.flat)
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ class Slopes:
 
     inputs: Array
     outputs: Array
-    spans: tuple[tuple[slice, slice, slice], ...]
+    spans: Spans
 
 
 class Network:
@@ -67,11 +77,15 @@ class Network:
         self._actions = shape.actions
         self._shared = [_Span(each) for each in shared]
         self._value, self._advantage = _Span(value), _Span(advantage)
-        self._shared_spans = [((slice(None), each.matrix, each.bias),) for each in self._shared]
-        self._head_spans = (
-            (slice(0, 1), self._value.matrix, self._value.bias),
-            (slice(1, None), self._advantage.matrix, self._advantage.bias),
-        )
+        self.spans: list[Spans] = [
+            ((slice(None), each.matrix, each.bias),) for each in self._shared
+        ] + [
+            (
+                (slice(0, 1), self._value.matrix, self._value.bias),
+                (slice(1, None), self._advantage.matrix, self._advantage.bias),
+            )
+        ]
+        """Of each dense layer, the head last: for each run of outputs, where its weights lie."""
 
     def layered(self, weights: Array) -> Layered:
         """
@@ -79,7 +93,14 @@ class Network:
 
         :param weights: flat, shape (..., n_parameters), float32; must not change afterwards.
         """
-        shared = [(each.of(weights), weights[..., None, each.bias]) for each in self._shared]
+        return Layered(self, weights)
+
+    def shared_of(self, weights: Array) -> list[tuple[Array, Array]]:
+        """View matrix and bias of each shared layer; see :attr:`Layered.shared`."""
+        return [(each.of(weights), weights[..., None, each.bias]) for each in self._shared]
+
+    def head_of(self, weights: Array) -> tuple[Array, Array]:
+        """Make one layer of value and advantage; see :attr:`Layered.head`."""
         # mean() costs several times a sum on arrays as small as these
         share = np.float32(1.0 / self._actions)
         advantage, bias = self._advantage.of(weights), weights[..., None, self._advantage.bias]
@@ -87,7 +108,7 @@ class Network:
         head += self._value.of(weights)
         head_bias: Array = bias - bias.sum(axis=-1, keepdims=True) * share
         head_bias += weights[..., None, self._value.bias]
-        return Layered(shared, head, head_bias)
+        return head, head_bias
 
     def forward(self, weights: Layered, states: Array) -> Pass:
         """
@@ -101,8 +122,9 @@ class Network:
             hidden += bias
             np.tanh(hidden, out=hidden)
             inputs.append(hidden)
-        values = inputs[-1] @ weights.head.swapaxes(-1, -2)
-        values += weights.head_bias
+        matrix, bias = weights.head
+        values = inputs[-1] @ matrix.swapaxes(-1, -2)
+        values += bias
         return Pass(values, inputs)
 
     def backward(
@@ -118,14 +140,14 @@ class Network:
         """
         total = slopes.sum(axis=-1, keepdims=True)
         heads = np.concatenate((total, slopes - total * np.float32(1.0 / self._actions)), axis=-1)
-        found = [Slopes(inputs[-1], heads, self._head_spans)]
-        matrix = weights.head
+        found = [Slopes(inputs[-1], heads, self.spans[-1])]
+        matrix, _ = weights.head
         back = slopes
         for index in range(len(weights.shared) - 1, frozen - 1, -1):
             hidden = inputs[index + 1]
             back = back @ matrix
             back *= 1 - hidden * hidden
-            found.append(Slopes(inputs[index], back, self._shared_spans[index]))
+            found.append(Slopes(inputs[index], back, self.spans[index]))
             matrix = weights.shared[index][0]
         return found
 

@@ -4,7 +4,7 @@
 Many hospitals' learners in one batched pass, for simulations of a federation in one process.
 
 Each keeps its own records, ledger, noise and checkpoint, and ends where it would have ended alone,
-but for the rounding of float32 products.
+bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,8 @@ from fdrl_ros.trainer.checkpoint import Checkpoint
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
 from fdrl_ros.trainer.optimizer import optimizer_of
 from fdrl_ros.trainer.trainer import Trainer
-from fdrl_ros.trainer.transitions import Batch
 import numpy as np
 from numpy.typing import NDArray
-
-_ARRAYS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
 
 
 class StackedTrainers:
@@ -101,24 +98,17 @@ def _train_block(
         begun,
     )
     replays = [each.replay(state.priorities) for each, state in zip(trainers, states, strict=True)]
-    apart = dqn.layered(target)
+    apart = [dqn.layered(each) for each in target]
     for step in range(begun, begun + count):
         if stopped():
             raise TrainingStopped(f'round {round} stopped before step {step}')
         current = weights.astype(np.float32)
-        now = dqn.layered(current)
+        now = [dqn.layered(each) for each in current]
         if step % learner.target_period == 0:
             target, apart = current, now
-        draws = [each.draw(round, step) for each in replays]
-        batches = [t.batch(draw, round, step) for t, draw in zip(trainers, draws, strict=True)]
         clipped = np.zeros((len(trainers), dqn.size))
-        if any(len(draw.units) for draw in draws):
-            batch = _stacked(batches)
-            clipped = dqn.clipped_sum(now, apart, batch, first.privacy.clip_norm)
-            if len(replays[0].priorities):
-                errors = dqn.errors(now, apart, batch)
-                for replay, draw, wrong in zip(replays, draws, errors, strict=True):
-                    replay.learned(draw.units, wrong[: len(draw.units)])
+        for i, (trainer, replay) in enumerate(zip(trainers, replays, strict=True)):
+            clipped[i] = trainer.clipped_sum(replay, now[i], apart[i], round, step)
         noise = np.stack([each.noise(round, step) for each in trainers])
         gradient = first.noised(clipped, noise)
         if learner.proximal:
@@ -136,19 +126,3 @@ def _train_block(
         )
         for i, state in enumerate(states)
     ]
-
-
-def _stacked(batches: list[Batch]) -> Batch:
-    """Stack batches, the smaller ones filled up with transitions that weigh nothing."""
-    sizes = [len(each.actions) for each in batches]
-    units, transitions = max(sizes), batches[0].actions.shape[1]
-    weights = np.zeros((len(batches), units, transitions), np.float32)
-    arrays: dict[str, np.ndarray] = {}
-    for name in _ARRAYS:
-        sample = getattr(batches[0], name)
-        arrays[name] = np.zeros((len(batches), units, *sample.shape[1:]), sample.dtype)
-        for i, (each, size) in enumerate(zip(batches, sizes, strict=True)):
-            arrays[name][i, :size] = getattr(each, name)
-    for i, (each, size) in enumerate(zip(batches, sizes, strict=True)):
-        weights[i, :size] = 1.0 if each.weights is None else each.weights
-    return Batch(**arrays, weights=weights)

@@ -71,7 +71,8 @@ class TableDqn(DoubleDqn):
 
     def _table(self, weights: Layered) -> NDArray[np.float64]:
         """Return Q of every state and action, (states, actions)."""
-        return self._scales[:, None] * weights.head.T + weights.head_bias.astype(np.float64)
+        matrix, bias = weights.head
+        return self._scales[:, None] * matrix.T + bias.astype(np.float64)
 
     def _wanted(
         self, table: NDArray[np.float64], target: Layered, batch: Batch

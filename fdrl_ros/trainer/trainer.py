@@ -204,6 +204,19 @@ class Trainer:
             index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
         )
 
+    def clipped_sum(
+        self, replay: Replay, weights: Layered, target: Layered, round: int, step: int
+    ) -> np.ndarray:
+        """Return the sum of the clipped gradients of those who join a step: NOT private yet."""
+        draw = replay.draw(round, step)
+        if not len(draw.units):
+            return np.zeros(self.dqn.size)
+        batch = self.batch(draw, round, step)
+        clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
+        if len(replay.priorities):
+            replay.learned(draw.units, self.dqn.errors(weights, target, batch))
+        return clipped
+
     def noise(self, round: int, step: int) -> np.ndarray:
         """Return the N(0, 1) draws of a step, shape (trained weights,)."""
         if not self.privacy.noise_multiplier:
@@ -243,9 +256,9 @@ class Trainer:
             current = weights.astype(np.float32)
             if step % learner.target_period == 0:
                 target, apart = current, self.dqn.layered(current)
-            gradient = self._private_gradient(
-                replay, self.dqn.layered(current), apart, state.round, step
-            )
+            now = self.dqn.layered(current)
+            clipped = self.clipped_sum(replay, now, apart, state.round, step)
+            gradient = self.noised(clipped, self.noise(state.round, step))
             if learner.proximal:
                 gradient += learner.proximal * (weights - anchor)[first:]
             weights[first:] += optimizer.step(gradient)
@@ -259,16 +272,3 @@ class Trainer:
             moments=optimizer.moments,
             priorities=replay.priorities,
         )
-
-    def _private_gradient(
-        self, replay: Replay, weights: Layered, target: Layered, round: int, step: int
-    ) -> np.ndarray:
-        """Return the noised mean gradient of one step's batch, shape (trained weights,)."""
-        draw = replay.draw(round, step)
-        clipped = np.zeros(self.dqn.size)
-        if len(draw.units):
-            batch = self.batch(draw, round, step)
-            clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
-            if len(replay.priorities):
-                replay.learned(draw.units, self.dqn.errors(weights, target, batch))
-        return self.noised(clipped, self.noise(round, step))

@@ -25,7 +25,7 @@ LAYERS = (
     {'trainer'},
     {'policy', 'privacy', 'crypto', 'env'},
     {'metrics'},
-    {'__init__', 'errors', 'resources', 'settings'},
+    {'__init__', '_kernels', 'errors', 'kernels', 'resources', 'settings'},
 )
 TOGETHER = 1
 APART = ({'trainer'}, {'policy', 'privacy', 'crypto', 'env'}, {'metrics'})
@@ -130,7 +130,7 @@ def test_nobody_uses_a_global_random_generator() -> None:
                 assert 'generator' in {each.arg for each in node.keywords}, where
 
 
-@pytest.mark.parametrize('folder', ['fdrl_ros', 'launch', 'test', 'tools'])
+@pytest.mark.parametrize('folder', ['fdrl_ros', 'launch', 'native', 'test', 'tools'])
 def test_every_file_begins_with_its_licence_and_a_sentence(folder: str) -> None:
     for path in (ROOT / folder).rglob('*.py'):
         text = path.read_text()

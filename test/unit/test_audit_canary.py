@@ -16,6 +16,8 @@ from fdrl_ros.trainer.transitions import Batch
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures('arithmetic')
+
 SHAPE = NetworkShape(states=4, actions=3, hidden=(6, 5))
 WITHIN = 1.0 - 2.0**-10  # what clipping leaves of C
 

@@ -17,6 +17,7 @@ from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.audit.watching import AuditedTrainer, with_places
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.accountant import Charge, epsilon_pld
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -215,16 +216,13 @@ def test_forgotten_noise_is_found(tmp_path):
     assert made.bound > 4.0  # all that 600 canaries can prove
 
 
-@pytest.mark.parametrize('transitions', [1, 2, 30])  # three ways through the clipping
+@pytest.mark.parametrize('transitions', [1, 2, 30])  # all ways through the clipping
 @pytest.mark.parametrize('by', ['nothing', 'ten times C'])
 def test_wrong_clipping_is_found(tmp_path, monkeypatch, by, transitions):
     """Canaries are 20 times C."""
-    real = gradient.clip_factors
-    wrong = {
-        'nothing': lambda norms, clip_norm: np.ones_like(norms, dtype=np.float64),
-        'ten times C': lambda norms, clip_norm: real(norms, 10.0 * clip_norm),
-    }
-    monkeypatch.setattr(gradient, 'clip_factors', wrong[by])
+    factor = {'nothing': 1e9, 'ten times C': 10.0}[by]
+    for module in (gradient, mechanism):  # the compiled way, and NumPy's
+        monkeypatch.setattr(module, 'clip_limit', lambda clip_norm: factor * clip_norm)
     made = audited(
         tmp_path,
         learner=replace(LEARNER, transitions_per_patient=transitions),

@@ -14,6 +14,8 @@ from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures('arithmetic')
+
 UNCLIPPED = 1e9
 SMALL = strategies.integers(0, 2**20)
 

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+pytestmark = pytest.mark.usefixtures('arithmetic')
+
 GRADIENTS = arrays.arrays(
     np.float64,
     arrays.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=6),
@@ -152,8 +154,9 @@ def test_sampling_goes_on_when_the_first_draws_do_not_reach_the_end():
     class Low(NoiseSource):
         """A source whose first draws let everybody join."""
 
-        def uniform(self, purpose, round, step, size):
-            return np.full(size, 0.999) if purpose == 'inclusion 0' else np.full(size, 0.5**11)
+        def uniform_words(self, purpose, round, step, size):
+            coin = 0.999 if purpose == 'inclusion 0' else 0.5**11
+            return np.full(size, int(coin * 2.0**64), np.uint64)
 
     found = poisson_sample(100, 0.01, Low(bytes(32), private=False), 0, 0)
     first = math.ceil(1.0 + 6.0) + 8

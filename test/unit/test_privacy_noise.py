@@ -14,11 +14,13 @@ import sys
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
 from fdrl_ros.errors import KeyFileError
-from fdrl_ros.privacy.noise import _to_unit, NoiseSource
+from fdrl_ros.privacy.noise import NoiseSource, to_unit
 from hypothesis import given, strategies
 import numpy as np
 import pytest
 from scipy import stats
+
+pytestmark = pytest.mark.usefixtures('arithmetic')
 
 NAMES = strategies.tuples(
     strategies.text(max_size=8),
@@ -89,7 +91,7 @@ def test_the_same_name_draws_the_same_noise(name):
 def test_different_names_never_share_a_word_of_keystream(one, other):
     source = NoiseSource.seeded(1)
     words, uniforms = source.words(*one), source.uniform(*one)
-    assert not set(_to_unit(words)) & set(uniforms)
+    assert not set(to_unit(words)) & set(uniforms)
     if one[:3] != other[:3]:
         assert not set(words) & set(source.words(*other))
 
@@ -110,7 +112,7 @@ def test_only_a_secure_source_calls_itself_private(tmp_path):
 
 
 def test_uniforms_stay_inside_the_open_interval_for_every_word():
-    unit = _to_unit(np.array([0, 1, 2**63, 2**64 - 1], np.uint64))
+    unit = to_unit(np.array([0, 1, 2**63, 2**64 - 1], np.uint64))
     assert unit[0] == 2.0**-65
     assert unit[1] == 1.5 * 2.0**-64
     assert unit[2] == 0.5
@@ -118,7 +120,7 @@ def test_uniforms_stay_inside_the_open_interval_for_every_word():
 
 
 def test_tails_reach_beyond_those_of_32_bit_uniforms():
-    longest = math.sqrt(-2.0 * math.log(_to_unit(np.zeros(1, np.uint64))[0]))
+    longest = math.sqrt(-2.0 * math.log(to_unit(np.zeros(1, np.uint64))[0]))
     assert longest > 9.4
     assert math.sqrt(2.0 * math.log(2.0**32)) < 6.7
 

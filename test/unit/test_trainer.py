@@ -80,7 +80,8 @@ class Ward:
 
     def gradient(self, step):
         replay = self.trainer.replay()
-        return self.trainer._private_gradient(replay, APART, APART, 1, step)
+        clipped = self.trainer.clipped_sum(replay, APART, APART, 1, step)
+        return self.trainer.noised(clipped, self.trainer.noise(1, step))
 
     def train(self, round=1, weights=START, stopped=lambda: False, report=lambda progress: None):
         return self.trainer.train(weights, round, report=report, stopped=stopped)

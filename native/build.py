@@ -1,0 +1,45 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Compile the kernels into the extension module ``fdrl_ros._kernels``.
+
+    python native/build.py [FOLDER]
+
+CMake and setup.py call it; by hand it builds into this very checkout, or into a folder. Without
+the module everything works as well, in NumPy, only slower.
+"""
+
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import cffi
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCES = ('learner.c', 'noise.c')
+FLAGS = ['-O3', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-Wno-psabi']
+
+ffibuilder = cffi.FFI()
+_header = (HERE / 'kernels.h').read_text()
+ffibuilder.cdef(_header.partition('// calls begin\n')[2].partition('// calls end')[0])
+ffibuilder.set_source(
+    'fdrl_ros._kernels',
+    '#include "kernels.h"',
+    sources=[str(HERE / name) for name in SOURCES],
+    include_dirs=[str(HERE)],
+    extra_compile_args=FLAGS,
+    libraries=['m'],
+)
+
+
+def build(folder: pathlib.Path) -> pathlib.Path:
+    """Compile, and put the module into a folder; return its path."""
+    with tempfile.TemporaryDirectory() as scratch:
+        made = pathlib.Path(ffibuilder.compile(tmpdir=scratch))
+        folder.mkdir(parents=True, exist_ok=True)
+        return pathlib.Path(shutil.copy(made, folder / made.name))
+
+
+if __name__ == '__main__':
+    print(build(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / 'fdrl_ros'))

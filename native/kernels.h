@@ -1,0 +1,66 @@
+// Copyright 2026 The fdrl_ros maintainers
+// SPDX-License-Identifier: Apache-2.0
+//
+// What fdrl_ros/kernels.py calls. build.py reads all between the two marks as it stands.
+
+#ifndef FDRL_ROS__KERNELS_H_
+#define FDRL_ROS__KERNELS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Compile for the widest vectors, and choose when loaded; other machines take what they have.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SIMD
+#endif
+
+// calls begin
+#define FDRL_MOST_LAYERS 16
+#define FDRL_LANES 16
+#define FDRL_DONE 0
+#define FDRL_NO_MEMORY 1
+#define FDRL_NOT_FINITE 2
+#define FDRL_NO_ACTION 3
+
+// A dueling network: sizes of states and hidden layers; shared layers; those not trained.
+typedef struct {
+  int shared, frozen;
+  ptrdiff_t actions;
+  ptrdiff_t sizes[16];
+} fdrl_network;
+
+typedef struct {
+  int huber;
+  float conservative;
+} fdrl_loss;
+
+// Transitions; weights may be missing.
+typedef struct {
+  ptrdiff_t rows;
+  const float *states, *next_states, *rewards, *discounts, *weights;
+  const int64_t *actions;
+} fdrl_batch;
+
+ptrdiff_t fdrl_trace_size(const fdrl_network *net, ptrdiff_t rows);
+ptrdiff_t fdrl_trace_inputs(const fdrl_network *net, ptrdiff_t rows, int layer);
+ptrdiff_t fdrl_trace_outputs(const fdrl_network *net, ptrdiff_t rows, int layer);
+
+int fdrl_slopes(
+  const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
+  const fdrl_batch *batch, float scale, float *trace);
+int fdrl_clipped_sum(
+  const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
+  double limit, double *total);
+
+void fdrl_gaussian(const uint64_t *words, ptrdiff_t pairs, double *draws);
+int fdrl_noisy_mean(
+  ptrdiff_t size, const double *sum, const double *noise, double grid, double steps,
+  double share, double *mean);
+ptrdiff_t fdrl_joined(
+  const uint64_t *words, ptrdiff_t count, double log_stay, int64_t units, int64_t *last,
+  int64_t *joined);
+// calls end
+
+#endif  // FDRL_ROS__KERNELS_H_

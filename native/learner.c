@@ -1,0 +1,582 @@
+// Copyright 2026 The fdrl_ros maintainers
+// SPDX-License-Identifier: Apache-2.0
+//
+// The private learner's gradients (DP-DQN Alg. 1), as fdrl_ros/trainer/gradient.py has them in
+// NumPy: the same numbers, a few times faster. That file says what is computed; this one how.
+//
+// Rows are padded to 4 and columns to 16, with zeros, so that no loop has a remainder.
+
+#include "kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef float floats __attribute__((vector_size(64), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(64), aligned(4)));
+typedef double doubles __attribute__((vector_size(64), aligned(8)));
+typedef float narrow __attribute__((vector_size(32), aligned(4)));
+
+#define LANES FDRL_LANES
+#define BLOCK 4
+#define FORMED_FROM 5  // transitions of a unit: from so many on, its gradient is formed
+
+static inline ptrdiff_t padded(ptrdiff_t size) { return (size + LANES - 1) / LANES * LANES; }
+
+static inline ptrdiff_t rows_of(ptrdiff_t rows) { return (rows + BLOCK - 1) / BLOCK * BLOCK; }
+
+static inline ptrdiff_t most(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+
+// Numbers that enter dense layer `l`: the shared ones, then the head.
+static inline ptrdiff_t width(const fdrl_network *net, int l) { return net->sizes[l]; }
+
+// Where the matrix of shared layer `l`, or of the value at l = shared, begins in flat weights.
+static ptrdiff_t start_of(const fdrl_network *net, int l)
+{
+  ptrdiff_t start = 0;
+  for (int i = 0; i < l; i++) { start += (width(net, i) + 1) * width(net, i + 1); }
+  return start;
+}
+
+// What a trace holds, and where. Inputs of a layer are those of the states, then of the next.
+ptrdiff_t fdrl_trace_inputs(const fdrl_network *net, ptrdiff_t rows, int l)
+{
+  ptrdiff_t at = 0;
+  for (int i = 0; i < l; i++) { at += 2 * rows_of(rows) * padded(width(net, i)); }
+  return at;
+}
+
+ptrdiff_t fdrl_trace_outputs(const fdrl_network *net, ptrdiff_t rows, int l)
+{
+  ptrdiff_t at = fdrl_trace_inputs(net, rows, net->shared + 1);
+  for (int i = 0; i < l; i++) { at += rows_of(rows) * padded(width(net, i + 1)); }
+  return at;
+}
+
+ptrdiff_t fdrl_trace_size(const fdrl_network *net, ptrdiff_t rows)
+{
+  return fdrl_trace_outputs(net, rows, net->shared) + rows_of(rows) * padded(1 + net->actions);
+}
+
+// c = bias + a b; rows a multiple of 4, columns of b and c a multiple of 16.
+SIMD static void product(
+  ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t inner, const float *a, ptrdiff_t stride,
+  const float *b, const float *bias, float *c)
+{
+  const floats none = {0};
+  for (ptrdiff_t j = 0; j < columns; j += LANES) {
+    const floats first = bias ? *(const floats *)(bias + j) : none;
+    for (ptrdiff_t i = 0; i < rows; i += BLOCK) {
+      const float *a0 = a + i * stride, *a1 = a0 + stride, *a2 = a1 + stride, *a3 = a2 + stride;
+      floats c0 = first, c1 = first, c2 = first, c3 = first;
+      for (ptrdiff_t k = 0; k < inner; k++) {
+        const floats line = *(const floats *)(b + k * columns + j);
+        c0 += a0[k] * line;
+        c1 += a1[k] * line;
+        c2 += a2[k] * line;
+        c3 += a3[k] * line;
+      }
+      float *to = c + i * columns + j;
+      *(floats *)to = c0;
+      *(floats *)(to + columns) = c1;
+      *(floats *)(to + 2 * columns) = c2;
+      *(floats *)(to + 3 * columns) = c3;
+    }
+  }
+}
+
+// tanh to 3e-7, relative: a series near 0, 1 - 2 / (exp(2 x) + 1) elsewhere.
+SIMD static void hyperbolic_tangent(ptrdiff_t size, float *values)
+{
+  for (ptrdiff_t i = 0; i < size; i += LANES) {
+    const floats x = *(floats *)(values + i);
+    const ints sign = (ints)x & (int32_t)0x80000000;
+    floats size_of = (floats)((ints)x & 0x7fffffff);
+    const ints wrong = size_of != size_of;
+    const ints beyond = size_of > 10.0f;
+    size_of = (floats)(((ints)size_of & ~beyond) | ((ints)(10.0f + (floats){0}) & beyond));
+    // exp(2 x) = 2^n exp(r), |r| <= ln(2) / 2
+    const floats twos = size_of * 2.885390081777927f;
+    const ints n = __builtin_convertvector(twos + 0.5f, ints);
+    const floats whole = __builtin_convertvector(n, floats);
+    const floats r = (2.0f * size_of - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    floats e = 1.0f / 5040.0f + r * (1.0f / 40320.0f);
+    e = 1.0f / 720.0f + r * e;
+    e = 1.0f / 120.0f + r * e;
+    e = 1.0f / 24.0f + r * e;
+    e = 1.0f / 6.0f + r * e;
+    e = 0.5f + r * e;
+    e = 1.0f + r * e;
+    e = 1.0f + r * e;
+    e *= (floats)((n + 127) << 23);
+    const floats far = 1.0f - 2.0f / (e + 1.0f);
+    const floats square = size_of * size_of;
+    floats near = -1382.0f / 155925.0f + square * (21844.0f / 6081075.0f);
+    near = 62.0f / 2835.0f + square * near;
+    near = -17.0f / 315.0f + square * near;
+    near = 2.0f / 15.0f + square * near;
+    near = -1.0f / 3.0f + square * near;
+    near = size_of + size_of * square * near;
+    const ints small = size_of < 0.4f;
+    const ints chosen = ((ints)near & small) | ((ints)far & ~small);
+    *(floats *)(values + i) = (floats)(((chosen | sign) & ~wrong) | ((ints)x & wrong));
+  }
+}
+
+// A network ready for products: transposed matrices for the way there, padded for the way back.
+typedef struct {
+  float *there[FDRL_MOST_LAYERS];
+  float *bias[FDRL_MOST_LAYERS];
+  float *back[FDRL_MOST_LAYERS];
+} packed;
+
+static ptrdiff_t packed_size(const fdrl_network *net)
+{
+  ptrdiff_t size = 0;
+  for (int l = 0; l <= net->shared; l++) {
+    const ptrdiff_t outputs = l < net->shared ? width(net, l + 1) : net->actions;
+    size += (padded(width(net, l)) + 1) * padded(outputs) + outputs * padded(width(net, l));
+  }
+  return size;
+}
+
+SIMD static void pack_layer(
+  ptrdiff_t inputs, ptrdiff_t outputs, const float *matrix, const float *bias, int both,
+  float *there, float *bias_to, float *back)
+{
+  const ptrdiff_t columns = padded(outputs), stride = padded(inputs);
+  for (ptrdiff_t k = 0; k < inputs; k++) {
+    for (ptrdiff_t j = 0; j < outputs; j++) { there[k * columns + j] = matrix[j * inputs + k]; }
+    for (ptrdiff_t j = outputs; j < columns; j++) { there[k * columns + j] = 0.0f; }
+  }
+  for (ptrdiff_t j = 0; j < columns; j++) { bias_to[j] = j < outputs ? bias[j] : 0.0f; }
+  if (!both) { return; }
+  for (ptrdiff_t j = 0; j < outputs; j++) {
+    memcpy(back + j * stride, matrix + j * inputs, (size_t)inputs * sizeof(float));
+    for (ptrdiff_t k = inputs; k < stride; k++) { back[j * stride + k] = 0.0f; }
+  }
+}
+
+// Lay a network out in `room`; what value and advantage make together is one head.
+static void pack(
+  const fdrl_network *net, const float *weights, int both, float *room, float *head, packed *to)
+{
+  const int last = net->shared;
+  for (int l = 0; l <= last; l++) {
+    const ptrdiff_t inputs = width(net, l), outputs = l < last ? width(net, l + 1) : net->actions;
+    const float *matrix = weights + start_of(net, l), *bias = matrix + inputs * outputs;
+    if (l == last) {
+      const float *value = matrix, *value_bias = value + inputs;
+      const float *advantage = value_bias + 1, *advantage_bias = advantage + inputs * outputs;
+      const float share = 1.0f / (float)outputs;
+      float *head_bias = head + inputs * outputs;
+      for (ptrdiff_t k = 0; k < inputs; k++) {
+        float mean = 0.0f;
+        for (ptrdiff_t j = 0; j < outputs; j++) { mean += advantage[j * inputs + k]; }
+        mean *= share;
+        for (ptrdiff_t j = 0; j < outputs; j++) {
+          head[j * inputs + k] = advantage[j * inputs + k] - mean + value[k];
+        }
+      }
+      float mean = 0.0f;
+      for (ptrdiff_t j = 0; j < outputs; j++) { mean += advantage_bias[j]; }
+      mean *= share;
+      for (ptrdiff_t j = 0; j < outputs; j++) {
+        head_bias[j] = advantage_bias[j] - mean + value_bias[0];
+      }
+      matrix = head;
+      bias = head_bias;
+    }
+    to->there[l] = room;
+    room += inputs * padded(outputs);
+    to->bias[l] = room;
+    room += padded(outputs);
+    to->back[l] = room;
+    if (both) { room += outputs * padded(inputs); }
+    pack_layer(inputs, outputs, matrix, bias, both, to->there[l], to->bias[l], to->back[l]);
+  }
+}
+
+// Values of `rows` (a multiple of 4) states; inputs[0] is given, the others are filled.
+static void forward(
+  const fdrl_network *net, const packed *weights, ptrdiff_t rows, float *const *inputs,
+  float *values)
+{
+  for (int l = 0; l <= net->shared; l++) {
+    const ptrdiff_t columns = padded(l < net->shared ? width(net, l + 1) : net->actions);
+    float *to = l < net->shared ? inputs[l + 1] : values;
+    product(
+      rows, columns, width(net, l), inputs[l], padded(width(net, l)), weights->there[l],
+      weights->bias[l], to);
+    if (l < net->shared) { hyperbolic_tangent(rows * columns, to); }
+  }
+}
+
+static void copy_rows(ptrdiff_t rows, ptrdiff_t size, const float *from, float *to)
+{
+  const ptrdiff_t stride = padded(size);
+  memset(to, 0, (size_t)(rows_of(rows) * stride) * sizeof(float));
+  for (ptrdiff_t i = 0; i < rows; i++) {
+    memcpy(to + i * stride, from + i * size, (size_t)size * sizeof(float));
+  }
+}
+
+// The best action's number; a value that is not a number counts as the best, as in NumPy.
+static ptrdiff_t best(ptrdiff_t actions, const float *values)
+{
+  ptrdiff_t found = 0;
+  for (ptrdiff_t a = 0; a < actions; a++) {
+    if (isnan(values[a])) { return a; }
+    if (values[a] > values[found]) { found = a; }
+  }
+  return found;
+}
+
+// Slopes of a row's loss at its Q values, times its scale; the caller cleared `slopes`.
+static void at_values(
+  const fdrl_network *net, const fdrl_loss *loss, const float *values, int64_t action,
+  float target, float scale, float *slopes)
+{
+  float slope = values[action] - target;
+  if (loss->huber) {
+    if (slope > 1.0f) { slope = 1.0f; }
+    if (slope < -1.0f) { slope = -1.0f; }
+  }
+  if (loss->conservative != 0.0f) {
+    const float top = values[best(net->actions, values)];
+    float sum = 0.0f;
+    for (ptrdiff_t a = 0; a < net->actions; a++) {
+      slopes[a] = expf(values[a] - top);
+      sum += slopes[a];
+    }
+    const float share = loss->conservative / sum;
+    for (ptrdiff_t a = 0; a < net->actions; a++) { slopes[a] *= share; }
+    slope -= loss->conservative;
+  }
+  slopes[action] += slope;
+  for (ptrdiff_t a = 0; a < net->actions; a++) { slopes[a] *= scale; }
+}
+
+// back = (slopes matrix) (1 - hidden^2)
+SIMD static void through_tangent(ptrdiff_t size, const float *hidden, float *back)
+{
+  for (ptrdiff_t i = 0; i < size; i += LANES) {
+    const floats at = *(const floats *)(hidden + i);
+    *(floats *)(back + i) = *(const floats *)(back + i) * (1.0f - at * at);
+  }
+}
+
+int fdrl_slopes(
+  const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
+  const fdrl_batch *batch, float scale, float *trace)
+{
+  const ptrdiff_t rows = batch->rows, high = rows_of(rows), columns = padded(net->actions);
+  const int last = net->shared;
+  ptrdiff_t widest = padded(net->sizes[0]);
+  for (int l = 1; l <= last; l++) { widest = most(widest, padded(width(net, l))); }
+  const ptrdiff_t head = (width(net, last) + 1) * net->actions, both = packed_size(net);
+  float *room = malloc((size_t)(head + 2 * both + high * (4 * columns + 2 * widest)) * sizeof(float));
+  if (!room) { return FDRL_NO_MEMORY; }
+  for (ptrdiff_t i = 0; i < rows; i++) {
+    if (batch->actions[i] < 0 || batch->actions[i] >= net->actions) {
+      free(room);
+      return FDRL_NO_ACTION;
+    }
+  }
+  float *values = room + head + 2 * both, *aims = values + 2 * high * columns;
+  float *slopes = aims + high * columns, *ping = slopes + high * columns;
+  float *pong = ping + high * widest, *inputs[FDRL_MOST_LAYERS], *next[FDRL_MOST_LAYERS];
+  packed online, fixed;
+  pack(net, weights, 1, room + head, room, &online);
+  pack(net, target, 0, room + head + both, room, &fixed);
+
+  for (int l = 0; l <= last; l++) {
+    inputs[l] = trace + fdrl_trace_inputs(net, rows, l);
+    next[l] = l % 2 ? ping : pong;
+  }
+  const ptrdiff_t states = padded(net->sizes[0]);
+  copy_rows(rows, net->sizes[0], batch->states, inputs[0]);
+  copy_rows(rows, net->sizes[0], batch->next_states, inputs[0] + high * states);
+  forward(net, &online, 2 * high, inputs, values);
+  next[0] = inputs[0] + high * states;
+  forward(net, &fixed, high, next, aims);
+
+  memset(slopes, 0, (size_t)(high * columns) * sizeof(float));
+  float *heads = trace + fdrl_trace_outputs(net, rows, last);
+  const ptrdiff_t stride = padded(1 + net->actions);
+  memset(heads, 0, (size_t)(high * stride) * sizeof(float));
+  for (ptrdiff_t i = 0; i < rows; i++) {
+    const ptrdiff_t chosen = best(net->actions, values + (high + i) * columns);
+    const float aim = batch->rewards[i] + batch->discounts[i] * aims[i * columns + chosen];
+    const float size = batch->weights ? scale * batch->weights[i] : scale;
+    float *of_row = slopes + i * columns, *to = heads + i * stride, total = 0.0f;
+    at_values(net, loss, values + i * columns, batch->actions[i], aim, size, of_row);
+    for (ptrdiff_t a = 0; a < net->actions; a++) { total += of_row[a]; }
+    to[0] = total;
+    const float share = total * (1.0f / (float)net->actions);
+    for (ptrdiff_t a = 0; a < net->actions; a++) { to[1 + a] = of_row[a] - share; }
+  }
+  const float *from = slopes;
+  ptrdiff_t outputs = net->actions;
+  for (int l = last; l > net->frozen; l--) {
+    float *to = trace + fdrl_trace_outputs(net, rows, l - 1);
+    const ptrdiff_t count = padded(width(net, l));
+    product(high, count, outputs, from, padded(outputs), online.back[l], NULL, to);
+    through_tangent(high * count, inputs[l], to);
+    from = to;
+    outputs = width(net, l);
+  }
+  free(room);
+  return FDRL_DONE;
+}
+
+// One layer of a trace.
+typedef struct {
+  const float *inputs, *outputs;
+  ptrdiff_t width, height, in_stride, out_stride;
+  double *matrix, *bias;  // where the sum goes; of a head: the value's
+  double *rest, *rest_bias;  // of a head: the advantage's
+} traced;
+
+static traced layer_of(const fdrl_network *net, const float *trace, ptrdiff_t rows, int l, double *total)
+{
+  const int head = l == net->shared;
+  const ptrdiff_t wide = width(net, l), high = head ? 1 + net->actions : width(net, l + 1);
+  double *at = total ? total + start_of(net, l) - start_of(net, net->frozen) : NULL;
+  traced layer = {
+    .inputs = trace + fdrl_trace_inputs(net, rows, l),
+    .outputs = trace + fdrl_trace_outputs(net, rows, l),
+    .width = wide, .height = high, .in_stride = padded(wide), .out_stride = padded(high),
+    .matrix = at, .bias = at + (head ? wide : wide * high),
+    .rest = at + wide + 1, .rest_bias = at + wide + 1 + wide * net->actions,
+  };
+  return layer;
+}
+
+// Where row `j` of a layer's matrix, and its bias, lie in the sum.
+static double *line_of(const traced *layer, int head, ptrdiff_t j, double **bias)
+{
+  if (head && j) {
+    *bias = layer->rest_bias + j - 1;
+    return layer->rest + (j - 1) * layer->width;
+  }
+  *bias = layer->bias + j;
+  return layer->matrix + j * layer->width;
+}
+
+static inline float sum_of(floats each)
+{
+  float sum = 0.0f;
+  for (int i = 0; i < LANES; i++) { sum += each[i]; }
+  return sum;
+}
+
+SIMD static float dot(ptrdiff_t size, const float *a, const float *b)
+{
+  floats sum = {0};
+  for (ptrdiff_t i = 0; i < size; i += LANES) {
+    sum += *(const floats *)(a + i) * *(const floats *)(b + i);
+  }
+  return sum_of(sum);
+}
+
+// ||sum_t o_t i_t'||^2 = sum over t, u of (o_t . o_u)(i_t . i_u), 1 for the bias
+static double square_of(const traced *layer, ptrdiff_t first, ptrdiff_t transitions)
+{
+  double sum = 0.0;
+  for (ptrdiff_t t = 0; t < transitions; t++) {
+    const float *ot = layer->outputs + (first + t) * layer->out_stride;
+    const float *it = layer->inputs + (first + t) * layer->in_stride;
+    for (ptrdiff_t u = 0; u <= t; u++) {
+      const float outer = dot(layer->out_stride, ot, layer->outputs + (first + u) * layer->out_stride);
+      const float inner = dot(layer->in_stride, it, layer->inputs + (first + u) * layer->in_stride);
+      sum += (u < t ? 2.0 : 1.0) * (double)outer * ((double)inner + 1.0);
+    }
+  }
+  return sum > 0.0 || isnan(sum) ? sum : 0.0;
+}
+
+// sum = o' i over rows, 4 outputs at once: columns of i a multiple of 16, of o of 4.
+SIMD static void outer_sum(
+  ptrdiff_t rows, ptrdiff_t height, ptrdiff_t columns, const double *outputs,
+  const double *inputs, double *sum)
+{
+  for (ptrdiff_t j = 0; j < height; j += BLOCK) {
+    for (ptrdiff_t i = 0; i < columns; i += LANES) {
+      doubles a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0}, b0 = {0}, b1 = {0}, b2 = {0}, b3 = {0};
+      for (ptrdiff_t r = 0; r < rows; r++) {
+        const double *o = outputs + r * height + j;
+        const doubles a = *(const doubles *)(inputs + r * columns + i);
+        const doubles b = *(const doubles *)(inputs + r * columns + i + LANES / 2);
+        a0 += o[0] * a; b0 += o[0] * b;
+        a1 += o[1] * a; b1 += o[1] * b;
+        a2 += o[2] * a; b2 += o[2] * b;
+        a3 += o[3] * a; b3 += o[3] * b;
+      }
+      double *to = sum + j * columns + i;
+      *(doubles *)to = a0; *(doubles *)(to + LANES / 2) = b0;
+      to += columns;
+      *(doubles *)to = a1; *(doubles *)(to + LANES / 2) = b1;
+      to += columns;
+      *(doubles *)to = a2; *(doubles *)(to + LANES / 2) = b2;
+      to += columns;
+      *(doubles *)to = a3; *(doubles *)(to + LANES / 2) = b3;
+    }
+  }
+}
+
+SIMD static void widen(ptrdiff_t size, const float *from, double factor, double *to)
+{
+  for (ptrdiff_t i = 0; i < size; i++) { to[i] = factor * (double)from[i]; }
+}
+
+// The sum of all units' clipped gradients, none of which is formed.
+static int sum_of_factors(
+  const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
+  const double *factors, double *total)
+{
+  const ptrdiff_t rows = units * transitions;
+  ptrdiff_t wide = 0, high = 0;
+  for (int l = net->frozen; l <= net->shared; l++) {
+    const traced layer = layer_of(net, trace, rows, l, total);
+    wide = most(wide, layer.in_stride);
+    high = most(high, layer.out_stride);
+  }
+  double *room = malloc((size_t)(rows * (wide + high) + wide * high) * sizeof(double));
+  if (!room) { return FDRL_NO_MEMORY; }
+  double *inputs = room, *outputs = room + rows * wide, *sum = outputs + rows * high;
+  for (int l = net->frozen; l <= net->shared; l++) {
+    const traced layer = layer_of(net, trace, rows, l, total);
+    const ptrdiff_t height = rows_of(layer.height);
+    widen(rows * layer.in_stride, layer.inputs, 1.0, inputs);
+    for (ptrdiff_t r = 0; r < rows; r++) {
+      widen(height, layer.outputs + r * layer.out_stride, factors[r / transitions], outputs + r * height);
+    }
+    outer_sum(rows, height, layer.in_stride, outputs, inputs, sum);
+    for (ptrdiff_t j = 0; j < layer.height; j++) {
+      double *bias, *line = line_of(&layer, l == net->shared, j, &bias), added = 0.0;
+      memcpy(line, sum + j * layer.in_stride, (size_t)layer.width * sizeof(double));
+      for (ptrdiff_t r = 0; r < rows; r++) { added += outputs[r * height + j]; }
+      *bias = added;
+    }
+  }
+  free(room);
+  return FDRL_DONE;
+}
+
+// A unit's gradient of one layer, (height padded to 4, stride), and of its biases.
+SIMD static void form(const traced *layer, ptrdiff_t first, ptrdiff_t transitions, float *matrix, float *bias)
+{
+  const ptrdiff_t height = rows_of(layer->height), columns = layer->in_stride;
+  const float *outputs = layer->outputs + first * layer->out_stride;
+  const float *inputs = layer->inputs + first * columns;
+  for (ptrdiff_t j = 0; j < height; j += BLOCK) {
+    for (ptrdiff_t i = 0; i < columns; i += LANES) {
+      floats c0 = {0}, c1 = {0}, c2 = {0}, c3 = {0};
+      for (ptrdiff_t t = 0; t < transitions; t++) {
+        const float *o = outputs + t * layer->out_stride + j;
+        const floats line = *(const floats *)(inputs + t * columns + i);
+        c0 += o[0] * line;
+        c1 += o[1] * line;
+        c2 += o[2] * line;
+        c3 += o[3] * line;
+      }
+      float *to = matrix + j * columns + i;
+      *(floats *)to = c0;
+      *(floats *)(to + columns) = c1;
+      *(floats *)(to + 2 * columns) = c2;
+      *(floats *)(to + 3 * columns) = c3;
+    }
+  }
+  for (ptrdiff_t j = 0; j < layer->out_stride; j += LANES) {
+    floats sum = {0};
+    for (ptrdiff_t t = 0; t < transitions; t++) {
+      sum += *(const floats *)(outputs + t * layer->out_stride + j);
+    }
+    *(floats *)(bias + j) = sum;
+  }
+}
+
+SIMD static void add_scaled(ptrdiff_t size, double factor, const float *from, double *to)
+{
+  for (ptrdiff_t i = 0; i < size; i++) { to[i] += factor * (double)from[i]; }
+}
+
+// What a unit's gradient is multiplied by, and whether its norm is a number.
+static double factor_of(double square, double limit)
+{
+  const double norm = sqrt(square);
+  return norm > limit ? limit / norm : 1.0;
+}
+
+// The same sum, each unit's gradient formed: cheaper where a unit has many transitions.
+static int sum_of_formed(
+  const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
+  double limit, double *total)
+{
+  const ptrdiff_t rows = units * transitions;
+  ptrdiff_t size = 0;
+  for (int l = net->frozen; l <= net->shared; l++) {
+    const traced layer = layer_of(net, trace, rows, l, total);
+    size += rows_of(layer.height) * layer.in_stride + layer.out_stride;
+  }
+  float *room = malloc((size_t)size * sizeof(float));
+  if (!room) { return FDRL_NO_MEMORY; }
+  for (ptrdiff_t unit = 0; unit < units; unit++) {
+    double square = 0.0;
+    float *at = room;
+    for (int l = net->frozen; l <= net->shared; l++) {
+      const traced layer = layer_of(net, trace, rows, l, total);
+      const ptrdiff_t area = rows_of(layer.height) * layer.in_stride;
+      form(&layer, unit * transitions, transitions, at, at + area);
+      square += (double)dot(area, at, at) + (double)dot(layer.out_stride, at + area, at + area);
+      at += area + layer.out_stride;
+    }
+    if (!isfinite(square)) {
+      free(room);
+      return FDRL_NOT_FINITE;
+    }
+    const double factor = factor_of(square, limit);
+    at = room;
+    for (int l = net->frozen; l <= net->shared; l++) {
+      const traced layer = layer_of(net, trace, rows, l, total);
+      const float *biases = at + rows_of(layer.height) * layer.in_stride;
+      for (ptrdiff_t j = 0; j < layer.height; j++) {
+        double *bias, *line = line_of(&layer, l == net->shared, j, &bias);
+        add_scaled(layer.width, factor, at + j * layer.in_stride, line);
+        *bias += factor * (double)biases[j];
+      }
+      at += rows_of(layer.height) * layer.in_stride + layer.out_stride;
+    }
+  }
+  free(room);
+  return FDRL_DONE;
+}
+
+int fdrl_clipped_sum(
+  const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
+  double limit, double *total)
+{
+  if (transitions >= FORMED_FROM) {
+    memset(total, 0, (size_t)(start_of(net, net->shared) - start_of(net, net->frozen) +
+      (width(net, net->shared) + 1) * (1 + net->actions)) * sizeof(double));
+    return sum_of_formed(net, trace, units, transitions, limit, total);
+  }
+  double *factors = malloc((size_t)units * sizeof(double));
+  if (!factors) { return FDRL_NO_MEMORY; }
+  for (ptrdiff_t unit = 0; unit < units; unit++) {
+    double square = 0.0;
+    for (int l = net->frozen; l <= net->shared; l++) {
+      const traced layer = layer_of(net, trace, units * transitions, l, NULL);
+      square += square_of(&layer, unit * transitions, transitions);
+    }
+    if (!isfinite(square)) {
+      free(factors);
+      return FDRL_NOT_FINITE;
+    }
+    factors[unit] = factor_of(square, limit);
+  }
+  const int done = sum_of_factors(net, trace, units, transitions, factors, total);
+  free(factors);
+  return done;
+}
