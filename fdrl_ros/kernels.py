@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 try:
     from fdrl_ros._kernels import ffi, lib
+
+    _of = ffi.from_buffer
 except ImportError:
-    ffi = lib = None
+    ffi = lib = _of = None
 
 
 def built() -> bool:
@@ -156,24 +158,19 @@ class NetworkKernel:
             raise SettingError('states', states.shape, f'{rows} of {self.sizes[0]} numbers')
         if not rewards.size == discounts.size == rows == (rows if scales is None else scales.size):
             raise SettingError('rewards', rewards.shape, f'{rows} of them')
-        kept = [_floats(each) for each in (states, next_states, rewards, discounts)]
-        batch = ffi.new('fdrl_batch *')
-        batch.rows = rows
-        batch.states, batch.next_states, batch.rewards, batch.discounts = (
-            _of('float[]', each) for each in kept
-        )
-        if scales is not None:
-            kept.append(_floats(scales))
-            batch.weights = _of('float[]', kept[-1])
-        chosen = np.ascontiguousarray(actions, np.int64)
-        batch.actions = _of('int64_t[]', chosen)
         numbers = np.empty(lib.fdrl_trace_size(self._network, rows), np.float32)
         done = lib.fdrl_slopes(
             self._network,
             self._loss,
-            _of('float[]', _floats(weights)),
-            _of('float[]', _floats(target)),
-            batch,
+            _floats(weights),
+            _floats(target),
+            rows,
+            _floats(states),
+            _of('int64_t[]', np.ascontiguousarray(actions, np.int64)),
+            _floats(rewards),
+            _floats(next_states),
+            _floats(discounts),
+            ffi.NULL if scales is None else _floats(scales),
             scale,
             _of('float[]', numbers),
         )
@@ -246,12 +243,8 @@ class Trace:
         return lines.reshape(self.rows, stride)[:, :width]
 
 
-def _of(kind: str, array: NDArray[Any]) -> Any:
-    return ffi.from_buffer(kind, array)
-
-
-def _floats(array: NDArray[np.floating]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(array, np.float32)
+def _floats(array: NDArray[np.floating]) -> Any:
+    return _of('float[]', np.ascontiguousarray(array, np.float32))
 
 
 def _check(done: int) -> None:

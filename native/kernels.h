@@ -36,20 +36,15 @@ typedef struct {
   float conservative;
 } fdrl_loss;
 
-// Transitions; weights may be missing.
-typedef struct {
-  ptrdiff_t rows;
-  const float *states, *next_states, *rewards, *discounts, *weights;
-  const int64_t *actions;
-} fdrl_batch;
-
 ptrdiff_t fdrl_trace_size(const fdrl_network *net, ptrdiff_t rows);
 ptrdiff_t fdrl_trace_inputs(const fdrl_network *net, ptrdiff_t rows, int layer);
 ptrdiff_t fdrl_trace_outputs(const fdrl_network *net, ptrdiff_t rows, int layer);
 
 int fdrl_slopes(
   const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
-  const fdrl_batch *batch, float scale, float *trace);
+  ptrdiff_t rows, const float *states, const int64_t *actions, const float *rewards,
+  const float *next_states, const float *discounts, const float *scales, float scale,
+  float *trace);
 int fdrl_clipped_sum(
   const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
   double limit, double *total);

@@ -19,6 +19,7 @@ typedef float narrow __attribute__((vector_size(32), aligned(4)));
 
 #define LANES FDRL_LANES
 #define BLOCK 4
+#define TEN 0x41200000  // 10, as its bits: tanh is 1 from there on
 #define FORMED_FROM 5  // transitions of a unit: from so many on, its gradient is formed
 
 static inline ptrdiff_t padded(ptrdiff_t size) { return (size + LANES - 1) / LANES * LANES; }
@@ -85,41 +86,27 @@ SIMD static void product(
   }
 }
 
-// tanh to 3e-7, relative: a series near 0, 1 - 2 / (exp(2 x) + 1) elsewhere.
+// tanh(x) = e / (e + 2) with e = exp(2 |x|) - 1 = 2^n (exp(r) - 1) + (2^n - 1), and its sign; to
+// 3e-7, relative. What is not a number stays so.
 SIMD static void hyperbolic_tangent(ptrdiff_t size, float *values)
 {
   for (ptrdiff_t i = 0; i < size; i += LANES) {
-    const floats x = *(floats *)(values + i);
-    const ints sign = (ints)x & (int32_t)0x80000000;
-    floats size_of = (floats)((ints)x & 0x7fffffff);
-    const ints wrong = size_of != size_of;
-    const ints beyond = size_of > 10.0f;
-    size_of = (floats)(((ints)size_of & ~beyond) | ((ints)(10.0f + (floats){0}) & beyond));
-    // exp(2 x) = 2^n exp(r), |r| <= ln(2) / 2
-    const floats twos = size_of * 2.885390081777927f;
-    const ints n = __builtin_convertvector(twos + 0.5f, ints);
+    const ints x = *(ints *)(values + i), sign = x & INT32_MIN;
+    const floats length = (floats)(x & INT32_MAX);
+    const ints beyond = length > 10.0f, wrong = length != length;
+    const floats twice = 2.0f * (floats)((x & INT32_MAX & ~beyond) | (TEN & beyond));
+    const ints n = __builtin_convertvector(twice * 1.44269504f + 0.5f, ints);
     const floats whole = __builtin_convertvector(n, floats);
-    const floats r = (2.0f * size_of - whole * 0.693359375f) + whole * 2.12194440e-4f;
-    floats e = 1.0f / 5040.0f + r * (1.0f / 40320.0f);
-    e = 1.0f / 720.0f + r * e;
-    e = 1.0f / 120.0f + r * e;
-    e = 1.0f / 24.0f + r * e;
-    e = 1.0f / 6.0f + r * e;
-    e = 0.5f + r * e;
-    e = 1.0f + r * e;
-    e = 1.0f + r * e;
-    e *= (floats)((n + 127) << 23);
-    const floats far = 1.0f - 2.0f / (e + 1.0f);
-    const floats square = size_of * size_of;
-    floats near = -1382.0f / 155925.0f + square * (21844.0f / 6081075.0f);
-    near = 62.0f / 2835.0f + square * near;
-    near = -17.0f / 315.0f + square * near;
-    near = 2.0f / 15.0f + square * near;
-    near = -1.0f / 3.0f + square * near;
-    near = size_of + size_of * square * near;
-    const ints small = size_of < 0.4f;
-    const ints chosen = ((ints)near & small) | ((ints)far & ~small);
-    *(floats *)(values + i) = (floats)(((chosen | sign) & ~wrong) | ((ints)x & wrong));
+    const floats r = (twice - whole * 0.693359375f) + whole * 2.12194440e-4f;  // |r| <= ln(2) / 2
+    floats series = 1.0f / 720.0f + r * (1.0f / 5040.0f);
+    series = 1.0f / 120.0f + r * series;
+    series = 1.0f / 24.0f + r * series;
+    series = 1.0f / 6.0f + r * series;
+    series = 0.5f + r * series;
+    const floats power = (floats)((n + 127) << 23);
+    const floats e = power * (r + r * r * series) + (power - 1.0f);
+    const ints found = (ints)(e / (e + 2.0f));
+    *(ints *)(values + i) = ((found | sign) & ~wrong) | (x & wrong);
   }
 }
 
@@ -268,9 +255,11 @@ SIMD static void through_tangent(ptrdiff_t size, const float *hidden, float *bac
 
 int fdrl_slopes(
   const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
-  const fdrl_batch *batch, float scale, float *trace)
+  ptrdiff_t rows, const float *states, const int64_t *actions, const float *rewards,
+  const float *next_states, const float *discounts, const float *scales, float scale,
+  float *trace)
 {
-  const ptrdiff_t rows = batch->rows, high = rows_of(rows), columns = padded(net->actions);
+  const ptrdiff_t high = rows_of(rows), columns = padded(net->actions);
   const int last = net->shared;
   ptrdiff_t widest = padded(net->sizes[0]);
   for (int l = 1; l <= last; l++) { widest = most(widest, padded(width(net, l))); }
@@ -278,7 +267,7 @@ int fdrl_slopes(
   float *room = malloc((size_t)(head + 2 * both + high * (4 * columns + 2 * widest)) * sizeof(float));
   if (!room) { return FDRL_NO_MEMORY; }
   for (ptrdiff_t i = 0; i < rows; i++) {
-    if (batch->actions[i] < 0 || batch->actions[i] >= net->actions) {
+    if (actions[i] < 0 || actions[i] >= net->actions) {
       free(room);
       return FDRL_NO_ACTION;
     }
@@ -294,11 +283,10 @@ int fdrl_slopes(
     inputs[l] = trace + fdrl_trace_inputs(net, rows, l);
     next[l] = l % 2 ? ping : pong;
   }
-  const ptrdiff_t states = padded(net->sizes[0]);
-  copy_rows(rows, net->sizes[0], batch->states, inputs[0]);
-  copy_rows(rows, net->sizes[0], batch->next_states, inputs[0] + high * states);
+  next[0] = inputs[0] + high * padded(net->sizes[0]);
+  copy_rows(rows, net->sizes[0], states, inputs[0]);
+  copy_rows(rows, net->sizes[0], next_states, next[0]);
   forward(net, &online, 2 * high, inputs, values);
-  next[0] = inputs[0] + high * states;
   forward(net, &fixed, high, next, aims);
 
   memset(slopes, 0, (size_t)(high * columns) * sizeof(float));
@@ -307,10 +295,10 @@ int fdrl_slopes(
   memset(heads, 0, (size_t)(high * stride) * sizeof(float));
   for (ptrdiff_t i = 0; i < rows; i++) {
     const ptrdiff_t chosen = best(net->actions, values + (high + i) * columns);
-    const float aim = batch->rewards[i] + batch->discounts[i] * aims[i * columns + chosen];
-    const float size = batch->weights ? scale * batch->weights[i] : scale;
+    const float aim = rewards[i] + discounts[i] * aims[i * columns + chosen];
+    const float size = scales ? scale * scales[i] : scale;
     float *of_row = slopes + i * columns, *to = heads + i * stride, total = 0.0f;
-    at_values(net, loss, values + i * columns, batch->actions[i], aim, size, of_row);
+    at_values(net, loss, values + i * columns, actions[i], aim, size, of_row);
     for (ptrdiff_t a = 0; a < net->actions; a++) { total += of_row[a]; }
     to[0] = total;
     const float share = total * (1.0f / (float)net->actions);

@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 
+#include <float.h>
 #include <math.h>
 
 typedef double doubles __attribute__((vector_size(64), aligned(8)));
@@ -103,12 +104,13 @@ SIMD int fdrl_noisy_mean(
   double share, double *mean)
 {
   const double per_step = 1.0 / grid;  // exact: the grid is a power of two
-  double square = 0.0;
+  int64_t wrong = 0;
   for (ptrdiff_t i = 0; i < size; i++) {
-    mean[i] = (rint(sum[i] * per_step) + rint(noise[i] * steps)) * share;
+    const double each = (rint(sum[i] * per_step) + rint(noise[i] * steps)) * share;
+    wrong |= !(fabs(each) <= DBL_MAX);
+    mean[i] = each;
   }
-  for (ptrdiff_t i = 0; i < size; i++) { square += mean[i] * 0.0; }
-  return square == 0.0 ? FDRL_DONE : FDRL_NOT_FINITE;
+  return wrong ? FDRL_NOT_FINITE : FDRL_DONE;
 }
 
 ptrdiff_t fdrl_joined(

@@ -8,6 +8,7 @@ that a power cut interrupted therefore redraws the very noise that its budget wa
 drawing fresh noise for the same gradients would release them twice and average the noise away.
 """
 
+import functools
 import hashlib
 import math
 import os
@@ -144,11 +145,14 @@ class NoiseSource:
             key = self._streams[name] = algorithms.AES(self._derive(b'stream' + info, 32))
         # Steps of a stream are 2^64 blocks apart: no two of them share a block.
         cipher = Cipher(key, modes.CTR(struct.pack('>QQ', step, 0)))
-        return np.frombuffer(cipher.encryptor().update(bytes(8 * words)), dtype='<u8')
+        return np.frombuffer(cipher.encryptor().update(_zeros(8 * words)), dtype='<u8')
 
     def _derive(self, info: bytes, length: int) -> bytes:
         # The root key is uniform already, so HKDF needs its second half only.
         return HKDFExpand(SHA256(), length, b'fdrl_ros noise 2 ' + info).derive(self._key)
+
+
+_zeros = functools.lru_cache(maxsize=8)(bytes)
 
 
 def to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:

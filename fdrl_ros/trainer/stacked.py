@@ -8,13 +8,12 @@ bit for bit.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.trainer.block import train_block
 from fdrl_ros.trainer.checkpoint import Checkpoint
-from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
-from fdrl_ros.trainer.optimizer import optimizer_of
+from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
 from fdrl_ros.trainer.trainer import Trainer
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +62,7 @@ class StackedTrainers:
                 chosen = [trainers[i] for i in members]
                 for i in members:
                     trainers[i].reserve(states[i])
-                after = _train_block(chosen, [states[i] for i in members], weights, stopped)
+                after = train_block(chosen, [states[i] for i in members], weights, stopped)
                 for i, state in zip(members, after, strict=True):
                     states[i] = state
                     trainers[i].keep(state, partial(report, i))
@@ -78,51 +77,3 @@ def _alike(trainers: list[Trainer], states: list[Checkpoint]) -> list[list[int]]
         if state.blocks == blocks:
             groups.setdefault(trainer.steps_per_block, []).append(i)
     return list(groups.values())
-
-
-def _train_block(
-    trainers: list[Trainer],
-    states: list[Checkpoint],
-    anchor: NDArray[np.float32],
-    stopped: Callable[[], bool],
-) -> list[Checkpoint]:
-    """Run one block of all of them and return their states after it."""
-    first, learner, dqn = trainers[0], trainers[0].learner, trainers[0].dqn
-    begun, count, round = states[0].steps, first.steps_per_block, states[0].round
-    weights = np.stack([state.weights for state in states])
-    target = np.stack([state.target for state in states])
-    optimizer = optimizer_of(
-        learner.optimizer,
-        learner.learning_rate,
-        np.stack([state.moments for state in states], axis=1),
-        begun,
-    )
-    replays = [each.replay(state.priorities) for each, state in zip(trainers, states, strict=True)]
-    apart = [dqn.layered(each) for each in target]
-    for step in range(begun, begun + count):
-        if stopped():
-            raise TrainingStopped(f'round {round} stopped before step {step}')
-        current = weights.astype(np.float32)
-        now = [dqn.layered(each) for each in current]
-        if step % learner.target_period == 0:
-            target, apart = current, now
-        clipped = np.zeros((len(trainers), dqn.size))
-        for i, (trainer, replay) in enumerate(zip(trainers, replays, strict=True)):
-            clipped[i] = trainer.clipped_sum(replay, now[i], apart[i], round, step)
-        noise = np.stack([each.noise(round, step) for each in trainers])
-        gradient = first.noised(clipped, noise)
-        if learner.proximal:
-            gradient += learner.proximal * (weights - anchor)[:, dqn.start :]
-        weights[:, dqn.start :] += optimizer.step(gradient)
-    return [
-        replace(
-            state,
-            blocks=state.blocks + 1,
-            steps=begun + count,
-            weights=weights[i].copy(),
-            target=target[i].copy(),
-            moments=optimizer.moments[:, i].copy(),
-            priorities=replays[i].priorities,
-        )
-        for i, state in enumerate(states)
-    ]

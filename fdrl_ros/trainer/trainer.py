@@ -12,11 +12,12 @@ from fdrl_ros.policy import digest_of, NetworkShape
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.mechanism import noisy_mean
 from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.trainer.block import train_block
 from fdrl_ros.trainer.checkpoint import Checkpoint
 from fdrl_ros.trainer.guarantee import Guarantee
-from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult, TrainingStopped
+from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
 from fdrl_ros.trainer.network import Layered
-from fdrl_ros.trainer.optimizer import fresh_moments, optimizer_of
+from fdrl_ros.trainer.optimizer import fresh_moments
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.replay import Draw, Replay, replay_of
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
@@ -119,7 +120,7 @@ class Trainer:
         state = self.begin(weights, round)
         while state.blocks < self.learner.epochs:
             self.reserve(state)
-            state = self._train_block(state, weights, stopped)
+            (state,) = train_block([self], [state], weights, stopped)
             self.keep(state, report)
         return self.result(state)
 
@@ -157,7 +158,7 @@ class Trainer:
         priorities[: len(state.priorities)] = state.priorities
         state = replace(state, round=round, start=begun, blocks=0, priorities=priorities)
         self.reserve(state)
-        state = self._train_block(state, weights, stopped)
+        (state,) = train_block([self], [state], weights, stopped)
         state.save(self._checkpoint)
         return state
 
@@ -204,18 +205,18 @@ class Trainer:
             index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
         )
 
-    def clipped_sum(
+    def private_gradient(
         self, replay: Replay, weights: Layered, target: Layered, round: int, step: int
     ) -> np.ndarray:
-        """Return the sum of the clipped gradients of those who join a step: NOT private yet."""
+        """Return the noised mean gradient of those who join a step, shape (trained weights,)."""
         draw = replay.draw(round, step)
-        if not len(draw.units):
-            return np.zeros(self.dqn.size)
-        batch = self.batch(draw, round, step)
-        clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
-        if len(replay.priorities):
-            replay.learned(draw.units, self.dqn.errors(weights, target, batch))
-        return clipped
+        clipped = np.zeros(self.dqn.size)
+        if len(draw.units):
+            batch = self.batch(draw, round, step)
+            clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
+            if len(replay.priorities):
+                replay.learned(draw.units, self.dqn.errors(weights, target, batch))
+        return self.noised(clipped, self.noise(round, step))
 
     def noise(self, round: int, step: int) -> np.ndarray:
         """Return the N(0, 1) draws of a step, shape (trained weights,)."""
@@ -237,38 +238,4 @@ class Trainer:
         """Return who joins the steps, going on from a checkpoint's priorities if given."""
         return replay_of(
             self.guarantee.n_records, self.privacy.batch, self.learner, self._source, priorities
-        )
-
-    def _train_block(
-        self, state: Checkpoint, anchor: np.ndarray, stopped: Callable[[], bool]
-    ) -> Checkpoint:
-        """Run one block of DP-SGD steps and return the state after it."""
-        learner, first = self.learner, self.dqn.start
-        optimizer = optimizer_of(
-            learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
-        )
-        replay = self.replay(state.priorities)
-        weights, target = state.weights.copy(), state.target
-        apart = self.dqn.layered(target)
-        for step in range(state.steps, state.steps + self.steps_per_block):
-            if stopped():
-                raise TrainingStopped(f'round {state.round} stopped before step {step}')
-            current = weights.astype(np.float32)
-            if step % learner.target_period == 0:
-                target, apart = current, self.dqn.layered(current)
-            now = self.dqn.layered(current)
-            clipped = self.clipped_sum(replay, now, apart, state.round, step)
-            gradient = self.noised(clipped, self.noise(state.round, step))
-            if learner.proximal:
-                gradient += learner.proximal * (weights - anchor)[first:]
-            weights[first:] += optimizer.step(gradient)
-        return Checkpoint(
-            round=state.round,
-            start=state.start,
-            blocks=state.blocks + 1,
-            steps=state.steps + self.steps_per_block,
-            weights=weights,
-            target=target,
-            moments=optimizer.moments,
-            priorities=replay.priorities,
         )

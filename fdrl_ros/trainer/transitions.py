@@ -121,11 +121,11 @@ class Transitions:
         :param weights: of their losses, same shape.
         """
         return Batch(
-            self._seen(self.states[index]),
-            self.actions[index],
-            self.rewards[index],
-            self._seen(self.next_states[index]),
-            self.discounts[index],
+            self._seen(self.states.take(index, axis=0)),
+            self.actions.take(index),
+            self.rewards.take(index),
+            self._seen(self.next_states.take(index, axis=0)),
+            self.discounts.take(index),
             weights,
         )
 

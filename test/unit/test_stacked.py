@@ -68,7 +68,7 @@ def test_side_by_side_is_one_after_the_other(tmp_path, changes):
     seen = []
     found = stacked.train(START, 1, report=lambda which, each: seen.append((which, each.step)))
     for one, other in zip(expected, found, strict=True):
-        np.testing.assert_allclose(other.weights, one.weights, atol=1e-5)
+        np.testing.assert_array_equal(other.weights, one.weights)
         assert other.epsilon == one.epsilon
         assert other.ledger_entries == one.ledger_entries
     assert {which for which, _ in seen} == {0, 1, 2, 3}

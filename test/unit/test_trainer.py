@@ -80,8 +80,7 @@ class Ward:
 
     def gradient(self, step):
         replay = self.trainer.replay()
-        clipped = self.trainer.clipped_sum(replay, APART, APART, 1, step)
-        return self.trainer.noised(clipped, self.trainer.noise(1, step))
+        return self.trainer.private_gradient(replay, APART, APART, 1, step)
 
     def train(self, round=1, weights=START, stopped=lambda: False, report=lambda progress: None):
         return self.trainer.train(weights, round, report=report, stopped=stopped)
