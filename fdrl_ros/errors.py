@@ -37,6 +37,10 @@ class StoreError(FdrlError):
     """A party's durable state cannot be read or written."""
 
 
+class CheckpointError(StoreError):
+    """A checkpoint is of another hospital, model, version or training, or is ahead of its own."""
+
+
 class MessageError(FdrlError):
     """A message is refused; `reason` is one word for the log and the diagnostics."""
 
@@ -64,6 +68,12 @@ class RoundError(MessageError):
     """The message belongs to another federation, round or attempt, or to another phase."""
 
     reason = 'misplaced'
+
+
+class LedgerHeadError(MessageError):
+    """The sender's privacy ledger does not go on from the head that was seen of it."""
+
+    reason = 'unaccounted'
 
 
 class CryptoError(FdrlError):

@@ -291,8 +291,8 @@ def _rebuilt(owner: Owner, entries: list[Entry]) -> Chain:
     for entry in entries:
         count, last = chain.head
         numbers = (count + 1, entry.round, entry.block, *entry.charge)
-        text = last + struct.pack('<qqqddqq', *numbers) + entry.inputs
-        chain.add(replace(entry, number=count + 1, digest=hashlib.sha256(text).digest()))
+        link = hashlib.sha256(struct.pack('<qqqddqq', *numbers) + entry.inputs).digest()
+        chain.add(replace(entry, number=count + 1, digest=hashlib.sha256(last + link).digest()))
     return chain
 
 

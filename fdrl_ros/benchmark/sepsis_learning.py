@@ -215,7 +215,7 @@ def learn_online(
             NoiseSource.seeded(seed),
             directory,
             inputs,
-        ).train(start, report=report, stopped=stopped)
+        ).train(start, report=report, stopped=stopped, anew=True)
         epsilon = ledger.epsilon() if arm.private else math.inf
     last = math.ceil(AVERAGED * online.rounds)
     return Learned(

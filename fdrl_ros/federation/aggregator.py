@@ -250,12 +250,10 @@ class Aggregator:
             raise MessageError(sender, f'a ciphertext of {len(message.ciphertext)} bytes')
         if message.base_digest != self._policy_digest:
             raise RoundError(sender, 'trained from another policy')
-        self._watch.check(message)
+        self._watch.take(message)
         self._updates.setdefault(sender, {})[message.chunk] = message
         if not all(self._complete(name) for name in self._members):
             return Outcome()
-        for name in self._members:
-            self._watch.remember(self._updates[name][0])
         self._settling = (self._round, list(self._members))
         self._store.put('settling', json.dumps(self._settling).encode())
         return self._enter(Phase.SETTLE, now, 'all updates arrived')

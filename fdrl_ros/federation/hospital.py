@@ -329,6 +329,7 @@ class Hospital:
                     ledger_head=result.ledger_head,
                     ledger_base_entries=result.ledger_base_entries,
                     ledger_base_head=result.ledger_base_head,
+                    ledger_links=b'' if number else result.ledger_links,
                 )
                 for number, chunk in enumerate(chunks)
             )

@@ -193,7 +193,7 @@ class KeyAuthority:
             self._check_attempt(update, request)
             if update.base_digest != digest:
                 raise RoundError(update.envelope.sender, 'trained from another policy')
-        self._watch.check(updates[0])
+            self._watch.take(update)
 
     def _check_attempt(self, message: Message, request: DecryptRequest) -> None:
         envelope, wanted = message.envelope, request.envelope
@@ -235,9 +235,6 @@ class KeyAuthority:
         if begun.startswith(f'{request.envelope.round} '.encode()) and begun != chosen:
             return self._rolled_back(request, 'another sum of this round was begun')
         self._store.put('decrypting', chosen)
-        for name in survivors:
-            first = next(u for u in request.updates if u.envelope.sender == name)
-            self._watch.remember(first)
         try:
             slots = np.stack([self._secret.decrypt(each) for each in sums])
             slots = self._codec.unmask(slots, (each.self_seed for each in request.settles))

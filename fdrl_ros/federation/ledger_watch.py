@@ -1,68 +1,51 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers the newest privacy-ledger head of each hospital: a shorter ledger is refused."""
+"""Remembers each hospital's newest privacy-ledger head: only what descends from it is taken."""
 
 from pathlib import Path
 
-from fdrl_ros.errors import MessageError
+from fdrl_ros.errors import LedgerHeadError
 from fdrl_ros.federation.message import MaskedUpdate
 from fdrl_ros.federation.store import peek, Store
-from fdrl_ros.privacy.ledger_entry import Head
+from fdrl_ros.privacy.ledger_entry import DIGEST, Head, MOST_LINKS
 
-_DIGEST = 32
 _SEEN = 'ledger '
-_DOUBTED = 'doubted ledger '
 
 
 class LedgerWatch:
     """
     The heads seen so far, durable.
 
-    A ledger that was cut or restored from a backup would hide spending; its head is older than
-    the one that came with an earlier update. Such a ledger could grow again, past the number of
-    entries that were seen: so whoever was refused once is refused until what it had before a
-    round is the very head that was seen, which only the true ledger can show.
+    A ledger that was cut or restored from a backup would hide spending, also when it has grown
+    since past what was seen. So an update brings the links of the newest entries, and whoever
+    remembers a head walks from there: the walk ends at the update's head only if its ledger has
+    every entry that was ever seen. The links reach further back than one round, since others may
+    have missed updates, and the hospital cannot know which.
     """
 
     def __init__(self, store: Store) -> None:
         """Keep the heads in `store`."""
         self._store = store
 
-    def check(self, update: MaskedUpdate) -> None:
+    def take(self, update: MaskedUpdate) -> None:
         """
-        Refuse an update whose ledger is older than the newest one seen of its hospital.
+        Check the ledger's head in the first chunk of an update, and remember it.
 
-        :raises MessageError: if so, if what it had before this round is not what was seen, or if
-            it charged nothing for the round.
+        :raises LedgerHeadError: if the ledger does not go on from the newest head seen of its
+            hospital, if it charged nothing for the round, or if the links do not lead to its head.
         """
-        sender = update.envelope.sender
-        base = Head(update.ledger_base_entries, update.ledger_base_head)
-        now = Head(update.ledger_entries, update.ledger_head)
+        sender, round = update.envelope.sender, update.envelope.round
+        if update.chunk:
+            if update.ledger_links:
+                raise LedgerHeadError(sender, f'has links in chunk {update.chunk}: expected in 0')
+            return
         saved = self._store.get(_SEEN + sender)
         seen = None if saved is None else _from_bytes(saved)
-        # The same update in another attempt has the same head.
-        again = seen is not None and seen[0] == update.envelope.round
-        problem = _problem(base, now)
-        if not problem and seen is not None:
-            problem = _contradiction(now if again else base, seen[1])
-            if not problem and self._doubted(sender) and (now if again else base) != seen[1]:
-                problem = f'was refused and has not shown the head seen, {seen[1]}, since'
-        if problem:
-            if seen is not None:
-                self._store.put(_DOUBTED + sender, b'yes')
-            raise MessageError(sender, f'its privacy ledger {problem}')
-
-    def remember(self, update: MaskedUpdate) -> None:
-        """Note the head of an update that was checked."""
-        sender = update.envelope.sender
-        numbers = (update.envelope.round, update.ledger_entries)
-        value = b''.join(each.to_bytes(8, 'little') for each in numbers) + update.ledger_head
-        self._store.put(_SEEN + sender, value)
-        if self._doubted(sender):
-            self._store.put(_DOUBTED + sender, b'no')
-
-    def _doubted(self, sender: str) -> bool:
-        return self._store.get(_DOUBTED + sender) == b'yes'
+        if problem := _problem(update, seen):
+            raise LedgerHeadError(sender, f'its privacy ledger {problem}')
+        value = b''.join(each.to_bytes(8, 'little') for each in (round, update.ledger_entries))
+        if saved != (value := value + update.ledger_head):
+            self._store.put(_SEEN + sender, value)
 
 
 def heads_seen(path: Path) -> dict[str, Head]:
@@ -76,21 +59,37 @@ def heads_seen(path: Path) -> dict[str, Head]:
     return {name.removeprefix(_SEEN): _from_bytes(value)[1] for name, value in found.items()}
 
 
-def _problem(base: Head, now: Head) -> str:
-    """Say what is wrong with the heads of an update by themselves."""
-    if len(base.digest) != _DIGEST or len(now.digest) != _DIGEST:
-        return f'has a head of {len(now.digest)} bytes: expected {_DIGEST}'
+def _problem(update: MaskedUpdate, seen: tuple[int, Head] | None) -> str:
+    """
+    Say why an update's ledger cannot be the one that had a head before; nothing if it can.
+
+    :param seen: the newest head, and the round of the update that it came with.
+    """
+    base = Head(update.ledger_base_entries, update.ledger_base_head)
+    now = Head(update.ledger_entries, update.ledger_head)
+    links = update.ledger_links
+    count, part = divmod(len(links), DIGEST)
+    if len(base.digest) != DIGEST or len(now.digest) != DIGEST:
+        return f'has a head of {len(now.digest)} bytes: expected {DIGEST}'
+    if part or count > MOST_LINKS or count > now.entries:
+        return f'has {len(links)} bytes of links for {now.entries} entries'
     if now.entries <= base.entries:
         return f'charged nothing for the round: {base.entries} entries before, {now.entries} after'
-    return ''
-
-
-def _contradiction(before: Head, seen: Head) -> str:
-    """Say why a ledger with one head cannot go on from another."""
-    if before.entries < seen.entries:
-        return f'shrank: {before.entries} entries where {seen.entries} were seen'
-    if before.entries == seen.entries and before.digest != seen.digest:
-        return f'was rewritten up to entry {seen.entries}'
+    heads = [('before the round', base)]
+    if seen is not None:
+        round, head = seen
+        # The same update in another attempt has the same head; a later one begins there or after.
+        reached = now if update.envelope.round == round else base
+        if reached.entries < head.entries:
+            return f'shrank: {reached.entries} entries where {head.entries} were seen'
+        heads.append(('seen', head))
+    first = now.entries - count
+    for when, head in heads:
+        if head.entries < first:
+            return f'has links from entry {first + 1} on, and the head {when} is {head}'
+        *_, last = head.followed(links[(head.entries - first) * DIGEST :])
+        if last != now:
+            return f'was rewritten: its links do not lead from the head {when}, {head}, to {now}'
     return ''
 
 

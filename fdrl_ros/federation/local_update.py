@@ -18,7 +18,7 @@ class LocalUpdate:
     result: TrainingResult
 
     def to_bytes(self) -> bytes:
-        """Serialise for the store: a JSON line, then the weights."""
+        """Serialise for the store: a JSON line, the weights, then the ledger's links."""
         head = {
             'round': self.round,
             'base': self.base.hex(),
@@ -28,12 +28,14 @@ class LocalUpdate:
             'ledger_base_entries': self.result.ledger_base_entries,
             'ledger_base_head': self.result.ledger_base_head.hex(),
         }
-        return json.dumps(head).encode() + b'\n' + encode_weights(self.result.weights)
+        weights = encode_weights(self.result.weights)
+        return json.dumps(head).encode() + b'\n' + weights + self.result.ledger_links
 
     @classmethod
     def from_bytes(cls, data: bytes, n_parameters: int) -> 'LocalUpdate':
         """Read back what :meth:`to_bytes` wrote."""
-        line, weights = data.split(b'\n', 1)
+        line, rest = data.split(b'\n', 1)
+        weights, links = rest[: 4 * n_parameters], rest[4 * n_parameters :]
         head = json.loads(line)
         result = TrainingResult(
             decode_weights(weights, n_parameters),
@@ -42,5 +44,6 @@ class LocalUpdate:
             bytes.fromhex(head['ledger_head']),
             head['ledger_base_entries'],
             bytes.fromhex(head['ledger_base_head']),
+            links,
         )
         return cls(head['round'], bytes.fromhex(head['base']), result)

@@ -8,15 +8,16 @@ the protocol version, the kind, the envelope without the signature, and every ot
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 import hashlib
 import struct
 from typing import Any, Self
 
 from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.privacy.ledger_entry import DIGEST, MOST_LINKS
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,11 @@ class RoundKey(Message):
 
 @dataclass(frozen=True)
 class MaskedUpdate(Message):
-    """One chunk of a quantised, masked and encrypted update."""
+    """
+    One chunk of a quantised, masked and encrypted update.
+
+    The first chunk has the links of the privacy ledger's newest entries, the others have none.
+    """
 
     chunk: int
     chunks: int
@@ -107,6 +112,7 @@ class MaskedUpdate(Message):
     ledger_head: bytes
     ledger_base_entries: int
     ledger_base_head: bytes
+    ledger_links: bytes = field(metadata={'most': MOST_LINKS * DIGEST})
 
 
 @dataclass(frozen=True)

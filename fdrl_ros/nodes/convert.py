@@ -64,11 +64,21 @@ def from_ros(source: Any, kind: type[M]) -> M:
             raise MessageError(sender, f'more than {LARGEST_MESSAGE} bytes')
         return bytes(value)
 
+    def short(name: str, most: int) -> Callable[[Any], bytes]:
+        def take(value: Any) -> bytes:
+            if len(value) > most:
+                raise MessageError(sender, f'{len(value)} bytes of {name}: at most {most}')
+            return payload(value)
+
+        return take
+
     def read(source: Any, kind: type[Any]) -> Any:
         return kind(**{name: take(getattr(source, name)) for name, take in readers(kind).items()})
 
     def readers(kind: type[Any]) -> dict[str, Callable[[Any], Any]]:
-        return {name: reader(hint) for name, hint in get_type_hints(kind).items()}
+        found = {name: reader(hint) for name, hint in get_type_hints(kind).items()}
+        limits = {each.name: each.metadata.get('most') for each in fields(kind)}
+        return found | {name: short(name, most) for name, most in limits.items() if most}
 
     def reader(hint: Any) -> Callable[[Any], Any]:
         if hint is bytes:

@@ -5,7 +5,7 @@ The ledger: a hospital's spent privacy, written durably before any noise is draw
 
 One SQLite file for the federation's whole life. Entries are only added, and each carries the hash
 of the one before, so a change anywhere shows. A ledger cut at its end shows only to who remembers
-a later head; that is why the head travels with every update.
+a later head; that is why the head travels with every update, and the links that lead to it.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from typing import Self
 
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
 from fdrl_ros.privacy.accountant import Account, Charge
-from fdrl_ros.privacy.ledger_entry import Entry, Head, Owner
+from fdrl_ros.privacy.ledger_entry import Entry, Head, MOST_LINKS, Owner
 from fdrl_ros.privacy.ledger_file import LedgerFile
 
 __all__ = ['Head', 'Ledger', 'Reservation']
@@ -190,7 +190,22 @@ class Ledger:
         with self._lock:
             return self._chain.head_before(round)
 
-    def verify(self, seen: Head | None = None) -> None:
+    def links(self) -> bytes:
+        """
+        Return the links that lead to the head, for signing into an update.
+
+        :returns: of the newest MOST_LINKS entries, oldest first, 32 bytes each; they tell nothing
+            of the entries.
+        """
+        with self._lock:
+            return self._chain.links(MOST_LINKS)
+
+    @property
+    def owner(self) -> Owner:
+        """Whose ledger it is, and what it promises."""
+        return self._owner
+
+    def verify(self, seen: Head | None = None, by: str = '') -> None:
         """
         Check that the file is as this process left it, and goes on from a head.
 
@@ -198,12 +213,17 @@ class Ledger:
         without opening it.
 
         :param seen: a head that this ledger had before.
+        :param by: who saw it, for the message.
         :raises LedgerCorruptError: telling what does not fit.
         """
         with self._lock:
             self._require_in_place()
             if seen is not None and (problem := self._chain.contradiction(seen)):
-                raise LedgerCorruptError(f'ledger {self._file.path} {problem}')
+                who = f' (seen by {by})' if by else ''
+                raise LedgerCorruptError(
+                    f'ledger {self._file.path} {problem}{who}: put back the newest ledger; if it '
+                    'is lost, retire this hospital (docs/privacy.md)'
+                )
 
     def close(self) -> None:
         """Release the file; what was reserved stays."""

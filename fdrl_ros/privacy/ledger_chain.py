@@ -46,6 +46,12 @@ class Chain:
         """Return the head that the ledger had before the first block of a round."""
         return self.head_at(self._rounds.get(round, (len(self._entries), 0))[0])
 
+    def links(self, most: int) -> bytes:
+        """Return the links of the newest entries, at most so many, oldest first."""
+        count = len(self._entries)
+        newest = self._entries[max(0, count - most) :]
+        return b''.join(entry.link for entry in newest)
+
     def blocks(self, round: int) -> int:
         """Return how many blocks of a round there are."""
         return self._rounds.get(round, (0, 0))[1]

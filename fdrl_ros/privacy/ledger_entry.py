@@ -1,12 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The ledger's chain: each entry's hash covers the entry and the hash before it.
+The ledger's chain: head_i = SHA-256(head_(i-1), link_i), with link_i = SHA-256(entry i).
 
 Whoever can write the file can also rebuild the chain from its start; only a head that somebody
 else remembers shows that. The chain makes one remembered head vouch for every entry before it.
+Links alone let others walk from head to head. They tell nothing of the entries, whose inputs
+depend on records and on the secret noise key.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 import hashlib
 import struct
@@ -14,6 +17,12 @@ from typing import NamedTuple, Self
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge
+
+DIGEST = 32
+"""Bytes of a head's hash, and of a link."""
+
+MOST_LINKS = 2**14
+"""Links that go out with an update at most: how far back a head may be that others remember."""
 
 
 class Head(NamedTuple):
@@ -41,6 +50,18 @@ class Head(NamedTuple):
                 pass
         raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
 
+    def followed(self, links: bytes) -> Iterator['Head']:
+        """
+        Walk the chain from here: yield this head, then the one after each link.
+
+        :param links: of the entries that follow, 32 bytes each, in their order.
+        """
+        entries, digest = self
+        yield self
+        for at in range(0, len(links), DIGEST):
+            entries, digest = entries + 1, _after(digest, links[at : at + DIGEST])
+            yield Head(entries, digest)
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -58,7 +79,7 @@ class Owner:
         names = [each.encode() for each in (self.hospital, self.unit, self.model)]
         text = b''.join(struct.pack('<I', len(name)) + name for name in names)
         text += struct.pack('<dd', self.delta, self.budget)
-        return hashlib.sha256(b'fdrl_ros ledger 2 ' + text).digest()
+        return hashlib.sha256(b'fdrl_ros ledger 3 ' + text).digest()
 
     def unlike(self, other: 'Owner') -> str:
         """Say where this differs from another; nothing where they are the same."""
@@ -85,27 +106,28 @@ class Entry:
         cls, last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
     ) -> Self:
         """Make the entry that follows the one with digest `last`."""
-        digest = hashlib.sha256(inputs).digest()
-        return cls(
-            number,
-            round,
-            block,
-            charge,
-            digest,
-            _chain(last, number, round, block, charge, digest),
-        )
+        hashed = hashlib.sha256(inputs).digest()
+        link = _link(number, round, block, charge, hashed)
+        return cls(number, round, block, charge, hashed, _after(last, link))
+
+    @property
+    def link(self) -> bytes:
+        """Return the SHA-256 of this entry alone, 32 bytes: what others may know of it."""
+        return _link(self.number, self.round, self.block, self.charge, self.inputs)
 
     def fits(self, last: bytes) -> bool:
         """Tell whether this row is unchanged and follows the one with digest `last`."""
         try:
-            expected = _chain(last, self.number, self.round, self.block, self.charge, self.inputs)
+            expected = _after(last, self.link)
         except (struct.error, TypeError):
             return False
         return self.digest == expected
 
 
-def _chain(
-    last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
-) -> bytes:
+def _link(number: int, round: int, block: int, charge: Charge, inputs: bytes) -> bytes:
     numbers = struct.pack('<qqqddqq', number, round, block, *charge)
-    return hashlib.sha256(last + numbers + inputs).digest()
+    return hashlib.sha256(numbers + inputs).digest()
+
+
+def _after(last: bytes, link: bytes) -> bytes:
+    return hashlib.sha256(last + link).digest()

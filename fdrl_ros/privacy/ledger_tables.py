@@ -19,7 +19,7 @@ from fdrl_ros.privacy.ledger_chain import Chain
 from fdrl_ros.privacy.ledger_entry import Entry, Owner
 
 _APPLICATION = 0x4644524C  # 'FDRL'
-_VERSION = 2
+_VERSION = 3
 # What a damaged file makes SQLite's module raise: its messages may quote bytes that are no text.
 Damage = (sqlite3.Error, UnicodeDecodeError)
 _SCHEMA = f"""

@@ -1,15 +1,26 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The state of local training between two blocks, durable on disk."""
+"""
+The state of local training between two blocks, durable on disk.
+
+With it goes the head that the ledger had then: blocks that no update went out with yet are
+remembered here, so that a ledger which was put back alone shows.
+"""
 
 from dataclasses import dataclass, fields
 import hashlib
 import os
 from pathlib import Path
-from typing import Self
-from zipfile import BadZipFile
+from typing import Any, Self
 
+from fdrl_ros.errors import CheckpointError
+from fdrl_ros.privacy.ledger import Head, Ledger
+from fdrl_ros.trainer.packing import pack, unpack
 import numpy as np
+
+_KIND = b'fdrl_ros checkpoint '
+_FORM = _KIND + b'2\n'
+_DIGEST = 32
 
 
 @dataclass(frozen=True)
@@ -50,32 +61,77 @@ class Checkpoint:
             sha.update(array.tobytes())
         return sha.digest()
 
-    def save(self, path: Path) -> None:
+    def to_bytes(self, ledger: Ledger) -> bytes:
+        """Serialise: what form it has, the state, the ledger's head, and the SHA-256 of it all."""
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays = {name: v for name, v in values.items() if isinstance(v, np.ndarray)}
+        told = {name: v for name, v in values.items() if name not in arrays}
+        told['start'] = self.start.hex()
+        told['ledger'] = [ledger.owner.digest.hex(), str(ledger.head())]
+        data = _FORM + pack(told, arrays)
+        return data + hashlib.sha256(data).digest()
+
+    def save(self, path: Path, ledger: Ledger) -> None:
         """Write atomically and durably, readable by the owner alone."""
         part = path.with_name(path.name + '.part')
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        values['start'] = np.frombuffer(self.start, dtype=np.uint8)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'wb') as file:
-            np.savez(file, **values)
+            file.write(self.to_bytes(ledger))
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
 
     @classmethod
-    def load(cls, path: Path, round: int, start: bytes) -> Self | None:
+    def read(cls, path: Path, ledger: Ledger) -> Self | None:
+        """
+        Return the state in a file, or None where there is none.
+
+        A damaged file counts as none, since it can be made anew: the ledger recognises each
+        repeated block by its inputs, so that nothing is charged twice.
+
+        :param ledger: that the state was charged to.
+        :raises CheckpointError: if it is of another version, or was charged to another ledger.
+        :raises LedgerCorruptError: if the ledger is older than the state.
+        """
+        found = _parts(path)
+        if found is None:
+            return None
+        told, arrays = found
+        owner, head = told.pop('ledger')
+        if owner != ledger.owner.digest.hex():
+            raise CheckpointError(
+                f'checkpoint {path} was charged to a ledger of another hospital, unit, delta, '
+                'budget or model: move it away, to where it belongs'
+            )
+        ledger.verify(Head.parse(head), f'the checkpoint {path}')
+        told['start'] = bytes.fromhex(told['start'])
+        return cls(**told, **arrays)
+
+    @classmethod
+    def load(cls, path: Path, ledger: Ledger, round: int, start: bytes) -> Self | None:
         """
         Return the state saved for this round and start, or None where there is none.
 
-        A damaged file counts as none: the ledger then recognises each repeated block by its
-        inputs, so that nothing is charged twice.
+        :raises CheckpointError: see :meth:`read`.
+        :raises LedgerCorruptError: see :meth:`read`.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                values = {f.name: file[f.name] for f in fields(cls)}
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-            return None
-        values['start'] = values['start'].tobytes()
-        for name in ('round', 'blocks', 'steps'):
-            values[name] = int(values[name])
-        state = cls(**values)
-        return state if (state.round, state.start) == (round, start) else None
+        state = cls.read(path, ledger)
+        return state if state and (state.round, state.start) == (round, start) else None
+
+
+def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return what a file tells and its arrays, or None if it is missing or damaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f'checkpoint {path} cannot be read: {error.strerror}') from error
+    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    if not body.startswith(_KIND) or hashlib.sha256(body).digest() != digest:
+        return None
+    if not body.startswith(_FORM):
+        raise CheckpointError(
+            f'checkpoint {path} was made by another version of this program: go on with that one, '
+            'or move it away, and the round is trained again at no cost'
+        )
+    return unpack(body[len(_FORM) :])

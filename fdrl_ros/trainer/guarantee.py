@@ -9,9 +9,9 @@ from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge, check_delta
 from fdrl_ros.privacy.group import records_of_a_transition
 from fdrl_ros.privacy.sampling import charge_for
+from fdrl_ros.trainer.growing import GrowingRecords
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
-import numpy as np
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Guarantee:
 
     @classmethod
     def of(
-        cls, records: Records, learner: LearnerSettings, privacy: PrivacySettings
+        cls, records: Records | GrowingRecords, learner: LearnerSettings, privacy: PrivacySettings
     ) -> 'Guarantee':
         """
         Work out what settings and records promise.
@@ -42,7 +42,7 @@ class Guarantee:
             the transitions of a patient do not suit.
         """
         transitions = privacy.unit == 'transition' or privacy.clipped == 'transition'
-        steps, patients = len(records.actions), records.n_patients
+        steps, patients = records.n_transitions, records.n_patients
         n_units = steps if privacy.unit == 'transition' else patients
         n_records = steps if transitions else patients
         if privacy.batch > n_records:
@@ -81,14 +81,15 @@ class Guarantee:
         )
 
 
-def _group(records: Records, learner: LearnerSettings, privacy: PrivacySettings) -> int:
+def _group(
+    records: Records | GrowingRecords, learner: LearnerSettings, privacy: PrivacySettings
+) -> int:
     """Return how many clipped records one privacy unit owns at most."""
     if privacy.unit == 'transition':
         return records_of_a_transition(learner.n_step)
     if privacy.clipped == 'unit':
         return 1
-    longest = int(np.diff(records.starts).max())
-    if longest > privacy.most_transitions:
+    if records.longest > privacy.most_transitions:
         # How long the longest is, is private: only the public limit is told.
         raise PrivacyError(
             f'a patient has more than most_transitions = {privacy.most_transitions} transitions: '

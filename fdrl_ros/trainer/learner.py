@@ -35,6 +35,7 @@ class TrainingResult:
     :param ledger_head: chain value of the newest entry, 32 bytes.
     :param ledger_base_entries: entries before this round.
     :param ledger_base_head: chain value before this round, 32 bytes.
+    :param ledger_links: of the newest entries, see :meth:`fdrl_ros.privacy.ledger.Ledger.links`.
     """
 
     weights: np.ndarray
@@ -43,6 +44,7 @@ class TrainingResult:
     ledger_head: bytes
     ledger_base_entries: int
     ledger_base_head: bytes
+    ledger_links: bytes
 
 
 class Learner(Protocol):

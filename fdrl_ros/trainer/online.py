@@ -9,20 +9,24 @@ earlier ones than the accountant knows (adaptive composition).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 import math
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import CheckpointError, RecordsError
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.settings import setting, Settings
+from fdrl_ros.trainer.checkpoint import Checkpoint
+from fdrl_ros.trainer.growing import GrowingRecords
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.trainer.trainer import Trainer
+from fdrl_ros.trainer.turn_checkpoints import TurnCheckpoints
+from fdrl_ros.trainer.turn_log import TurnLog
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +124,9 @@ class OnlineTrainer:
     """
     Takes turns: some new patients by the private policy, then private learning on all records.
 
-    A round's patients are durable before anything is learned from them, and a round that was cut
-    short is repeated with the very same patients, sampling and noise.
+    A turn's patients are durable before anything is learned from them, and the state after each
+    turn is kept. A turn that was cut short is repeated with the very same patients, sampling and
+    noise.
     """
 
     def __init__(
@@ -152,8 +157,13 @@ class OnlineTrainer:
         self._directory = directory
         self._inputs = inputs
         self._recorded = shape.states if inputs is None else 1
-        self.transitions = 0
+        self._trainer: Trainer | None = None
+        self._records = self._no_records()
+
+    @property
+    def transitions(self) -> int:
         """Transitions collected so far."""
+        return self._records.n_transitions
 
     def train(
         self,
@@ -161,67 +171,126 @@ class OnlineTrainer:
         *,
         report: Callable[[TrainingProgress, NDArray[np.float32]], None] = lambda *told: None,
         stopped: Callable[[], bool] = lambda: False,
+        anew: bool = False,
     ) -> NDArray[np.float32]:
         """
         Run all rounds, or those that are left.
 
         :param weights: to begin with: public ones, shape (n_parameters,).
-        :param report: told progress and the private weights after each round.
+        :param report: told progress and the private weights after each round that is run.
+        :param anew: run the rounds that are done too, on what was collected in them, for a
+            `report` that must hear of each; it costs time alone.
         :returns: private weights, shape (n_parameters,), float32.
         :raises TrainingStopped: as soon as `stopped` says so; it goes on from there next time.
         :raises BudgetExceededError: when the next round would pass the budget.
+        :raises RecordsError: if patients of rounds that were learned are damaged or missing.
+        :raises CheckpointError: if the state that was kept is of another hospital, model or
+            version, or began with other weights, settings, records or noise key.
+        :raises LedgerCorruptError: if the ledger is older than that state.
         """
-        online, state = self._online, None
-        parts: list[Records] = []
-        current = weights.astype(np.float32)
-        for round in range(1, online.rounds + 1):
-            if stopped():
-                raise TrainingStopped(f'stopped before round {round}')
-            parts.append(self._new_patients(Policy(current, self._shape), round))
-            self.transitions = sum(len(each.actions) for each in parts)
-            records = Records.joined(parts)
-            trainer = self._trainer(records, parts[-1])
-            if trainer is not None:
-                state = trainer.train_on(state, current, round, stopped=stopped)
-                current = state.weights.astype(np.float32)
-            steps = 0 if state is None else state.steps
-            spent = self._ledger.epsilon_rdp()
-            report(TrainingProgress(round, steps, online.rounds, spent), current)
+        online, ledger = self._online, self._ledger
+        start = current = weights.astype(np.float32)
+        self._trainer, self._records = None, self._no_records()
+        path = self._directory / 'patients.turns'
+        with TurnCheckpoints(self._directory, ledger) as kept, TurnLog(path, self.bound) as log:
+            done = kept.newest.round if kept.newest else 0
+            self._check_collected(log, done)
+            state: Checkpoint | None = None
+            resumed = 0 if anew or done > online.rounds else done
+            for round in range(1, online.rounds + 1):
+                if stopped():
+                    raise TrainingStopped(f'stopped before round {round}')
+                turn = log.kept() or log.append(self._collected(current, round))
+                self._records.add(*turn)
+                if round < resumed:
+                    continue
+                trainer = self._ready(turn.records)
+                if round == resumed:
+                    state = self._checked(kept.newest, trainer, start)
+                    current = state.weights.astype(np.float32)
+                    continue
+                if trainer is not None:
+                    state = trainer.train_on(state, start, round, stopped=stopped)
+                    current = state.weights.astype(np.float32)
+                    if round > done:
+                        kept.save(state)
+                steps, spent = 0 if state is None else state.steps, ledger.epsilon_rdp()
+                report(TrainingProgress(round, steps, online.rounds, spent), current)
         return current
 
-    def _trainer(self, records: Records, new: Records) -> Trainer | None:
+    def _no_records(self) -> GrowingRecords:
+        return GrowingRecords(
+            discount=self._learner.discount,
+            n_step=self._learner.n_step,
+            unit='transition' if self._by_transition else 'patient',
+        )
+
+    @property
+    def _by_transition(self) -> bool:
+        return 'transition' in (self._privacy.unit, self._privacy.clipped)
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """What the patients of its rounds belong to; see :class:`TurnLog`."""
+        online = asdict(self._online)
+        del online['rounds']  # there may be more
+        return {'hospital': self._ledger.owner.hospital, 'states': self._recorded} | online
+
+    def _check_collected(self, log: TurnLog, done: int) -> None:
+        """Refuse to collect again what was learned from."""
+        missing = range(log.count + 1, self._online.rounds + 1)
+        charged = done if done > log.count else next(filter(self._ledger.blocks, missing), 0)
+        if charged:
+            raise RecordsError(
+                f'{self._directory} has the patients of {log.count} rounds, and round {charged} '
+                'was learned from already: put back the newest records'
+            )
+
+    def _ready(self, new: Records) -> Trainer | None:
         """Return a learner on all records, or None while there are too few."""
-        by_transition = 'transition' in (self._privacy.unit, self._privacy.clipped)
+        records = self._records
         count, added = (
-            (len(records.actions), len(new.actions))
-            if by_transition
+            (records.n_transitions, new.n_transitions)
+            if self._by_transition
             else (records.n_patients, new.n_patients)
         )
         if count < max(self._online.warm_up, self._privacy.batch):
             return None
-        return Trainer(
+        steps = max(1, math.ceil(added * self._online.updates))
+        if self._trainer is not None:
+            self._trainer.take(records, steps)
+            return self._trainer
+        self._trainer = Trainer(
             records,
             self._shape,
             self._learner,
             self._privacy,
             self._ledger,
             self._source,
-            self._directory / 'checkpoint.npz',
-            steps=max(1, math.ceil(added * self._online.updates)),
-            inputs=self._inputs,
+            self._directory / 'checkpoint',
+            steps,
+            self._inputs,
         )
+        return self._trainer
 
-    def _new_patients(self, policy: Policy, round: int) -> Records:
-        """Return a round's patients, collected or as they were collected before."""
-        path = self._directory / f'patients_{round}.npz'
-        if path.exists():
-            return Records.load(path, self._recorded)
-        count = self._online.patients
-        first = (round - 1) * count
-        records = self._collector.collect(policy, self._online.explored(round), first, count)
+    def _checked(
+        self, state: Checkpoint | None, trainer: Trainer | None, start: NDArray[np.float32]
+    ) -> Checkpoint:
+        """Return the state that was kept, if this is how the records and settings came to it."""
+        if state is None or trainer is None or state.start != trainer.start(start):
+            raise CheckpointError(
+                f'the checkpoints in {self._directory} are of other records, settings, starting '
+                'weights or another noise key: put those back, or begin in an empty directory'
+            )
+        return state
+
+    def _collected(self, weights: NDArray[np.float32], round: int) -> Records:
+        """Treat the new patients of a round."""
+        online, policy = self._online, Policy(weights, self._shape)
+        first = (round - 1) * online.patients
+        records = self._collector.collect(policy, online.explored(round), first, online.patients)
         if records.states.shape[1] != self._recorded:
             raise RecordsError(
                 f'states of {records.states.shape[1]} numbers, expected {self._recorded}'
             )
-        records.save(path)
         return records

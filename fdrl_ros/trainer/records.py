@@ -62,6 +62,16 @@ class Records:
         """Return n_i, the number of privacy units."""
         return len(self.patients)
 
+    @property
+    def n_transitions(self) -> int:
+        """Return the number of transitions of all patients."""
+        return len(self.actions)
+
+    @property
+    def longest(self) -> int:
+        """Return the most transitions that one patient has."""
+        return int(np.diff(self.starts).max())
+
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
         """

@@ -14,6 +14,7 @@ from fdrl_ros.privacy.mechanism import noisy_mean
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.block import train_block
 from fdrl_ros.trainer.checkpoint import Checkpoint
+from fdrl_ros.trainer.growing import GrowingRecords
 from fdrl_ros.trainer.guarantee import Guarantee
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
 from fdrl_ros.trainer.network import Layered
@@ -38,7 +39,7 @@ class Trainer:
 
     def __init__(
         self,
-        records: Records,
+        records: Records | GrowingRecords,
         shape: NetworkShape,
         learner: LearnerSettings,
         privacy: PrivacySettings,
@@ -57,29 +58,43 @@ class Trainer:
             records hold that alone, shape (numbers, states).
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
-        self.guarantee = Guarantee.of(records, learner, privacy)
         self.dqn = dqn_of(shape, learner, inputs)
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""
-        self._transitions = Transitions.of(
-            records,
-            discount=learner.discount,
-            n_step=learner.n_step,
-            unit='transition' if self.guarantee.clips_transitions else 'patient',
-            inputs=None if isinstance(self.dqn, TableDqn) else inputs,
-        )
         self._ledger = ledger
         self._source = source
         self._checkpoint = checkpoint
-        self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
-        """Steps of a local epoch, which is one block of the ledger."""
-        self._identity = hashlib.sha256(
+        self._inputs = inputs
+        self._settled = hashlib.sha256(
             repr(self.settings).encode()
             + source.fingerprint
-            + records.digest()
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
         ).digest()
+        self.take(records, steps)
+
+    def take(self, records: Records | GrowingRecords, steps: int | None = None) -> None:
+        """
+        Train on these records from now on.
+
+        :param steps: of a local epoch; so many that each unit is expected once unless given.
+        :raises PrivacyError: if the settings void the guarantee for these records.
+        """
+        self.guarantee = Guarantee.of(records, self.learner, self.privacy)
+        inputs = None if isinstance(self.dqn, TableDqn) else self._inputs
+        if isinstance(records, GrowingRecords):
+            self._transitions = records.transitions(inputs)
+        else:
+            self._transitions = Transitions.of(
+                records,
+                discount=self.learner.discount,
+                n_step=self.learner.n_step,
+                unit='transition' if self.guarantee.clips_transitions else 'patient',
+                inputs=inputs,
+            )
+        self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
+        """Steps of a local epoch, which is one block of the ledger."""
+        self._identity = hashlib.sha256(self._settled + records.digest()).digest()
 
     @property
     def n_units(self) -> int:
@@ -126,10 +141,15 @@ class Trainer:
 
     def begin(self, weights: np.ndarray, round: int) -> Checkpoint:
         """Return where a round stands: at its checkpoint, or at the global weights."""
-        start = hashlib.sha256(self._identity + digest_of(weights)).digest()
-        saved = Checkpoint.load(self._checkpoint, round, start)
-        if saved is not None:
-            return saved
+        start = self.start(weights)
+        saved = Checkpoint.load(self._checkpoint, self._ledger, round, start)
+        return self._fresh(weights, round, start) if saved is None else saved
+
+    def start(self, weights: np.ndarray) -> bytes:
+        """Return the digest of all that training starts from: settings, key, records, weights."""
+        return hashlib.sha256(self._identity + digest_of(weights)).digest()
+
+    def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:
         moments = fresh_moments(self.learner.optimizer, self.dqn.size)
         return Checkpoint.fresh(round, start, weights, moments, self.replay().priorities)
 
@@ -144,23 +164,21 @@ class Trainer:
         """
         Run one block of a further round from where an earlier round ended, on more records.
 
+        Whoever asks keeps what it returns.
+
         :param state: after the earlier round; None begins at `weights`.
+        :param weights: that the first round began at, shape (n_parameters,).
         :raises BudgetExceededError: when the block would pass the budget.
         """
-        start = self._identity if state is None else self._identity + state.digest()
-        begun = hashlib.sha256(start + digest_of(weights)).digest()
-        saved = Checkpoint.load(self._checkpoint, round, begun)
-        if saved is not None:
-            return saved
+        start = self.start(weights)
         if state is None:
-            state = self.begin(weights, round)
+            state = self._fresh(weights, round, start)
         priorities = self.replay().priorities
         priorities[: len(state.priorities)] = state.priorities
-        state = replace(state, round=round, start=begun, blocks=0, priorities=priorities)
+        state = replace(state, round=round, start=start, blocks=0, priorities=priorities)
         self.reserve(state)
-        (state,) = train_block([self], [state], weights, stopped)
-        state.save(self._checkpoint)
-        return state
+        (after,) = train_block([self], [state], weights, stopped)
+        return after
 
     def reserve(self, state: Checkpoint) -> None:
         """Charge the next block, durably, before its noise is drawn."""
@@ -177,7 +195,7 @@ class Trainer:
 
     def keep(self, state: Checkpoint, report: Callable[[TrainingProgress], None]) -> None:
         """Save the state after a block and tell how far training is."""
-        state.save(self._checkpoint)
+        state.save(self._checkpoint, self._ledger)
         steps = self.learner.epochs * self.steps_per_block
         report(TrainingProgress(state.round, state.steps, steps, self._ledger.epsilon_rdp()))
 
@@ -186,7 +204,12 @@ class Trainer:
         entries, head = self._ledger.head()
         before = self._ledger.head_before(state.round)
         return TrainingResult(
-            state.weights.astype(np.float32), self._ledger.epsilon(), entries, head, *before
+            state.weights.astype(np.float32),
+            self._ledger.epsilon(),
+            entries,
+            head,
+            *before,
+            self._ledger.links(),
         )
 
     def batch(self, draw: Draw, round: int, step: int) -> Batch:

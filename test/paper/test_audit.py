@@ -158,6 +158,7 @@ class Forgetful(AuditedTrainer):
     """Begins a new ledger in every round, and reports what that one says."""
 
     def train(self, weights, round, **told):
+        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
         with Ledger.open(
             f'{self._checkpoint}.{round}',
             hospital='audit',

@@ -22,6 +22,7 @@ from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
 import numpy as np
 import pytest
@@ -42,6 +43,9 @@ class KnownLearner:
         self.n_units = 10 * number
         self.trained: list[int] = []
         self.rounds_affordable = rounds_affordable
+        self.blocks = 2
+        self.life = 'true'
+        self.links: list[bytes] = []
 
     def delta(self, round: int) -> np.ndarray:
         generator = np.random.default_rng([self.number, round])
@@ -55,11 +59,17 @@ class KnownLearner:
         self.check_affordable(round)
         self.trained.append(round)
         report(TrainingProgress(round, 1, 1, float(round)))
-        head = hashlib.sha256(f'{self.number} {round}'.encode()).digest()
-        base = hashlib.sha256(f'{self.number} {round - 1}'.encode()).digest()
+        base = self.head()
+        for block in range(self.blocks):
+            entry = f'{self.number} {round} {block} {self.life}'
+            self.links.append(hashlib.sha256(entry.encode()).digest())
         return TrainingResult(
-            weights + self.delta(round), float(round), round, head, round - 1, base
+            weights + self.delta(round), float(round), *self.head(), *base, b''.join(self.links)
         )
+
+    def head(self) -> Head:
+        *_, head = Head(0, bytes([self.number] * 32)).followed(b''.join(self.links))
+        return head
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         return np.random.default_rng([self.number, round, 1]).uniform(1e-9, 1.0 - 1e-9, size)

@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 
 from conftest import Bench, ENCRYPTION, SHAPE, START
 from fdrl_ros.crypto.signing import Identity, verify
-from fdrl_ros.errors import CryptoError, MessageError, ReplayError, RoundError, SignatureError
+from fdrl_ros.errors import (
+    CryptoError,
+    LedgerHeadError,
+    MessageError,
+    ReplayError,
+    RoundError,
+    SignatureError,
+)
 from fdrl_ros.federation.message import (
     DecryptRequest,
     Envelope,
@@ -71,7 +78,16 @@ def run_to(bench, phase):
 def test_any_changed_bit_of_what_is_signed_breaks_the_signature(position, bit):
     identity = Identity.generate('hospital_1')
     message = MaskedUpdate(
-        Envelope('f', 1, 2, 'hospital_1', 3), 0, 1, b'base', b'cipher', 4, b'head', 3, b'before'
+        Envelope('f', 1, 2, 'hospital_1', 3),
+        0,
+        1,
+        b'',
+        b'cipher',
+        4,
+        b'head',
+        3,
+        b'base',
+        b'links',
     ).signed_by(identity)
     data = bytearray(message.canonical())
     data[position % len(data)] ^= 1 << bit
@@ -199,6 +215,10 @@ def test_ciphertext_of_another_context_fails_the_attempt_and_the_next_succeeds(t
         ({'ledger_base_entries': 0}, 'shrank'),
         ({'ledger_base_entries': 0, 'ledger_entries': 99}, 'shrank'),
         ({'ledger_base_head': b'\3' * 32}, 'rewritten'),
+        ({'ledger_head': b'\3' * 32}, 'rewritten'),
+        ({'ledger_links': b'\3' * 128}, 'rewritten'),
+        ({'ledger_links': b''}, 'has links from entry 5 on'),
+        ({'ledger_links': b'\3' * 127}, '127 bytes of links'),
     ],
 )
 def test_ledger_that_does_not_go_on_from_the_last_one_seen_is_refused(
@@ -215,7 +235,9 @@ def test_ledger_that_does_not_go_on_from_the_last_one_seen_is_refused(
 
     learner.train = forgetful
     assert not bench.run(ticks=50)
-    assert any(complaint in str(error) for _, error in bench.federation.refused)
+    found = refusals(bench, LedgerHeadError)
+    assert {name for name, _ in found} == {'aggregator'}
+    assert all(complaint in str(error) for _, error in found)
     assert bench.key_authority.round == 1
 
 

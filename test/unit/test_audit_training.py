@@ -204,6 +204,7 @@ class Forgetful(AuditedTrainer):
 
     def train(self, weights, round, **told):
         path = Path(f'{self._checkpoint}.{round}')
+        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
         with Ledger.open(
             path, hospital='audit', unit='patient', delta=PRIVACY.delta, budget=float('inf')
         ) as self._ledger:

@@ -53,17 +53,16 @@ def spend(layout, name, round, *servers):
         noise_source(directory, name, PLAN)
         for block in (0, 1):
             ledger.reserve(round=round, block=block, inputs=b'weights', **BLOCK)
-        heads = (*ledger.head(), *ledger.head_before(round))
+        ledgers = (*ledger.head(), *ledger.head_before(round), ledger.links())
     weights = np.zeros(PLAN.shape.n_parameters, np.float32)
     store = Store(layout.state(name))
     log = RoundLog(store, PLAN.shape.n_parameters)
-    log.keep(LocalUpdate(round, b'', TrainingResult(weights, 1.0, *heads)))
+    log.keep(LocalUpdate(round, b'', TrainingResult(weights, 1.0, *ledgers)))
     store.close()
     for server in servers:
         store = Store(layout.state(server))
-        update = MaskedUpdate(Envelope('test', round, 1, name, 1), 0, 1, b'', b'', *heads)
-        LedgerWatch(store).check(update)
-        LedgerWatch(store).remember(update)
+        update = MaskedUpdate(Envelope('test', round, 1, name, 1), 0, 1, b'', b'', *ledgers)
+        LedgerWatch(store).take(update)
         store.close()
 
 

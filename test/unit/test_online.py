@@ -2,14 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Online learning: what is collected, what each round is charged, and how it goes on."""
 
+import contextlib
 from dataclasses import replace
+import hashlib
 import math
 import os
+import shutil
 import signal
-import subprocess
-import sys
 
-from fdrl_ros.errors import BudgetExceededError, RecordsError
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    CheckpointError,
+    LedgerCorruptError,
+    RecordsError,
+)
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger import Ledger
@@ -18,6 +24,9 @@ from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.trainer.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.trainer.trainer import Trainer
+from fdrl_ros.trainer.turn_checkpoints import TurnCheckpoints
+from fdrl_ros.trainer.turn_log import TurnLog
 import gymnasium
 import numpy as np
 import pytest
@@ -27,16 +36,25 @@ ONLINE = OnlineSettings(rounds=6, patients=5, updates=1.0, warm_up=10, explorati
 LEARNER = LearnerSettings(transitions_per_patient=4, target_period=5)
 PRIVACY = PrivacySettings(batch=4, noise_multiplier=2.0, delta=1e-3, budget=40.0, clip_norm=1.0)
 START = SHAPE.draw(np.random.default_rng(0))
+SOURCE = NoiseSource.seeded(7)
 
 
 class Site:
     """A hospital that can be taken down and set up again."""
 
-    def __init__(self, directory, online=ONLINE, learner=LEARNER, privacy=PRIVACY) -> None:
+    def __init__(
+        self,
+        directory,
+        online=ONLINE,
+        learner=LEARNER,
+        privacy=PRIVACY,
+        source=SOURCE,
+        hospital='hospital_1',
+    ) -> None:
         directory.mkdir(exist_ok=True)
         self.ledger = Ledger.open(
             directory / 'ledger.sqlite',
-            hospital='hospital_1',
+            hospital=hospital,
             unit=privacy.unit,
             delta=privacy.delta,
             budget=privacy.budget,
@@ -49,14 +67,15 @@ class Site:
             learner,
             privacy,
             self.ledger,
-            NoiseSource.seeded(7),
+            source,
             directory,
         )
 
-    def train(self, **options):
+    def train(self, start=START, **options):
         try:
-            return self.trainer.train(START, **options)
+            return self.trainer.train(start, **options)
         finally:
+            self.head = self.ledger.head()
             self.ledger.close()
 
 
@@ -77,8 +96,9 @@ def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
     learner = replace(LEARNER, n_step=3)
     site = Site(tmp_path / 'a', learner=learner, privacy=privacy)
     site.trainer.train(START)
-    parts = [Records.load(tmp_path / 'a' / f'patients_{i}.npz', 4) for i in range(1, 7)]
-    lengths = [len(each.actions) for each in parts]
+    with TurnLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
+        lengths = [turn.records.n_transitions for turn in iter(log.kept, None)]
+    assert len(lengths) == 6 and sum(lengths) == site.trainer.transitions
     history = site.ledger.history()
     assert [each.steps for each in history] == lengths  # already the first round has enough
     assert [each.sampling_probability for each in history] == pytest.approx(4 / np.cumsum(lengths))
@@ -100,31 +120,232 @@ def test_stopped_anywhere_it_goes_on_to_the_very_same_weights(tmp_path, replay):
         np.testing.assert_array_equal(resumed, undisturbed)
 
 
-CHILD = """
-import os, signal, sys
-sys.path.insert(0, {test!r})
-from pathlib import Path
-import test_online
-from fdrl_ros.trainer import trainer
-save = trainer.Checkpoint.save
-def kill(self, path):
-    if self.round == 4:
+def kill_in_round_4(where):
+    """Prepare this process to be killed at some place of its fourth round."""
+
+    def die(*told):
         os.kill(os.getpid(), signal.SIGKILL)
-    save(self, path)
-trainer.Checkpoint.save = kill
-test_online.Site(Path({directory!r})).train()
-"""
+
+    def before(target, name, now=lambda *given, **named: True, act=die):
+        original = getattr(target, name)
+
+        def replaced(*given, **named):
+            if now(*given, **named):
+                act(*given)
+            return original(*given, **named)
+
+        setattr(target, name, replaced)
+
+    def half(file, data, at):
+        os.lseek(file, at, os.SEEK_SET)
+        os.write(file, data[: len(data) // 2])
+        die()
+
+    def in_round(self, *given, round=None, **named):
+        return round == 4 or getattr(given[0] if given else None, 'round', 0) == 4
+
+    if where == 'collecting':
+        before(GymCollector, 'collect', lambda self, policy, share, first, count: first == 15)
+    elif where == 'half of the patients written':
+        before(
+            TurnLog,
+            'append',
+            lambda self, records: self.count == 3,
+            lambda *told: before(os, 'pwrite', act=half),
+        )
+    elif where == 'before the charge':
+        before(Ledger, 'reserve', in_round)
+    elif where == 'before the first step':
+        before(Trainer, '_train_block', in_round)
+    elif where == 'before the state is kept':
+        before(TurnCheckpoints, 'save', in_round)
+    else:
+        before(TurnCheckpoints, 'save', in_round, lambda *told: before(os, 'pwrite', act=half))
 
 
-def test_kill_9_in_a_round_changes_nothing_and_charges_it_once(tmp_path):
-    expected = Site(tmp_path / 'a').train()
-    code = CHILD.format(test=os.path.dirname(__file__), directory=str(tmp_path / 'b'))
-    ended = subprocess.run([sys.executable, '-c', code], timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
-    site = Site(tmp_path / 'b')
-    assert len(site.ledger.history()) == 3  # the round that was cut short is paid for
-    found = site.train()
-    np.testing.assert_array_equal(found, expected)
+@pytest.fixture(scope='module')
+def undisturbed(tmp_path_factory):
+    """Weights after all rounds, the ledger's head, and how long each log of patients was."""
+    site = Site(tmp_path_factory.mktemp('online') / 'a')
+    weights = site.train()
+    return weights, site.head
+
+
+@pytest.mark.parametrize(
+    'where, charged',
+    [
+        ('collecting', 2),
+        ('half of the patients written', 2),
+        ('before the charge', 2),
+        ('before the first step', 3),
+        ('before the state is kept', 3),
+        ('half of the state written', 3),
+    ],
+)
+def test_kill_9_costs_one_round_changes_nothing_and_charges_once(
+    tmp_path, monkeypatch, undisturbed, where, charged
+):
+    expected, head = undisturbed
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            kill_in_round_4(where)
+            Site(tmp_path / 'b').train()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    site, learned = Site(tmp_path / 'b'), learned_rounds(monkeypatch)
+    assert len(site.ledger.history()) == charged
+    np.testing.assert_array_equal(site.train(), expected)
+    assert learned == [4, 5, 6]
+    assert site.head == head
+
+
+def learned_rounds(monkeypatch):
+    """Return the rounds that are learned from now on."""
+    learned, train = [], Trainer._train_block
+    monkeypatch.setattr(
+        Trainer,
+        '_train_block',
+        lambda self, state, *more: learned.append(state.round) or train(self, state, *more),
+    )
+    return learned
+
+
+def run_to(directory, last, **settings):
+    """Let a hospital learn some rounds, and take it down."""
+    with pytest.raises(TrainingStopped):
+        site = Site(directory, **settings)
+        collect = site.collector.collect
+
+        def until(policy, share, first, count):
+            if first >= last * count:
+                raise TrainingStopped('enough')
+            return collect(policy, share, first, count)
+
+        site.collector.collect = until
+        site.train()
+    return directory
+
+
+def harm(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize('damaged, first', [((), 6), ((1,), 5), ((0,), 6), ((0, 1), 2)])
+def test_damaged_checkpoints_cost_time_and_nothing_else(
+    tmp_path, monkeypatch, undisturbed, damaged, first
+):
+    home = run_to(tmp_path / 'b', 5)
+    for parity in damaged:
+        harm(home / f'turn_{parity}.checkpoint')
+    learned = learned_rounds(monkeypatch)
+    site = Site(home)
+    np.testing.assert_array_equal(site.train(), undisturbed[0])
+    assert learned == list(range(first, 7))
+    assert site.head == undisturbed[1]
+
+
+def test_who_must_hear_of_every_round_has_them_run_anew_and_pays_nothing(tmp_path, undisturbed):
+    home = run_to(tmp_path / 'b', 4)
+    resumed, anew = [], []
+    Site(home).train(report=lambda told, weights: resumed.append(told.round))
+    site = Site(home)
+    weights = site.train(report=lambda told, weights: anew.append(told.round), anew=True)
+    assert (resumed, anew) == ([5, 6], [1, 2, 3, 4, 5, 6])
+    np.testing.assert_array_equal(weights, undisturbed[0])
+    assert site.head == undisturbed[1]
+    np.testing.assert_array_equal(Site(home).train(), undisturbed[0])
+
+
+def test_more_rounds_go_on_and_fewer_give_what_they_gave(tmp_path, monkeypatch, undisturbed):
+    short = Site(tmp_path / 'a', online=replace(ONLINE, rounds=4)).train()
+    home = run_to(tmp_path / 'b', 5)
+    np.testing.assert_array_equal(Site(home, online=replace(ONLINE, rounds=4)).train(), short)
+    learned = learned_rounds(monkeypatch)
+    np.testing.assert_array_equal(Site(home).train(), undisturbed[0])
+    assert learned == [6]
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'learner': replace(LEARNER, learning_rate=0.5)},
+        {'privacy': replace(PRIVACY, clip_norm=2.0)},
+        {'source': NoiseSource.seeded(8)},
+        {'start': START + 1},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_checkpoint_of_something_else_is_refused_and_left(tmp_path, changes):
+    home = run_to(tmp_path / 'b', 4)
+    start = changes.pop('start', START)
+    before = contents(home)
+    with pytest.raises(CheckpointError, match='other records, settings, starting weights'):
+        Site(home, **changes).train(start)
+    assert contents(home) == before
+
+
+def contents(home):
+    return {each.name: each.read_bytes() for each in home.iterdir() if 'journal' not in each.name}
+
+
+def test_a_checkpoint_that_was_charged_to_another_ledger_is_refused(tmp_path):
+    home, other = run_to(tmp_path / 'b', 4), tmp_path / 'c'
+    other.mkdir()
+    shutil.copy(home / 'turn_0.checkpoint', other)
+    with pytest.raises(CheckpointError, match='of another hospital, unit, delta, budget or model'):
+        Site(other, hospital='hospital_2').train()
+    assert sorted(each.name for each in other.iterdir()) == ['ledger.sqlite', 'turn_0.checkpoint']
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    home = run_to(tmp_path / 'b', 4)
+    path = home / 'turn_0.checkpoint'
+    content = path.read_bytes()[:-32].replace(b'checkpoint 2', b'checkpoint 9')
+    path.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(CheckpointError, match='another version'):
+        Site(home).train()
+
+
+def test_a_ledger_that_is_older_than_the_checkpoint_is_refused(tmp_path):
+    home = run_to(tmp_path / 'b', 3)
+    shutil.copy(home / 'ledger.sqlite', tmp_path / 'backup')
+    run_to(home, 5)
+    shutil.copy(tmp_path / 'backup', home / 'ledger.sqlite')
+    with pytest.raises(LedgerCorruptError, match=r'has 2 entries and had [34]: .*turn_.*put back'):
+        Site(home).train()
+
+
+@pytest.mark.parametrize('kept', ['with the states', 'without them'])
+def test_patients_that_were_learned_from_are_not_collected_again(tmp_path, kept):
+    home = run_to(tmp_path / 'b', 3)
+    shutil.copy(home / 'patients.turns', tmp_path / 'backup')
+    run_to(home, 5)
+    shutil.copy(tmp_path / 'backup', home / 'patients.turns')
+    if kept == 'without them':
+        for parity in (0, 1):
+            (home / f'turn_{parity}.checkpoint').unlink()
+    with pytest.raises(RecordsError, match='the patients of 3 rounds, and round [45] was learned'):
+        Site(home).train()
+
+
+def test_patients_of_another_hospital_or_other_turns_are_refused(tmp_path):
+    home, other = run_to(tmp_path / 'b', 3), tmp_path / 'c'
+    with pytest.raises(RecordsError, match='collected for patients = 5, not 7'):
+        Site(home, online=replace(ONLINE, patients=7)).train()
+    other.mkdir()
+    shutil.copy(home / 'patients.turns', other)
+    with pytest.raises(RecordsError, match="hospital = 'hospital_1', not 'hospital_2'"):
+        Site(other, hospital='hospital_2').train()
+
+
+def test_only_its_owner_reads_what_is_kept(tmp_path):
+    home = run_to(tmp_path / 'b', 4)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in home.iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert {'patients.turns', 'turn_0.checkpoint', 'turn_1.checkpoint'} < set(modes)
 
 
 def test_it_stops_before_the_budget_is_passed_and_keeps_what_it_has(tmp_path):

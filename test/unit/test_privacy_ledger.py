@@ -86,7 +86,22 @@ def test_the_chain_is_the_hashes_written_out(path):
         numbers = np.array([1, 3, 1], '<i8').tobytes() + np.array([2.0, 0.128], '<f8').tobytes()
         numbers += np.array([20, 1], '<i8').tobytes()
         inputs = hashlib.sha256(b'weights and records').digest()
-        assert ledger.head() == Head(1, hashlib.sha256(first + numbers + inputs).digest())
+        link = hashlib.sha256(numbers + inputs).digest()
+        assert ledger.links() == link
+        assert ledger.head() == Head(1, hashlib.sha256(first + link).digest())
+
+
+def test_links_lead_from_every_head_that_there_was_to_the_newest(path, monkeypatch):
+    with Ledger.open(path, **OWNER) as ledger:
+        heads = [ledger.head()]
+        for block in range(6):
+            reserve(ledger, 1, block, steps=1)
+            heads.append(ledger.head())
+        links = ledger.links()
+        for number, head in enumerate(heads):
+            assert list(head.followed(links[32 * number :])) == heads[number:]
+        monkeypatch.setattr('fdrl_ros.privacy.ledger.MOST_LINKS', 2)
+        assert list(heads[4].followed(ledger.links())) == heads[4:]
 
 
 def test_asking_again_charges_nothing(path):

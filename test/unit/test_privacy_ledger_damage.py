@@ -202,9 +202,9 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
     alter(other, ('CREATE TABLE entry (number)', ()))
     with pytest.raises(LedgerCorruptError, match='not a ledger'):
         Ledger.open(other, **OWNER)
-    for version in (1, 3):
+    for version in (1, 2, 4):
         alter(copied, (f'PRAGMA user_version = {version}', ()))
-        with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 2'):
+        with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 3'):
             Ledger.open(copied, **OWNER)
 
 

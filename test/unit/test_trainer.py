@@ -148,7 +148,7 @@ def before(self, **options):
 if {where!r} == 'reserve':
     test_trainer.Ledger.reserve = before
 else:
-    trainer.Checkpoint.save = lambda self, path: kill() if self.blocks == 2 else save(self, path)
+    trainer.Checkpoint.save = lambda self, *to: kill() if self.blocks == 2 else save(self, *to)
 test_trainer.Ward(Path({directory!r})).train()
 """
 
