@@ -24,7 +24,6 @@ from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.trainer.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.trainer.trainer import Trainer
 from fdrl_ros.trainer.turn_checkpoints import TurnCheckpoints
 from fdrl_ros.trainer.turn_log import TurnLog
 import gymnasium
@@ -156,7 +155,13 @@ def kill_in_round_4(where):
     elif where == 'before the charge':
         before(Ledger, 'reserve', in_round)
     elif where == 'before the first step':
-        before(Trainer, '_train_block', in_round)
+        reserve = Ledger.reserve
+
+        def once_charged(self, **named):
+            made = reserve(self, **named)
+            return die() if named['round'] == 4 else made
+
+        Ledger.reserve = once_charged
     elif where == 'before the state is kept':
         before(TurnCheckpoints, 'save', in_round)
     else:
@@ -202,11 +207,11 @@ def test_kill_9_costs_one_round_changes_nothing_and_charges_once(
 
 def learned_rounds(monkeypatch):
     """Return the rounds that are learned from now on."""
-    learned, train = [], Trainer._train_block
+    learned, reserve = [], Ledger.reserve
     monkeypatch.setattr(
-        Trainer,
-        '_train_block',
-        lambda self, state, *more: learned.append(state.round) or train(self, state, *more),
+        Ledger,
+        'reserve',
+        lambda self, **named: learned.append(named['round']) or reserve(self, **named),
     )
     return learned
 
