@@ -23,6 +23,7 @@ import time
 from typing import Any
 
 import accounting
+from fdrl_ros import kernels
 import learner_memory
 import learner_peers as peers
 from learner_work import (
@@ -202,6 +203,8 @@ def main() -> None:
     if any(os.environ.get(name) != value for name, value in PROCESS.items()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | PROCESS)
     run = circumstances(given, SEED, ('gymnasium', 'numpy', *peers.PACKAGES))
+    run['arithmetic'] = 'compiled' if kernels.built() else 'NumPy'
+    print(f'Arithmetic of our steps: {run["arithmetic"]} (native/build.py compiles it).')
     with tempfile.TemporaryDirectory(dir=given.folder, prefix='benchmark_') as name:
         folder = Path(name)
         run['sync_ms'] = syncing(folder)
