@@ -39,6 +39,11 @@ class MimicFeature:
     high: float
     log: bool = False
 
+    @property
+    def binary(self) -> bool:
+        """Tell whether it is 0 or 1, and nothing between."""
+        return (self.lowest, self.highest) == (0, 1)
+
     def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return -1 for the lower and 1 for the upper usual value, clipped to 4 around 0."""
         low, high = self.low, self.high

@@ -14,6 +14,8 @@ from fdrl_ros.trainer.mimic_columns import (
     MimicSettings,
     PUBLISHED_CUTS,
 )
+from fdrl_ros.trainer.mimic_faults import MOST_FAULTS
+from fdrl_ros.trainer.mimic_names import canonical_name
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -63,8 +65,9 @@ def refused(tmp_path, rows, line, column, words, settings=None, **options):
     error = caught.value
     assert isinstance(error, RecordsError)
     assert (error.path, error.line, error.column) == (path, line, column)
-    for word in (str(path), *(() if line is None else (f'line {line}',)), column or ''):
-        assert word in str(error)
+    places = [f'line {line}', f'lines {line}'] if line else ['']
+    assert any(each in str(error) for each in places)
+    assert str(path) in str(error) and (column or '') in str(error)
     assert SECRET not in str(error)
 
 
@@ -172,6 +175,13 @@ CELLS = [
     ('mortality_90d', '2', '0 or 1'),
     ('subject_id', '', 'empty'),
     ('icustayid', '  ', 'empty'),
+    ('subject_id', 'nan', 'empty'),
+    ('subject_id', '4711.5', 'not a whole one'),
+    ('icustayid', '1.2e+05', 'not a whole one'),
+    ('gender', '0.5', '0 male, 1 female'),
+    ('mechvent', '0.2', '0 or 1'),
+    ('HR', '8_0', 'a number'),
+    ('HR', '８0', 'a number'),
 ]
 
 
@@ -182,12 +192,102 @@ def test_bad_cell_is_refused_with_its_line_and_column(tmp_path, column, value, w
     refused(tmp_path, rows, 5, column, words)
 
 
+SPELLINGS = ['5', '5.0', '05', ' 5 ', '5.', '+5', '０5', 5, 5.0, np.int64(5)]
+
+
+def test_one_patient_is_one_unit_however_the_number_is_written(tmp_path):
+    # 30 patients of two stays each, whose second stay was written by another program.
+    stays = []
+    for number in range(30):
+        stays.append((str(number), f'{300 + number}', 0, [(0.0, 0.0), (60.0, 0.0)]))
+        stays.append((f'0{number}.0', f'{400 + number}', 1, [(10.0, 0.1)]))
+    rows = made_up(stays)
+    rows[1]['icustayid'] = '300.0'  # and a stay is one stay
+    records = read_mimic(write(tmp_path, rows)).records
+    assert records.n_patients == 30
+    assert list(records.patients) == [str(number) for number in range(30)]
+    assert list(np.diff(records.starts)) == [3] * 30 and records.terminals.sum() == 60
+
+
+@settings(max_examples=30, deadline=None)
+@given(number=strategies.integers(0, 10**12), zeros=strategies.integers(0, 5))
+def test_spellings_of_a_number_are_one_name_and_other_numbers_another(number, zeros):
+    spelled = {'0' * zeros + str(number), f'{number}.' + '0' * zeros, f' +{number} '}
+    assert {canonical_name(each) for each in spelled} == {str(number)}
+    assert canonical_name(number) == canonical_name(float(number)) == str(number)
+    assert canonical_name(number + 1) != canonical_name(number)
+
+
+def test_names_are_spelled_in_one_way():
+    assert {canonical_name(each) for each in SPELLINGS} == {'5'}
+    for name in ('p7', 'P7', '12e4', 'a-5', '5a', 'b_5.0'):  # pseudonyms stay as they are
+        assert canonical_name(name) == name
+    for name in ('5.5', '1.2e3', '1e+05', '.5', 'nan', 'NULL', '', ' ', None, True, 'a\u200b'):
+        with pytest.raises(ValueError):
+            canonical_name(name)
+
+
+def test_known_patients_may_be_numbers_and_are_never_one_text(tmp_path):
+    path = write(tmp_path, made_up())
+    for known in ([7, 8, 9], {'7.0', '08', '9'}, np.array([7, 8, 9]), np.array([7.0, 8.0, 9.0])):
+        assert read_mimic(path, known_patients=known).records.n_patients == 3
+    for wrong in ('789', [7, None], [7, 8.5], 7):
+        with pytest.raises(SettingError, match='known_patients') as caught:
+            read_mimic(path, known_patients=wrong)
+        assert '8.5' not in str(caught.value)
+
+
 def test_stranger_is_refused_and_not_named(tmp_path):
     rows = made_up()
     for row in rows[3:5]:
         row['subject_id'] = SECRET
     refused(tmp_path, rows, 5, 'subject_id', 'not known', known_patients=['7', '8', '9'])
     read_mimic(write(tmp_path, rows), known_patients={'7', '8', SECRET})
+
+
+def test_all_that_is_wrong_is_told_at_once_up_to_a_bound(tmp_path):
+    rows = made_up()
+    rows[0] |= {'HR': 'quick', 'GCS': '', 'subject_id': ''}
+    rows[1]['gender'] = 0.5
+    for row in rows[2:]:
+        row['age'] = 60
+    path = write(tmp_path, rows)
+    with pytest.raises(TableError) as caught:
+        read_mimic(path)
+    error = caught.value
+    assert [(each.lines, each.column, each.count) for each in error.faults] == [
+        ((2,), 'subject_id', 1),
+        ((2,), 'GCS', 1),
+        ((2,), 'HR', 1),
+        ((3,), 'gender', 1),
+        ((4, 5, 6), 'age', 6),
+    ]
+    assert 'lines 4, 5, 6 and 3 more, column age: expected 6500 to 55000 d' in str(error)
+    assert (error.line, error.column, error.detail) == (2, 'subject_id', 'is empty')
+    for row in rows:
+        row |= dict.fromkeys(NAMES, SECRET + '!')
+    with pytest.raises(TableError) as caught:
+        read_mimic(write(tmp_path, rows))
+    assert len(caught.value.faults) == MOST_FAULTS and caught.value.more > 200
+    assert f'and {caught.value.more} more' in str(caught.value)
+    assert len(str(caught.value)) < 3000 and SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(('mark', 'words'), [(';', 'semicolons'), ('\t', 'tabs'), ('|', 'bars')])
+def test_columns_parted_by_something_else_are_one_clear_error(tmp_path, mark, words):
+    path = write(tmp_path, made_up())
+    text = path.read_text()
+    for quoted in (text, text.replace('subject_id', '"subject_id"')):
+        path.write_text(quoted.replace(',', mark))
+        with pytest.raises(TableError, match=f'line 1: .*parted by {words}, expected commas$'):
+            read_mimic(path)
+
+
+def test_many_missing_columns_are_counted(tmp_path):
+    path = tmp_path / 'other.csv'
+    path.write_text('one,two\n1,2\n')
+    with pytest.raises(TableError, match='missing columns: .* and 31 more$'):
+        read_mimic(path)
 
 
 def test_stays_that_contradict_themselves_are_refused(tmp_path):
