@@ -86,7 +86,7 @@ def _group(
 ) -> int:
     """Return how many clipped records one privacy unit owns at most."""
     if privacy.unit == 'transition':
-        return records_of_a_transition(learner.n_step)
+        return records_of_a_transition(learner.n_step, learner.frame_stack)
     if privacy.clipped == 'unit':
         return 1
     if records.longest > privacy.most_transitions:

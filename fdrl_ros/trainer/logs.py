@@ -42,4 +42,5 @@ def records_of_logs(logged: Sequence[LoggedOperation]) -> Records:
         terminals=np.concatenate([each.terminals for each in ordered]),
         starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
         patients=np.array(list(by_patient)),
+        ends=np.concatenate([np.arange(len(e.actions)) == len(e.actions) - 1 for e in ordered]),
     )

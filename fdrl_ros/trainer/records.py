@@ -7,21 +7,38 @@ from dataclasses import dataclass, fields
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 from fdrl_ros.env.episode import Episode
 from fdrl_ros.errors import RecordsError
 import numpy as np
 
+_KINDS = {
+    'states': np.float32,
+    'actions': np.int64,
+    'rewards': np.float32,
+    'next_states': np.float32,
+    'terminals': np.bool_,
+    'starts': np.int64,
+    'patients': np.str_,
+    'ends': np.bool_,
+}
+"""Of the numbers in each array."""
+_REQUIRED = [name for name in _KINDS if name != 'ends']
+
 
 @dataclass(frozen=True)
 class Records:
     """
-    Transitions of all patients of a hospital, those of one patient in one run.
+    Transitions of all patients of a hospital, those of one patient in one run, in order of time.
 
     ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``:
-    float32, ``terminals``: bool, each (transitions,). ``starts``: first transition of each
-    patient, then the number of transitions: (patients + 1,), int64. ``patients``: their
-    pseudonyms, (patients,).
+    float32, ``terminals`` (no value follows): bool, each (transitions,). ``starts``: first
+    transition of each patient, then the number of transitions: (patients + 1,), int64.
+    ``patients``: their pseudonyms, (patients,). ``ends``: whether a transition is the last of its
+    episode, terminal or cut off, bool, (transitions,); without them it is one after which the
+    next row begins in another state. A terminal transition and a patient's last one always are.
+    Other types of numbers are converted where nothing is lost, terminals from 0 and 1 as well.
     """
 
     states: np.ndarray
@@ -31,14 +48,21 @@ class Records:
     terminals: np.ndarray
     starts: np.ndarray
     patients: np.ndarray
+    ends: np.ndarray = None  # type: ignore[assignment]  # an array once it is made
 
     def __post_init__(self) -> None:
         """Refuse arrays that contradict each other or hold values that are not finite."""
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _converted(name, value, kind))
         count = len(self.states)
-        same_length = all(
-            len(getattr(self, name)) == count
-            for name in ('actions', 'rewards', 'next_states', 'terminals')
-        )
+        names = ['actions', 'rewards', 'next_states', 'terminals']
+        if self.ends is not None:
+            names.append('ends')
+        if any(getattr(self, name).ndim != 1 for name in names if name != 'next_states'):
+            raise RecordsError('the arrays of the records differ in length or shape')
+        same_length = all(len(getattr(self, name)) == count for name in names)
         if not same_length or self.states.ndim != 2 or self.next_states.shape != self.states.shape:
             raise RecordsError('the arrays of the records differ in length or shape')
         if (
@@ -56,6 +80,14 @@ class Records:
                 raise RecordsError(f'{name} of the records are not all finite')
         if np.any(self.actions < 0):
             raise RecordsError('an action of the records is negative')
+        if self.ends is None:
+            ends = np.ones(count, np.bool_)
+            ends[:-1] = (self.next_states[:-1] != self.states[1:]).any(axis=1)
+        else:
+            ends = self.ends.copy()
+        ends |= self.terminals
+        ends[self.starts[1:] - 1] = True
+        object.__setattr__(self, 'ends', ends)
 
     @property
     def n_patients(self) -> int:
@@ -87,8 +119,9 @@ class Records:
         ordered = [episode for group in by_patient.values() for episode in group]
         lengths = [sum(len(e.actions) for e in group) for group in by_patient.values()]
         terminals = [np.zeros(len(e.actions), dtype=bool) for e in ordered]
-        for flags, episode in zip(terminals, ordered, strict=True):
-            flags[-1] = episode.terminated
+        ends = [flags.copy() for flags in terminals]
+        for flags, last, episode in zip(terminals, ends, ordered, strict=True):
+            flags[-1], last[-1] = episode.terminated, True
         return cls(
             states=np.concatenate([e.states[:-1] for e in ordered]).astype(np.float32),
             actions=np.concatenate([e.actions for e in ordered]).astype(np.int64),
@@ -97,6 +130,7 @@ class Records:
             terminals=np.concatenate(terminals),
             starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
             patients=np.array(list(by_patient)),
+            ends=np.concatenate(ends),
         )
 
     @classmethod
@@ -142,7 +176,9 @@ class Records:
         """
         try:
             with np.load(path, allow_pickle=False) as file:
-                records = cls(**{each.name: file[each.name] for each in fields(cls)})
+                # Files of earlier versions do not tell where episodes end.
+                names = [each.name for each in fields(cls) if each.name in (*file, *_REQUIRED)]
+                records = cls(**{name: file[name] for name in names})
         except RecordsError:
             raise
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
@@ -152,3 +188,25 @@ class Records:
                 f'{path}: states of {records.states.shape[1]} numbers, expected {n_states}'
             )
         return records
+
+
+def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
+    """Return an array of a kind of numbers, if the value says the same in them."""
+    try:
+        array = np.asarray(value)
+        if array.dtype == kind or (kind is np.str_ and array.dtype.kind == 'U'):
+            return array
+        if kind is np.str_:
+            known = all(isinstance(each, str) for each in array.reshape(-1).tolist())
+            made = array.astype(np.str_)
+        else:
+            made = array.astype(kind)
+            # Of real numbers the nearest float32 is meant; all others must be just the same.
+            known = array.dtype.kind in 'biuf' and (
+                kind is np.float32 or np.array_equal(made.astype(array.dtype), array)
+            )
+    except (TypeError, ValueError) as error:
+        raise RecordsError(f'{name} of the records are not an array: {error}') from error
+    if not known:
+        raise RecordsError(f'{name} of the records are {array.dtype}: expected {kind.__name__}')
+    return made

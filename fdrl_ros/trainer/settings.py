@@ -43,6 +43,13 @@ class LearnerSettings(Settings):
     n_step: int = setting(
         1, 'steps whose rewards a return sums before it bootstraps', minimum=1, maximum=1000
     )
+    frame_stack: int = setting(
+        1,
+        'observations of successive steps that one recorded state holds; with unit transition '
+        'each step is charged as so many more',
+        minimum=1,
+        maximum=1000,
+    )
     loss: str = setting(
         'huber', 'loss of the error in value (Huber turns at 1)', choices=('huber', 'squared')
     )

@@ -8,6 +8,7 @@ import hashlib
 import math
 from pathlib import Path
 
+from fdrl_ros.errors import LedgerOwnerError, PolicyError, RecordsError
 from fdrl_ros.policy import digest_of, NetworkShape
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.mechanism import noisy_mean
@@ -57,14 +58,18 @@ class Trainer:
         :param inputs: public table of what the network takes for each number of a state, where
             records hold that alone, shape (numbers, states).
         :raises PrivacyError: if the settings void the guarantee for these records.
+        :raises LedgerOwnerError: if the ledger counts for another unit, delta or budget.
+        :raises RecordsError: if states or actions are not those of the network.
         """
+        _check_ledger(ledger, privacy)
+        self.shape = shape
         self.dqn = dqn_of(shape, learner, inputs)
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""
         self._ledger = ledger
         self._source = source
-        self._checkpoint = checkpoint
+        self._checkpoint = Path(checkpoint)
         self._inputs = inputs
         self._settled = hashlib.sha256(
             repr(self.settings).encode()
@@ -92,9 +97,27 @@ class Trainer:
                 unit='transition' if self.guarantee.clips_transitions else 'patient',
                 inputs=inputs,
             )
+        self._check_records()
         self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
         """Steps of a local epoch, which is one block of the ledger."""
         self._identity = hashlib.sha256(self._settled + records.digest()).digest()
+
+    def _check_records(self) -> None:
+        """Refuse states and actions that the network has not."""
+        shape, seen = self.shape, self._transitions.states.shape[-1]
+        if self._inputs is None:
+            if seen != shape.states:
+                raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
+        elif seen != 1 or self._inputs.ndim != 2 or self._inputs.shape[1] != shape.states:
+            raise RecordsError(f'inputs must turn the number of a state into {shape.states}')
+        elif (
+            max(self._transitions.states.max(), self._transitions.next_states.max())
+            >= len(self._inputs)
+            or min(self._transitions.states.min(), self._transitions.next_states.min()) < 0
+        ):
+            raise RecordsError(f'a state beyond the {len(self._inputs)} of the inputs')
+        if self._transitions.actions.max() >= shape.actions:
+            raise RecordsError(f'an action beyond the {shape.actions} of the network')
 
     @property
     def n_units(self) -> int:
@@ -146,7 +169,13 @@ class Trainer:
         return self._fresh(weights, round, start) if saved is None else saved
 
     def start(self, weights: np.ndarray) -> bytes:
-        """Return the digest of all that training starts from: settings, key, records, weights."""
+        """
+        Return the digest of all that training starts from: settings, key, records, weights.
+
+        :raises PolicyError: if the weights are not those of the network, or not finite.
+        """
+        if np.shape(weights) != (self.shape.n_parameters,) or not np.isfinite(weights).all():
+            raise PolicyError(f'weights: expected {self.shape.n_parameters} finite numbers')
         return hashlib.sha256(self._identity + digest_of(weights)).digest()
 
     def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:
@@ -262,3 +291,15 @@ class Trainer:
         return replay_of(
             self.guarantee.n_records, self.privacy.batch, self.learner, self._source, priorities
         )
+
+
+def _check_ledger(ledger: Ledger, privacy: PrivacySettings) -> None:
+    """Refuse a ledger whose epsilon would not be the one that the settings promise."""
+    owner = ledger.owner
+    for name in ('unit', 'delta', 'budget'):
+        counted, promised = getattr(owner, name), getattr(privacy, name)
+        if counted != promised:
+            raise LedgerOwnerError(
+                f'the ledger of {owner.hospital} counts for {name} {counted!r}, the settings '
+                f'promise {promised!r}'
+            )

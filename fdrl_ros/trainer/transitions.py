@@ -85,7 +85,7 @@ class Transitions:
         rewards = records.rewards.astype(np.float64)
         left = discount * ~records.terminals
         last = np.arange(len(records.actions))
-        going = ~records.terminals & _followed(records)
+        going = ~records.ends
         total, factor, reach = rewards.copy(), np.ones(len(rewards)), going.copy()
         for _ in range(n_step - 1):
             index = np.flatnonzero(reach)
@@ -145,11 +145,3 @@ class Transitions:
         """
         first, length = self.starts[units][:, None], self.lengths(units)[:, None]
         return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
-
-
-def _followed(records: Records) -> NDArray[np.bool_]:
-    """Tell of each step whether the next row goes on with the same patient and episode."""
-    same = np.zeros(len(records.actions), dtype=np.bool_)
-    same[:-1] = (records.next_states[:-1] == records.states[1:]).all(axis=1)
-    same[records.starts[1:] - 1] = False
-    return same

@@ -56,7 +56,7 @@ def test_key_cut_off_from_its_ledger_before_it_was_made_is_made_later(layout):
 def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
     records = open_records(layout, NAME, PLAN)
     end = int(records.starts[kept])
-    arrays = ('states', 'actions', 'rewards', 'next_states', 'terminals')
+    arrays = ('states', 'actions', 'rewards', 'next_states', 'terminals', 'ends')
     fewer = replace(
         records,
         **{each: getattr(records, each)[:end] for each in arrays},
