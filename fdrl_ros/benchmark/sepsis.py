@@ -25,7 +25,7 @@ from fdrl_ros.benchmark.sepsis_settings import Arm, paper_arms, SepsisSettings, 
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.icu_sepsis_assets import icu_sepsis
 from fdrl_ros.env.icu_sepsis_episodes import clinician_records
-from fdrl_ros.env.icu_sepsis_model import Policy
+from fdrl_ros.env.icu_sepsis_model import StatePolicy
 from fdrl_ros.env.icu_sepsis_values import (
     band_of,
     BANDS,
@@ -169,7 +169,7 @@ def measure(
     return part
 
 
-def judged(policy: Policy) -> dict[str, Any]:
+def judged(policy: StatePolicy) -> dict[str, Any]:
     """
     Value a policy exactly, in all and by band of severity.
 

@@ -12,8 +12,8 @@ from fdrl_ros.env.icu_sepsis_model import (
     HORIZON,
     IcuSepsis,
     PATIENT_STATES,
-    Policy,
     rewards_of,
+    StatePolicy,
     SURVIVAL,
 )
 from fdrl_ros.errors import SettingError
@@ -48,7 +48,7 @@ class SepsisStays:
 
 def sample_stays(
     model: IcuSepsis,
-    policy: Policy,
+    policy: StatePolicy,
     patients: int,
     seed: int,
     hospital: SepsisHospital | None = None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fdrl_ros.env.icu_sepsis_draws import Floats
 from fdrl_ros.env.icu_sepsis_model import IcuSepsis
 from fdrl_ros.env.place import check_place
+from fdrl_ros.env.ranges import check_whole
 import numpy as np
 
 
@@ -61,5 +62,10 @@ class SepsisHospital:
 
 
 def federation(hospitals: int, heterogeneity: float, seed: int) -> list[SepsisHospital]:
-    """Return all hospitals of a federation."""
+    """
+    Return all hospitals of a federation.
+
+    :raises SettingError: if there is none, or as :class:`SepsisHospital` refuses.
+    """
+    check_whole('hospitals', hospitals, 1)
     return [SepsisHospital(each, hospitals, heterogeneity, seed) for each in range(hospitals)]

@@ -23,7 +23,7 @@ STEP = 4 * 3600.0
 HORIZON = 500
 """Steps after which an episode is cut, as ICU-Sepsis does."""
 
-Policy = NDArray[np.int64] | Floats
+StatePolicy = NDArray[np.int64] | Floats
 """An action for each state, or the chance of each action: (states,) or (states, 25)."""
 
 
@@ -143,7 +143,8 @@ def check_numbers(name: str, numbers: NDArray[np.generic], count: int) -> None:
     if not np.issubdtype(numbers.dtype, np.integer):
         raise StateError(f'{name} of type {numbers.dtype}: expected whole numbers')
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
-        raise StateError(f'{name} from {numbers.min()} to {numbers.max()}: expected below {count}')
+        found = f'{name} from {numbers.min()} to {numbers.max()}'
+        raise StateError(f'{found}: expected 0 to {count - 1}')
 
 
 def check_chances(name: str, chances: Floats) -> None:

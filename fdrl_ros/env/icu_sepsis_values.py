@@ -12,8 +12,8 @@ from fdrl_ros.env.icu_sepsis_model import (
     DEATH,
     IcuSepsis,
     PATIENT_STATES,
-    Policy,
     REWARD,
+    StatePolicy,
     SURVIVAL,
     uniform_policy,
 )
@@ -40,7 +40,7 @@ class Optimum:
     action_values: Floats
 
 
-def transitions(model: IcuSepsis, policy: Policy) -> Floats:
+def transitions(model: IcuSepsis, policy: StatePolicy) -> Floats:
     """
     Return the chance of each next state under a policy, (713, 715).
 
@@ -55,13 +55,13 @@ def transitions(model: IcuSepsis, policy: Policy) -> Floats:
     return found
 
 
-def survival_by_state(model: IcuSepsis, policy: Policy) -> Floats:
+def survival_by_state(model: IcuSepsis, policy: StatePolicy) -> Floats:
     """Return the chance to survive from each state, (713,)."""
     chances = transitions(model, policy)
     return _solve(chances[:, :PATIENT_STATES], chances[:, SURVIVAL])
 
 
-def survival(model: IcuSepsis, policy: Policy, start: Floats | None = None) -> float:
+def survival(model: IcuSepsis, policy: StatePolicy, start: Floats | None = None) -> float:
     """
     Return the chance to survive.
 
@@ -70,7 +70,7 @@ def survival(model: IcuSepsis, policy: Policy, start: Floats | None = None) -> f
     return float(_start(model, start) @ survival_by_state(model, policy))
 
 
-def returns_by_state(model: IcuSepsis, policy: Policy, discount: float = 1.0) -> Floats:
+def returns_by_state(model: IcuSepsis, policy: StatePolicy, discount: float = 1.0) -> Floats:
     """
     Return J from each state, (713,): +15 for survival, -15 for death, discounted.
 
@@ -82,13 +82,13 @@ def returns_by_state(model: IcuSepsis, policy: Policy, discount: float = 1.0) ->
 
 
 def expected_return(
-    model: IcuSepsis, policy: Policy, discount: float = 1.0, start: Floats | None = None
+    model: IcuSepsis, policy: StatePolicy, discount: float = 1.0, start: Floats | None = None
 ) -> float:
     """Return J (FDRL Eq. 1) from the start, as :func:`returns_by_state`."""
     return float(_start(model, start) @ returns_by_state(model, policy, discount))
 
 
-def visits(model: IcuSepsis, policy: Policy, start: Floats | None = None) -> Floats:
+def visits(model: IcuSepsis, policy: StatePolicy, start: Floats | None = None) -> Floats:
     """
     Return how often each action is taken in each state, (713, 25): an occupancy measure.
 
@@ -99,7 +99,7 @@ def visits(model: IcuSepsis, policy: Policy, start: Floats | None = None) -> Flo
     return _solve(back, _start(model, start))[:, None] * chances
 
 
-def action_values(model: IcuSepsis, policy: Policy, discount: float = 1.0) -> Floats:
+def action_values(model: IcuSepsis, policy: StatePolicy, discount: float = 1.0) -> Floats:
     """Return Q of each state and action, (713, 25): first the action, then the policy."""
     return _ahead(model, returns_by_state(model, policy, discount), discount)
 
@@ -147,7 +147,7 @@ def in_band(model: IcuSepsis, band: str, weights: Floats | None = None) -> Float
 
 
 def survival_by_band(
-    model: IcuSepsis, policy: Policy, weights: Floats | None = None
+    model: IcuSepsis, policy: StatePolicy, weights: Floats | None = None
 ) -> dict[str, float]:
     """Return the chance to survive from the states of each SOFA band; see :func:`in_band`."""
     by_state = survival_by_state(model, policy)

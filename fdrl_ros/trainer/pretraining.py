@@ -14,6 +14,7 @@ from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.cohort import Cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.errors import PolicyError, RecordsError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.trainer.collection import collect_records, CollectionSettings, Progress
@@ -37,7 +38,11 @@ class PretrainingSettings(Settings):
     )
     steps: int = setting(6000, 'steps of Adam', unit='steps', minimum=0, maximum=10000000)
     batch: int = setting(
-        256, 'transitions of a step', unit='transitions', minimum=1, maximum=1000000
+        256,
+        'transitions of a step, at most as many as there are',
+        unit='transitions',
+        minimum=1,
+        maximum=1000000,
     )
     learning_rate: float = setting(0.001, 'step size of Adam', minimum=1e-8, maximum=1.0)
     target_period: int = setting(
@@ -74,26 +79,42 @@ def pretrain(
     :param weights: to go on from, shape (n_parameters,); fresh ones unless given.
     :param progress: told steps done and steps in all.
     :returns: weights, shape (n_parameters,), float32.
+    :raises RecordsError: if states or actions are not those of the network.
+    :raises PolicyError: if the weights are not.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
+    _check(records, shape, weights)
     rng = np.random.default_rng(seed)
     wide = (shape.draw(rng) if weights is None else weights).astype(np.float64)
     optimizer = Adam(settings.learning_rate, np.zeros((2, len(wide))), 0)
     learner = DoubleDqn(shape)
     transitions = Transitions.of(records, discount=settings.discount)
     current = wide.astype(np.float32)
+    count = len(records.actions)
     for step in range(settings.steps):
         if stopped():
             raise TrainingStopped(f'pre-training stopped before step {step}')
         if step % settings.target_period == 0:
             target = learner.layered(current)
-        index = rng.integers(len(records.actions), size=(settings.batch, 1))
+        index = rng.integers(count, size=(min(settings.batch, count), 1))
         apart = learner.layered(current)
         wide += optimizer.step(learner.mean(apart, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)
     return current
+
+
+def _check(records: Records, shape: NetworkShape, weights: np.ndarray | None) -> None:
+    """Refuse what does not fit the network."""
+    seen = records.states.shape[1]
+    if seen != shape.states:
+        raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
+    if records.actions.max() >= shape.actions:
+        raise RecordsError(f'an action beyond the {shape.actions} of the network')
+    expected = (shape.n_parameters,)
+    if weights is not None and (weights.shape != expected or not np.isfinite(weights).all()):
+        raise PolicyError(f'weights: expected {shape.n_parameters} finite numbers')
 
 
 def pretrain_public(

@@ -30,10 +30,13 @@ class StackedTrainers:
         """
         Stack learners.
 
-        :raises SettingError: if there is none, or if network or settings differ.
+        :raises SettingError: if there is none, one is there twice, or network or settings differ.
         """
         if not trainers:
             raise SettingError('trainers', 0, 'at least one')
+        if len({id(each) for each in trainers}) < len(trainers):
+            # Both would train on one ledger and checkpoint, each over what the other left.
+            raise SettingError('trainers', '(one of them twice)', 'each hospital once')
         for each in trainers[1:]:
             if each.settings != trainers[0].settings:
                 raise SettingError('trainers', each.settings, 'the same settings of all')

@@ -6,7 +6,7 @@ from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.cohort import Cohort, public_cohort
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import STATE_SIZE
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import PolicyError, RecordsError, SettingError
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.trainer.collection import collect_episodes, collect_records, CollectionSettings
 from fdrl_ros.trainer.learner import TrainingStopped
@@ -102,6 +102,26 @@ def test_no_step_returns_the_weights_it_began_with(records):
     start = untrained_weights(SHAPE, 5)
     none = PretrainingSettings(steps=0)
     np.testing.assert_array_equal(pretrain(records, SHAPE, none, seed=1, weights=start), start)
+
+
+def test_a_step_takes_no_more_transitions_than_there_are(records):
+    count = len(records.actions)
+    weights = [
+        pretrain(records, SHAPE, PretrainingSettings(steps=2, batch=batch), seed=3)
+        for batch in (count, 10**6)
+    ]
+    np.testing.assert_array_equal(*weights)
+
+
+def test_records_and_weights_of_another_network_are_refused(records):
+    few = PretrainingSettings(steps=1)
+    for shape in (NetworkShape(STATE_SIZE + 1, ACTION_COUNT), NetworkShape(STATE_SIZE, 2)):
+        with pytest.raises(RecordsError, match='of the network|the network takes'):
+            pretrain(records, shape, few, seed=1)
+    start = untrained_weights(SHAPE, 5)
+    for weights in (start[:-1], np.full_like(start, np.nan)):
+        with pytest.raises(PolicyError, match='finite numbers'):
+            pretrain(records, SHAPE, few, seed=1, weights=weights)
 
 
 def test_pretraining_stops_when_asked(records):

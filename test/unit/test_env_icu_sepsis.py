@@ -277,6 +277,17 @@ def test_what_is_no_policy_is_refused(model, policy, error):
         survival(model, policy)
 
 
+def test_a_refused_action_is_told_with_the_range(model):
+    for value in (-1, 25):
+        with pytest.raises(StateError, match='expected 0 to 24'):
+            survival(model, np.full(PATIENT_STATES, value))
+
+
+def test_star_imports_do_not_hide_the_network():
+    for name in ('values', 'model', 'episodes', 'hospitals', 'features', 'perturbed'):
+        assert not hasattr(importlib.import_module(f'fdrl_ros.env.icu_sepsis_{name}'), 'Policy')
+
+
 def test_bad_questions_are_refused(model):
     for ask in (
         lambda: expected_return(model, model.clinicians, 1.5),

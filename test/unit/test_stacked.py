@@ -106,3 +106,5 @@ def test_learners_of_other_settings_are_refused(tmp_path):
         StackedTrainers(first + other)
     with pytest.raises(SettingError, match='at least one'):
         StackedTrainers([])
+    with pytest.raises(SettingError, match='each hospital once'):
+        StackedTrainers([*first, *first])
