@@ -10,6 +10,7 @@ from typing import Any
 import click
 from fdrl_ros.benchmark.report import NOT_PRIVATE, shared_patients
 from fdrl_ros.cli.ledger_table import document, number, summary, table
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
 from fdrl_ros.federation.ledger_watch import heads_seen
@@ -18,6 +19,7 @@ from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, SERVERS
 from fdrl_ros.privacy.accountant import added_up
 from fdrl_ros.privacy.ledger_entry import Head
+from fdrl_ros.trainer.calibration import calibrated, Size
 
 _PATH = click.argument('path', type=click.Path(path_type=Path))
 
@@ -100,7 +102,8 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
 
     PATH is a ledger file, or the directory of a run or of a federation. Each ledger is read byte
     by byte and its chain of hashes walked. In a directory it must also be that of the plan, and go
-    on from the head of its hospital's last update and from those that the servers there saw.
+    on from the heads of its hospital's last update and checkpoint and from those that the servers
+    there saw.
 
     Who holds the file can rebuild all hashes: only heads that others saw find that. The operators
     of the servers print theirs with `fdrl privacy heads`; a hospital compares with --seen.
@@ -123,6 +126,40 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
             f'head {head}'
         )
     _end(found)
+
+
+@privacy.command(cls=PlanCommand)
+@plan_option
+@click.option('--epsilon', type=float, required=True, help='What all rounds together may cost.')
+@click.option(
+    '--transitions',
+    type=click.IntRange(min=1),
+    help='Transitions of a hospital, where they are the unit, or what is clipped.',
+)
+def calibrate(
+    plan_file: str | None, epsilon: float, transitions: int | None, **flags: Any
+) -> None:
+    """
+    Give epsilon, get the noise: what to set so that a whole training costs no more.
+
+    The plan says what is trained: --collection-patients (of a hospital), --privacy-batch,
+    --privacy-unit, --learner-epochs, --rounds and so on; noise and budget in it do not count.
+    """
+    plan = plan_from(flags, plan_file)
+    counted = 'transition' in (plan.privacy.unit, plan.privacy.clipped)
+    if counted and transitions is None:
+        raise click.UsageError('--transitions says how many there are, where they are counted')
+    patients = plan.collection.patients
+    size = Size(patients, transitions or patients, plan.privacy.most_transitions)
+    found = calibrated(
+        plan.learner, plan.privacy, size, epsilon=epsilon, rounds=plan.rounds.rounds
+    )
+    click.echo(
+        f'{found.steps} steps, q = {found.rate:.4g}, group {found.group}, delta '
+        f'{found.privacy.delta:g}, unit {found.privacy.unit}\n'
+        f'--privacy-noise-multiplier {found.privacy.noise_multiplier:g} '
+        f'--privacy-budget {epsilon:g}'
+    )
 
 
 @privacy.command()

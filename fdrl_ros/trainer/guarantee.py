@@ -4,14 +4,32 @@
 
 from dataclasses import dataclass
 import math
+from typing import Protocol
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge, check_delta
 from fdrl_ros.privacy.group import records_of_a_transition
 from fdrl_ros.privacy.sampling import charge_for
-from fdrl_ros.trainer.growing import GrowingRecords
-from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+
+
+class Sized(Protocol):
+    """What is asked of records: how many there are."""
+
+    @property
+    def n_patients(self) -> int:
+        """Number of patients."""
+        ...
+
+    @property
+    def n_transitions(self) -> int:
+        """Transitions of all patients."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """The most transitions that one patient has."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,9 +50,7 @@ class Guarantee:
     noise_multiplier: float
 
     @classmethod
-    def of(
-        cls, records: Records | GrowingRecords, learner: LearnerSettings, privacy: PrivacySettings
-    ) -> 'Guarantee':
+    def of(cls, records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -> 'Guarantee':
         """
         Work out what settings and records promise.
 
@@ -81,9 +97,7 @@ class Guarantee:
         )
 
 
-def _group(
-    records: Records | GrowingRecords, learner: LearnerSettings, privacy: PrivacySettings
-) -> int:
+def _group(records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -> int:
     """Return how many clipped records one privacy unit owns at most."""
     if privacy.unit == 'transition':
         return records_of_a_transition(learner.n_step, learner.frame_stack)

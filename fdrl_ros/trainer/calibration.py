@@ -1,0 +1,71 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Give epsilon, get the settings of a whole training that keeps it (spec section 5)."""
+
+from dataclasses import dataclass, replace
+import math
+
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.privacy.calibration import noise_multiplier_for
+from fdrl_ros.trainer.guarantee import Guarantee
+from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a hospital has; ``longest``: the most transitions that one patient has."""
+
+    n_patients: int
+    n_transitions: int
+    longest: int = 1
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """
+    Settings that keep an epsilon, and what the accountant is told of them.
+
+    ``rate``: sampling probability q. ``steps``: of all rounds. ``group``: records of one unit.
+    """
+
+    privacy: PrivacySettings
+    rate: float
+    steps: int
+    group: int
+
+
+def calibrated(
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    size: Size,
+    *,
+    epsilon: float,
+    rounds: int,
+) -> Calibrated:
+    """
+    Return the privacy settings whose noise makes all rounds cost an epsilon, and no more.
+
+    :param privacy: unit, clipping, delta and batch count; noise and budget are replaced.
+    :param epsilon: of all rounds together, > 0.
+    :param rounds: how many rounds of :meth:`fdrl_ros.trainer.trainer.Trainer.train`.
+    :raises PrivacyError: if no noise keeps it, or the settings do not suit the size.
+    """
+    if rounds < 1:
+        raise PrivacyError(f'{rounds} rounds: expected at least 1')
+    trial = replace(privacy, noise_multiplier=1.0, budget=math.inf)
+    guarantee = Guarantee.of(size, learner, trial)
+    charge = guarantee.charge(1)
+    if charge.noise_multiplier == 0.0:
+        raise PrivacyError(f'{learner.replay} replay has no finite epsilon: no noise keeps one')
+    steps = rounds * learner.epochs * math.ceil(1.0 / guarantee.rate)
+    sigma = noise_multiplier_for(
+        epsilon=epsilon,
+        delta=privacy.delta,
+        q=charge.sampling_probability,
+        steps=steps,
+        group=charge.group,
+    )
+    # What is printed and typed in again must not round down.
+    sigma = math.ceil(1e4 * sigma) / 1e4
+    kept = replace(privacy, noise_multiplier=sigma, budget=float(epsilon))
+    return Calibrated(kept, charge.sampling_probability, steps, charge.group)
