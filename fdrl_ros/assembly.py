@@ -28,6 +28,7 @@ from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.ledger_entry import Head, Owner
 from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.trainer.checkpoint import head_noted
 from fdrl_ros.trainer.collection import collect_records
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.trainer import Trainer
@@ -36,6 +37,9 @@ import numpy as np
 
 LEDGER = 'ledger.sqlite'
 """File of a hospital's privacy ledger, in its directory."""
+
+CHECKPOINT = 'checkpoint'
+"""File of a hospital's state of training, with the head that its ledger had then."""
 
 NOISE_KEY = 'noise.key'
 """File of a hospital's noise key, made after its ledger and of no use without it."""
@@ -122,7 +126,7 @@ def open_training(
             plan.privacy,
             ledger,
             noise_source(directory, f'{name} {purpose}'.strip(), plan),
-            directory / 'checkpoint.npz',
+            directory / CHECKPOINT,
         )
     except BaseException:
         ledger.close()
@@ -144,18 +148,32 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
 
     :param directory: of the hospital.
     :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta, budget or
-        model, or gone while the key of the noise drawn under it is still there.
+        model, older than the last update or checkpoint, or gone while the key of the noise drawn
+        under it is still there.
+    :raises CheckpointError: if the checkpoint is of another ledger or version.
     """
-    path = directory / LEDGER
-    check_not_lost(directory, plan)
-    return Ledger.open(path, **asdict(ledger_owner(name, plan)), seen=last_sent(directory, plan))
+    path, owner = directory / LEDGER, ledger_owner(name, plan)
+    check_not_lost(directory, name, plan)
+    seen = {
+        'its last update': last_sent(directory, plan),
+        'its checkpoint': head_noted(directory / CHECKPOINT, owner),
+    }
+    ledger = Ledger.open(path, **asdict(owner))
+    try:
+        for who, head in seen.items():
+            ledger.verify(head, who)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
 
 
-def check_not_lost(directory: Path, plan: Plan) -> None:
+def check_not_lost(directory: Path, name: str, plan: Plan) -> None:
     """
     Refuse a hospital's directory that had a ledger and has none.
 
-    :raises LedgerError: if the noise key or the last update is there, but not the ledger.
+    :raises LedgerError: if the noise key, the last update or a checkpoint is there, but not the
+        ledger.
     """
     path, key = directory / LEDGER, directory / NOISE_KEY
     if os.path.lexists(path):
@@ -166,11 +184,13 @@ def check_not_lost(directory: Path, plan: Plan) -> None:
             f'ledger {path} is missing, but noise was drawn with {key}: put the ledger back; only '
             f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
         )
-    seen = last_sent(directory, plan)
-    if seen is not None and seen.entries:
-        raise LedgerError(
-            f'ledger {path} is missing, but an update went out with its head {seen}: put it back'
-        )
+    sent = last_sent(directory, plan)
+    noted = head_noted(directory / CHECKPOINT, ledger_owner(name, plan))
+    for what, seen in (('an update went out', sent), ('a checkpoint was made', noted)):
+        if seen is not None and seen.entries:
+            raise LedgerError(
+                f'ledger {path} is missing, but {what} with its head {seen}: put it back'
+            )
 
 
 def last_sent(directory: Path, plan: Plan) -> Head | None:

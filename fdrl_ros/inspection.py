@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ledgers of a federation's directory hold, and whether everyone who saw them agrees."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 import os
 from pathlib import Path
 
-from fdrl_ros.assembly import check_not_lost, last_sent, LEDGER, ledger_owner
+from fdrl_ros.assembly import check_not_lost, CHECKPOINT, last_sent, LEDGER, ledger_owner
 from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.ledger_watch import heads_seen
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, SERVERS
 from fdrl_ros.privacy.ledger_entry import Head, Owner
 from fdrl_ros.privacy.ledger_record import read_record, Record
+from fdrl_ros.trainer.checkpoint import head_noted
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
         found = inspect_file(path, seen, ledger_owner(name, plan))
         return Inspection(name, found.record, seen, (*found.problems, *problems))
     try:
-        check_not_lost(layout.party(name), plan)
+        check_not_lost(layout.party(name), name, plan)
     except FdrlError as error:
         return Inspection(name, None, seen, (str(error), *problems))
     if seen and layout.state(name).exists():
@@ -73,17 +76,25 @@ def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
 
 def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple[str, ...]]:
     """Return the heads of a hospital's ledger by who remembers them, and who cannot tell."""
+    home = layout.party(name)
+    witnesses: dict[str, Callable[[], Head | None]] = {
+        'its last update': lambda: last_sent(home, plan),
+        'its checkpoint': lambda: head_noted(home / CHECKPOINT, ledger_owner(name, plan)),
+        **{
+            f'the {s.replace("_", " ")}': partial(_head_at, layout.state(s), name) for s in SERVERS
+        },
+    }
     seen, problems = {}, []
-    for server in (None, *SERVERS):
-        who = f'the {server.replace("_", " ")}' if server else 'its last update'
+    for who, ask in witnesses.items():
         try:
-            if server is None:
-                head = last_sent(layout.party(name), plan)
-            else:
-                head = heads_seen(layout.state(server)).get(name)
+            head = ask()
         except FdrlError as error:
             problems.append(f'{error}; so {name} cannot be compared with {who}')
             continue
         if head is not None:
             seen[who] = head
     return seen, tuple(problems)
+
+
+def _head_at(state: Path, name: str) -> Head | None:
+    return heads_seen(state).get(name)

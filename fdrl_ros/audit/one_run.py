@@ -113,7 +113,7 @@ def audit(
             privacy,
             ledger,
             source,
-            directory / 'checkpoint.npz',
+            directory / 'checkpoint',
             canaries,
             steps=math.ceil(1.0 / guarantee.rate),
             inputs=inputs,

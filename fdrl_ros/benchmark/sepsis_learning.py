@@ -252,7 +252,7 @@ def learn_offline(
             privacy,
             ledger,
             NoiseSource.seeded(seed),
-            directory / 'checkpoint.npz',
+            directory / 'checkpoint',
             steps=1,
             inputs=inputs,
         )

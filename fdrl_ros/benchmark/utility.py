@@ -262,7 +262,7 @@ def _learn(
             privacy,
             ledger,
             noise_source(directory, purpose, plan),
-            directory / 'checkpoint.npz',
+            directory / 'checkpoint',
         )
         for round in range(1, plan.rounds.rounds + 1):
             result = trainer.train(weights, round, report=_nothing, stopped=stopped)

@@ -11,6 +11,7 @@ depend on records and on the secret noise key.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 import hashlib
 import struct
 from typing import NamedTuple, Self
@@ -73,7 +74,7 @@ class Owner:
     budget: float
     model: str
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """Return the SHA-256 that the first entry builds on."""
         names = [each.encode() for each in (self.hospital, self.unit, self.model)]

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from fdrl_ros.errors import CheckpointError
 from fdrl_ros.privacy.ledger import Head, Ledger
+from fdrl_ros.privacy.ledger_entry import Owner
 from fdrl_ros.trainer.packing import pack, unpack
 import numpy as np
 
@@ -96,13 +97,8 @@ class Checkpoint:
         if found is None:
             return None
         told, arrays = found
-        owner, head = told.pop('ledger')
-        if owner != ledger.owner.digest.hex():
-            raise CheckpointError(
-                f'checkpoint {path} was charged to a ledger of another hospital, unit, delta, '
-                'budget or model: move it away, to where it belongs'
-            )
-        ledger.verify(Head.parse(head), f'the checkpoint {path}')
+        ledger.verify(_head(path, told, ledger.owner), f'the checkpoint {path}')
+        del told['ledger']
         told['start'] = bytes.fromhex(told['start'])
         return cls(**told, **arrays)
 
@@ -116,6 +112,27 @@ class Checkpoint:
         """
         state = cls.read(path, ledger)
         return state if state and (state.round, state.start) == (round, start) else None
+
+
+def head_noted(path: Path, owner: Owner) -> Head | None:
+    """
+    Return the head that the ledger had when a state was saved, or None where there is none.
+
+    :param owner: of the ledger.
+    :raises CheckpointError: if the state is of another version, or was charged to another ledger.
+    """
+    found = _parts(path)
+    return None if found is None else _head(path, found[0], owner)
+
+
+def _head(path: Path, told: dict[str, Any], owner: Owner) -> Head:
+    digest, head = told['ledger']
+    if digest != owner.digest.hex():
+        raise CheckpointError(
+            f'checkpoint {path} was charged to a ledger of another hospital, unit, delta, budget '
+            'or model: move it away, to where it belongs'
+        )
+    return Head.parse(head)
 
 
 def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -9,9 +9,9 @@ import os
 import shutil
 
 from click.testing import CliRunner
-from fdrl_ros.assembly import LEDGER, ledger_owner, noise_source, open_ledger
+from fdrl_ros.assembly import CHECKPOINT, LEDGER, ledger_owner, noise_source, open_ledger
 from fdrl_ros.cli import main
-from fdrl_ros.errors import LedgerError, LedgerOwnerError
+from fdrl_ros.errors import CheckpointError, LedgerCorruptError, LedgerError, LedgerOwnerError
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import Envelope, MaskedUpdate
@@ -24,6 +24,7 @@ from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.ledger_chain import Chain
 from fdrl_ros.privacy.ledger_entry import Entry
 from fdrl_ros.privacy.ledger_tables import image
+from fdrl_ros.trainer.checkpoint import Checkpoint
 from fdrl_ros.trainer.learner import TrainingResult
 import numpy as np
 import pytest
@@ -320,6 +321,30 @@ def test_a_hospital_does_not_train_with_such_a_ledger_and_leaves_it(layout, ledg
     with pytest.raises(error):
         open_ledger(layout.party(NAME), NAME, PLAN)
     assert sorted((each, each.stat().st_size) for each in ledger.parent.iterdir()) == before
+
+
+def test_blocks_that_nobody_else_heard_of_are_remembered_by_the_checkpoint(layout, ledger):
+    shutil.copy(ledger, ledger.with_name('after_round_2'))
+    numbers = np.zeros(3)
+    with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
+        opened.reserve(round=3, block=0, inputs=b'weights', **BLOCK)
+        state = Checkpoint.fresh(3, b'start', numbers, numbers, numbers)
+        state.save(ledger.with_name(CHECKPOINT), opened)
+    assert 'its checkpoint (5)' in fdrl('verify', layout.directory).output
+    open_ledger(layout.party(NAME), NAME, PLAN).close()
+    shutil.copy(ledger.with_name('after_round_2'), ledger)
+    assert 'had 5: an old copy was restored, or its end was cut (seen by its checkpoint)' in (
+        fdrl('verify', layout.directory).stderr
+    )
+    with pytest.raises(LedgerCorruptError, match='seen by its checkpoint.: put back the newest'):
+        open_ledger(layout.party(NAME), NAME, PLAN)
+    deleted_with_key_and_update(layout, ledger)
+    with pytest.raises(LedgerError, match='missing, but a checkpoint was made with its head 5:'):
+        open_ledger(layout.party(NAME), NAME, PLAN)
+    shutil.copy(ledger.with_name(CHECKPOINT), layout.party('hospital_2'))
+    assert 'cannot be compared with its checkpoint' in fdrl('verify', layout.directory).stderr
+    with pytest.raises(CheckpointError, match='charged to a ledger of another hospital'):
+        open_ledger(layout.party('hospital_2'), 'hospital_2', PLAN)
 
 
 def test_all_that_is_wrong_is_told_and_what_is_whole_too(layout, ledger):

@@ -1,0 +1,181 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The links of a ledger through the rounds: a backup that respends is refused, the honest not."""
+
+import shutil
+
+from conftest import Bench
+from fdrl_ros.errors import LedgerHeadError
+from fdrl_ros.federation.ledger_watch import heads_seen
+from fdrl_ros.federation.message import MaskedUpdate, Phase, Verdict
+import pytest
+from test_refusals import Tap
+
+NAME = 'hospital_1'
+SERVERS = ('aggregator', 'key_authority')
+
+
+def run_to_policy(bench, round):
+    def there():
+        held = (bench.federation.parties[name].policy for name in bench.names)
+        return all(each is not None and each.envelope.round == round for each in held)
+
+    assert bench.run(there)
+
+
+def backup(bench):
+    """Copy all that a hospital keeps: state, which has its last update, and ledger."""
+    state = bench.directory / f'{NAME}.sqlite'
+    shutil.copy(state, bench.directory / 'backup.sqlite')
+    return list(bench.learners[NAME].links)
+
+
+def restore(bench, links):
+    """Put a whole machine back; what it trains from now on is other than what it had trained."""
+    bench.kill(NAME)
+    shutil.copy(bench.directory / 'backup.sqlite', bench.directory / f'{NAME}.sqlite')
+    learner = bench.learners[NAME]
+    learner.links, learner.life = links, 'restored'
+    bench.start(NAME)
+
+
+def test_a_restored_machine_refuses_a_policy_of_what_it_forgot_that_it_sent(tmp_path):
+    bench = Bench(tmp_path, rounds=4)
+    run_to_policy(bench, 1)
+    links = backup(bench)
+    run_to_policy(bench, 2)
+    restore(bench, links)
+    assert not bench.run(ticks=50)
+    assert 'summed an update that was never sent' in str(bench.federation.refused[0][1])
+    assert bench.learners[NAME].trained == [1, 2]
+
+
+@pytest.fixture(params=[1, 3])
+def restored(tmp_path, request):
+    """
+    Return a federation in which a backup has spent again, unheard, before it sends an update.
+
+    The hospital took part in rounds 1 and 2, of which its backup has the first, and not in 3. In
+    round 4 it trains so many blocks, and nobody hears of it.
+    """
+    bench = Bench(tmp_path, hospitals=4, rounds=6)
+    run_to_policy(bench, 1)
+    links = backup(bench)
+    run_to_policy(bench, 2)
+    leave_out(bench)
+    run_to_policy(bench, 3)
+    bench.learners[NAME].blocks = request.param
+    restore(bench, links)
+    lost = [4]
+    Tap(bench, MaskedUpdate, change=lambda m: [] if at(m, NAME, lost) else [m])
+    bench.aggregator.admit(NAME, bench.federation.now)
+    assert bench.run(lambda: 4 in bench.learners[NAME].trained)
+    leave_out(bench)
+    run_to_policy(bench, 4)
+    bench.aggregator.admit(NAME, bench.federation.now)
+    assert len(bench.learners[NAME].links) == 2 + request.param
+    return bench
+
+
+def at(message, name, rounds):
+    return message.envelope.sender == name and message.envelope.round in rounds
+
+
+def leave_out(bench):
+    bench.federation.apply(
+        'aggregator', lambda: bench.aggregator.withdraw(NAME, bench.federation.now)
+    )
+
+
+def test_a_machine_restored_from_a_backup_is_refused_whatever_it_spends(restored):
+    del restored.federation.refused[:]
+    assert not restored.run(ticks=700)  # an attempt waits for 600
+    found = restored.federation.refused
+    assert found and {type(error) for _, error in found} == {LedgerHeadError}
+    assert {(who, error.sender) for who, error in found} == {('aggregator', NAME)}
+    grown = restored.learners[NAME].blocks > 1
+    assert ('was rewritten' if grown else 'shrank') in str(found[0][1])
+    assert restored.learners[NAME].trained == [1, 2, 4, 5]
+    assert restored.key_authority.round == 4
+    leave_out(restored)  # without it the others go on
+    assert restored.run(lambda: restored.key_authority.round == 6)
+
+
+def test_the_key_authority_refuses_it_too_where_the_aggregator_looks_away(restored):
+    restored.aggregator._watch.take = lambda update: None
+    told = Tap(restored, Verdict)
+    decrypted: list = []
+    restored.secret.decrypt = decrypted.append
+    assert not restored.run(ticks=10)
+    reasons = {each.reason for each in told.messages}
+    grown = restored.learners[NAME].blocks > 1
+    assert reasons and all(('was rewritten' if grown else 'shrank') in each for each in reasons)
+    assert not decrypted and restored.key_authority.round == 4
+
+
+def test_the_newest_machine_put_back_goes_on(tmp_path):
+    bench = Bench(tmp_path, rounds=3)
+    run_to_policy(bench, 2)
+    links = backup(bench)
+    restore(bench, links)
+    assert bench.run()
+    assert not bench.federation.refused
+
+
+def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=5)
+    lost = [MaskedUpdate]
+
+    def lose(message):
+        away = message.envelope.sender == NAME and message.envelope.round in (2, 3)
+        return [] if away and lost else [message]
+
+    Tap(bench, MaskedUpdate, change=lose)
+    for round in (2, 3):
+        # It trained, and nobody heard of it: the operator goes on without it.
+        assert bench.run(lambda r=round: r in bench.learners[NAME].trained)
+        bench.aggregator.withdraw(NAME, bench.federation.now)
+        assert bench.run(lambda r=round: bench.key_authority.round == r)
+        bench.aggregator.admit(NAME, bench.federation.now)
+        assert {head.entries for head in heads(bench, NAME)} == {2}
+    assert bench.run()
+    assert {head.entries for head in heads(bench, NAME)} == {10}
+    assert not [e for _, e in bench.federation.refused if isinstance(e, LedgerHeadError)]
+
+
+def heads(bench, name):
+    return [heads_seen(bench.directory / f'{server}.sqlite')[name] for server in SERVERS]
+
+
+@pytest.mark.parametrize('phase', [Phase.TRAIN, Phase.SETTLE, Phase.SUM])
+def test_hospitals_and_servers_that_were_killed_are_taken_again(tmp_path, phase):
+    bench = Bench(tmp_path, rounds=2)
+    for name in (NAME, *SERVERS):
+        assert bench.run(lambda: bench.aggregator.phase is phase)
+        bench.kill(name)
+        bench.start(name)
+    assert bench.run()
+    assert not [e for _, e in bench.federation.refused if isinstance(e, LedgerHeadError)]
+    for name in bench.names:
+        assert heads(bench, name) == [bench.learners[name].head()] * 2
+        assert bench.learners[name].trained == [1, 2]
+
+
+def test_a_server_that_lost_its_memory_takes_what_it_meets_first(tmp_path):
+    bench = Bench(tmp_path, rounds=3)
+    run_to_policy(bench, 2)
+    bench.kill('aggregator')
+    (tmp_path / 'aggregator.sqlite').unlink()
+    bench.start('aggregator')
+    assert bench.run()
+    assert heads(bench, NAME) == [bench.learners[NAME].head()] * 2
+
+
+def test_links_are_in_the_first_chunk_and_under_the_signature(tmp_path):
+    bench = Bench(tmp_path, rounds=1)
+    tap = Tap(bench, MaskedUpdate)
+    assert bench.run()
+    for message in tap.messages:
+        links = b'' if message.chunk else b''.join(bench.learners[message.envelope.sender].links)
+        assert message.ledger_links == links
+        assert message.canonical().endswith(links)
