@@ -4,11 +4,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
+import os
 import queue
 import signal
+from types import FrameType
 from typing import Any
 
 from fdrl_ros.benchmark.progress import Progress, Report, Stopped
@@ -25,6 +29,8 @@ Work = Callable[..., Any]
 """Takes its arguments, then the keywords `report` and `stopped`; importable by name."""
 
 _channel: tuple[Any, Any] | None = None  # of a worker process: its queue and its stop sign
+_asked = False  # whether a worker process itself was asked to end
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_tasks(
@@ -41,7 +47,7 @@ def run_tasks(
     :param workers: processes; with 1 all happens in this one.
     :returns: results in the order of the tasks.
     :raises TrainingStopped: as soon as `stopped` says so; workers have ended then.
-    :raises FdrlError: with the message of the one that a task ended with.
+    :raises FdrlError: with the message of the one that a task ended with, or if a worker is gone.
     """
     workers = min(workers, len(tasks))
     if workers <= 1:
@@ -53,14 +59,35 @@ def run_tasks(
         with_variables(dict.fromkeys(THREADS, '1')),
         ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop)) as pool,
     ):
-        futures = [pool.submit(_in_worker, work, each) for each in tasks]
         try:
+            with _held_back():
+                futures = [pool.submit(_in_worker, work, each) for each in tasks]
             _watch(futures, progress, report, stopped)
             return [_result(each) for each in futures]
-        except BaseException:
+        except BaseException as error:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
-            raise
+            if not isinstance(error, BrokenProcessPool):
+                raise
+            if stopped():
+                raise TrainingStopped('stopped by the user') from error
+            raise FdrlError(
+                'a worker process is gone: killed, or out of memory; fewer workers need less'
+            ) from error
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """
+    Hold back requests to end while workers start.
+
+    They inherit that, and hear of such a request as soon as they know what to do about it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _watch(
@@ -75,10 +102,10 @@ def _watch(
         done, waiting = wait(waiting, timeout=_POLL)
         for each in _drain(progress):
             report(each)
-        for future in done:
-            _result(future)
         if stopped():
             raise TrainingStopped('stopped by the user')
+        for future in done:
+            _result(future)
     for each in _drain(progress):
         report(each)
 
@@ -92,24 +119,45 @@ def _drain(progress: 'Queue[Progress]') -> Iterator[Progress]:
 
 
 def _result(future: Future[Any]) -> Any:
-    done, value = future.result()
-    if not done:
-        raise FdrlError(value)
+    kind, value = future.result()
+    if kind is not None:
+        raise kind(value)
     return value
 
 
 def _begin_worker(progress: Any, stop: Any) -> None:
-    """Prepare a worker: Ctrl-C is the parent's to handle."""
+    """
+    Prepare a worker: Ctrl-C is the parent's to handle.
+
+    SIGTERM may come to the whole group. A worker that died of it would break the pool under the
+    parent, so it ends its work and says so; asked again, it goes at once.
+    """
     global _channel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _ask)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     _channel = (progress, stop)
 
 
-def _in_worker(work: Work, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+def _ask(number: int, frame: FrameType | None) -> None:
+    global _asked
+    if _asked:
+        os._exit(128 + number)
+    _asked = True
+
+
+def _in_worker(
+    work: Work, arguments: tuple[Any, ...]
+) -> tuple[type[TrainingStopped] | type[FdrlError] | None, Any]:
     """Work; errors go back as words, for not every error survives the way as an object."""
     assert _channel is not None
     progress, stop = _channel
     try:
-        return True, work(*arguments, report=progress.put, stopped=stop.is_set)
+        found = work(
+            *arguments, report=progress.put, stopped=lambda: _asked or bool(stop.is_set())
+        )
+    except TrainingStopped as error:
+        return TrainingStopped, str(error)
     except FdrlError as error:
-        return False, str(error)
+        return FdrlError, str(error)
+    return None, found
