@@ -16,10 +16,10 @@ import shutil
 from typing import Any
 
 from fdrl_ros.assembly import noise_source
-from fdrl_ros.benchmark.experiment import interval
 from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.benchmark.utility_intervals import kept_interval, success_interval
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.env.cohort import Cohort
@@ -93,8 +93,10 @@ def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) 
     table = {
         start: {
             name_of(epsilon): {
-                'success': interval([row['success'][start][name_of(epsilon)] for row in rows]),
-                'kept': interval(
+                'success': success_interval(
+                    [row['success'][start][name_of(epsilon)] for row in rows]
+                ),
+                'kept': kept_interval(
                     [_share(row['success'][start], name_of(epsilon), 'inf') for row in rows]
                 ),
             }
@@ -108,7 +110,9 @@ def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) 
         'unit': plan.privacy.unit,
         'delta': plan.privacy.delta,
         'private': plan.federation.noise == 'secure',
-        'start': {start: interval([row['start'][start] for row in rows]) for start in STARTS},
+        'start': {
+            start: success_interval([row['start'][start] for row in rows]) for start in STARTS
+        },
         'sigma_m': rows[0]['sigma_m'],
         'epsilon_spent': rows[0]['epsilon_spent'],
         'steps': rows[0]['steps'],
@@ -131,6 +135,7 @@ def measure(plan: Plan, path: Path, *, report: Report, stopped: Stopped) -> dict
 
     home = plan.cohorts[0]
     patients = plan.collection.patients
+    tell(0, 'collects')
     records = collect_records(
         home,
         plan.collection,

@@ -29,7 +29,11 @@ def draw_utility(summary: dict[str, Any], path: Path) -> None:
         found = [row[name]['success'] for name in names]
         places = [index + 0.08 * (number - 0.5) for index in range(len(names))]
         means = [each['mean'] for each in found]
-        ends = [[each['mean'] - (each['low'] or each['mean']) for each in found]] * 2
+        known = [each if each['low'] is not None else {**each, **_point(each)} for each in found]
+        ends = [
+            [each['mean'] - each['low'] for each in known],
+            [each['high'] - each['mean'] for each in known],
+        ]
         axes.errorbar(places, means, ends, color=colours[start], capsize=3, label=f'{start} start')
         axes.axhline(
             summary['start'][start]['mean'],
@@ -47,3 +51,8 @@ def draw_utility(summary: dict[str, Any], path: Path) -> None:
         words = f'NOT PRIVATE: noise of a seed. {words}'
     figure.supxlabel(words, fontsize=7, color='dimgray')
     figure.savefig(path, dpi=DOTS)
+
+
+def _point(found: dict[str, Any]) -> dict[str, float]:
+    """Return the interval of one seed, which has none."""
+    return {'low': found['mean'], 'high': found['mean']}

@@ -31,7 +31,14 @@ WORDS = {
     'demonstrate': 'demonstrating',
     'replay': 'going through again',
     'audit': 'auditing',
+    'utility': 'measuring',
+    'sepsis': 'sepsis',
+    'sepsis run': 'learning',
 }
+LINES = {'collect': 4, 'train': 4, 'alone': 4, 'utility': 8, 'sepsis': 20, 'sepsis run': 0}
+"""How many lines a log gets of a piece of work, where that is not one."""
+AT_ONCE = ('utility', 'sepsis')
+"""What says in a log that it has begun."""
 
 
 class ProgressBars:
@@ -94,10 +101,11 @@ class ProgressBars:
                 self._bars.remove_task(self._tasks.pop(key))
 
     def _say(self, key: tuple[str, str], progress: Progress, words: str) -> None:
-        """Print a line at each quarter of what takes long, and at the end of the rest."""
-        parts = 4 if progress.what in ('collect', 'train', 'alone') else 1
+        """Print a line at each part of what takes long, and at the end of the rest."""
+        parts = LINES.get(progress.what, 1)
         part = parts * progress.done // max(progress.total, 1)
-        if self._said.get(key, 0) >= part:
+        begun = -1 if progress.what in AT_ONCE else 0
+        if not parts or self._said.get(key, begun) >= part:
             return
         self._said[key] = part
         line = f'{words} {progress.done}/{progress.total} {progress.detail}'.rstrip()

@@ -10,6 +10,7 @@ from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.utility import run_utility
+from fdrl_ros.benchmark.utility_intervals import interval_words
 from fdrl_ros.benchmark.utility_plot import draw_utility
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
@@ -45,7 +46,11 @@ def utility(plan_file: str | None, directory: Path, seeds: int, **flags: Any) ->
     except OSError as error:
         raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
     out.print(_table(summary))
-    out.print(f'saved in {directory}: utility.json, .png', highlight=False)
+    out.print(
+        f'saved {run.path / "utility.json"} and {run.path / "utility.png"}',
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _table(summary: dict[str, Any]) -> Table:
@@ -58,18 +63,13 @@ def _table(summary: dict[str, Any]) -> Table:
     for name in ('start', 'epsilon', 'sigma_m', 'success, %', 'of not private, %'):
         table.add_column(name)
     for start, row in summary['results'].items():
-        table.add_row(start, 'the start itself', '', _percent(summary['start'][start]), '')
+        table.add_row(start, 'the start itself', '', _words(summary['start'][start]), '')
         for name, each in row.items():
             sigma = summary['sigma_m'][name]
             words = ('not private', '') if name == 'inf' else (name, f'{sigma:.2f}')
-            table.add_row(start, *words, _percent(each['success']), _percent(each['kept']))
+            table.add_row(start, *words, _words(each['success']), _words(each['kept']))
     return table
 
 
-def _percent(value: dict[str, Any]) -> str:
-    if value['mean'] is None:
-        return '-'
-    words = f'{100 * value["mean"]:.1f}'
-    if value['low'] is not None:
-        words += f' [{100 * value["low"]:.1f}, {100 * value["high"]:.1f}]'
-    return escape(words)
+def _words(found: dict[str, Any]) -> str:
+    return escape(interval_words(found))

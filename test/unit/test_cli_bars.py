@@ -29,6 +29,21 @@ def test_a_log_gets_a_line_at_each_quarter_of_long_work():
     assert len(drawn(False, 'evaluate', 3).splitlines()) == 3
 
 
+def test_a_log_tells_at_once_what_will_be_silent_for_long():
+    def said(*told):
+        console = Console(file=io.StringIO(), force_terminal=False, width=100, height=20)
+        with ProgressBars(console) as bars:
+            for each in told:
+                bars(each)
+        return console.file.getvalue().splitlines()
+
+    begun = [Progress('utility', 'seed 1', 0, 800, 'collects')] * 2
+    assert said(*begun) == ['measuring: seed 1 0/800 collects']
+    lines = said(*(Progress('utility', 'seed 1', done, 800) for done in range(801)))
+    assert len(lines) == 9 and lines[-1] == 'measuring: seed 1 800/800'
+    assert not said(*(Progress('sepsis run', 'one arm', done, 20) for done in range(21)))
+
+
 @pytest.mark.parametrize('kind', ['train', 'evaluate'])
 def test_bars_never_outgrow_the_screen(kind):
     console = Console(file=io.StringIO(), force_terminal=True, width=100, height=20)
