@@ -99,3 +99,21 @@ def test_too_many_bytes_are_refused(monkeypatch):
     assert from_ros(to_ros(key, ros.RoundKey()), protocol.RoundKey) == key
     with pytest.raises(MessageError, match='more than 100 bytes'):
         from_ros(to_ros(replace(key, public_key=b'x' * 101), ros.RoundKey()), protocol.RoundKey)
+
+
+def test_more_links_of_a_ledger_than_an_update_may_have_are_refused():
+    most = next(f for f in fields(protocol.MaskedUpdate) if f.name == 'ledger_links')
+    assert most.metadata['most'] == 16384 * 32
+    for size, refused in ((16384 * 32, False), (16384 * 32 + 1, True)):
+        update = ros.MaskedUpdate()
+        update.ledger_links.frombytes(bytes(size))
+        request = Decrypt.Request(updates=[update])
+        for source, kind in (
+            (update, protocol.MaskedUpdate),
+            (request, protocol.DecryptRequest),
+        ):
+            if refused:
+                with pytest.raises(MessageError, match=r'524289 bytes of ledger_links: at most'):
+                    from_ros(source, kind)
+            else:
+                from_ros(source, kind)
