@@ -21,7 +21,13 @@ from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.sepsis_learning import learn_offline, learn_online, Learned
 from fdrl_ros.benchmark.sepsis_planning import planned
-from fdrl_ros.benchmark.sepsis_settings import Arm, paper_arms, SepsisSettings, Start
+from fdrl_ros.benchmark.sepsis_settings import (
+    Arm,
+    LARGEST,
+    paper_arms,
+    SepsisSettings,
+    Start,
+)
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.icu_sepsis_assets import icu_sepsis
 from fdrl_ros.env.icu_sepsis_episodes import clinician_records
@@ -53,7 +59,7 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
     arms += [Arm('online', nothing, epsilon) for epsilon in (8.0, math.inf)]
     more = 3 * settings.patients
     arms += [Arm('online', own, epsilon, patients=more) for epsilon in (1.0, 8.0)]
-    arms.append(Arm('online', own, 8.0, patients=5 * settings.patients))
+    arms.append(Arm('online', own, 8.0, patients=LARGEST * settings.patients))
     arms += [
         Arm('offline', start, epsilon)
         for start in (own, good, blurred, nothing)
@@ -93,9 +99,11 @@ def run_sepsis(
 
     :param directory: gets ``parts/``, one JSON file a run, and is gone on from them.
     :returns: every part.
+    :raises SettingError: if settings contradict each other; nothing has begun then.
     :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
+    settings.check()
     runs = wanted(settings)
     found = read_parts(directory, settings, runs)
     missing = [each for each, part in zip(runs, found, strict=True) if part is None]

@@ -5,7 +5,11 @@
 from dataclasses import dataclass, replace
 import math
 
+from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
+
+LARGEST = 5
+"""How many times as many patients as usual the largest online run of the targets has."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,30 @@ class SepsisSettings(Settings):
     def rounds(self) -> int:
         """Return the rounds of an online run."""
         return max(1, self.patients // self.new_patients)
+
+    def check(self) -> None:
+        """
+        Refuse what no run could learn from, or promise, before the first one begins.
+
+        :raises SettingError: naming the flag and what it is to fit.
+        """
+        if self.patients < self.new_patients:
+            expected = f'at least new_patients = {self.new_patients}, one round'
+            raise SettingError('patients', self.patients, expected)
+        treated = self.rounds * self.new_patients
+        if self.batch > treated:
+            expected = f'at most the {treated} patients of all rounds: before, nothing is learned'
+            raise SettingError('batch', self.batch, expected)
+        longer = self.plain_rounds * self.plain_patients
+        most = treated
+        if self.seeds:
+            if self.plain_batch > longer:
+                expected = f'at most the {longer} patients of all its rounds'
+                raise SettingError('plain_batch', self.plain_batch, expected)
+            most = max(LARGEST * treated, longer, self.clinician_patients)
+        if self.delta * most >= 1.0:
+            expected = f'below 1 / {most}, the patients of the largest run'
+            raise SettingError('delta', self.delta, expected)
 
     def online(self, patients: int) -> 'SepsisSettings':
         """

@@ -52,6 +52,7 @@ def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
     chosen = SepsisSettings().quick() if quick else SepsisSettings()
     given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
     settings = SepsisSettings(**{**asdict(chosen), **given})
+    settings.check()
     run = RunDirectory.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
     out = console()
     out.print(DISCLAIMER, style='italic')

@@ -33,7 +33,7 @@ from fdrl_ros.env.icu_sepsis_assets import icu_sepsis
 from fdrl_ros.env.icu_sepsis_episodes import clinician_records
 from fdrl_ros.env.icu_sepsis_perturbed import perturbed
 from fdrl_ros.env.icu_sepsis_values import optimum, survival
-from fdrl_ros.errors import StoreError
+from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant import epsilon_pld
 from fdrl_ros.trainer.learner import TrainingStopped
@@ -124,6 +124,34 @@ def test_the_papers_replay_has_the_noise_but_not_the_epsilon():
     arm = Arm('online', GUESS, 8.0, 'prioritised')
     assert not arm.private and not Arm('online', GUESS).private
     assert noise_multiplier(SMALL, arm) == noise_multiplier(SMALL, ONE) > 0.0
+
+
+# Settings.
+
+
+CONTRADICTIONS = [
+    ('--patients 100', 'patients = 100: expected at least new_patients = 1000, one round'),
+    ('--batch 30000', 'batch = 30000: expected at most the 20000 patients of all rounds'),
+    ('--delta 0.01', 'delta = 0.01: expected below 1 / 100000, the patients of the largest run'),
+    ('--delta 1e-4 --seeds 0', 'delta = 0.0001: expected below 1 / 20000'),
+    ('--plain-patients 2 --plain-rounds 3', 'plain_batch = 200: expected at most the 6 patients'),
+]
+
+
+@pytest.mark.parametrize(('flags', 'words'), CONTRADICTIONS)
+def test_contradictions_are_refused_before_anything_begins(flags, words, tmp_path):
+    directory = tmp_path / 'run'
+    result = CliRunner().invoke(main, ['sepsis', '--directory', str(directory), *flags.split()])
+    assert result.exit_code == 1 and words in result.output
+    assert not directory.exists()
+
+
+def test_the_settings_that_are_offered_fit_together():
+    for settings in (SepsisSettings(), SepsisSettings().quick(), SMALL):
+        settings.check()
+    replace(SepsisSettings(), delta=1e-5, seeds=0).check()
+    with pytest.raises(SettingError, match='delta'):
+        run_sepsis(Path('nowhere'), replace(SepsisSettings(), delta=1e-5))
 
 
 # Runs.
