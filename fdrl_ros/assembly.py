@@ -152,23 +152,20 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
         under it is still there.
     :raises CheckpointError: if the checkpoint is of another ledger or version.
     """
-    path, owner = directory / LEDGER, ledger_owner(name, plan)
-    check_not_lost(directory, name, plan)
-    seen = {
-        'its last update': last_sent(directory, plan),
-        'its checkpoint': head_noted(directory / CHECKPOINT, owner),
-    }
-    ledger = Ledger.open(path, **asdict(owner))
+    path = directory / LEDGER
+    check_not_lost(directory, plan)
+    sent = last_sent(directory, plan)
+    ledger = Ledger.open(path, **asdict(ledger_owner(name, plan)))
     try:
-        for who, head in seen.items():
-            ledger.verify(head, who)
+        ledger.verify(sent, 'its last update')
+        ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
     except BaseException:
         ledger.close()
         raise
     return ledger
 
 
-def check_not_lost(directory: Path, name: str, plan: Plan) -> None:
+def check_not_lost(directory: Path, plan: Plan) -> None:
     """
     Refuse a hospital's directory that had a ledger and has none.
 
@@ -185,7 +182,7 @@ def check_not_lost(directory: Path, name: str, plan: Plan) -> None:
             f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
         )
     sent = last_sent(directory, plan)
-    noted = head_noted(directory / CHECKPOINT, ledger_owner(name, plan))
+    noted = head_noted(directory / CHECKPOINT)
     for what, seen in (('an update went out', sent), ('a checkpoint was made', noted)):
         if seen is not None and seen.entries:
             raise LedgerError(

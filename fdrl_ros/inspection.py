@@ -65,7 +65,7 @@ def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
         found = inspect_file(path, seen, ledger_owner(name, plan))
         return Inspection(name, found.record, seen, (*found.problems, *problems))
     try:
-        check_not_lost(layout.party(name), name, plan)
+        check_not_lost(layout.party(name), plan)
     except FdrlError as error:
         return Inspection(name, None, seen, (str(error), *problems))
     if seen and layout.state(name).exists():
@@ -79,7 +79,7 @@ def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple
     home = layout.party(name)
     witnesses: dict[str, Callable[[], Head | None]] = {
         'its last update': lambda: last_sent(home, plan),
-        'its checkpoint': lambda: head_noted(home / CHECKPOINT, ledger_owner(name, plan)),
+        'its checkpoint': lambda: head_noted(home / CHECKPOINT),
         **{
             f'the {s.replace("_", " ")}': partial(_head_at, layout.state(s), name) for s in SERVERS
         },

@@ -114,23 +114,23 @@ class Checkpoint:
         return state if state and (state.round, state.start) == (round, start) else None
 
 
-def head_noted(path: Path, owner: Owner) -> Head | None:
+def head_noted(path: Path, owner: Owner | None = None) -> Head | None:
     """
     Return the head that the ledger had when a state was saved, or None where there is none.
 
-    :param owner: of the ledger.
+    :param owner: of the ledger, if it must be that one.
     :raises CheckpointError: if the state is of another version, or was charged to another ledger.
     """
     found = _parts(path)
     return None if found is None else _head(path, found[0], owner)
 
 
-def _head(path: Path, told: dict[str, Any], owner: Owner) -> Head:
+def _head(path: Path, told: dict[str, Any], owner: Owner | None) -> Head:
     digest, head = told['ledger']
-    if digest != owner.digest.hex():
+    if owner is not None and digest != owner.digest.hex():
         raise CheckpointError(
-            f'checkpoint {path} was charged to a ledger of another hospital, unit, delta, budget '
-            'or model: move it away, to where it belongs'
+            f'checkpoint {path} was charged to another ledger, which may be of another hospital, '
+            'unit, delta, budget or model: move it away, to where it belongs'
         )
     return Head.parse(head)
 

@@ -300,7 +300,7 @@ def test_a_checkpoint_that_was_charged_to_another_ledger_is_refused(tmp_path):
     home, other = run_to(tmp_path / 'b', 4), tmp_path / 'c'
     other.mkdir()
     shutil.copy(home / 'turn_0.checkpoint', other)
-    with pytest.raises(CheckpointError, match='of another hospital, unit, delta, budget or model'):
+    with pytest.raises(CheckpointError, match='charged to another ledger, which may be'):
         Site(other, hospital='hospital_2').train()
     assert sorted(each.name for each in other.iterdir()) == ['ledger.sqlite', 'turn_0.checkpoint']
 
