@@ -7,7 +7,7 @@ With the seeded source every driver gets the same parties, hence the same global
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 import hashlib
 import os
 from pathlib import Path
@@ -155,7 +155,7 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     path = directory / LEDGER
     check_not_lost(directory, plan)
     sent = last_sent(directory, plan)
-    ledger = Ledger.open(path, **asdict(ledger_owner(name, plan)))
+    ledger = Ledger.open(path, **ledger_owner(name, plan).promise())
     try:
         ledger.verify(sent, 'its last update')
         ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 import hashlib
 from pathlib import Path
 import sqlite3
@@ -40,6 +40,7 @@ _OWNER_COLUMNS = {
     'delta': [1e-4],
     'budget': [500.0],
     'model': ['dueling network 5-64-64-4'],
+    'birth': [bytes(16), b''],
     'digest': [bytes(32)],
 }
 _STATEMENTS = (
@@ -78,7 +79,7 @@ class Victim:
 
 def make_victim(path: Path) -> Victim:
     """Fill a ledger, and keep a copy of the file and of its journal at every entry."""
-    with Ledger.open(path, **asdict(OWNER)) as ledger:
+    with Ledger.open(path, **OWNER.promise()) as ledger:
         copies, journals = [path.read_bytes()], []
         for number in range(ENTRIES):
             ledger.reserve(
@@ -204,7 +205,7 @@ def roll_back(victim: Victim, rng: np.random.Generator, path: Path) -> None:
 
 def regrow(victim: Victim, rng: np.random.Generator, path: Path) -> None:
     """Put back an older copy and go on with it, until it is as long as before, or longer."""
-    chain = Chain(OWNER)
+    chain = Chain(victim.chain.owner)
     count = int(rng.integers(ENTRIES))
     for entry in victim.chain.entries[:count]:
         chain.add(entry)
@@ -278,7 +279,7 @@ def attack_and_inspect(
         assert {at for at, (one, other) in enumerate(pairs) if one != other} <= {*INERT}
     assert path.read_bytes() == content, 'inspecting changed the file'
     try:
-        with Ledger.open(path, **asdict(OWNER), seen=victim.head) as ledger:
+        with Ledger.open(path, **OWNER.promise(), seen=victim.head) as ledger:
             assert ledger.head() == victim.head
             assert ledger.history() == victim.chain.history()
     except LedgerError:

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from functools import cached_property
 import hashlib
 import struct
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge
 
 DIGEST = 32
 """Bytes of a head's hash, and of a link."""
+
+BIRTH = 16
+"""Bytes that tell a ledger from any other."""
 
 MOST_LINKS = 2**14
 """Links that go out with an update at most: how far back a head may be that others remember."""
@@ -64,27 +67,40 @@ class Head(NamedTuple):
             yield Head(entries, digest)
 
 
+_PROMISE = ('hospital', 'unit', 'delta', 'budget', 'model')
+
+
 @dataclass(frozen=True)
 class Owner:
-    """Whose ledger it is and what it promises; its hash begins the chain."""
+    """
+    Whose ledger it is and what it promises; its hash begins the chain.
+
+    ``birth``: 16 bytes drawn when the ledger was begun, which tell it from any other of the same
+    hospital: the noise of a training hangs on them.
+    """
 
     hospital: str
     unit: str
     delta: float
     budget: float
     model: str
+    birth: bytes = b''
 
     @cached_property
     def digest(self) -> bytes:
         """Return the SHA-256 that the first entry builds on."""
         names = [each.encode() for each in (self.hospital, self.unit, self.model)]
         text = b''.join(struct.pack('<I', len(name)) + name for name in names)
-        text += struct.pack('<dd', self.delta, self.budget)
-        return hashlib.sha256(b'fdrl_ros ledger 3 ' + text).digest()
+        text += struct.pack('<dd', self.delta, self.budget) + self.birth
+        return hashlib.sha256(b'fdrl_ros ledger 4 ' + text).digest()
+
+    def promise(self) -> dict[str, Any]:
+        """Return all but the birth, as :meth:`fdrl_ros.privacy.ledger.Ledger.open` takes it."""
+        return {name: getattr(self, name) for name in _PROMISE}
 
     def unlike(self, other: 'Owner') -> str:
         """Say where this differs from another; nothing where they are the same."""
-        for name in ('hospital', 'unit', 'delta', 'budget', 'model'):
+        for name in _PROMISE:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 return f'was begun for {name} {mine!r}, not {theirs!r}'

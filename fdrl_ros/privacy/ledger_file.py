@@ -9,6 +9,7 @@ before a commit returns, so that a power cut cannot roll a reservation back.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 import fcntl
 import glob
 import os
@@ -26,7 +27,7 @@ from fdrl_ros.errors import (
     LedgerOwnerError,
 )
 from fdrl_ros.privacy.ledger_chain import Chain
-from fdrl_ros.privacy.ledger_entry import Entry, Owner
+from fdrl_ros.privacy.ledger_entry import BIRTH, Entry, Owner
 from fdrl_ros.privacy.ledger_tables import (
     check_form,
     Damage,
@@ -147,7 +148,7 @@ def _create(path: Path, owner: Owner) -> None:
         descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + _DRAFT)
         try:
             with open(descriptor, 'wb') as file:
-                file.write(image(Chain(owner)))
+                file.write(image(Chain(replace(owner, birth=os.urandom(BIRTH)))))
                 file.flush()
                 os.fsync(file.fileno())
             # A link, unlike a rename, never replaces a ledger that came meanwhile; whoever has

@@ -3,6 +3,7 @@
 """The ledger's tables in SQLite: making them, and reading nothing from them unchecked."""
 
 from contextlib import closing
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 import sqlite3
@@ -19,7 +20,7 @@ from fdrl_ros.privacy.ledger_chain import Chain
 from fdrl_ros.privacy.ledger_entry import Entry, Owner
 
 _APPLICATION = 0x4644524C  # 'FDRL'
-_VERSION = 3
+_VERSION = 4
 # What a damaged file makes SQLite's module raise: its messages may quote bytes that are no text.
 Damage = (sqlite3.Error, UnicodeDecodeError)
 _SCHEMA = f"""
@@ -27,7 +28,7 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 CREATE TABLE owner (
     hospital TEXT NOT NULL, unit TEXT NOT NULL, delta REAL NOT NULL, budget REAL NOT NULL,
-    model TEXT NOT NULL, digest BLOB NOT NULL
+    model TEXT NOT NULL, birth BLOB NOT NULL, digest BLOB NOT NULL
 ) STRICT;
 CREATE TABLE entry (
     number INTEGER PRIMARY KEY, round INTEGER NOT NULL, block INTEGER NOT NULL,
@@ -57,8 +58,8 @@ def image(chain: Chain) -> bytes:
         connection.executescript(_SCHEMA)
         connection.execute('BEGIN')
         connection.execute(
-            'INSERT INTO owner VALUES (?, ?, ?, ?, ?, ?)',
-            (owner.hospital, owner.unit, owner.delta, owner.budget, owner.model, owner.digest),
+            'INSERT INTO owner VALUES (?, ?, ?, ?, ?, ?, ?)',
+            (*astuple(owner), owner.digest),
         )
         for entry in chain.entries:
             write_entry(connection, entry)
@@ -78,7 +79,7 @@ def read_owner(connection: sqlite3.Connection, path: Path) -> Owner:
     :raises LedgerCorruptError: if that was changed.
     """
     rows = connection.execute(
-        'SELECT hospital, unit, delta, budget, model, digest FROM owner'
+        'SELECT hospital, unit, delta, budget, model, birth, digest FROM owner'
     ).fetchall()
     if len(rows) != 1:
         raise LedgerCorruptError(f'ledger {path} has {len(rows)} owners: expected 1')

@@ -86,6 +86,19 @@ class NoiseSource:
         """
         return self._derive(b'fingerprint', 16)
 
+    def of(self, ledger: bytes) -> 'NoiseSource':
+        """
+        Return the noise that this key gives for one ledger, which no other ledger has.
+
+        Were two ledgers to count for one stream, each would release it for gradients of its own.
+        A seeded source stays as it is, for anyone to repeat.
+
+        :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger_entry.Owner.birth`.
+        """
+        if not self._private:
+            return self
+        return NoiseSource(self._derive(b'ledger' + ledger, _KEY_BYTES), private=True)
+
     def words(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.uint64]:
         """Draw uniform 64-bit words, shape (size,)."""
         return self._keystream('words', purpose, round, step, size)

@@ -68,12 +68,12 @@ class Trainer:
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""
         self._ledger = ledger
-        self._source = source
+        self._source = source.of(ledger.owner.birth)
         self._checkpoint = Path(checkpoint)
         self._inputs = inputs
         self._settled = hashlib.sha256(
             repr(self.settings).encode()
-            + source.fingerprint
+            + self._source.fingerprint
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
         ).digest()
         self.take(records, steps)

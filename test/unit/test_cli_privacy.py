@@ -90,7 +90,7 @@ def ledger(layout):
 
 def reread(path, **changes):
     """Return the chain of a ledger rebuilt with another owner and other charges."""
-    with Ledger.open(path, **ledger_owner(NAME, PLAN).__dict__) as ledger:
+    with Ledger.open(path, **ledger_owner(NAME, PLAN).promise()) as ledger:
         old = ledger._chain
     charges = changes.pop('charges', {})
     chain = Chain(replace(old.owner, **changes))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who saw a ledger's head refuses every ledger that does not go on from it, however it grows."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 import hashlib
 import shutil
 
@@ -206,7 +206,7 @@ def sent(ledger, round):
 
 def train(path, rounds, weights):
     """Let a hospital train, and return its last update."""
-    with Ledger.open(path, **asdict(OWNER)) as ledger:
+    with Ledger.open(path, **OWNER.promise()) as ledger:
         for round in rounds:
             for block in range(3):
                 ledger.reserve(

@@ -74,7 +74,7 @@ class Site:
         try:
             return self.trainer.train(start, **options)
         finally:
-            self.head = self.ledger.head()
+            self.head = self.ledger.head().entries, self.ledger.history()
             self.ledger.close()
 
 

@@ -202,9 +202,9 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
     alter(other, ('CREATE TABLE entry (number)', ()))
     with pytest.raises(LedgerCorruptError, match='not a ledger'):
         Ledger.open(other, **OWNER)
-    for version in (1, 2, 4):
+    for version in (1, 2, 3, 5):
         alter(copied, (f'PRAGMA user_version = {version}', ()))
-        with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 3'):
+        with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 4'):
             Ledger.open(copied, **OWNER)
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 SHAPE = NetworkShape(4, 3, (8,))
-LEARNER = LearnerSettings(hidden=8, epochs=1, transitions_per_patient=2)
+LEARNER = LearnerSettings(hidden=8, epochs=1, transitions_per_patient=2, optimizer='sgd')
 PRIVACY = PrivacySettings(batch=4, budget=50.0, delta=1e-3)
+LOUD = replace(PRIVACY, noise_multiplier=20.0)
 START = SHAPE.draw(np.random.default_rng(1))
 
 
@@ -108,3 +109,26 @@ def test_a_step_in_stacked_frames_is_charged_as_often_as_it_is_seen():
     for n_step, frames, group in ((1, 1, 1), (3, 1, 3), (1, 4, 4), (3, 4, 6)):
         learner = replace(LEARNER, n_step=n_step, frame_stack=frames)
         assert Guarantee.of(records(), learner, privacy).group == group
+
+
+def released(tmp_path, name, given, source):
+    """Train one block on some records under a ledger of its own, and return what came out."""
+    (tmp_path / name).mkdir()
+    with Ledger.open(
+        tmp_path / name / 'ledger.sqlite', hospital='a', unit='patient', delta=1e-3, budget=50.0
+    ) as ledger:
+        place = tmp_path / name / 'checkpoint.npz'
+        made = Trainer(given, SHAPE, LEARNER, LOUD, ledger, source, place, steps=1)
+        told = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
+    return told.weights - START
+
+
+def test_a_key_gives_every_ledger_noise_of_its_own(tmp_path):
+    """A ledger that was lost and begun anew must not release the old noise for new gradients."""
+    source = NoiseSource.secure(tmp_path / 'noise.key')
+    others = records(rewards=np.random.default_rng(9).normal(size=60))
+    one, two = (released(tmp_path, *each, source) for each in (('a', records()), ('b', others)))
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.5
+    seeded = NoiseSource.seeded(4)
+    one, two = (released(tmp_path, *each, seeded) for each in (('c', records()), ('d', others)))
+    assert np.corrcoef(one, two)[0, 1] > 0.9
