@@ -75,7 +75,7 @@ def _stray(content: bytes, chain: Chain) -> str:
     """
     Compare a file with the one that its entries make.
 
-    A changed byte that holds nothing changes no epsilon, but tells that somebody was there.
+    What is left of the entries is in order, but the last ones may have been removed by an SQLite.
     """
     if content[_COUNTER] != content[_COUNTER_AGAIN]:
         return 'has two counters of changes that differ: something else wrote to it'
@@ -92,6 +92,6 @@ def _stray(content: bytes, chain: Chain) -> str:
         return ''
     at = next(i for i, (one, other) in enumerate(zip(found, made, strict=True)) if one != other)
     return (
-        f'has other bytes than were written from offset {at} on; they hold no entry, so nothing '
-        'is miscounted, but something else than this program wrote to it'
+        f'has other bytes than were written from offset {at} on: something else than this program '
+        'wrote to it, and may have removed its last entries; compare its head with one seen before'
     )

@@ -162,7 +162,7 @@ def translated(error: Exception, path: Path, entry: int | None = None) -> Ledger
     code = getattr(error, 'sqlite_errorcode', None)
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerLockedError(f'ledger {path} is open in another process')
+        return LedgerLockedError(f'ledger {path} is already open, here or in another process')
     if primary in (
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_IOERR,

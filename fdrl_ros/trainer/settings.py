@@ -109,7 +109,7 @@ class PrivacySettings(Settings):
     budget: float = setting(
         8.0, 'epsilon at which training stops; inf: never', minimum=1e-3, maximum=math.inf
     )
-    delta: float = setting(1e-4, 'delta; below 1 / n_i', minimum=1e-12, maximum=0.5)
+    delta: float = setting(1e-4, 'delta; below 1 / n_i', minimum=1e-10, maximum=0.5)
     clip_norm: float = setting(0.4, 'C of DP-DQN Alg. 1', minimum=1e-6, maximum=1e6)
     noise_multiplier: float = setting(
         2.6, 'sigma_m = s L / C; 0: NOT PRIVATE', minimum=0.0, maximum=1000.0

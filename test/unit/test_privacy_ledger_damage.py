@@ -247,3 +247,12 @@ def test_what_no_hospital_can_charge_is_refused_though_its_hashes_are_right(writ
         Ledger.open(path, **OWNER)
     with pytest.raises(LedgerCorruptError, match='was never charged'):
         read_record(path)
+
+
+@pytest.mark.parametrize('vacuumed', [False, True])
+def test_a_last_entry_that_was_removed_by_sqlite_is_not_called_harmless(copied, vacuumed):
+    alter(copied, ('DELETE FROM entry WHERE number = (SELECT max(number) FROM entry)', ()))
+    if vacuumed:
+        alter(copied, ('VACUUM', ()))
+    (problem,) = read_record(copied).problems()
+    assert 'removed' in problem or 'bytes where its entries make' in problem
