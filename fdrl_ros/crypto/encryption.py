@@ -1,50 +1,98 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Encrypt, add and decrypt packed updates under BFV: sum Enc = Enc sum (FDRL Eq. 6).
+Encrypt, add and decrypt packed updates: sum Enc = Enc sum (FDRL Eq. 6).
 
 A ciphertext on the wire has one form and one size: the digest of the public context, then
 the residues of its two polynomials. Bytes of another party are compared with that size and
 digest and every residue with its prime, before anything else sees them. Adding is adding
 residues modulo their primes, in which no encryption library takes part.
 
+Everything goes ciphertext by ciphertext, so an update of any length needs the memory of one:
+the methods ending in ``_rows`` take and give iterators.
+
 Encryption does not say who encrypted: a changed ciphertext is still one. Signatures (over
 every ciphertext) and the key authority's rules (spec section 4) are what protects the sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import cached_property
 import hashlib
 import json
-from typing import Any, Self
+from typing import Any, Final, overload, Self
 
-from fdrl_ros.crypto.bfv import Bfv, Residues
-from fdrl_ros.crypto.scheme import choose_scheme, DIGEST_BYTES, Scheme
+from fdrl_ros.crypto.backend import Backend, Residues
+from fdrl_ros.crypto.bfv import Bfv
+from fdrl_ros.crypto.ckks import choose_ckks_scheme, Ckks, CkksScheme, flood
+from fdrl_ros.crypto.scheme import choose_scheme as choose_bfv_scheme
+from fdrl_ros.crypto.scheme import DIGEST_BYTES, Scheme
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['PublicContext', 'Scheme', 'SecretContext', 'choose_scheme']
+__all__ = ['CkksScheme', 'PublicContext', 'Scheme', 'SecretContext', 'choose_scheme']
 
-_PUBLIC = b'fdrl_ros public context 1\n'
-_SECRET = b'fdrl_ros secret context 1\n'
+AnyScheme = Scheme | CkksScheme
+
+# The library that carries out each kind of scheme.
+BACKENDS: Final[dict[type[AnyScheme], type[Backend]]] = {Scheme: Bfv, CkksScheme: Ckks}
+
+_PUBLIC = 'public'
+_SECRET = 'secret'
 # Longest scheme in a context, as JSON.
 _SCHEME_BYTES = 1024
 
 
-class PublicContext:
-    """What hospitals and the aggregator hold: encrypts and adds, cannot decrypt."""
+@overload
+def choose_scheme(n_parameters: int, members: int, bits: int) -> Scheme: ...
 
-    def __init__(self, scheme: Scheme, public_key: Residues) -> None:
+
+@overload
+def choose_scheme(
+    n_parameters: int, members: int, bits: int, kind: str, **options: int
+) -> AnyScheme: ...
+
+
+def choose_scheme(
+    n_parameters: int, members: int, bits: int, kind: str = 'bfv', **options: int
+) -> AnyScheme:
+    """
+    Return the smallest scheme of a kind that is secure and exact, or, for CKKS, exact enough.
+
+    :param n_parameters: P, integers in one update.
+    :param members: most hospitals in one sum.
+    :param bits: bits of one quantised integer.
+    :param kind: 'bfv' or 'ckks'.
+    :param options: of CKKS, see :func:`~fdrl_ros.crypto.ckks.choose_ckks_scheme`.
+    :raises CryptoError: if none fits.
+    """
+    if kind == 'bfv' and not options:
+        return choose_bfv_scheme(n_parameters, members, bits)
+    if kind == 'ckks':
+        return choose_ckks_scheme(n_parameters, members, bits, **options)
+    raise CryptoError(f"encryption {kind!r} with {sorted(options)}: expected 'bfv' or 'ckks'")
+
+
+class PublicContext:
+    """
+    What hospitals and the aggregator hold: encrypts and adds, cannot decrypt.
+
+    :param backend: another library than TenSEAL's, if so.
+    """
+
+    def __init__(
+        self, scheme: AnyScheme, public_key: Residues, *, backend: type[Backend] | None = None
+    ) -> None:
         """Take a public key of a scheme; :meth:`from_bytes` is the usual way."""
         self.scheme = scheme
         self.public_key = public_key
         self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 8))
         self._digest = hashlib.sha256(self._data).digest()
-        self._bfv = Bfv(scheme, public_key=public_key)
+        self._backend = (backend or BACKENDS[type(scheme)])(scheme, public_key=public_key)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
         """
         Read what :meth:`SecretContext.public_bytes` wrote.
 
@@ -53,9 +101,8 @@ class PublicContext:
 
         :raises CryptoError: if the bytes are not exactly a public context.
         """
-        scheme, body = _read(_PUBLIC, data)
-        shape = (2, len(scheme.key_moduli), scheme.poly_degree)
-        return cls(scheme, _from_bytes(body, shape, scheme.key_moduli, 8))
+        scheme, start = _read(_PUBLIC, data)
+        return cls(scheme, _read_keys(scheme, data, start, len(data), 2), backend=backend)
 
     def to_bytes(self) -> bytes:
         """Return the bytes that are published."""
@@ -80,25 +127,40 @@ class PublicContext:
             )
         if slots.min() < 0 or slots.max() >= self.scheme.plain_modulus:
             raise CryptoError(f'slots beyond [0, {self.scheme.plain_modulus}) cannot be encrypted')
-        return self._wire(self._bfv.encrypt(slots.astype(np.int64)))
+        message = self.scheme.encode(slots.astype(np.int64))
+        return self._wire(self._backend.encrypt(message))
 
-    def add(self, ciphertexts: Sequence[bytes]) -> bytes:
+    def encrypt_rows(self, rows: Iterable[ArrayLike]) -> Iterator[bytes]:
+        """Encrypt row by row, as :meth:`encrypt`."""
+        return map(self.encrypt, rows)
+
+    def add(self, ciphertexts: Iterable[bytes]) -> bytes:
         """
         Add ciphertexts of one place in the update, one per member.
 
         :returns: a ciphertext of the sum modulo t.
         :raises CryptoError: if there are none or too many, or one is malformed.
         """
-        if not 1 <= len(ciphertexts) <= self.scheme.members:
-            raise CryptoError(
-                f'{len(ciphertexts)} ciphertexts: expected 1 to {self.scheme.members} members'
-            )
         primes = np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
-        total = self.residues(ciphertexts[0])
-        for ciphertext in ciphertexts[1:]:
+        # So many residues add up without passing 64 bits.
+        room = 2**64 // max(self.scheme.moduli) - 1
+        total = np.zeros((2, len(self.scheme.moduli), self.scheme.poly_degree), dtype=np.uint64)
+        count = 0
+        for ciphertext in ciphertexts:
+            count += 1
+            if count > self.scheme.members:
+                break
             total += self.residues(ciphertext)
-            total -= primes * (total >= primes)
-        return self._wire(total)
+            if count % room == 0:
+                total %= primes
+        if not 1 <= count <= self.scheme.members:
+            found = 'no' if not count else f'{count} or more'
+            raise CryptoError(f'{found} ciphertexts: expected 1 to {self.scheme.members} members')
+        return self._wire(total % primes)
+
+    def add_rows(self, columns: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+        """Add place by place, as :meth:`add`."""
+        return map(self.add, columns)
 
     def residues(self, ciphertext: bytes) -> Residues:
         """
@@ -113,28 +175,61 @@ class PublicContext:
             raise CryptoError(f'ciphertext: {found}, expected {scheme.ciphertext_bytes} bytes')
         if ciphertext[:DIGEST_BYTES] != self._digest:
             raise CryptoError('ciphertext of another encryption context')
-        shape = (2, len(scheme.moduli), scheme.poly_degree)
-        body = ciphertext[DIGEST_BYTES:]
-        residues = _from_bytes(body, shape, scheme.moduli, scheme.residue_bytes)
+        residues = np.empty((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
+        start = DIGEST_BYTES
+        for row, prime, width, shift in self._rows(residues):
+            row[:] = _from_bytes(ciphertext, start, row.size, width)
+            if int(row.max()) > prime - 1 + (1 << shift >> 1) >> shift:
+                raise CryptoError('a residue is not below its prime')
+            if shift:
+                row <<= np.uint64(shift)
+                row %= np.uint64(prime)
+            start += width * row.size
         if not residues[1].any():
             raise CryptoError('ciphertext with a zero second polynomial: it is not encrypted')
         return residues
 
     def _wire(self, residues: Residues) -> bytes:
-        return self._digest + _to_bytes(residues, self.scheme.residue_bytes)
+        parts = [self._digest]
+        for row, _, width, shift in self._rows(residues):
+            if shift:
+                row = (row + np.uint64(1 << shift >> 1)) >> np.uint64(shift)
+            parts.append(_to_bytes(row, width))
+        return b''.join(parts)
+
+    def _rows(self, residues: Residues) -> Iterator[tuple[Residues, int, int, int]]:
+        """Yield each polynomial modulo each prime, the prime, bytes a residue, bits not sent."""
+        for polynomial, dropped in zip(residues, (self.scheme.dropped_bytes, 0), strict=True):
+            widths = self.scheme.residue_bytes
+            for row, prime, width in zip(polynomial, self.scheme.moduli, widths, strict=True):
+                yield row, prime, width - dropped, 8 * dropped
 
 
 class SecretContext:
-    """What the key authority alone holds: decrypts."""
+    """
+    What the key authority alone holds: decrypts.
 
-    def __init__(self, scheme: Scheme, *, public_key: Residues, secret_key: Residues) -> None:
+    :param backend: another library than TenSEAL's, if so.
+    """
+
+    def __init__(
+        self,
+        scheme: AnyScheme,
+        *,
+        public_key: Residues,
+        secret_key: Residues,
+        backend: type[Backend] | None = None,
+    ) -> None:
         """Take a key pair of a scheme and try it on one ciphertext."""
-        self.public = PublicContext(scheme, public_key)
+        self.public = PublicContext(scheme, public_key, backend=backend)
         self._secret_key = secret_key
-        self._bfv = Bfv(scheme, public_key=public_key, secret_key=secret_key)
+        backend = backend or BACKENDS[type(scheme)]
+        self._backend = backend(scheme, public_key=public_key, secret_key=secret_key)
         trial = np.arange(scheme.slots, dtype=np.int64)
-        values, _ = self._bfv.decrypt(self._bfv.encrypt(trial))
-        if not np.array_equal(values, trial):
+        message, _ = self._backend.decrypt(self._backend.encrypt(scheme.encode(trial)))
+        if isinstance(scheme, CkksScheme):
+            message = scheme.decode(message, np.zeros(scheme.slots, dtype=object))
+        if not np.array_equal(message, trial):
             raise CryptoError('the secret key does not belong to the public key')
 
     def __repr__(self) -> str:
@@ -142,15 +237,15 @@ class SecretContext:
         return f'SecretContext(public={self.public.digest})'
 
     @property
-    def scheme(self) -> Scheme:
+    def scheme(self) -> AnyScheme:
         """Return the parameters of the key pair."""
         return self.public.scheme
 
     @classmethod
-    def generate(cls, scheme: Scheme) -> Self:
+    def generate(cls, scheme: AnyScheme, *, backend: type[Backend] | None = None) -> Self:
         """Draw a key pair from SEAL's generator, which the system's random device seeds."""
-        public_key, secret_key = Bfv.generate(scheme)
-        return cls(scheme, public_key=public_key, secret_key=secret_key)
+        public_key, secret_key = (backend or BACKENDS[type(scheme)]).generate(scheme)
+        return cls(scheme, public_key=public_key, secret_key=secret_key, backend=backend)
 
     def to_bytes(self) -> bytes:
         """Return the secret bytes; whoever has them can decrypt, so store them encrypted."""
@@ -159,19 +254,18 @@ class SecretContext:
         return data + hashlib.sha256(data).digest()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
         """
         Read what :meth:`to_bytes` wrote.
 
         :raises CryptoError: if the bytes are not exactly a secret context whose keys fit.
         """
-        scheme, body = _read(_SECRET, data)
-        if hashlib.sha256(data[:-DIGEST_BYTES]).digest() != data[-DIGEST_BYTES:]:
+        scheme, start = _read(_SECRET, data)
+        end = len(data) - DIGEST_BYTES
+        if hashlib.sha256(data[:end]).digest() != data[end:]:
             raise CryptoError('the secret context is damaged: its checksum is wrong')
-        primes = scheme.key_moduli
-        shape = (3, len(primes), scheme.poly_degree)
-        keys = _from_bytes(body[:-DIGEST_BYTES], shape, primes, 8)
-        return cls(scheme, public_key=keys[:2], secret_key=keys[2])
+        keys = _read_keys(scheme, data, start, end, 3)
+        return cls(scheme, public_key=keys[:2], secret_key=keys[2], backend=backend)
 
     def public_bytes(self) -> bytes:
         """Return the public context: scheme and public key, nothing else."""
@@ -181,59 +275,89 @@ class SecretContext:
         """
         Decrypt one ciphertext, which ought to be a sum.
 
+        With CKKS the result is flooded already: what the library decrypted never leaves here.
+
         :returns: integers in [0, t), shape (slots,).
         :raises CryptoError: if it is malformed, or has more noise than honest members' sums
             can have.
         """
-        values, budget = self._bfv.decrypt(self.public.residues(ciphertext))
-        if budget < int(self.scheme.noise_margin):
+        message, budget = self._backend.decrypt(self.public.residues(ciphertext))
+        if isinstance(self.scheme, CkksScheme):
+            return flood(self.scheme, message, self._flood_secret, ciphertext)
+        least = int(self.scheme.noise_margin)
+        if budget is None or budget < least:
             raise CryptoError(
-                f'{budget} bits of noise budget left, an honest sum leaves at least '
-                f'{int(self.scheme.noise_margin)}: a ciphertext was malformed'
+                f'{budget} bits of noise budget left, an honest sum leaves at least {least}: a '
+                f'ciphertext was malformed'
             )
-        return values
+        return message
+
+    def decrypt_rows(self, ciphertexts: Iterable[bytes]) -> Iterator[NDArray[np.int64]]:
+        """Decrypt sum by sum, as :meth:`decrypt`."""
+        return map(self.decrypt, ciphertexts)
+
+    @cached_property
+    def _flood_secret(self) -> bytes:
+        """Return the key of the flooding; who has the secret key needs no other."""
+        return hashlib.sha256(b'fdrl_ros flooding 1' + _to_bytes(self._secret_key, 8)).digest()
 
 
 def _to_bytes(residues: Residues, width: int) -> bytes:
     """Write residues in `width` bytes each, little-endian."""
-    octets = residues.astype('<u8').view(np.uint8).reshape(-1, 8)
+    octets = np.ascontiguousarray(residues, dtype='<u8').view(np.uint8).reshape(-1, 8)
     return octets[:, :width].tobytes()
 
 
-def _from_bytes(
-    data: bytes, shape: tuple[int, ...], primes: tuple[int, ...], width: int
-) -> Residues:
-    """Read residues of that shape (..., primes, N), each below its prime."""
-    count = int(np.prod(shape))
-    if len(data) != count * width:
-        raise CryptoError(f'{len(data)} bytes of residues: expected {count * width}')
-    octets = np.zeros((count, 8), dtype=np.uint8)
-    octets[:, :width] = np.frombuffer(data, dtype=np.uint8).reshape(count, width)
-    residues = octets.view('<u8').astype(np.uint64).reshape(shape)
-    if (residues >= np.array(primes, dtype=np.uint64)[:, None]).any():
+def _from_bytes(data: bytes, start: int, count: int, width: int) -> Residues:
+    """Read `count` residues of `width` bytes each from byte `start` on, which is at least 8."""
+    # Words of 8 bytes that end where a residue ends; what lies before it is shifted out.
+    words = np.ndarray((count,), '<u8', data, start + width - 8, (width,))
+    return (words >> np.uint64(64 - 8 * width)).astype(np.uint64, copy=False)
+
+
+def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int) -> Residues:
+    """Read `count` polynomials, each residue below its prime, from data[start:end]."""
+    shape = (count, len(scheme.key_moduli), scheme.poly_degree)
+    size = int(np.prod(shape))
+    if end - start != 8 * size:
+        raise CryptoError(f'{end - start} bytes of residues: expected {8 * size}')
+    residues = _from_bytes(data, start, size, 8).reshape(shape)
+    if (residues >= np.array(scheme.key_moduli, dtype=np.uint64)[:, None]).any():
         raise CryptoError('a residue is not below its prime')
     return residues
 
 
-def _write(magic: bytes, scheme: Scheme, body: bytes) -> bytes:
+def _magic(half: str, scheme: type[AnyScheme]) -> bytes:
+    """Return the line that a context begins with."""
+    return f'fdrl_ros {half} {"CKKS " if scheme is CkksScheme else ""}context 1\n'.encode()
+
+
+def _write(half: str, scheme: AnyScheme, body: bytes) -> bytes:
     """Put magic line and scheme, a line of JSON, in front of keys."""
-    return magic + json.dumps(asdict(scheme), sort_keys=True).encode() + b'\n' + body
+    line = json.dumps(asdict(scheme), sort_keys=True).encode() + b'\n'
+    return _magic(half, type(scheme)) + line + body
 
 
-def _read(magic: bytes, data: bytes) -> tuple[Scheme, bytes]:
-    """Take magic line and scheme off; the scheme checks itself."""
-    kind = magic.decode().strip()
-    if not isinstance(data, bytes) or not data.startswith(magic):
-        raise CryptoError(f'not a {kind}')
-    end = data.find(b'\n', len(magic), len(magic) + _SCHEME_BYTES)
+def _read(half: str, data: bytes) -> tuple[AnyScheme, int]:
+    """Read magic line and scheme, which checks itself, and tell where the keys begin."""
+    kind = f'{half} context'
+    found = [
+        each
+        for each in BACKENDS
+        if isinstance(data, bytes) and data.startswith(_magic(half, each))
+    ]
+    if not found:
+        raise CryptoError(f'not a fdrl_ros {kind}')
+    start = len(_magic(half, found[0]))
+    end = data.find(b'\n', start, start + _SCHEME_BYTES)
     if end < 0:
         raise CryptoError(f'{kind}: no scheme in it')
     try:
-        fields: dict[str, Any] = json.loads(data[len(magic) : end])
+        fields: dict[str, Any] = json.loads(data[start:end])
         fields['coefficient_bits'] = tuple(fields['coefficient_bits'])
-        scheme = Scheme(**fields)
+        scheme = found[0](**fields)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CryptoError(f'{kind}: its scheme cannot be read: {error}') from error
-    if not data.startswith(_write(magic, scheme, b'')):
+    if not data.startswith(_write(half, scheme, b'')):
         raise CryptoError(f'{kind}: its scheme is not written in the one form')
-    return scheme, data[end + 1 :]
+    return scheme, end + 1

@@ -9,10 +9,12 @@ value, and a noise that cannot reach the message even if each of its terms is th
 So an honest sum always decrypts exactly: there is no failure probability to state.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 import math
-from typing import Final
+from typing import Any, Final
 
 from fdrl_ros.crypto.primes import coefficient_primes, is_prime, plain_prime
 from fdrl_ros.errors import CryptoError
@@ -24,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 SECURITY_128: Final = {2048: 54, 4096: 109, 8192: 218, 16384: 438}
 
 # Ring degree and bits of the primes. The last prime serves key generation only and rounds the
-# noise of fresh ciphertexts away; the others are what travels, filling whole bytes (7 and 5).
-CANDIDATES: Final = ((4096, (56, 53)), (4096, (40, 40, 29)))
+# noise of fresh ciphertexts away; the others are what travels, filling whole bytes or nearly.
+CANDIDATES: Final = ((4096, (56, 53)), (4096, (60, 49)), (4096, (40, 40, 29)))
 
 # A ciphertext begins with the SHA-256 digest of the public context that it belongs to.
 DIGEST_BYTES: Final = 32
@@ -37,9 +39,9 @@ _FRESH_ERROR = 21
 
 
 @dataclass(frozen=True)
-class Scheme:
+class Parameters(ABC):
     """
-    BFV parameters for exact sums of ``members`` updates of ``n_parameters`` integers.
+    What every scheme has: a ring that is secure, and the updates that are summed in it.
 
     :param n_parameters: P, integers in one update.
     :param members: most updates in one sum.
@@ -47,8 +49,6 @@ class Scheme:
     :param poly_degree: ring degree N, also the slots of one ciphertext.
     :param coefficient_bits: bits of each prime of the coefficient modulus; the last prime is
         for keys only and does not travel.
-    :param plain_modulus: prime t = 1 mod 2N; slots and masks are integers modulo t.
-    :param values_per_slot: how many integers share a slot.
     """
 
     n_parameters: int
@@ -56,22 +56,13 @@ class Scheme:
     bits: int
     poly_degree: int
     coefficient_bits: tuple[int, ...]
-    plain_modulus: int
-    values_per_slot: int
 
     def __post_init__(self) -> None:
-        """Refuse a scheme that is weak, or whose sums might not be exact."""
-        for name, low, high in (
-            ('n_parameters', 1, 10**9),
-            ('members', 1, 2**16),
-            ('bits', 1, 32),
-            ('poly_degree', 1, 2**15),
-            ('plain_modulus', 2, 2**_PLAIN_BITS),
-            ('values_per_slot', 1, 60),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise CryptoError(f'{name} = {value!r}: expected an integer, {low} to {high}')
+        """Refuse numbers out of range, and a ring of less than 128-bit security."""
+        self._check_range('n_parameters', 1, 10**9)
+        self._check_range('members', 1, 2**16)
+        self._check_range('bits', 1, 32)
+        self._check_range('poly_degree', 1, 2**15)
         if self.poly_degree not in SECURITY_128:
             raise CryptoError(f'ring degree {self.poly_degree}: expected {list(SECURITY_128)}')
         sizes = self.coefficient_bits
@@ -86,24 +77,16 @@ class Scheme:
                 f'{sum(sizes)} bits of modulus at ring degree {self.poly_degree}: at most '
                 f'{SECURITY_128[self.poly_degree]} give 128-bit security'
             )
-        t = self.plain_modulus
-        if t % (2 * self.poly_degree) != 1 or not is_prime(t) or t in self.key_moduli:
-            raise CryptoError(f'plain modulus {t}: expected another prime, 1 modulo 2N')
-        if self.radix**self.values_per_slot > t:
-            raise CryptoError(
-                f'{self.values_per_slot} sums of {self.members} x {self.bits} bits do not fit '
-                f'below the plain modulus {t}'
-            )
-        if self.noise_margin < 1:
-            raise CryptoError(
-                f'noise margin {self.noise_margin:.1f} bits with {self.members} members: '
-                f'expected at least 1; a sum could decrypt wrongly'
-            )
+
+    def _check_range(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise CryptoError(f'{name} = {value!r}: expected an integer, {low} to {high}')
 
     @property
-    def radix(self) -> int:
-        """Return one more than the largest sum of one integer over all members."""
-        return self.members * (2**self.bits - 1) + 1
+    def levels(self) -> int:
+        """Return the largest integer of one update, 2^bits - 1."""
+        return 2**self.bits - 1
 
     @cached_property
     def key_moduli(self) -> tuple[int, ...]:
@@ -121,85 +104,232 @@ class Scheme:
         return self.poly_degree
 
     @property
-    def ciphertexts(self) -> int:
-        """Return how many ciphertexts one update takes."""
-        return -(-self.n_parameters // (self.slots * self.values_per_slot))
+    def integers_per_ciphertext(self) -> int:
+        """Return how many integers of an update one ciphertext holds."""
+        return self.slots
 
     @property
-    def residue_bytes(self) -> int:
-        """Return the bytes of one residue on the wire."""
-        return -(-max(self.coefficient_bits[:-1]) // 8)
+    def ciphertexts(self) -> int:
+        """Return how many ciphertexts one update takes."""
+        return -(-self.n_parameters // self.integers_per_ciphertext)
+
+    @property
+    def residue_bytes(self) -> tuple[int, ...]:
+        """Return the bytes of a residue of each prime q_j."""
+        return tuple(-(-size // 8) for size in self.coefficient_bits[:-1])
+
+    @property
+    def dropped_bytes(self) -> int:
+        """Return how many low bytes of the first polynomial's residues do not travel."""
+        return 0
 
     @property
     def ciphertext_bytes(self) -> int:
         """Return the bytes of one ciphertext on the wire: a digest and two polynomials."""
-        return DIGEST_BYTES + 2 * len(self.moduli) * self.poly_degree * self.residue_bytes
+        pair = 2 * sum(self.residue_bytes) - self.dropped_bytes
+        return DIGEST_BYTES + self.poly_degree * pair
 
     @cached_property
-    def noise_margin(self) -> float:
+    def fresh_noise(self) -> float:
         """
-        Return the bits between the worst noise of a full sum and the first that hurts.
+        Return the largest coefficient that the noise of one honest encryption can have.
 
-        A fresh public-key ciphertext has the noise (e u + e_1 + e_2 s) / p + rounding, with p
-        the last prime, u and s ternary and SEAL's |e| <= 21; rounding, dividing by p and
-        scaling the message, adds at most (N + 2) / 2. Decryption is right below q / 2t.
+        Under a public key it is (e u + e_1 + e_2 s) / p + rounding, with p the last prime, u and
+        s ternary and SEAL's |e| <= 21. Rounding, of the message and after dividing by p, adds at
+        most (N + 2) / 2. Every term counts at its worst.
         """
         degree = self.poly_degree
-        fresh = _FRESH_ERROR * (2 * degree + 1) / self.key_moduli[-1] + (degree + 2) / 2
-        q = math.prod(self.moduli)
-        return math.log2(q) - math.log2(2 * self.plain_modulus * self.members * fresh)
+        return _FRESH_ERROR * (2 * degree + 1) / self.key_moduli[-1] + (degree + 2) / 2
 
     def pack(self, integers: ArrayLike) -> NDArray[np.int64]:
         """
-        Put the integers into slots, ``values_per_slot`` neighbours in each.
+        Put the integers of an update into the slots of ciphertexts.
 
         :param integers: one update, shape (P,), each in [0, 2^bits - 1].
         :returns: shape (ciphertexts, slots), each below the plain modulus; padded with zeros.
         :raises CryptoError: on another shape, type or range.
         """
-        integers = np.asarray(integers)
-        if integers.shape != (self.n_parameters,) or integers.dtype.kind not in 'iu':
-            raise CryptoError(
-                f'integers {integers.dtype} {integers.shape}: expected integers '
-                f'({self.n_parameters},)'
-            )
-        if integers.min() < 0 or integers.max() > 2**self.bits - 1:
-            raise CryptoError(f'integers beyond [0, {2**self.bits - 1}] would spill into others')
-        padded = np.zeros(self.ciphertexts * self.slots * self.values_per_slot, dtype=np.int64)
-        padded[: integers.size] = integers
-        powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
-        return padded.reshape(self.ciphertexts, self.slots, self.values_per_slot) @ powers
+        return self._pack(self._checked(integers, self.n_parameters))
 
-    def unpack(self, sums: ArrayLike, n_parameters: int | None = None) -> NDArray[np.int64]:
+    def pack_rows(self, integers: Iterable[ArrayLike]) -> Iterator[NDArray[np.int64]]:
+        """
+        Do as :meth:`pack`, ciphertext by ciphertext, so that no update need be held whole.
+
+        :param integers: parts of an update, shape (integers_per_ciphertext,) but for the last.
+        :returns: rows of shape (slots,), as many as parts.
+        :raises CryptoError: on another shape, type or range, or if the parts are no update.
+        """
+        left = self.n_parameters
+        for part in integers:
+            wanted = min(left, self.integers_per_ciphertext)
+            yield self._pack(self._checked(part, wanted))[0]
+            left -= wanted
+        if left:
+            raise CryptoError(f'{left} of {self.n_parameters} integers are missing')
+
+    def unpack(
+        self, sums: ArrayLike, n_parameters: int | None = None, *, count: int | None = None
+    ) -> NDArray[np.int64]:
         """
         Take the sums of the integers out of the sums of the slots.
 
         :param sums: sums modulo t, shape (ciphertexts, slots).
         :param n_parameters: P, if the caller wants it checked.
+        :param count: how many members were summed, if fewer than all.
         :returns: shape (P,).
-        :raises CryptoError: on another shape, or sums that no members can have made, as when
-            masks do not cancel.
+        :raises CryptoError: on another shape, or sums that no such members can have made, as
+            when masks do not cancel.
         """
         if n_parameters not in (None, self.n_parameters):
             raise CryptoError(f'{n_parameters} parameters: this scheme is for {self.n_parameters}')
         sums = np.asarray(sums)
-        if sums.shape != (self.ciphertexts, self.slots) or sums.dtype.kind not in 'iu':
+        if sums.shape != (self.ciphertexts, self.slots):
             raise CryptoError(
                 f'sums {sums.dtype} {sums.shape}: expected integers '
                 f'({self.ciphertexts}, {self.slots})'
             )
-        if sums.min() < 0 or sums.max() >= self.radix**self.values_per_slot:
+        return np.concatenate(list(self.unpack_rows(sums, count=count)))
+
+    def unpack_rows(
+        self, sums: Iterable[ArrayLike], *, count: int | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """
+        Do as :meth:`unpack`, ciphertext by ciphertext.
+
+        :param sums: rows of sums modulo t, shape (slots,), of a whole update.
+        :returns: parts of the sums of integers, which together have shape (P,).
+        :raises CryptoError: as :meth:`unpack`.
+        """
+        count = self.members if count is None else count
+        if not 1 <= count <= self.members:
+            raise CryptoError(f'count = {count!r}: expected 1 to {self.members} members')
+        left = self.n_parameters
+        for row in sums:
+            row = np.asarray(row)
+            if left < 1 or row.shape != (self.slots,) or row.dtype.kind not in 'iu':
+                raise CryptoError(
+                    f'sums {row.dtype} {row.shape}: expected {self.ciphertexts} rows of integers '
+                    f'({self.slots},)'
+                )
+            length = min(left, self.integers_per_ciphertext)
+            yield self._unpack(row.astype(np.int64), length, count)
+            left -= length
+        if left:
+            raise CryptoError(f'the sums of {left} of {self.n_parameters} integers are missing')
+
+    def _checked(self, integers: ArrayLike, length: int) -> NDArray[np.int64]:
+        """Refuse what is no part of an update of that length, and fill up its ciphertexts."""
+        integers = np.asarray(integers)
+        if length < 1 or integers.shape != (length,) or integers.dtype.kind not in 'iu':
+            raise CryptoError(
+                f'integers {integers.dtype} {integers.shape}: expected integers ({length},)'
+            )
+        if integers.min() < 0 or integers.max() > self.levels:
+            raise CryptoError(f'integers beyond [0, {self.levels}] would spill into others')
+        rows = -(-length // self.integers_per_ciphertext)
+        padded = np.zeros((rows, self.integers_per_ciphertext), dtype=np.int64)
+        padded.reshape(-1)[:length] = integers
+        return padded
+
+    def encode(self, slots: NDArray[np.int64]) -> NDArray[Any]:
+        """Turn slots, shape (slots,), into the message that a backend encrypts."""
+        return slots
+
+    @abstractmethod
+    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Turn rows of integers into rows of slots."""
+
+    @abstractmethod
+    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+        """Turn a row of sums into the first `length` sums of integers; the rest is padding."""
+
+
+@dataclass(frozen=True)
+class Scheme(Parameters):
+    """
+    BFV parameters for exact sums; see :class:`Parameters` for the first five.
+
+    :param plain_modulus: prime t = 1 mod 2N; slots and masks are integers modulo t.
+    :param values_per_slot: how many integers share a slot.
+    """
+
+    plain_modulus: int
+    values_per_slot: int
+
+    def __post_init__(self) -> None:
+        """Refuse a scheme that is weak, or whose sums might not be exact."""
+        super().__post_init__()
+        self._check_range('plain_modulus', 2, 2**_PLAIN_BITS)
+        self._check_range('values_per_slot', 1, 60)
+        t = self.plain_modulus
+        if t % (2 * self.poly_degree) != 1 or not is_prime(t) or t in self.key_moduli:
+            raise CryptoError(f'plain modulus {t}: expected another prime, 1 modulo 2N')
+        if self.radix**self.values_per_slot > t:
+            raise CryptoError(
+                f'{self.values_per_slot} sums of {self.members} x {self.bits} bits do not fit '
+                f'below the plain modulus {t}'
+            )
+        if self.noise_margin < 1:
+            raise CryptoError(
+                f'noise margin {self.noise_margin:.1f} bits with {self.members} members: '
+                f'expected at least 1; a sum could decrypt wrongly'
+            )
+
+    @property
+    def radix(self) -> int:
+        """Return one more than the largest sum of one integer over all members."""
+        return self.members * self.levels + 1
+
+    @property
+    def integers_per_ciphertext(self) -> int:
+        """Return how many integers of an update one ciphertext holds."""
+        return self.slots * self.values_per_slot
+
+    @cached_property
+    def dropped_bytes(self) -> int:
+        """
+        Return how many low bytes of the first polynomial's residues do not travel.
+
+        They hold noise alone, so a hospital rounds them away as far as the noise margin of the
+        full sum stays a bit or more. Residues of several primes have no low bytes.
+        """
+        if len(self.moduli) > 1:
+            return 0
+        return max(number for number in range(3) if not number or self._margin(number) >= 1)
+
+    @cached_property
+    def noise_margin(self) -> float:
+        """Return the bits between the worst noise of a full sum and the first that hurts."""
+        return self._margin(self.dropped_bytes)
+
+    def _margin(self, dropped_bytes: int) -> float:
+        """Return the margin if so many bytes are rounded away, of each ciphertext and the sum."""
+        rounding = 256**dropped_bytes // 2
+        noise = self.members * (self.fresh_noise + rounding) + rounding
+        # Decryption is right below q / 2t.
+        return math.log2(math.prod(self.moduli)) - math.log2(2 * self.plain_modulus * noise)
+
+    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+        powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
+        return integers.reshape(-1, self.slots, self.values_per_slot) @ powers
+
+    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+        if row.min() < 0 or row.max() >= self.radix**self.values_per_slot:
             raise CryptoError('sums out of range: masks did not cancel or an update is malformed')
-        rest = sums.astype(np.int64)
-        values = np.empty((*rest.shape, self.values_per_slot), dtype=np.int64)
+        values = np.empty((self.slots, self.values_per_slot), dtype=np.int64)
         for place in range(self.values_per_slot):
-            rest, values[..., place] = np.divmod(rest, self.radix)
+            row, values[:, place] = np.divmod(row, self.radix)
         flat = values.reshape(-1)
-        if flat[self.n_parameters :].any():
+        if flat[length:].any():
             raise CryptoError(
                 'padding is not zero: masks did not cancel or an update is malformed'
             )
-        return flat[: self.n_parameters]
+        if flat.max() > count * self.levels:
+            raise CryptoError(
+                f'sums out of range of {count} members: masks did not cancel or an update is '
+                f'malformed'
+            )
+        return flat[:length]
 
 
 def choose_scheme(n_parameters: int, members: int, bits: int) -> Scheme:

@@ -3,7 +3,9 @@
 """Encryption: the decrypted sum is the sum, and no bytes crash or fool the parties."""
 
 import math
+import secrets
 
+from fdrl_ros.crypto import bfv
 from fdrl_ros.crypto.bfv import Bfv
 from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, SecretContext
 from fdrl_ros.crypto.masking import net_mask, RoundSecret
@@ -14,8 +16,9 @@ import numpy as np
 import pytest
 import tenseal as ts
 
-# One prime and two values a slot, two primes and three, and two primes at many members.
-SHAPES = [(8192, 3, 16), (12288, 10, 16), (12288, 14, 16), (8192, 24, 16)]
+# One prime and two values a slot, without its lowest byte, and without two of them; a larger
+# prime; two primes and three values; two primes at many members.
+SHAPES = [(8192, 10, 16), (8192, 3, 16), (8192, 24, 16), (12288, 10, 16), (8192, 33, 16)]
 
 
 @pytest.fixture(scope='module')
@@ -33,7 +36,7 @@ def key_authority(request):
     return SecretContext.generate(choose_scheme(*request.param))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=strategies.integers(0, 2**32), fraction=strategies.floats(0, 1))
 def test_decrypted_sum_of_all_members_is_the_plaintext_sum(key_authority, seed, fraction):
     scheme, rng = key_authority.scheme, np.random.default_rng(seed)
@@ -52,7 +55,7 @@ def test_noise_of_a_full_sum_stays_within_the_proven_margin(key_authority):
     scheme, public = key_authority.scheme, key_authority.public
     edge = np.full(scheme.slots, scheme.plain_modulus - 1)
     total = public.add([public.encrypt(edge) for _ in range(scheme.members)])
-    values, budget = key_authority._bfv.decrypt(public.residues(total))
+    values, budget = key_authority._backend.decrypt(public.residues(total))
     assert budget >= math.floor(scheme.noise_margin) >= 1
     assert (values == -scheme.members % scheme.plain_modulus).all()
 
@@ -64,20 +67,66 @@ def test_every_residue_modulo_t_survives(secret, value):
     assert np.array_equal(secret.decrypt(secret.public.encrypt(slots)), slots)
 
 
-def test_added_residues_are_what_the_library_adds(secret):
-    bfv, rng = secret._bfv, np.random.default_rng(3)
-    rows = [rng.integers(0, secret.scheme.plain_modulus, secret.scheme.slots) for _ in range(2)]
-    ours = [secret.public.encrypt(row) for row in rows]
-    vectors = []
-    for ciphertext in ours:
-        residues = secret.public.residues(ciphertext)
-        stream = bfv._stream.ciphertext(residues, bfv._first_parms, is_ntt_form=False)
-        head = b'\x0a\x02\x80\x20\x12' + bytes([len(stream) & 127 | 128])
-        head += bytes([len(stream) >> 7 & 127 | 128, len(stream) >> 14])
-        vectors.append(ts.bfv_vector_from(bfv._context, head + stream))
-    theirs = (vectors[0] + vectors[1]).ciphertext()[0]
-    summed = secret.public.residues(secret.public.add(ours)).reshape(-1)
-    assert summed.tolist() == [theirs[place] for place in range(summed.size)]
+def test_added_residues_are_what_the_library_adds(key_authority):
+    public, rng = key_authority.public, np.random.default_rng(3)
+    backend, scheme = public._backend, public.scheme
+    rows = rng.integers(0, scheme.plain_modulus, (2, scheme.slots))
+    ours = [public.residues(public.encrypt(row)) for row in rows]
+    theirs = bfv.seal.Ciphertext()
+    backend._evaluator.add(*(backend._load(residues) for residues in ours), theirs)
+    total = public._wire(backend._residues(theirs))
+    assert public.add([public._wire(residues) for residues in ours]) == total
+
+
+@pytest.mark.parametrize('shape', [(8192, 40, 16), (8192, 1000, 16)])
+def test_sums_of_many_members_do_not_pass_64_bits(shape):
+    # Residues are added before they are reduced, as many as there is room for.
+    public = SecretContext.generate(choose_scheme(*shape)).public
+    scheme = public.scheme
+    primes = np.array(scheme.moduli, dtype=np.uint64)[:, None]
+    top = np.broadcast_to(primes - 1, (2, len(primes), scheme.poly_degree))
+    total = public.residues(public.add([public._wire(top)] * scheme.members))
+    assert np.array_equal(total, np.broadcast_to(primes - scheme.members, total.shape))
+
+
+def test_low_bytes_that_do_not_travel_change_a_residue_by_half_of_them_at_most(secret, public):
+    scheme, rng = public.scheme, np.random.default_rng(12)
+    prime, half = scheme.moduli[0], 2**15
+    assert scheme.dropped_bytes == 2
+    residues = rng.integers(0, prime, (2, 1, 4096), dtype=np.uint64)
+    residues[0, 0, :3] = 0, prime - 1, prime - half
+    again = public.residues(public._wire(residues))
+    assert np.array_equal(again[1], residues[1])
+    difference = (again[0].astype(object) - residues[0] + half) % prime
+    assert difference.max() <= 2 * half and (again < prime).all()
+
+
+def test_coefficients_are_read_with_and_without_decompression(public, monkeypatch):
+    ciphertext = bfv.seal.Ciphertext()
+    public._backend._encryptor.encrypt_zero(ciphertext)
+    quick = public._backend._residues(ciphertext)
+    monkeypatch.setattr(bfv, 'zstd', None)
+    assert np.array_equal(public._backend._residues(ciphertext), quick)
+
+
+def test_rows_go_one_by_one(secret, public):
+    scheme, rng = choose_scheme(20_000, 3, 16), np.random.default_rng(13)
+    secret = SecretContext.generate(scheme)
+    public, drawn = secret.public, []
+
+    def parts(integers):
+        for start in range(0, scheme.n_parameters, scheme.integers_per_ciphertext):
+            drawn.append(start)
+            yield integers[start : start + scheme.integers_per_ciphertext]
+
+    updates = rng.integers(0, 2**16, (3, scheme.n_parameters))
+    streams = [public.encrypt_rows(scheme.pack_rows(parts(update))) for update in updates]
+    sums = scheme.unpack_rows(secret.decrypt_rows(public.add_rows(zip(*streams, strict=True))))
+    assert drawn == []
+    first = next(sums)
+    assert drawn == [0, 0, 0]
+    whole = np.concatenate([first, *sums])
+    assert np.array_equal(whole, updates.sum(axis=0))
 
 
 def test_whole_round_gives_exactly_the_sum_of_the_quantised_deltas(secret, public):
@@ -130,10 +179,10 @@ def test_public_context_has_no_secret_and_cannot_decrypt(secret, public):
     assert hidden not in secret.public_bytes()
     assert not hasattr(public, 'decrypt')
     with pytest.raises(CryptoError, match='cannot decrypt'):
-        public._bfv.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
-    assert not public._bfv._context.has_secret_key()
-    assert not public._bfv._context.has_galois_keys()
-    assert not public._bfv._context.has_relin_keys()
+        public._backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
+    assert public._backend._decryptor is None
+    # Two polynomials modulo two primes, and not a byte besides the line that names the scheme.
+    assert len(secret.public_bytes().split(b'}\n', 1)[1]) == 2 * 2 * 4096 * 8
 
 
 def test_repr_shows_no_key(secret):
@@ -165,12 +214,18 @@ def test_slots_that_do_not_fit_are_refused(public, slots):
         public.encrypt(slots)
 
 
+def tenseal_vector():
+    """Return what TenSEAL itself would send."""
+    context = ts.context(ts.SCHEME_TYPE.BFV, 4096, 1032193)
+    return ts.bfv_vector(context, [1, 2, 3]).serialize()
+
+
 def malformed(public):
     """Yield ciphertexts that are none of this context, by name."""
     good = public.encrypt(np.arange(4096))
     other = SecretContext.generate(public.scheme).public
     large = SecretContext.generate(choose_scheme(8000, 40, 16)).public
-    polynomial = (len(good) - 32) // 2
+    second = public.scheme.poly_degree * public.scheme.residue_bytes[0]
     yield 'empty', b''
     yield 'one byte short', good[:-1]
     yield 'one byte long', good + b'\0'
@@ -182,8 +237,8 @@ def malformed(public):
     yield 'residues above the prime', good[:32] + b'\xff' * (len(good) - 32)
     yield 'another key', other.encrypt(np.arange(4096))
     yield 'another scheme', large.encrypt(np.arange(4096))
-    yield 'not encrypted', good[: 32 + polynomial] + bytes(polynomial)
-    yield 'a TenSEAL vector', ts.bfv_vector(public._bfv._context, [1, 2, 3]).serialize()
+    yield 'not encrypted', good[:-second] + bytes(second)
+    yield 'a TenSEAL vector', tenseal_vector()
     yield 'not bytes', 'text'
     yield 'mutable', bytearray(good)
     yield 'nothing', None
@@ -218,7 +273,7 @@ def test_random_ciphertexts_are_refused_at_decryption(secret, public):
 def test_flipped_bits_are_refused_or_decrypt_without_a_crash(secret, public):
     rng = np.random.default_rng(6)
     good, refused = public.encrypt(np.arange(4096)), 0
-    places = [*range(0, 256, 17), *rng.integers(0, 8 * len(good), 300)]
+    places = [*range(0, 256, 17), *rng.integers(0, 8 * len(good), 150)]
     for place in places:
         flipped = bytearray(good)
         flipped[place // 8] ^= 1 << place % 8
@@ -227,8 +282,8 @@ def test_flipped_bits_are_refused_or_decrypt_without_a_crash(secret, public):
             assert values.min() >= 0 and values.max() < public.scheme.plain_modulus
         except CryptoError:
             refused += 1
-    # All in the digest and the second polynomial, and the high ones of the first.
-    assert refused > len(places) / 2
+    # All in the digest, and those in the rest that leave visible noise.
+    assert refused > len(places) / 5
 
 
 def test_flipped_bit_in_a_context_is_refused_or_changes_the_digest(secret):
@@ -282,6 +337,70 @@ def test_public_context_is_no_secret_context_and_longer_ones_are_none(secret):
     for change in (lambda data: data + b'\0', lambda data: data[:-1]):
         with pytest.raises(CryptoError):
             PublicContext.from_bytes(change(secret.public_bytes()))
+
+
+class Textbook:
+    """BFV of Fan and Vercauteren (2012) in plain integers: a second library, slow and obvious."""
+
+    def __init__(self, scheme, *, public_key, secret_key=None):
+        self.q, self.t, self.degree = scheme.moduli[0], scheme.plain_modulus, scheme.poly_degree
+        self.b, self.a = ([int(x) for x in part[0]] for part in public_key)
+        self.s = None if secret_key is None else [int(x) for x in secret_key[0]]
+
+    @classmethod
+    def generate(cls, scheme):
+        prime, rest = scheme.moduli[0], len(scheme.key_moduli) - 1
+        a = [secrets.randbelow(prime) for _ in range(scheme.poly_degree)]
+        s = small(1, scheme.poly_degree)
+        b = [-x - e for x, e in zip(product(a, s, prime), small(3, len(s)), strict=True)]
+        keys = np.array([[x % prime for x in part] for part in (b, a, s)], dtype=np.uint64)
+        keys = np.stack([keys, *[np.zeros_like(keys)] * rest], axis=1)
+        return keys[:2], keys[2]
+
+    def encrypt(self, message):
+        u = small(1, self.degree)
+        scaled = [(int(m) * self.q + self.t // 2) // self.t for m in message]
+        parts = product(self.b, u, self.q), product(self.a, u, self.q)
+        first = [sum(terms) for terms in zip(parts[0], scaled, small(3, len(u)), strict=True)]
+        second = [sum(terms) for terms in zip(parts[1], small(3, len(u)), strict=True)]
+        residues = [[[x % self.q for x in part]] for part in (first, second)]
+        return np.array(residues, dtype=np.uint64)
+
+    def decrypt(self, residues):
+        first, second = ([int(x) for x in part[0]] for part in residues)
+        opened = [sum(xs) for xs in zip(first, product(second, self.s, self.q), strict=True)]
+        scaled = [divmod(self.t * (x % self.q) + self.q // 2, self.q) for x in opened]
+        noise = max(abs(rest - self.q // 2) for _, rest in scaled)
+        budget = int(math.log2(self.q / (2 * noise + 1)))
+        return np.array([whole % self.t for whole, _ in scaled]), budget
+
+
+def small(bound, count):
+    """Draw small integers."""
+    return [secrets.randbelow(2 * bound + 1) - bound for _ in range(count)]
+
+
+def product(left, right, prime):
+    """Multiply modulo X^N + 1 and a prime, by one multiplication of long integers."""
+    size, ends = 16, 16 * len(left)
+    left, right = (
+        int.from_bytes(b''.join((x % prime).to_bytes(size, 'little') for x in each), 'little')
+        for each in (left, right)
+    )
+    data = (left * right).to_bytes(2 * ends, 'little')
+    terms = [int.from_bytes(data[at : at + size], 'little') for at in range(0, 2 * ends, size)]
+    half = len(terms) // 2
+    return [(x - y) % prime for x, y in zip(terms[:half], terms[half:], strict=True)]
+
+
+def test_another_library_takes_the_place_of_tenseal():
+    scheme, rng = choose_scheme(8000, 3, 16), np.random.default_rng(14)
+    secret = SecretContext.generate(scheme, backend=Textbook)
+    public = PublicContext.from_bytes(secret.public_bytes(), backend=Textbook)
+    updates = rng.integers(0, 2**16, (3, 8000))
+    sent = [public.encrypt(scheme.pack(update)[0]) for update in updates]
+    sums = scheme.unpack([secret.decrypt(public.add(sent))])
+    assert np.array_equal(sums, updates.sum(axis=0))
 
 
 def test_keys_of_two_pairs_do_not_make_one():

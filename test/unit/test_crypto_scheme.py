@@ -57,15 +57,34 @@ def test_chosen_scheme_is_secure_exact_and_small(members, bits):
     assert scheme.ciphertexts * scheme.ciphertext_bytes < 26_000 * 27
 
 
-def test_reference_policy_takes_one_ciphertext_of_57_kb():
+def test_reference_policy_takes_one_ciphertext_of_49_kb():
     scheme = choose_scheme(6_500, 3, 16)
     assert (scheme.values_per_slot, scheme.ciphertexts) == (2, 1)
-    assert scheme.ciphertext_bytes == 32 + 2 * 4096 * 7
+    assert (scheme.residue_bytes, scheme.dropped_bytes) == ((7,), 2)
+    assert scheme.ciphertext_bytes == 32 + 4096 * (5 + 7)
+
+
+def test_ten_hospitals_send_160_kb_each_for_18180_parameters():
+    scheme = choose_scheme(18_180, 10, 16)
+    assert (len(scheme.moduli), scheme.dropped_bytes) == (1, 1)
+    assert scheme.ciphertexts * scheme.ciphertext_bytes == 3 * (32 + 4096 * (6 + 7)) == 159_840
+
+
+@pytest.mark.parametrize('members', [3, 10, 24])
+def test_bytes_that_do_not_travel_are_counted_as_noise(members):
+    scheme = choose_scheme(18_180, members, 16)
+    dropped = 256**scheme.dropped_bytes / 2
+    noise = members * (scheme.fresh_noise + dropped) + dropped
+    assert scheme.dropped_bytes >= 1
+    assert 2 * noise < scheme.moduli[0] / (2 * scheme.plain_modulus)
+    assert scheme.noise_margin == pytest.approx(
+        math.log2(scheme.moduli[0] / (2 * scheme.plain_modulus) / noise)
+    )
 
 
 def test_large_policy_takes_less_than_7_bytes_a_parameter():
     scheme = choose_scheme(1_000_000, 3, 16)
-    assert scheme.ciphertexts * scheme.ciphertext_bytes < 7_000_000
+    assert scheme.ciphertexts * scheme.ciphertext_bytes < 6_100_000
 
 
 def test_weak_modulus_is_refused():
@@ -158,6 +177,40 @@ def test_sums_that_members_cannot_have_made_are_refused():
         scheme.unpack(sums[:, :-1])
     with pytest.raises(CryptoError):
         scheme.unpack(sums, 99)
+
+
+def test_sums_of_fewer_members_are_held_against_their_number():
+    scheme = choose_scheme(100, 5, 16)
+    sums = scheme.pack(np.full(100, 65535)) * 4
+    assert (scheme.unpack(sums, count=4) == 4 * 65535).all()
+    with pytest.raises(CryptoError, match='of 3 members'):
+        scheme.unpack(sums, count=3)
+    for count in (0, 6):
+        with pytest.raises(CryptoError, match='expected 1 to 5 members'):
+            scheme.unpack(sums, count=count)
+
+
+def test_rows_are_those_of_the_whole():
+    scheme = choose_scheme(20_000, 3, 16)
+    integers = np.random.default_rng(4).integers(0, 2**16, 20_000)
+    size = scheme.integers_per_ciphertext
+    parts = [integers[at : at + size] for at in range(0, 20_000, size)]
+    assert np.array_equal(list(scheme.pack_rows(parts)), scheme.pack(integers))
+    assert np.array_equal(
+        np.concatenate(list(scheme.unpack_rows(scheme.pack(integers)))), integers
+    )
+
+
+def test_parts_that_are_no_update_are_refused():
+    scheme = choose_scheme(20_000, 3, 16)
+    whole, rest = np.zeros(8192, dtype=int), np.zeros(20_000 - 2 * 8192, dtype=int)
+    for parts in ([whole, whole], [whole, whole, rest, rest], [rest, whole, whole], [whole] * 3):
+        with pytest.raises(CryptoError):
+            list(scheme.pack_rows(parts))
+    rows = scheme.pack(np.zeros(20_000, dtype=int))
+    for sums in (rows[:2], [*rows, rows[0]], rows[:, :-1], rows.astype(float)):
+        with pytest.raises(CryptoError):
+            list(scheme.unpack_rows(sums))
 
 
 def test_scheme_is_plain_data():
