@@ -1,74 +1,58 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Pair masks that cancel in the sum over all members (FDRL Eq. 6; Bonawitz et al. 2017).
+Masks that cancel in the sum, and what drop-outs leave of them (FDRL Eq. 6; Bonawitz et al. 2017).
 
 Two members agree on a key by X25519 and HKDF-SHA256, stretch it with AES-256-CTR into
 integers uniform modulo the plaintext modulus, and the one whose name sorts lower adds
-them while the other subtracts them. The sum over all members is exact, and a proper part of it is
-computationally indistinguishable from uniform noise.
+them while the other subtracts them. Each adds a mask of its own besides. The sum over all members
+less their own masks is exact, and anything less is computationally indistinguishable from noise.
+Who drops out after the keys are fixed leaves its pair masks in the sum of the others: its mask
+secret, restored from t shares, takes them away, as the survivors' self seeds do their own masks.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Final, Self
+from collections.abc import Collection, Iterable, Mapping
+import hashlib
+from itertools import islice
+from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from fdrl_ros.crypto.round_secret import binding, derive, KEY_BYTES, RoundSecret
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
 
-KEY_BYTES: Final = 32
+__all__ = [
+    'KEY_BYTES',
+    'RoundSecret',
+    'WrongSecretError',
+    'leftover_mask',
+    'mask',
+    'net_mask',
+    'pair_key',
+]
 
-_PAIR_MASK = b'fdrl_ros pair mask 1'
+# Integers at a time: with them a mask stays in the processor's cache.
+CHUNK: Final = 2**14
+# Masks at a time; at most 127, so that a byte counts how often their sum wraps either way.
+TOGETHER: Final = 100
+
+_PAIR_MASK = b'fdrl_ros pair mask 2'
+_ZEROS = memoryview(bytes(8 * CHUNK))
 
 
-class RoundSecret:
+class WrongSecretError(CryptoError):
     """
-    One hospital's X25519 secret of one round; its public half goes to all members.
+    A restored mask secret is not that of the public key which its owner published.
 
-    Drawn afresh each round and never reused: with it, whoever holds the other public
-    halves can remove the hospital's pair masks of that round. It lives in memory only.
+    :param owner: whose it should be: it dealt wrong shares, or as many holders as it takes lie.
     """
 
-    def __init__(self, private: X25519PrivateKey) -> None:
-        """Take a key; :meth:`generate` is the usual way."""
-        self._private = private
-        self.public: bytes = private.public_key().public_bytes_raw()
-
-    def __repr__(self) -> str:
-        """Show the public half only."""
-        return f'RoundSecret(public={self.public.hex()})'
-
-    @classmethod
-    def generate(cls) -> Self:
-        """Draw a secret from the operating system's randomness."""
-        return cls(X25519PrivateKey.generate())
-
-    def agree(self, their_public: bytes) -> bytes:
-        """
-        Return the raw X25519 secret shared with a peer: input for a key derivation only.
-
-        :raises CryptoError: on a malformed key, our own key sent back, or a key of small
-            order, which would make the result known to everybody.
-        """
-        if not isinstance(their_public, bytes) or len(their_public) != KEY_BYTES:
-            raise CryptoError(f'round key: expected {KEY_BYTES} bytes')
-        if their_public == self.public:
-            raise CryptoError('round key: a peer sent our own key back')
-        try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
-        except ValueError as error:
-            raise CryptoError(
-                'round key of small order: the shared secret would be zero'
-            ) from error
-        if not any(shared):
-            raise CryptoError('round key of small order: the shared secret would be zero')
-        return shared
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        super().__init__(f'the mask secret restored for {owner!r} is not that of its public key')
 
 
 def pair_key(
@@ -91,7 +75,7 @@ def pair_key(
     :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
     :param round: round number, >= 0.
     :param attempt: attempt within the round, >= 0.
-    :param members: names of all members of this attempt, in any order.
+    :param members: names of all members who mask with each other, in any order.
     :returns: 32 bytes, for one call of :func:`mask`.
     :raises CryptoError: on a bad key, or names that are no pair of these members.
     """
@@ -99,22 +83,8 @@ def pair_key(
         raise CryptoError(f'{mine!r} cannot make a pair with itself')
     if len(set(members)) != len(members) or not {mine, theirs} <= set(members):
         raise CryptoError(f'{mine!r} and {theirs!r}: expected two of the members {members!r}')
-    if not (0 <= round < 2**64 and 0 <= attempt < 2**64):
-        raise CryptoError(f'round {round!r}, attempt {attempt!r}: expected numbers from 0')
-    shared = secret.agree(their_public)
-    ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
-    parts = [
-        _PAIR_MASK,
-        federation.encode(),
-        round.to_bytes(8, 'big'),
-        attempt.to_bytes(8, 'big'),
-        *(part for end in ends for part in end),
-        *sorted(name.encode() for name in members),
-    ]
-    # Each part is preceded by its length, so that no two lists of parts read the same.
-    info = b''.join(len(part).to_bytes(4, 'big') + part for part in parts)
-    derivation = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info)
-    return derivation.derive(shared)
+    place = (federation, round, attempt)
+    return _pair_key(secret, their_public, mine, theirs, place, _digest(place, members))
 
 
 def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
@@ -125,24 +95,13 @@ def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
     are rejected, so that the remainder is exactly uniform. A key is for one mask: a longer
     mask begins with the shorter one.
 
-    :param key: 32 bytes, of :func:`pair_key` or a self-mask seed.
+    :param key: 32 bytes: of :func:`pair_key`, or a self seed, whose mask a hospital adds alone.
     :param count: how many integers.
     :param modulus: plaintext modulus t, 2 to 2^62.
     :returns: shape (count,).
     :raises CryptoError: if an argument does not fit.
     """
-    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-        raise CryptoError(f'mask key: expected {KEY_BYTES} bytes')
-    if count < 0 or not 2 <= modulus <= 2**62:
-        raise CryptoError(f'count {count!r}, modulus {modulus!r}: expected >= 0, 2 to 2^62')
-    stream = Cipher(AES256(key), CTR(bytes(16))).encryptor()
-    last_accepted = np.uint64(2**64 // modulus * modulus - 1)
-    drawn = np.empty(0, dtype=np.uint64)
-    while drawn.size < count:
-        words = np.frombuffer(stream.update(bytes(8 * (count - drawn.size))), dtype='<u8')
-        accepted = words[words <= last_accepted]
-        drawn = np.concatenate([drawn, accepted]) if drawn.size else accepted
-    return (drawn % np.uint64(modulus)).astype(np.int64)
+    return _sum_of_masks([(key, True)], count, modulus)
 
 
 def net_mask(
@@ -155,16 +114,19 @@ def net_mask(
     mine: str,
     count: int,
     modulus: int,
+    self_seed: bytes | None = None,
 ) -> NDArray[np.int64]:
     """
-    Sum a member's pair masks: plus where its name sorts lower, minus where higher.
+    Sum a member's pair masks, plus where its name sorts lower and minus where higher.
 
-    The net masks of all members add up to zero modulo t. The caller uses a round and
-    attempt for one update only.
+    The net masks of all members add up to zero modulo t, or to the sum of their self masks.
+    The caller uses a round and attempt for one update only.
 
-    :param peers: the other members' names and public round keys, from signed messages.
+    :param peers: names and public mask keys, from signed messages, of the other members with
+        whom this one masks: those whose shares arrived, the same for all.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
+    :param self_seed: 32 bytes, adds the mask of this member alone.
     :returns: integers in [0, t), shape (count,), to be added to the slots modulo t.
     :raises CryptoError: if there is no peer, one is ourselves, or two have the same key.
     """
@@ -174,19 +136,163 @@ def net_mask(
         raise CryptoError(f'{mine!r} is in its own list of peers')
     if len(set(peers.values())) != len(peers):
         raise CryptoError('two peers have the same round key')
-    members = [mine, *peers]
-    total = np.zeros(count, dtype=np.int64)
-    for theirs, public in peers.items():
-        key = pair_key(
-            secret,
-            public,
-            federation=federation,
-            round=round,
-            attempt=attempt,
-            mine=mine,
-            theirs=theirs,
-            members=members,
+    place = (federation, round, attempt)
+    digest = _digest(place, [mine, *peers])
+    terms = [
+        (_pair_key(secret, public, mine, theirs, place, digest), mine < theirs)
+        for theirs, public in peers.items()
+    ]
+    if self_seed is not None:
+        terms.append((self_seed, True))
+    return _sum_of_masks(terms, count, modulus)
+
+
+def leftover_mask(
+    self_seeds: Mapping[str, bytes],
+    mask_secrets: Mapping[str, bytes],
+    publics: Mapping[str, bytes],
+    *,
+    federation: str,
+    round: int,
+    attempt: int,
+    count: int,
+    modulus: int,
+) -> NDArray[np.int64]:
+    """
+    Sum what masks remain in the sum over the survivors, to be subtracted modulo t.
+
+    These are the survivors' self masks, and their pair masks with those who dropped out.
+
+    :param self_seeds: of every survivor, restored from shares, 32 bytes each.
+    :param mask_secrets: of every other member, restored from shares, 32 bytes each.
+    :param publics: public mask keys of all members who mask with each other: of both.
+    :param count: slots of the whole update.
+    :param modulus: plaintext modulus t.
+    :returns: integers in [0, t), shape (count,).
+    :raises WrongSecretError: if a mask secret does not belong to its public key.
+    :raises CryptoError: if a secret is missing or too many, or both secrets of one member are
+        given, which would uncover its update.
+    """
+    both = sorted(self_seeds.keys() & mask_secrets.keys())
+    if both:
+        raise CryptoError(f'both secrets of {both[0]!r}: together they uncover its update')
+    if self_seeds.keys() | mask_secrets.keys() != publics.keys() or not self_seeds:
+        raise CryptoError(
+            f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(publics)} '
+            f'members: expected one secret of each, and a survivor'
         )
-        drawn = mask(key, count, modulus)
-        total = (total + drawn if mine < theirs else total - drawn) % modulus
-    return total
+    if len(set(publics.values())) != len(publics):
+        raise CryptoError('two members have the same round key')
+    secrets = {name: RoundSecret.from_bytes(data) for name, data in mask_secrets.items()}
+    for name, secret in secrets.items():
+        if secret.public != publics[name]:
+            raise WrongSecretError(name)
+    place = (federation, round, attempt)
+    digest = _digest(place, publics)
+
+    def terms() -> Iterable[tuple[bytes, bool]]:
+        yield from ((seed, True) for seed in self_seeds.values())
+        for dropped, secret in secrets.items():
+            for survivor in self_seeds:
+                key = _pair_key(secret, publics[survivor], dropped, survivor, place, digest)
+                yield key, survivor < dropped
+
+    return _sum_of_masks(terms(), count, modulus)
+
+
+def _digest(place: tuple[str, int, int], members: Collection[str]) -> bytes:
+    """Digest who masks with each other, once for all pairs."""
+    names = sorted(name.encode() for name in members)
+    return hashlib.sha256(binding(_PAIR_MASK, *place, *names)).digest()
+
+
+def _pair_key(
+    secret: RoundSecret,
+    their_public: bytes,
+    mine: str,
+    theirs: str,
+    place: tuple[str, int, int],
+    digest: bytes,
+) -> bytes:
+    """Derive a pair's key once its member set is digested."""
+    shared = secret.agree(their_public)
+    ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
+    return derive(shared, binding(_PAIR_MASK, *place, *ends[0], *ends[1], digest))
+
+
+def _sum_of_masks(
+    terms: Iterable[tuple[bytes, bool]], count: int, modulus: int
+) -> NDArray[np.int64]:
+    """
+    Add masks, or subtract them, in pieces that stay in the cache.
+
+    :param terms: key of each mask, and whether it is added.
+    :returns: integers in [0, modulus), shape (count,).
+    :raises CryptoError: if an argument does not fit.
+    """
+    if count < 0 or not 2 <= modulus <= 2**62:
+        raise CryptoError(f'count {count!r}, modulus {modulus!r}: expected >= 0, 2 to 2^62')
+    total = np.zeros(count, dtype=np.uint64)
+    words, spare = np.empty(CHUNK + 2, dtype='<u8'), np.empty(CHUNK, dtype=np.uint64)
+    terms = iter(terms)
+    while some := list(islice(terms, TOGETHER)):
+        streams = [(_stream(key), added) for key, added in some]
+        # A sum may wrap at 2^64 with each mask: how often is counted, and made good afterwards.
+        most = len(some)
+        worth = np.array(
+            [wraps * 2**64 % modulus for wraps in range(-most, most + 1)], dtype=np.uint64
+        )
+        for start in range(0, count, CHUNK):
+            piece = total[start : start + CHUNK]
+            sums, wraps = np.zeros_like(piece), np.full(piece.size, most, dtype=np.uint8)
+            over = spare.view(np.bool_)[: piece.size]
+            for stream, added in streams:
+                drawn = _draw(stream, words, piece.size, modulus)
+                if added:
+                    sums += drawn
+                    np.less(sums, drawn, out=over)
+                    wraps += over.view(np.uint8)
+                else:
+                    np.less(sums, drawn, out=over)
+                    sums -= drawn
+                    wraps -= over.view(np.uint8)
+            _reduce(sums, modulus, spare)
+            piece += worth.take(wraps, mode='clip')
+            piece += sums
+            _reduce(piece, modulus, spare)
+    return total.view(np.int64)
+
+
+def _reduce(values: NDArray[np.uint64], modulus: int, spare: NDArray[np.uint64]) -> None:
+    """Take the remainder in place: NumPy divides much quicker than it finds remainders."""
+    quotient = np.floor_divide(values, np.uint64(modulus), out=spare[: values.size])
+    quotient *= np.uint64(modulus)
+    values -= quotient
+
+
+def _stream(key: bytes) -> CipherContext:
+    """Begin the cryptographic stream of a mask."""
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise CryptoError(f'mask key: expected {KEY_BYTES} bytes')
+    return Cipher(AES256(key), CTR(bytes(16))).encryptor()
+
+
+def _draw(
+    stream: CipherContext, words: NDArray[np.uint64], size: int, modulus: int
+) -> NDArray[np.uint64]:
+    """
+    Draw words below the largest multiple of the modulus, shape (size,).
+
+    :param words: where to, two words longer: the cipher wants room for one more block.
+    """
+    last = np.uint64(2**64 // modulus * modulus - 1)
+    filled = 0
+    while True:
+        stream.update_into(_ZEROS[: 8 * (size - filled)], words[filled:].view(np.uint8).data)
+        drawn = words[filled:size]
+        accepted = drawn <= last
+        if accepted.all():
+            return words[:size]
+        kept = drawn[accepted]
+        words[filled : filled + kept.size] = kept
+        filled += kept.size

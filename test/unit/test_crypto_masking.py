@@ -1,10 +1,23 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Masks: they cancel over all members, are uniform, and are unrelated otherwise."""
+"""Masks: they cancel over all members, survive drop-outs, are uniform, and unrelated otherwise."""
+
+import tracemalloc
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
-from fdrl_ros.crypto.masking import mask, net_mask, pair_key, RoundSecret
+from fdrl_ros.crypto import masking
+from fdrl_ros.crypto.masking import (
+    leftover_mask,
+    mask,
+    net_mask,
+    pair_key,
+    RoundSecret,
+    WrongSecretError,
+)
+from fdrl_ros.crypto.round_secret import RoundSeed
+from fdrl_ros.crypto.sealing import deal, KeyList, MemberKeys, open_shares, seal_shares
+from fdrl_ros.crypto.sharing import Recovery, TooFewSharesError
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -236,3 +249,309 @@ def test_round_secrets_are_fresh_and_hidden():
     assert secret.public != RoundSecret.generate().public
     private = secret._private.private_bytes_raw().hex()
     assert private not in repr(secret) and secret.public.hex() in repr(secret)
+
+
+# Drop-outs: with n hospitals each goes at one of the stages, or stays to the end.
+STAGES = ('before keys', 'before shares', 'before the update', 'before the reveal', 'stays')
+
+
+def summed(gone, *, count=24, modulus=MODULUS, attempt=0):
+    """
+    Run a round in which each hospital goes at its stage.
+
+    :param gone: stage of each hospital, by name.
+    :returns: the recovered sum of those who sent, and the plain one; None where it must not go on.
+    """
+    place = {'federation': 'trial', 'round': 5, 'attempt': attempt}
+    after = {
+        stage: [name for name in gone if STAGES.index(gone[name]) > order]
+        for order, stage in enumerate(STAGES)
+    }
+    keyed, sharers, senders, revealers = (after[stage] for stage in STAGES[:4])
+    threshold = 2 * len(gone) // 3 + 1
+    if min(map(len, (keyed, sharers, senders))) < max(3, threshold):
+        return None
+    secrets = {
+        name: RoundSeed.draw(federation='trial', round=5, name=name).attempt(attempt)
+        for name in keyed
+    }
+    keys = KeyList(
+        **place,
+        threshold=threshold,
+        keys={
+            name: MemberKeys(each.mask.public, each.sealing.public)
+            for name, each in secrets.items()
+        },
+    )
+    sealed = {name: seal_shares(secrets[name], keys) for name in sharers}
+    generator = np.random.default_rng(len(senders))
+    updates = {name: generator.integers(0, 2**16, count) for name in senders}
+    publics = {name: keys.keys[name].mask for name in sharers}
+    masked = {
+        name: updates[name]
+        + net_mask(
+            secrets[name].mask,
+            {peer: publics[peer] for peer in sharers if peer != name},
+            mine=name,
+            count=count,
+            modulus=modulus,
+            self_seed=secrets[name].self_seed,
+            **place,
+        )
+        for name in senders
+    }
+    held = {
+        holder: {
+            owner: deal(secrets[owner], keys)[owner]
+            if owner == holder
+            else open_shares(secrets[holder], keys, owner, sealed[owner][holder])
+            for owner in sharers
+        }
+        for holder in revealers
+    }
+    recovery = Recovery(threshold, keys.members, revealers)
+    seeds, lost = {}, {}
+    for owner in sharers:
+        if owner in senders:
+            shares = {holder: held[holder][owner].self_seed for holder in revealers}
+            seeds[owner] = recovery.recover(shares)
+        else:
+            shares = {holder: held[holder][owner].mask_secret for holder in revealers}
+            lost[owner] = recovery.recover(shares)
+    leftover = leftover_mask(seeds, lost, publics, count=count, modulus=modulus, **place)
+    total = np.sum(list(masked.values()), axis=0, dtype=object) - leftover
+    return total % modulus, np.sum(list(updates.values()), axis=0)
+
+
+@pytest.mark.parametrize('count', [5, 10])
+@settings(max_examples=30, deadline=None)
+@given(data=strategies.data())
+def test_sum_is_exact_whoever_drops_out_and_whenever(count, data):
+    # Mostly as many as may go; now and then too many.
+    names = [f'hospital_{number}' for number in range(1, count + 1)]
+    stages = data.draw(
+        strategies.lists(strategies.sampled_from(STAGES[:4]), max_size=count - 2 * count // 3)
+    )
+    who = data.draw(strategies.permutations(names))
+    gone = dict.fromkeys(names, 'stays') | dict(zip(who, stages, strict=False))
+    staying = count - len(stages)
+    try:
+        result = summed(gone)
+    except TooFewSharesError:
+        assert staying < 2 * count // 3 + 1
+        return
+    if result is None:
+        assert staying < 2 * count // 3 + 1
+        return
+    assert staying >= 2 * count // 3 + 1
+    assert result[0].tolist() == result[1].tolist()
+
+
+@pytest.mark.parametrize('count', [3, 5, 10])
+@pytest.mark.parametrize('stage', STAGES[:4])
+def test_as_many_as_may_go_at_one_stage_leave_an_exact_sum(stage, count):
+    gone = {
+        f'hospital_{number}': stage if number >= 2 * count // 3 + 1 else 'stays'
+        for number in range(count)
+    }
+    recovered, plain = summed(gone, modulus=2**62 - 57)
+    assert recovered.tolist() == plain.tolist()
+
+
+def parties(count):
+    """Return secrets of a fixed round, and their public halves."""
+    secrets = {
+        f'hospital_{number}': RoundSeed(bytes([number]) * 32, 'trial', 3, f'hospital_{number}')
+        for number in range(count)
+    }
+    secrets = {name: seed.attempt(0) for name, seed in secrets.items()}
+    return secrets, {name: each.mask.public for name, each in secrets.items()}
+
+
+def leftover(secrets, listed, survivors, *, count=64, modulus=MODULUS, **changes):
+    fine = {
+        'self_seeds': {name: secrets[name].self_seed for name in survivors},
+        'mask_secrets': {
+            name: each.mask.to_bytes() for name, each in secrets.items() if name not in survivors
+        },
+        'publics': listed,
+        'federation': 'trial',
+        'round': 3,
+        'attempt': 0,
+    }
+    return leftover_mask(**{**fine, **changes}, count=count, modulus=modulus)
+
+
+def whole_mask(secrets, publics, mine, *, count=64, modulus=MODULUS, **changes):
+    return net_mask(
+        secrets[mine].mask,
+        {name: public for name, public in publics.items() if name != mine},
+        **{'federation': 'trial', 'round': 3, 'attempt': 0, **changes},
+        mine=mine,
+        count=count,
+        modulus=modulus,
+        self_seed=secrets[mine].self_seed,
+    )
+
+
+def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
+    secrets, publics = parties(6)
+    survivors = list(secrets)[1:4]
+    slow = np.zeros(64, dtype=object)
+    for one in survivors:
+        slow += mask(secrets[one].self_seed, 64, MODULUS)
+        for other in secrets:
+            if other != one:
+                drawn = mask(
+                    pair_key(
+                        secrets[one].mask,
+                        publics[other],
+                        federation='trial',
+                        round=3,
+                        attempt=0,
+                        mine=one,
+                        theirs=other,
+                        members=secrets,
+                    ),
+                    64,
+                    MODULUS,
+                )
+                slow += drawn.astype(object) if one < other else -drawn.astype(object)
+    found = leftover(secrets, publics, survivors)
+    assert found.tolist() == (slow % MODULUS).tolist()
+    sent = np.sum([whole_mask(secrets, publics, name) for name in survivors], axis=0, dtype=object)
+    assert found.tolist() == (sent % MODULUS).tolist()
+
+
+@pytest.mark.parametrize(
+    'change', [{'federation': 'trial_2'}, {'round': 4}, {'attempt': 1}], ids=str
+)
+def test_leftover_of_another_attempt_takes_nothing_away(change):
+    secrets, publics = parties(5)
+    survivors = list(secrets)[:4]
+    sent = np.sum([whole_mask(secrets, publics, name) for name in survivors], axis=0, dtype=object)
+    rest = (sent - leftover(secrets, publics, survivors, **change)) % MODULUS
+    assert np.count_nonzero(rest) > 60
+
+
+def test_leftover_of_members_who_masked_with_others_takes_nothing_away():
+    secrets, publics = parties(5)
+    survivors = list(secrets)[:4]
+    fewer = {name: publics[name] for name in survivors}
+    sent = [whole_mask(secrets, fewer, survivors[0])]
+    sent += [whole_mask(secrets, publics, name) for name in survivors[1:]]
+    rest = np.sum(sent, axis=0, dtype=object) - leftover(secrets, publics, survivors)
+    assert np.count_nonzero(rest % MODULUS) > 60
+
+
+def test_mask_secret_that_is_not_the_owners_is_refused():
+    secrets, publics = parties(5)
+    survivors = list(secrets)[:3]
+    right = {name: secrets[name].mask.to_bytes() for name in ('hospital_3', 'hospital_4')}
+    for wrong in (
+        bytes(32),
+        right['hospital_3'],
+        secrets['hospital_4'].sealing.to_bytes(),
+        secrets['hospital_4'].self_seed,
+    ):
+        with pytest.raises(WrongSecretError, match='hospital_4') as caught:
+            leftover(secrets, publics, survivors, mask_secrets={**right, 'hospital_4': wrong})
+        assert caught.value.owner == 'hospital_4'
+        assert wrong.hex() not in str(caught.value)
+
+
+def test_both_secrets_of_one_member_are_refused():
+    secrets, publics = parties(4)
+    both = {'hospital_1': secrets['hospital_1'].mask.to_bytes()}
+    with pytest.raises(CryptoError, match="both secrets of 'hospital_1'"):
+        leftover(secrets, publics, list(secrets), mask_secrets=both)
+
+
+def test_missing_or_surplus_secrets_are_refused():
+    secrets, publics = parties(4)
+    three = {name: publics[name] for name in list(secrets)[:3]}
+    twice = {**publics, 'hospital_3': publics['hospital_2']}
+    for changes in (
+        {'mask_secrets': {}},
+        {'publics': three},
+        {'self_seeds': {}},
+        {'publics': twice},
+        {'self_seeds': {name: bytes(31) for name in list(secrets)[:3]}},
+        {'mask_secrets': {'hospital_3': bytes(31)}},
+    ):
+        with pytest.raises(CryptoError):
+            leftover(secrets, publics, list(secrets)[:3], **changes)
+
+
+@pytest.mark.parametrize('modulus', [2, 3, 1000, MODULUS, 2**61 + 1, 2**62 - 1, 2**62])
+@pytest.mark.parametrize('signs', ['+', '-', '+-', '++-'])
+def test_sums_of_many_masks_wrap_rightly(modulus, signs):
+    # More masks than are added at a time.
+    terms = [(bytes([number]) * 32, signs[number % len(signs)] == '+') for number in range(230)]
+    slow = np.zeros(12, dtype=object)
+    for seed, added in terms:
+        drawn = mask(seed, 12, modulus).astype(object)
+        slow += drawn if added else -drawn
+    found = masking._sum_of_masks(terms, 12, modulus)
+    assert found.tolist() == (slow % modulus).tolist()
+
+
+@pytest.mark.parametrize('modulus', [MODULUS, 2**64 * 3 // 20, 281_463_380_458_315_777])
+def test_mask_is_the_same_in_pieces(monkeypatch, modulus):
+    keys = [(bytes([number]) * 32, number % 3 > 0) for number in range(7)]
+    whole = masking._sum_of_masks(keys, 5000, modulus)
+    assert masking._sum_of_masks(keys, 100, modulus).tolist() == whole[:100].tolist()
+    monkeypatch.setattr(masking, 'CHUNK', 77)
+    monkeypatch.setattr(masking, 'TOGETHER', 3)
+    assert masking._sum_of_masks(keys, 5000, modulus).tolist() == whole.tolist()
+
+
+def test_millions_of_integers_take_little_more_room_than_themselves():
+    secrets, publics = parties(4)
+    whole_mask(secrets, publics, 'hospital_0')
+    tracemalloc.start()
+    try:
+        found = whole_mask(secrets, publics, 'hospital_0', count=1_667_072, modulus=2**53 + 5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.nbytes < peak < found.nbytes + 2**20
+
+
+@pytest.mark.parametrize('what', ['net mask', 'leftover'])
+def test_sums_of_masks_are_uniform(what):
+    # Pearson's test over 64 equal parts, and on neighbours over 8 x 8. Fixed seeds; the chance
+    # of a false alarm for fresh ones is 2e-6.
+    secrets, publics = parties(5)
+    count, modulus = 200_000, 281_463_380_458_315_777
+    options = {'count': count, 'modulus': modulus}
+    if what == 'net mask':
+        drawn = whole_mask(secrets, publics, 'hospital_2', **options)
+    else:
+        drawn = leftover(secrets, publics, list(secrets)[:4], **options)
+    parts = (drawn.astype(float) / modulus * 64).astype(int)
+    rough = parts // 8
+    for table in (parts, rough[:-1:2] * 8 + rough[1::2]):
+        found, expected = np.bincount(table, minlength=64), table.size / 64
+        assert ((found - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 63)
+
+
+def test_masks_of_one_member_are_unrelated_from_attempt_to_attempt():
+    secrets, publics = parties(3)
+    masks = [
+        whole_mask(secrets, publics, 'hospital_0', count=4000, **change)
+        for change in ({}, {'attempt': 1}, {'round': 4}, {'federation': 'trial_2'})
+    ]
+    own = mask(secrets['hospital_0'].self_seed, 4000, MODULUS)
+    for one in range(4):
+        for other in range(one):
+            # Self masks are the seed's: it is another in another attempt; here it is not.
+            first, second = ((masks[each] - own) % MODULUS for each in (one, other))
+            assert np.count_nonzero(first == second) == 0
+            assert abs(np.corrcoef(first, second)[0, 1]) < 0.08
+
+
+def test_pair_masks_never_change():
+    # Frozen: two ends of a round under way may be of different versions of the program.
+    assert key().hex() == 'ac8f4b96e747ab1bbd9bf75075bc0ff6915ab5174fcbb79305335d11e6feae9f'
+    assert mask(key(), 3, MODULUS).tolist() == [10803392072, 13301871891, 13879654479]

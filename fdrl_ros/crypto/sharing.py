@@ -1,0 +1,281 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Share a secret among the members, so that any t of them can restore it (Shamir 1979).
+
+Secrets are 32 bytes, of any value. So the field is that of the smallest prime above 2^256:
+each secret is one of its elements as it stands, and a share is an element too, 33 bytes. A
+share is the value of a polynomial of degree t - 1 at its holder's place in the sorted list of
+members, counted from 1, and the secret is its value at 0. The place never travels: it follows
+from the list, to which whoever seals the shares binds them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from operator import mul
+from secrets import randbelow
+from typing import Final
+
+from fdrl_ros.errors import CryptoError
+
+PRIME: Final = 2**256 + 297
+SECRET_BYTES: Final = 32
+SHARE_BYTES: Final = 33
+MOST_MEMBERS: Final = 2**16
+
+_STEPS = 16
+
+
+class ShareError(CryptoError):
+    """Shares that cannot be dealt, or that give no secret; never says what a share is."""
+
+
+class TooFewSharesError(ShareError):
+    """Fewer shares than the threshold: nothing can be restored."""
+
+
+class DuplicateShareError(ShareError):
+    """Two shares of one holder."""
+
+
+class MalformedShareError(ShareError):
+    """A share of another size or beyond the field, or shares of what is no secret."""
+
+
+class InconsistentSharesError(ShareError):
+    """
+    Shares that do not lie on one polynomial.
+
+    :param holders: whose shares are wrong, if that can be told; without them the others agree.
+        It is them, as long as no more than half of the surplus shares are wrong. A dealer who
+        dealt them so looks the same.
+    """
+
+    def __init__(self, holders: tuple[str, ...], detail: str) -> None:
+        self.holders = holders
+        super().__init__(detail)
+
+
+@dataclass(frozen=True, repr=False)
+class SharePair:
+    """
+    One holder's shares of the two secrets of one member, of which it may reveal only one.
+
+    :param mask_secret: share of the X25519 secret that the pair masks come from, 33 bytes.
+    :param self_seed: share of the seed that the self mask comes from, 33 bytes.
+    """
+
+    mask_secret: bytes
+    self_seed: bytes
+
+
+def positions(members: Collection[str]) -> dict[str, int]:
+    """
+    Return the place of each member, from 1, in the order of their names.
+
+    :raises ShareError: if a name comes twice, or there are none or too many.
+    """
+    numbered = {name: place for place, name in enumerate(sorted(members), 1)}
+    if len(numbered) != len(members) or not 1 <= len(members) <= MOST_MEMBERS:
+        raise ShareError(
+            f'{len(members)} members, {len(numbered)} of different names: expected 1 to '
+            f'{MOST_MEMBERS}, all different'
+        )
+    return numbered
+
+
+def share(
+    secret: bytes, threshold: int, members: Collection[str], coefficients: Sequence[int]
+) -> dict[str, bytes]:
+    """
+    Deal the shares of a secret.
+
+    :param secret: 32 bytes.
+    :param threshold: t, how many shares restore it.
+    :param members: names of all holders, in any order.
+    :param coefficients: those of x, x^2, ... x^(t-1): secret, and uniform in [0, PRIME).
+    :returns: 33 bytes for each member, in the order of the names.
+    :raises ShareError: if an argument does not fit.
+    """
+    places = positions(members)
+    if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
+        raise ShareError(f'secret: expected {SECRET_BYTES} bytes')
+    _check_threshold(threshold, len(places))
+    if len(coefficients) != threshold - 1:
+        raise ShareError(f'{len(coefficients)} coefficients: expected {threshold - 1}')
+    if not all(type(each) is int and 0 <= each < PRIME for each in coefficients):
+        raise ShareError('coefficients: expected integers in [0, PRIME)')
+    falling = [*reversed(coefficients), int.from_bytes(secret, 'big')]
+    return {
+        name: _value_at(place, falling).to_bytes(SHARE_BYTES, 'big')
+        for name, place in places.items()
+    }
+
+
+def share_value(holder: str, data: bytes) -> int:
+    """
+    Read an untrusted share.
+
+    :raises MalformedShareError: if it is not 33 bytes, or beyond the field.
+    """
+    if not isinstance(data, bytes) or len(data) != SHARE_BYTES:
+        raise MalformedShareError(f'share of {holder!r}: expected {SHARE_BYTES} bytes')
+    value = int.from_bytes(data, 'big')
+    if value >= PRIME:
+        raise MalformedShareError(f'share of {holder!r}: beyond the field')
+    return value
+
+
+class Recovery:
+    """
+    Restores secrets from the shares of one set of holders.
+
+    The Lagrange weights depend on the holders alone: they are computed once, and each secret
+    is a sum of products. Where there are more than t holders, every share counts for the
+    check that all lie on one polynomial of degree t - 1: their sum with the weights of a
+    random word of the dual code is zero, or else, but once in 2^256, not (Cascudo & David 2017).
+
+    :param threshold: t.
+    :param members: all members among whom the secrets were shared.
+    :param holders: those whose shares there are.
+    :raises TooFewSharesError: if they are fewer than the threshold.
+    :raises ShareError: if one is named twice, or is no member.
+    """
+
+    def __init__(self, threshold: int, members: Collection[str], holders: Collection[str]) -> None:
+        """Compute the weights."""
+        places = positions(members)
+        _check_threshold(threshold, len(places))
+        if len(set(holders)) != len(holders):
+            raise DuplicateShareError('two shares of one holder')
+        strangers = sorted(set(holders) - set(places))
+        if strangers:
+            raise ShareError(f'shares of {strangers[0]!r}, among whom nothing was shared')
+        if len(holders) < threshold:
+            raise TooFewSharesError(f'{len(holders)} shares: expected at least {threshold}')
+        self.holders = tuple(sorted(holders))
+        self._surplus = len(holders) - threshold
+        self._places = [places[name] for name in self.holders]
+        # 1 / prod (x_i - x_j): of these come the weights of the secret and of every check.
+        self._dual = [
+            pow(prod([place - other for other in self._places if other != place]), -1, PRIME)
+            for place in self._places
+        ]
+        whole = prod(self._places) * (-1) ** (len(holders) - 1)
+        self._weights = [
+            whole // place * dual % PRIME
+            for place, dual in zip(self._places, self._dual, strict=True)
+        ]
+        challenge = [randbelow(PRIME) for _ in range(self._surplus)]
+        self._check = [
+            _value_at(place, challenge) * dual % PRIME
+            for place, dual in zip(self._places, self._dual, strict=True)
+        ]
+
+    def recover(self, shares: Mapping[str, bytes]) -> bytes:
+        """
+        Restore one secret.
+
+        :param shares: of exactly the holders, 33 bytes each.
+        :returns: 32 bytes.
+        :raises MalformedShareError: if a share is none, or they are shares of no secret.
+        :raises InconsistentSharesError: if a surplus share does not agree with the others.
+        """
+        if shares.keys() != set(self.holders):
+            raise ShareError(f'shares of {len(shares)} holders: expected {len(self.holders)}')
+        values = [share_value(holder, shares[holder]) for holder in self.holders]
+        if self._surplus and sum(map(mul, self._check, values)) % PRIME:
+            raise self._inconsistent(values)
+        secret = sum(map(mul, self._weights, values)) % PRIME
+        if secret >= 2 ** (8 * SECRET_BYTES):
+            raise MalformedShareError('the shares restore what is no secret: one is wrong')
+        return secret.to_bytes(SECRET_BYTES, 'big')
+
+    def _inconsistent(self, values: list[int]) -> InconsistentSharesError:
+        """Find whose shares are wrong: decode a word of the Reed-Solomon code (Massey 1969)."""
+        terms = [dual * value % PRIME for dual, value in zip(self._dual, values, strict=True)]
+        syndromes = []
+        for _ in range(self._surplus):
+            syndromes.append(sum(terms) % PRIME)
+            terms = [term * place % PRIME for term, place in zip(terms, self._places, strict=True)]
+        locator = _shortest_recurrence(syndromes)
+        wrong = tuple(
+            holder
+            for holder, place in zip(self.holders, self._places, strict=True)
+            if _value_at(place, locator) == 0
+        )
+        if 2 * len(wrong) > self._surplus or len(wrong) != len(locator) - 1:
+            wrong = ()
+        named = ', '.join(wrong[:5]) + (' ...' if len(wrong) > 5 else '')
+        return InconsistentSharesError(
+            wrong,
+            f'{len(values)} shares do not agree: '
+            + (f'wrong are those of {named}' if wrong else 'whose is wrong cannot be told'),
+        )
+
+
+def recover(
+    shares: Collection[tuple[str, bytes]], threshold: int, members: Collection[str]
+) -> bytes:
+    """
+    Restore one secret from the holders' shares; for several, make one :class:`Recovery`.
+
+    :param shares: (holder, share), at least t of them; surplus ones are checked.
+    :param threshold: t.
+    :param members: all members among whom the secret was shared.
+    :returns: 32 bytes.
+    :raises ShareError: as :class:`Recovery` and :meth:`Recovery.recover`.
+    """
+    return Recovery(threshold, members, [holder for holder, _ in shares]).recover(dict(shares))
+
+
+def _check_threshold(threshold: int, members: int) -> None:
+    """Refuse a threshold that hands out the secret itself, or that nobody can reach."""
+    if type(threshold) is not int or not 2 <= threshold <= members:
+        raise ShareError(f'threshold {threshold!r} of {members} members: expected 2 to {members}')
+
+
+def _value_at(place: int, falling: Sequence[int]) -> int:
+    """Evaluate a polynomial, its coefficients from the highest power down (Horner)."""
+    value = 0
+    # Places are small, so that it is quicker to reduce once in some steps.
+    for start in range(0, len(falling), _STEPS):
+        for coefficient in falling[start : start + _STEPS]:
+            value = value * place + coefficient
+        value %= PRIME
+    return value
+
+
+def _shortest_recurrence(sequence: list[int]) -> list[int]:
+    """
+    Return the shortest recurrence of a sequence: of the syndromes, whose roots are the errors.
+
+    :returns: 1, c_1, ... c_L with s_n + c_1 s_(n-1) + ... + c_L s_(n-L) = 0.
+    """
+    current, previous = [1], [1]
+    length, shift, last = 0, 1, 1
+    for place, term in enumerate(sequence):
+        past = sequence[place - length : place][::-1]
+        padded = current[1:] + [0] * (length + 1 - len(current))
+        error = (term + sum(map(mul, padded, past))) % PRIME
+        if not error:
+            shift += 1
+            continue
+        factor = -error * pow(last, -1, PRIME)
+        old = current
+        correction = [0] * shift + [factor * each % PRIME for each in previous]
+        size = max(len(old), len(correction))
+        current = [
+            (one + other) % PRIME
+            for one, other in zip(
+                old + [0] * (size - len(old)),
+                correction + [0] * (size - len(correction)),
+                strict=True,
+            )
+        ]
+        if 2 * length <= place:
+            previous, length, last, shift = old, place + 1 - length, error, 1
+        else:
+            shift += 1
+    return (current + [0] * (length + 1))[: length + 1]
