@@ -20,6 +20,7 @@ from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.sepsis_learning import learn_offline, learn_online, Learned
+from fdrl_ros.benchmark.sepsis_pace import TimeLeft
 from fdrl_ros.benchmark.sepsis_planning import planned
 from fdrl_ros.benchmark.sepsis_settings import (
     Arm,
@@ -107,14 +108,15 @@ def run_sepsis(
     runs = wanted(settings)
     found = read_parts(directory, settings, runs)
     missing = [each for each, part in zip(runs, found, strict=True) if part is None]
-    done = len(runs) - len(missing)
+    done, left = len(runs) - len(missing), TimeLeft(settings, [arm for arm, _ in missing])
 
     def count(progress: Progress) -> None:
         nonlocal done
         report(progress)
         if progress.done == progress.total:
             done += 1
-            report(Progress('sepsis', 'all runs', done, len(runs)))
+            words = left.finish(progress.who.partition(',')[0])
+            report(Progress('sepsis', 'all runs', done, len(runs), words))
 
     report(Progress('sepsis', 'all runs', done, len(runs)))
     run_tasks(
@@ -150,7 +152,7 @@ def measure(
 
     def tell(done: int, total: int) -> None:
         if done < total:  # the end is told when the file is written
-            report(Progress('train', what, done, total))
+            report(Progress('sepsis run', what, done, total))
 
     if arm.kind == 'plan':
         learned = _plan(arm, seed)
@@ -173,7 +175,7 @@ def measure(
     }
     write_json(path, part)
     shutil.rmtree(work)
-    report(Progress('train', what, 1, 1))
+    report(Progress('sepsis run', what, 1, 1))
     return part
 
 

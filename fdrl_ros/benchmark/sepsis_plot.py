@@ -3,12 +3,15 @@
 """Plots of the sepsis experiments: FAE, mortality and actions, and what the data can tell."""
 
 from pathlib import Path
+import textwrap
 from typing import Any
 
 from fdrl_ros.benchmark.report import DISCLAIMER
+from fdrl_ros.benchmark.sepsis_paper import CURVES
+from fdrl_ros.benchmark.sepsis_plot_actions import draw_actions
 from fdrl_ros.benchmark.sepsis_settings import EPSILONS, REPLAYS
 from fdrl_ros.benchmark.sepsis_tables import start_words
-from fdrl_ros.env.icu_sepsis_model import LEVELS
+from fdrl_ros.benchmark.sepsis_verdicts import levels_of, not_reached, row_at
 from fdrl_ros.env.icu_sepsis_values import BANDS
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -39,15 +42,15 @@ def draw_sepsis(summary: dict[str, Any], directory: Path) -> list[str]:
         figure = Figure(layout='constrained')
         FigureCanvasAgg(figure)
         draw(figure, summary)
+        _sign(figure, summary, CURVES[Path(name).stem.removeprefix('sepsis_')])
         figure.savefig(directory / name, dpi=DOTS)
     return list(drawn)
 
 
 def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
     """Draw FAE against epsilon, for each survival that is waited for."""
-    every = {float(name): name for name in summary['arms'][0]['fae_at']}
-    levels = sorted({summary['phi'], *every})
-    figure.set_size_inches(2.9 * len(levels), 3.8)
+    levels, nobody = levels_of(summary), not_reached(summary)
+    figure.set_size_inches(2.9 * len(levels), 4.1)
     panels = figure.subplots(1, len(levels), sharey=True, squeeze=False)[0]
     longest = max(max(row['patients']) for row in summary['arms'])
     beyond = 1.1 * longest
@@ -56,10 +59,7 @@ def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
             rows = [each for each in summary['arms'] if each['replay'] == replay]
             if not rows:
                 continue
-            found = [
-                each['fae'] if phi == summary['phi'] else each['fae_at'][every[phi]]
-                for each in rows
-            ]
+            found = [row_at(each, phi, summary) for each in rows]
             spots = np.array([_place(each['epsilon']) for each in rows]) + shift
             middle = np.array([_or(each['median'], beyond) for each in found])
             ends = np.array([[_or(q, beyond) for q in each['quartiles']] for each in found])
@@ -68,11 +68,13 @@ def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
         axes.axhline(longest, color='gray', linewidth=0.8, linestyle=':')
         axes.set_ylim(0.0, 1.18 * longest)
         axes.text(-0.3, 1.13 * longest, 'not reached', fontsize=7, color='dimgray')
+        if phi in nobody:
+            words = textwrap.fill(nobody[phi], 30)
+            axes.text(0.5, 0.5, words, ha='center', fontsize=8, transform=axes.transAxes)
         _epsilon_axis(axes)
         axes.set_title(f'survival {phi:g}')
     panels[0].set_ylabel('FAE in patients, median and quartiles')
     panels[0].legend(fontsize=7)
-    _sign(figure, summary)
 
 
 def draw_learning(figure: Figure, summary: dict[str, Any]) -> None:
@@ -86,13 +88,12 @@ def draw_learning(figure: Figure, summary: dict[str, Any]) -> None:
     axes.set_ylabel('exact survival, mean over runs')
     axes.set_title('Learning without PER, from a public start')
     axes.legend(fontsize=7)
-    _sign(figure, summary)
 
 
 def draw_mortality(figure: Figure, summary: dict[str, Any]) -> None:
     """Draw estimated mortality against epsilon, and by SOFA band at epsilon 8."""
-    figure.set_size_inches(10.0, 4.2)
-    left, right = figure.subplots(1, 2)
+    figure.set_size_inches(13.0, 4.4)
+    left, right, change = figure.subplots(1, 3)
     for replay, words in REPLAYS.items():
         rows = [each for each in summary['arms'] if each['replay'] == replay]
         if not rows:
@@ -125,34 +126,24 @@ def draw_mortality(figure: Figure, summary: dict[str, Any]) -> None:
     right.set_ylabel('estimated mortality, %')
     right.set_title('Mortality by severity')
     right.legend(fontsize=7)
-    _sign(figure, summary)
+    _draw_changes(change, summary)
 
 
-def draw_actions(figure: Figure, summary: dict[str, Any]) -> None:
-    """Draw heat maps of actions: policies down, bands across."""
-    maps = summary['heat_maps']
-    figure.set_size_inches(9.0, 2.8 * len(maps))
-    grid = figure.subplots(len(maps), len(BANDS), squeeze=False)
-    for line, (name, bands) in zip(grid, maps.items(), strict=True):
-        for axes, band in zip(line, BANDS, strict=True):
-            shares = 100.0 * np.reshape(bands[band], (LEVELS, LEVELS))
-            axes.imshow(shares, cmap='Blues', origin='lower', vmin=0.0)
-            for fluid, vasopressor in np.ndindex(LEVELS, LEVELS):
-                value = shares[fluid, vasopressor]
-                ink = 'white' if value > 0.6 * shares.max() else 'black'
-                axes.text(
-                    vasopressor,
-                    fluid,
-                    f'{value:.0f}',
-                    ha='center',
-                    va='center',
-                    color=ink,
-                    fontsize=7,
-                )
-            axes.set_title(f'{name}: {band} SOFA', fontsize=9)
-            axes.set_xlabel('vasopressor level', fontsize=8)
-            axes.set_ylabel('fluid level', fontsize=8)
-    _sign(figure, summary)
+def _draw_changes(axes: Axes, summary: dict[str, Any]) -> None:
+    """Draw what epsilon 8 costs by SOFA band, beside the paper's numbers."""
+    spots = np.arange(len(BANDS), dtype=np.float64)
+    axes.axhline(0.0, color='gray', linewidth=0.8)
+    if summary['bands']:
+        own = [summary['bands'][band] for band in BANDS]
+        means, errors = _bars(own, 1.0)
+        axes.errorbar(spots - 0.08, means, errors, fmt='o', capsize=3, label='here')
+    paper = [summary['paper']['bands'][band] for band in BANDS]
+    axes.plot(spots + 0.08, paper, 'D', color='tab:red', label='paper, Figure 6 (no spread told)')
+    axes.set_xticks(spots, [f'{band} SOFA' for band in BANDS])
+    axes.set_xlim(-0.5, len(BANDS) - 0.5)
+    axes.set_ylabel('points of mortality')
+    axes.set_title('Epsilon 8 minus no privacy')
+    axes.legend(fontsize=7)
 
 
 def draw_information(figure: Figure, summary: dict[str, Any]) -> None:
@@ -175,13 +166,12 @@ def draw_information(figure: Figure, summary: dict[str, Any]) -> None:
     axes.set_ylabel('exact survival, %')
     axes.set_title('What the data can tell at all, without privacy')
     axes.legend(fontsize=7)
-    _sign(figure, summary)
 
 
-def _bars(found: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+def _bars(found: list[dict[str, Any]], factor: float = 100.0) -> tuple[np.ndarray, np.ndarray]:
     """Return means and half widths, in percent; one run has no width."""
-    means = np.array([100.0 * each['mean'] for each in found])
-    high = np.array([100.0 * _or(each['high'], each['mean']) for each in found])
+    means = np.array([factor * each['mean'] for each in found])
+    high = np.array([factor * _or(each['high'], each['mean']) for each in found])
     return means, high - means
 
 
@@ -202,11 +192,10 @@ def _or(value: float | None, other: float) -> float:
     return other if value is None else value
 
 
-def _sign(figure: Figure, summary: dict[str, Any]) -> None:
+def _sign(figure: Figure, summary: dict[str, Any], paper: str) -> None:
+    """Say below a plot what the paper shows, and what these runs are."""
     runs = max((each['runs'] for each in summary['arms']), default=0)
-    figure.supxlabel(
-        f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}. '
-        + DISCLAIMER,
-        fontsize=7,
-        color='dimgray',
-    )
+    words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}. '
+    width = int(17 * figure.get_size_inches()[0])
+    lines = [*textwrap.wrap(paper, width), *textwrap.wrap(words + DISCLAIMER, width)]
+    figure.supxlabel('\n'.join(lines), fontsize=7, color='dimgray')

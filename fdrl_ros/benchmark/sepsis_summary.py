@@ -12,6 +12,8 @@ from typing import Any
 
 from fdrl_ros.benchmark.experiment import interval
 from fdrl_ros.benchmark.sepsis import arm_mapping, finite, judged, target_arms
+from fdrl_ros.benchmark.sepsis_actions import heat_map
+from fdrl_ros.benchmark.sepsis_paper import PAPER
 from fdrl_ros.benchmark.sepsis_settings import (
     Arm,
     EPSILONS,
@@ -29,15 +31,6 @@ Part = dict[str, Any]
 
 OTHER_PHI = (0.825, 0.83, 0.84)
 """Other survivals that FAE is told for."""
-
-PAPER = {
-    'fae': 'longer as epsilon falls',
-    'per': 'faster with PER at epsilon 12, no change at 8, slower at 4 and 2',
-    'bands': {'low': 0.6, 'medium': 4.6, 'high': -4.0},
-    'mortality': 'rises as epsilon falls, ever more steeply',
-    'actions': 'hardly any vasopressors, but for high SOFA under DP-DQN and the clinicians',
-}
-"""What the paper reports; `bands` in points of mortality, epsilon 8 against no privacy."""
 
 
 def summarise(parts: Iterable[Part], settings: SepsisSettings) -> dict[str, Any]:
@@ -95,6 +88,7 @@ def paper_row(arm: Arm, parts: Sequence[Part], phi: float) -> dict[str, Any]:
         else None,
         'noise_multiplier': parts[0]['noise_multiplier'],
         'runs': len(parts),
+        'seeds': [part['seed'] for part in parts],
         'fae': fae_summary(parts, phi),
         'fae_at': {f'{each:g}': fae_summary(parts, each) for each in OTHER_PHI},
         'survival': interval([part['final']['survival'] for part in parts]),
@@ -104,6 +98,7 @@ def paper_row(arm: Arm, parts: Sequence[Part], phi: float) -> dict[str, Any]:
             for band in BANDS
         },
         'patients': parts[0]['patients'],
+        'highest': [max(part['survival']) for part in parts],
         'curve': np.mean([part['survival'] for part in parts], axis=0).tolist(),
     }
 
@@ -193,68 +188,13 @@ def per_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> list
 
 
 def heat_maps(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dict[str, Any]:
-    """Return the share of each action, by policy and band, mean over runs, (25,) each."""
-    found = {'clinicians': judged(icu_sepsis().clinicians)['actions']}
+    """Return the share of each action by policy and band; see :func:`heat_map`."""
+    found = {'clinicians': heat_map([judged(icu_sepsis().clinicians)['actions']])}
     for title, epsilon in (('DQN', math.inf), ('DP-DQN, epsilon 8', 8.0)):
         parts = by_arm.get(_arm(settings, epsilon, 'poisson').name, [])
         if parts:
-            found[title] = {
-                band: np.mean([part['final']['actions'][band] for part in parts], axis=0).tolist()
-                for band in ('all', *BANDS)
-            }
+            found[title] = heat_map([part['final']['actions'] for part in parts])
     return found
-
-
-def verdicts(summary: dict[str, Any]) -> list[str]:
-    """Say of each of the paper's trends whether it came out."""
-    rows = {(each['replay'], each['epsilon']): each for each in summary['arms']}
-    said = []
-    for phi, waits in _waits(summary).items():
-        for replay, words in REPLAYS.items():
-            known = [waits[replay, each] for each in EPSILONS if (replay, each) in waits]
-            if min(known, default=math.inf) == math.inf:
-                said.append(f'survival {phi:g}, {words}: median not reached at any epsilon')
-                continue
-            falls = all(one >= two for one, two in zip(known, known[1:], strict=False))
-            word = 'falls' if falls else 'does not always fall'
-            said.append(f'survival {phi:g}, {words}: FAE {word} as epsilon rises')
-        for replay in list(REPLAYS)[1:]:
-            changes = [
-                _compared(waits['poisson', each], waits[replay, each]) + f' at {each:g}'
-                for each in EPSILONS
-                if ('poisson', each) in waits and (replay, each) in waits
-            ]
-            if changes:
-                words = ', '.join(changes)
-                said.append(f'survival {phi:g}, {REPLAYS[replay]} against no PER: {words}')
-    means = [
-        rows['poisson', finite(each)]['mortality']['mean']
-        for each in EPSILONS
-        if ('poisson', finite(each)) in rows
-    ]
-    rises = all(one >= two for one, two in zip(means, means[1:], strict=False))
-    said.append(f'mortality {"rises" if rises else "does not always rise"} as epsilon falls')
-    return said
-
-
-def _waits(summary: dict[str, Any]) -> dict[float, dict[tuple[str, float], float]]:
-    """Return the median FAE for each survival, of each replay and epsilon."""
-    found: dict[float, dict[tuple[str, float], float]] = {}
-    for row in summary['arms']:
-        every = {float(name): each for name, each in row['fae_at'].items()}
-        every[summary['phi']] = row['fae']
-        epsilon = math.inf if row['epsilon'] is None else row['epsilon']
-        for phi in sorted(every):
-            median = every[phi]['median']
-            wait = math.inf if median is None else float(median)
-            found.setdefault(phi, {})[row['replay'], epsilon] = wait
-    return found
-
-
-def _compared(without: float, with_it: float) -> str:
-    if without == with_it:
-        return 'not reached by either' if math.isinf(without) else 'same'
-    return 'slower' if with_it > without else 'faster'
 
 
 def _arm(settings: SepsisSettings, epsilon: float, replay: str) -> Arm:

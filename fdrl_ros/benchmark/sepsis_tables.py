@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the sepsis experiments, for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fdrl_ros.benchmark.sepsis_actions import most_frequent, spread
 from fdrl_ros.benchmark.sepsis_settings import REPLAYS
-from fdrl_ros.env.icu_sepsis_model import LEVELS
+from fdrl_ros.benchmark.sepsis_verdicts import not_reached
 from fdrl_ros.env.icu_sepsis_values import BANDS
 import numpy as np
 from rich.table import Table
@@ -35,9 +36,10 @@ def tables(summary: dict[str, Any]) -> Iterator[Table]:
 
 def fae_table(summary: dict[str, Any]) -> Table:
     """Show FAE by epsilon and replay."""
+    said = [f'Paper: {summary["paper"]["fae"]}; {summary["paper"]["per"]}']
     table = Table(
         title=f'FAE: patients until survival reaches {summary["phi"]:g}, median \\[quartiles]',
-        caption=f'Paper: {summary["paper"]["fae"]}; {summary["paper"]["per"]}',
+        caption='. '.join([*said, *not_reached(summary).values()]),
     )
     others = [f'FAE at {each}' for each in summary['arms'][0]['fae_at']]
     for name in ('replay', 'epsilon', 'noise for', 'sigma_m', 'FAE', 'reached', *others):
@@ -45,12 +47,13 @@ def fae_table(summary: dict[str, Any]) -> Table:
     for row in summary['arms']:
         found = row['fae']
         low, high = (_patients(each) for each in found['quartiles'])
+        told = f'{_patients(found["median"])} \\[{low}, {high}]'
         table.add_row(
             REPLAYS[row['replay']],
             _epsilon(row['epsilon_spent'], '.2f'),
             _epsilon(row['epsilon'], 'g'),
             f'{row["noise_multiplier"]:.2f}',
-            f'{_patients(found["median"])} \\[{low}, {high}]',
+            NOT_REACHED if low == NOT_REACHED else told,
             f'{found["reached"]} of {row["runs"]}',
             *(_patients(each['median']) for each in row['fae_at'].values()),
         )
@@ -104,17 +107,39 @@ def band_table(summary: dict[str, Any]) -> Table:
 def action_table(summary: dict[str, Any]) -> Table:
     """Show the share of steps with each level of vasopressor and of fluid."""
     table = Table(
-        title='Levels 0 to 4 of vasopressor and of fluid, % of steps',
-        caption=f'Paper: {summary["paper"]["actions"]}',
+        title='Levels 0 to 4 of vasopressor and of fluid, % of steps: mean ± 95 % interval over '
+        'runs; most frequent (vasopressor, fluid)',
+        caption=f'Paper: {summary["paper"]["actions"]}; it tells no shares',
     )
-    for name in ('policy', 'SOFA', 'vasopressor', 'fluid'):
+    for name in ('policy', 'SOFA', 'vasopressor', 'fluid', 'most', 'paper'):
         table.add_column(name)
     for name, bands in summary['heat_maps'].items():
         for band in BANDS:
-            grid = 100.0 * np.reshape(bands[band], (LEVELS, LEVELS))
-            levels = [' '.join(f'{each:3.0f}' for each in grid.sum(axis=axis)) for axis in (0, 1)]
-            table.add_row(name, band, *levels)
+            levels = [level_words(bands[band][drug]) for drug in ('vasopressor', 'fluid')]
+            peak = summary['paper']['peaks'][name].get(band)
+            most = pair_words(most_frequent(bands[band]))
+            table.add_row(name, band, *levels, most, pair_words(peak) if peak else 'not told')
     return table
+
+
+def level_words(found: dict[str, Any]) -> str:
+    """Write the share of each level in percent, with its spread."""
+    means, wide = 100.0 * np.array(found['mean']), spread(found)
+    if wide is None:
+        return '  '.join(f'{each:.0f}' for each in means)
+    return '  '.join(
+        f'{each:.0f}±{_digits(100.0 * far)}' for each, far in zip(means, wide, strict=True)
+    )
+
+
+def pair_words(pair: Sequence[int]) -> str:
+    """Write levels of vasopressor and fluid as the paper does."""
+    return f'({pair[0]}, {pair[1]})'
+
+
+def _digits(value: float) -> str:
+    """Write half an interval: tenths where it is small."""
+    return f'{value:.1f}' if 0.0 < value < 0.95 else f'{value:.0f}'
 
 
 def target_table(summary: dict[str, Any]) -> Table:

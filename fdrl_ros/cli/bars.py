@@ -37,6 +37,8 @@ WORDS = {
 }
 LINES = {'collect': 4, 'train': 4, 'alone': 4, 'utility': 8, 'sepsis': 20, 'sepsis run': 0}
 """How many lines a log gets of a piece of work, where that is not one."""
+PASSING = ('value', 'evaluate', 'sepsis run')
+"""What is not shown any more once it is done."""
 AT_ONCE = ('utility', 'sepsis')
 """What says in a log that it has begun."""
 
@@ -89,7 +91,7 @@ class ProgressBars:
             total=progress.total,
             detail=progress.detail,
         )
-        if progress.done >= progress.total and progress.what in ('value', 'evaluate'):
+        if progress.done >= progress.total and progress.what in PASSING:
             self._bars.remove_task(self._tasks.pop(key))
 
     def _make_room(self) -> None:

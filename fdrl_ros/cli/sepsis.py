@@ -13,8 +13,9 @@ from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.sepsis import run_sepsis
 from fdrl_ros.benchmark.sepsis_plot import draw_sepsis
 from fdrl_ros.benchmark.sepsis_settings import SepsisSettings
-from fdrl_ros.benchmark.sepsis_summary import summarise, verdicts
+from fdrl_ros.benchmark.sepsis_summary import summarise
 from fdrl_ros.benchmark.sepsis_tables import tables
+from fdrl_ros.benchmark.sepsis_verdicts import verdicts
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import SettingOption

@@ -3,6 +3,7 @@
 """The sepsis experiments: public starts, noise for an epsilon, parts that last, honest sums."""
 
 from dataclasses import replace
+import io
 import json
 import math
 from pathlib import Path
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from fdrl_ros.benchmark import sepsis_plot
 from fdrl_ros.benchmark.sepsis import measure, part_path, run_sepsis, target_arms, wanted
 from fdrl_ros.benchmark.sepsis_learning import noise_multiplier, phases_of, SepsisCollector
+from fdrl_ros.benchmark.sepsis_pace import left_words, TimeLeft, work_of
 from fdrl_ros.benchmark.sepsis_planning import planned
 from fdrl_ros.benchmark.sepsis_public import (
     actions_of,
@@ -27,7 +29,8 @@ from fdrl_ros.benchmark.sepsis_settings import (
     SepsisSettings,
     Start,
 )
-from fdrl_ros.benchmark.sepsis_summary import fae, quartiles, summarise, verdicts
+from fdrl_ros.benchmark.sepsis_summary import fae, quartiles, summarise
+from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.commands import main
 from fdrl_ros.env.icu_sepsis_assets import icu_sepsis
 from fdrl_ros.env.icu_sepsis_episodes import clinician_records
@@ -39,6 +42,7 @@ from fdrl_ros.privacy.accountant import epsilon_pld
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 import pytest
+from rich.console import Console
 
 SMALL = SepsisSettings(
     runs=1, seeds=0, patients=60, new_patients=20, batch=30, learning_rate=0.1, scale=2.0
@@ -190,6 +194,7 @@ def test_a_stopped_experiment_goes_on_and_ends_with_the_same_numbers(tmp_path, t
     assert numbers(run_sepsis(tmp_path, SMALL, report=said.append)) == numbers(whole[1])
     assert kept[0].stat().st_mtime_ns == stamp
     assert [each.done for each in said if each.who == 'all runs'] == [1, 2]
+    assert {each.what for each in said} == {'sepsis', 'sepsis run'}
     with pytest.raises(StoreError, match='other settings'):
         run_sepsis(tmp_path, replace(SMALL, clip_norm=2.0))
     assert len(run_sepsis(tmp_path, replace(SMALL, workers=2, phi=0.9))) == 2
@@ -231,27 +236,6 @@ def test_quartiles_bear_infinity():
     assert quartiles([1.0]) == (1.0, 1.0, 1.0)
 
 
-def test_verdicts_say_what_did_not_come_out():
-    def row(replay, epsilon, median, mortality):
-        return {
-            'replay': replay,
-            'epsilon': epsilon,
-            'fae': {'median': median},
-            'fae_at': {'0.9': {'median': None}},
-            'mortality': {'mean': mortality},
-        }
-
-    arms = [row('poisson', 2.0, None, 0.2), row('poisson', 8.0, 5.0, 0.21)]
-    arms += [row('prioritised', 2.0, 7.0, 0.2), row('prioritised', 8.0, 9.0, 0.2)]
-    said = '\n'.join(verdicts({'arms': arms, 'phi': 0.8}))
-    assert 'survival 0.8, no PER: FAE falls as epsilon rises' in said
-    assert "survival 0.8, the paper's PER: FAE does not always fall as epsilon rises" in said
-    assert "survival 0.8, the paper's PER against no PER: faster at 2, slower at 8" in said
-    assert 'survival 0.9, no PER: median not reached at any epsilon' in said
-    assert 'not reached by either at 2, not reached by either at 8' in said
-    assert 'mortality does not always rise as epsilon falls' in said
-
-
 def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
     monkeypatch.setattr(sepsis_plot, 'DOTS', 20)
     directory, parts = whole
@@ -273,9 +257,38 @@ def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
     }
     assert found['arms'][0]['survival']['values'] == [parts[0]['final']['survival']]
     assert set(found['heat_maps']) == {'clinicians', 'DQN', 'DP-DQN, epsilon 8'}
+    for bands in found['heat_maps'].values():
+        for band in ('all', 'low', 'medium', 'high'):
+            assert sum(bands[band]['shares']['mean']) == pytest.approx(1.0)
+            assert bands[band]['shares']['low'] is None  # of one run
+    assert 'too few to say what depends on epsilon' in result.output
+    assert 'rises as epsilon falls' not in result.output.replace('Paper: rises', '')
     assert found['bands']['low']['values'] and found['references']['optimum']['survival'] > 0.875
     for name in ('fae', 'mortality', 'actions'):
         assert (directory / f'sepsis_{name}.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_log_gets_few_lines_and_the_time_that_is_left(tmp_path, two_arms):
+    console = Console(file=io.StringIO(), force_terminal=False, width=100)
+    with ProgressBars(console) as bars:
+        run_sepsis(tmp_path, SMALL, report=bars)
+    first, second, last = console.file.getvalue().splitlines()
+    assert first == 'sepsis: all runs 0/2' and last == 'sepsis: all runs 2/2'
+    assert second == 'sepsis: all runs 1/2 about 10 s left'
+
+
+def test_time_left_goes_by_the_patients_that_are_left(monkeypatch):
+    now = iter([0.0, 60.0, 120.0])
+    monkeypatch.setattr('time.perf_counter', lambda: next(now))
+    settings = SepsisSettings()
+    small, large = Arm('online', GUESS), Arm('online', GUESS, patients=100000)
+    share = work_of(settings, large) / work_of(settings, small)
+    assert share > 3.0
+    left = TimeLeft(settings, [small, large])
+    assert left.finish(small.name) == left_words(60.0 * share)
+    assert left.finish(large.name) == ''
+    found = [left_words(each) for each in (3.0, 58.0, 140.0, 6e3)]
+    assert found == [f'about {each} left' for each in ('10 s', '60 s', '2 min', '1.7 h')]
 
 
 def test_targets_are_paired_with_their_start():

@@ -5,8 +5,10 @@
 import json
 from pathlib import Path
 
+from fdrl_ros.benchmark.sepsis_actions import most_frequent
 from fdrl_ros.benchmark.sepsis_settings import REPLAYS
-from fdrl_ros.benchmark.sepsis_tables import KINDS, start_words
+from fdrl_ros.benchmark.sepsis_tables import KINDS, pair_words, start_words
+from fdrl_ros.env.icu_sepsis_model import action_number
 from fdrl_ros.env.icu_sepsis_values import BANDS
 import pytest
 
@@ -107,7 +109,24 @@ def target_rows():
     return made
 
 
+def action_rows():
+    """Return the table of the most frequent actions."""
+    made = []
+    for name, bands in FOUND['heat_maps'].items():
+        for band in BANDS:
+            found, pair = bands[band]['shares'], most_frequent(bands[band])
+            place = action_number(pair[1], pair[0])
+            share = f'{100.0 * found["mean"][place]:.1f}'
+            if found['low']:  # more than one run
+                share = told({each: found[each][place] for each in found}, 100.0, 1)
+            peak = FOUND['paper']['peaks'][name].get(band)
+            paper = pair_words(peak) if peak else 'not told'
+            made.append([name, band, pair_words(pair), share, paper])
+    return made
+
+
 TABLES = {
+    '| policy | SOFA | most frequent here |': action_rows,
     '| survival | epsilon | no PER |': fae_rows,
     '| policy | epsilon | all |': mortality_rows,
     '| noise for epsilon |': per_rows,
@@ -134,6 +153,13 @@ def test_the_page_tells_how_often_and_for_whom():
     assert len(runs) == 1 and f'{runs.pop()} runs of each' in PAGE
     assert len(seeds) == 1 and f'{seeds.pop()} seeds' in PAGE
     assert FOUND['unit'] == 'patient' and FOUND['delta'] == 1e-6 and 'delta 1e-6' in PAGE
+
+
+def test_the_page_tells_how_near_the_accountant_is():
+    figures = json.loads((DOCS / 'results' / 'accountant.json').read_text('utf-8'))['figures']
+    most = figures[0]['most above the pessimistic bound']
+    assert f'at most {100.0 * most:.2f} % above' in PAGE and 'results/accountant.json' in PAGE
+    assert f'{figures[0]["compared"]} random histories' in PAGE
 
 
 def test_no_run_spent_more_than_its_epsilon():
