@@ -19,7 +19,7 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from fdrl_ros.crypto.round_secret import binding, derive, KEY_BYTES, RoundSecret
+from fdrl_ros.crypto.round_secret import binding, derive, joined, KEY_BYTES, RoundSecret
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
@@ -83,8 +83,8 @@ def pair_key(
         raise CryptoError(f'{mine!r} cannot make a pair with itself')
     if len(set(members)) != len(members) or not {mine, theirs} <= set(members):
         raise CryptoError(f'{mine!r} and {theirs!r}: expected two of the members {members!r}')
-    place = (federation, round, attempt)
-    return _pair_key(secret, their_public, mine, theirs, place, _digest(place, members))
+    bound = _bound(federation, round, attempt, members)
+    return _pair_key(secret, their_public, mine, theirs, bound)
 
 
 def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
@@ -136,10 +136,9 @@ def net_mask(
         raise CryptoError(f'{mine!r} is in its own list of peers')
     if len(set(peers.values())) != len(peers):
         raise CryptoError('two peers have the same round key')
-    place = (federation, round, attempt)
-    digest = _digest(place, [mine, *peers])
+    bound = _bound(federation, round, attempt, [mine, *peers])
     terms = [
-        (_pair_key(secret, public, mine, theirs, place, digest), mine < theirs)
+        (_pair_key(secret, public, mine, theirs, bound), mine < theirs)
         for theirs, public in peers.items()
     ]
     if self_seed is not None:
@@ -187,37 +186,30 @@ def leftover_mask(
     for name, secret in secrets.items():
         if secret.public != publics[name]:
             raise WrongSecretError(name)
-    place = (federation, round, attempt)
-    digest = _digest(place, publics)
+    bound = _bound(federation, round, attempt, publics)
 
     def terms() -> Iterable[tuple[bytes, bool]]:
         yield from ((seed, True) for seed in self_seeds.values())
         for dropped, secret in secrets.items():
             for survivor in self_seeds:
-                key = _pair_key(secret, publics[survivor], dropped, survivor, place, digest)
+                key = _pair_key(secret, publics[survivor], dropped, survivor, bound)
                 yield key, survivor < dropped
 
     return _sum_of_masks(terms(), count, modulus)
 
 
-def _digest(place: tuple[str, int, int], members: Collection[str]) -> bytes:
-    """Digest who masks with each other, once for all pairs."""
-    names = sorted(name.encode() for name in members)
-    return hashlib.sha256(binding(_PAIR_MASK, *place, *names)).digest()
+def _bound(federation: str, round: int, attempt: int, members: Collection[str]) -> bytes:
+    """Write down what every pair's key is bound to: the member set is digested once for all."""
+    names = hashlib.sha256(joined(*sorted(name.encode() for name in members)))
+    return binding(_PAIR_MASK, federation, round, attempt, names.digest())
 
 
 def _pair_key(
-    secret: RoundSecret,
-    their_public: bytes,
-    mine: str,
-    theirs: str,
-    place: tuple[str, int, int],
-    digest: bytes,
+    secret: RoundSecret, their_public: bytes, mine: str, theirs: str, bound: bytes
 ) -> bytes:
-    """Derive a pair's key once its member set is digested."""
-    shared = secret.agree(their_public)
+    """Derive the key of one pair of members."""
     ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
-    return derive(shared, binding(_PAIR_MASK, *place, *ends[0], *ends[1], digest))
+    return derive(secret.agree(their_public), bound + joined(*ends[0], *ends[1]))
 
 
 def _sum_of_masks(
@@ -290,9 +282,8 @@ def _draw(
     while True:
         stream.update_into(_ZEROS[: 8 * (size - filled)], words[filled:].view(np.uint8).data)
         drawn = words[filled:size]
-        accepted = drawn <= last
-        if accepted.all():
+        if drawn.max() <= last:
             return words[:size]
-        kept = drawn[accepted]
+        kept = drawn[drawn <= last]
         words[filled : filled + kept.size] = kept
         filled += kept.size

@@ -58,11 +58,12 @@ def binding(label: bytes, federation: str, round: int, attempt: int, *parts: byt
         if type(number) is not int or not 0 <= number < 2**64:
             raise CryptoError(f'round {round!r}, attempt {attempt!r}: expected numbers from 0')
     numbers = (round.to_bytes(8, 'big'), attempt.to_bytes(8, 'big'))
-    # Each part is preceded by its length, so that no two lists of parts read the same.
-    return b''.join(
-        len(part).to_bytes(4, 'big') + part
-        for part in (label, federation.encode(), *numbers, *parts)
-    )
+    return joined(label, federation.encode(), *numbers, *parts)
+
+
+def joined(*parts: bytes) -> bytes:
+    """Put each part's length before it, so that no two lists of parts read the same."""
+    return b''.join([len(part).to_bytes(4, 'big') + part for part in parts])
 
 
 def derive(material: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:

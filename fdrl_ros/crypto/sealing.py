@@ -119,8 +119,9 @@ class KeyList:
         """
         place = (secrets.federation, secrets.round, secrets.attempt)
         listed = self.keys.get(secrets.name)
-        ours = MemberKeys(secrets.mask.public, secrets.sealing.public)
-        if place != (self.federation, self.round, self.attempt) or listed != ours:
+        ours = (secrets.mask.public, secrets.sealing.public)
+        names_us = listed is not None and (listed.mask, listed.sealing) == ours
+        if place != (self.federation, self.round, self.attempt) or not names_us:
             raise CryptoError(
                 f"{secrets!r}: the list of keys is another attempt's or names us not"
             )
