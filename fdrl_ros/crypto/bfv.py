@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 import zlib
 
 from fdrl_ros.crypto.backend import Residues
-from fdrl_ros.crypto.scheme import Parameters, Scheme
+from fdrl_ros.crypto.parameters import Parameters
+from fdrl_ros.crypto.scheme import Scheme
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray

@@ -22,12 +22,9 @@ None of this holds for ciphertexts that were not made as prescribed: a hospital 
 the protocol can move the key into the sum, here as with BFV. The masks still hide the others.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
-import itertools
 import math
 from typing import Any, Final
 
@@ -38,7 +35,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fdrl_ros.crypto.backend import Residues
 from fdrl_ros.crypto.bfv import refuse, Seal, take
-from fdrl_ros.crypto.scheme import Parameters
+from fdrl_ros.crypto.flooding import DiscreteGaussian, Integers
+from fdrl_ros.crypto.parameters import Parameters
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
@@ -54,23 +52,12 @@ CKKS_CANDIDATES: Final = (
 # A weaker flooding is refused.
 MIN_STATISTICAL_BITS: Final = 40
 
-# Draws of unbounded integers, shape (count,), dtype object.
-Integers = NDArray[np.object_]
-# Draws that many uniform 64-bit words.
-Words = Callable[[int], NDArray[np.uint64]]
-
 # Primes of at most so many bits, times 12 bits, fit into 64.
 _PRIME_BITS = 50
 _LIMB_BITS = 12
 
-# The base of the flooding: a discrete Gaussian of deviation 2^9, cut at 13.4 deviations, beyond
-# which lie less than 2^-128 of it. Each further one weighs 2^8 times as much.
-_BASE_BITS = 9
-_STEP_BITS = 8
-_CUT = 6861
-# So many of them add up without passing 64 bits.
-_LIGHT = 6
-_FRACTION_BITS = 256
+# Slots are integers modulo t in 64 bits, with room to add.
+_PLAIN_BITS = 60
 
 _FLOODING = b'fdrl_ros flooding 1'
 
@@ -78,7 +65,9 @@ _FLOODING = b'fdrl_ros flooding 1'
 @dataclass(frozen=True)
 class CkksScheme(Parameters):
     """
-    CKKS parameters; see :class:`~fdrl_ros.crypto.scheme.Parameters` for the first five.
+    CKKS parameters for sums that are precise enough.
+
+    See :class:`~fdrl_ros.crypto.parameters.Parameters` for the rest of the fields.
 
     :param decryptions: most rounds whose sums one key pair decrypts; then it is to be replaced.
     :param statistical_bits: s, where 2^-s is the statistical distance that the noise of all
@@ -112,7 +101,7 @@ class CkksScheme(Parameters):
         return math.ceil(self.members * self.fresh_noise)
 
     @cached_property
-    def flooding(self) -> 'DiscreteGaussian':
+    def flooding(self) -> DiscreteGaussian:
         """Return the noise that is added to a decrypted sum before it is rounded."""
         coefficients = self.ciphertexts * self.poly_degree * self.decryptions
         root = math.isqrt(coefficients - 1) + 1
@@ -128,7 +117,7 @@ class CkksScheme(Parameters):
             # A quarter of all residues means nothing, so that garbage does not pass unseen.
             t = (5 * (self.members * self.levels + 1 + 2 * slack)) // 4 + 1
             scale = (4 * self.modulus // 5 - 2 * most) // (self.members * (t - 1))
-            if scale < 1 or t >= 2**60:
+            if scale < 1 or t >= 2**_PLAIN_BITS:
                 raise CryptoError(
                     f'a modulus of {self.modulus.bit_length()} bits has no room for the '
                     f'flooding of {self.statistical_bits} bits over {self.decryptions} rounds'
@@ -202,87 +191,6 @@ class CkksScheme(Parameters):
                 f'malformed'
             )
         return row[:length].clip(0, highest)
-
-
-class DiscreteGaussian:
-    """
-    Draws from a wide discrete Gaussian, P(x) ~ exp(-x^2 / 2 deviation^2).
-
-    A narrow one is drawn from a table of 128-bit probabilities, and several are added with
-    growing weights, as in Micciancio and Walter (2017). No floating-point number takes part, so
-    that no low bit shows what is to be hidden. A weight is at most half the deviation of what it
-    is added to, which makes every probability right to a factor of 1 +- 2^-111.
-
-    :param deviation: what the result's is at least.
-    """
-
-    def __init__(self, deviation: int) -> None:
-        """Choose the weights."""
-        square, weights = 0, []
-        wanted = -(-(deviation**2) // 4**_BASE_BITS)
-        for exponent in itertools.count(step=_STEP_BITS):
-            weight = min(1 << exponent, math.isqrt(max(wanted - square, 1) - 1) + 1)
-            weights.append(weight)
-            square += weight**2
-            if square >= wanted:
-                break
-        self.deviation = math.ldexp(math.sqrt(square), _BASE_BITS)
-        self.bound = _CUT * sum(weights)
-        self._weights = weights
-
-    def draw(self, words: Words, count: int) -> Integers:
-        """Draw integers, shape (count,), none beyond plus or minus :attr:`bound`."""
-        narrow = _draw_narrow(words, count * len(self._weights)).reshape(-1, count)
-        # The light ones add up in 64 bits.
-        light = np.array(self._weights[:_LIGHT], dtype=np.int64)
-        total: Any = (light @ narrow[:_LIGHT]).astype(object)
-        for weight, row in zip(self._weights[_LIGHT:], narrow[_LIGHT:], strict=True):
-            total = total + row.astype(object) * weight
-        return total
-
-
-def _draw_narrow(words: Words, count: int) -> NDArray[np.int64]:
-    """Draw from the base of the flooding: find the place of a word among the probabilities."""
-    probabilities, highs, guide = _table()
-    drawn = words(count)
-    # The first 16 bits lead to the place or the one before it, nearly always.
-    places = guide[(drawn >> np.uint64(48)).astype(np.int64)]
-    places += highs[places] < drawn
-    far = np.flatnonzero(highs[places] < drawn)
-    places[far] = np.searchsorted(highs, drawn[far])
-    # Where 64 bits do not decide, 128 do.
-    unsure = np.flatnonzero(highs[places] == drawn)
-    for place, low in zip(unsure, words(unsure.size), strict=True):
-        places[place] = bisect_right(probabilities, int(drawn[place]) << 64 | int(low))
-    return places - _CUT
-
-
-@cache
-def _table() -> tuple[list[int], NDArray[np.uint64], NDArray[np.int64]]:
-    """
-    Return the probabilities of the base.
-
-    :returns: 2^128 P(x <= k) for every k but the last; their upper 64 bits, with the largest
-        number behind; and for each 16 bits the first place whose upper 64 bits are not below.
-    """
-    # In fixed point: exp(-x), x = 1 / (2 deviation^2), by its series. Each weight follows from
-    # the one before: exp(-(k+1)^2 x) = exp(-k^2 x) exp(-(2k+1) x).
-    one = term = ratio = 1 << _FRACTION_BITS
-    for number in itertools.count(1):
-        term = (term >> (2 * _BASE_BITS + 1)) // number
-        if term == 0:
-            break
-        ratio += term if number % 2 == 0 else -term
-    square = ratio * ratio >> _FRACTION_BITS
-    weights = [one]
-    for _ in range(_CUT):
-        weights.append(weights[-1] * ratio >> _FRACTION_BITS)
-        ratio = ratio * square >> _FRACTION_BITS
-    sums = list(itertools.accumulate(weights[:0:-1] + weights))
-    probabilities = [(each << 128) // sums[-1] for each in sums[:-1]]
-    highs = np.array([*(each >> 64 for each in probabilities), 2**64 - 1], dtype=np.uint64)
-    guide = np.searchsorted(highs, np.arange(2**16, dtype=np.uint64) << np.uint64(48))
-    return probabilities, highs, guide.astype(np.int64)
 
 
 def flood(

@@ -25,8 +25,9 @@ from typing import Any, Final, overload, Self
 from fdrl_ros.crypto.backend import Backend, Residues
 from fdrl_ros.crypto.bfv import Bfv
 from fdrl_ros.crypto.ckks import choose_ckks_scheme, Ckks, CkksScheme, flood
+from fdrl_ros.crypto.parameters import DIGEST_BYTES
 from fdrl_ros.crypto.scheme import choose_scheme as choose_bfv_scheme
-from fdrl_ros.crypto.scheme import DIGEST_BYTES, Scheme
+from fdrl_ros.crypto.scheme import Scheme
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -299,7 +300,7 @@ class SecretContext:
     @cached_property
     def _flood_secret(self) -> bytes:
         """Return the key of the flooding; who has the secret key needs no other."""
-        return hashlib.sha256(b'fdrl_ros flooding 1' + _to_bytes(self._secret_key, 8)).digest()
+        return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self._secret_key, 8)).digest()
 
 
 def _to_bytes(residues: Residues, width: int) -> bytes:

@@ -5,8 +5,9 @@
 from dataclasses import replace
 import math
 
+from fdrl_ros.crypto.parameters import SECURITY_128
 from fdrl_ros.crypto.primes import coefficient_primes, is_prime, plain_prime
-from fdrl_ros.crypto.scheme import CANDIDATES, choose_scheme, Scheme, SECURITY_128
+from fdrl_ros.crypto.scheme import CANDIDATES, choose_scheme, Scheme
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
