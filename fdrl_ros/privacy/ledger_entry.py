@@ -127,7 +127,7 @@ class Entry:
         link = _link(number, round, block, charge, hashed)
         return cls(number, round, block, charge, hashed, _after(last, link))
 
-    @property
+    @cached_property
     def link(self) -> bytes:
         """Return the SHA-256 of this entry alone, 32 bytes: what others may know of it."""
         return _link(self.number, self.round, self.block, self.charge, self.inputs)
