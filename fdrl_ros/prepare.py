@@ -24,6 +24,7 @@ from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.errors import PolicyError, StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
+from fdrl_ros.trainer.calibration import check_first_round, Size
 from fdrl_ros.trainer.pretraining import pretrain_public
 from fdrl_ros.trainer.records import Records
 import numpy as np
@@ -138,11 +139,14 @@ def prepare(
     Make a directory ready for every party: plan, keys, directories, public starting policy.
 
     :param progress: told what is made.
+    :raises PrivacyError: if no hospital could train by this plan; nothing is made then.
     :raises StoreError: if the directory was prepared for another plan.
     :raises KeyFileError: if it cannot be made, or others may enter it.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     layout = Layout(directory)
+    for name in plan.hospitals:
+        _check_promise(layout, name, plan)
     make_private_directory(directory)
     _keep_plan(layout, plan)
     _make_keys(layout, plan)
@@ -162,6 +166,17 @@ def prepare(
         )
         save_policy(layout.pretrained, weights, plan.shape)
     return layout
+
+
+def _check_promise(layout: Layout, name: str, plan: Plan) -> None:
+    """Refuse what a hospital would refuse only after it collected its patients."""
+    patients = plan.collection.patients
+    size: Size | Records = Size(patients, patients, plan.privacy.most_transitions)
+    if layout.records(name).exists():
+        size = Records.load(layout.records(name), plan.shape.states)
+    elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
+        return  # how many transitions there will be, nobody knows yet
+    check_first_round(plan.learner, plan.privacy, size)
 
 
 def _keep_plan(layout: Layout, plan: Plan) -> None:

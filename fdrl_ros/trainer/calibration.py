@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import math
 
 from fdrl_ros.errors import PrivacyError
+from fdrl_ros.privacy.accountant import epsilon_pld
 from fdrl_ros.privacy.calibration import noise_multiplier_for
-from fdrl_ros.trainer.guarantee import Guarantee
+from fdrl_ros.trainer.guarantee import Guarantee, Sized
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 
 
@@ -18,6 +19,25 @@ class Size:
     n_patients: int
     n_transitions: int
     longest: int = 1
+
+
+def check_first_round(learner: LearnerSettings, privacy: PrivacySettings, size: Sized) -> None:
+    """
+    Refuse settings by which not even one round can be trained.
+
+    :raises PrivacyError: if they promise nothing, do not suit the size, or if one round costs more
+        than the budget.
+    """
+    guarantee = Guarantee.of(size, learner, privacy)
+    if math.isinf(privacy.budget):
+        return
+    charge = guarantee.charge(learner.epochs * math.ceil(1.0 / guarantee.rate))
+    cost = epsilon_pld([charge], privacy.delta)
+    if cost > privacy.budget:
+        raise PrivacyError(
+            f'one round of {learner.epochs} local epochs costs epsilon {cost:.3g}, the budget is '
+            f'{privacy.budget:g}: more noise, fewer epochs, or a smaller batch'
+        )
 
 
 @dataclass(frozen=True)

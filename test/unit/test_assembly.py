@@ -75,3 +75,21 @@ def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
     finally:
         training.close()
         store.close()
+
+
+@pytest.mark.parametrize(
+    'changes, reason',
+    [
+        ({'delta': 0.2}, 'delta'),
+        ({'batch': 9}, 'batch'),
+        ({'noise_multiplier': 0.0}, 'noise'),
+        ({'budget': 0.01}, 'one round'),
+    ],
+)
+def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_made(
+    tmp_path, changes, reason
+):
+    plan = PLAN.changed({'collection': {'patients': 8}, 'privacy': changes})
+    with pytest.raises(PrivacyError, match=reason):
+        prepare(tmp_path / 'federation', plan)
+    assert not (tmp_path / 'federation').exists()
