@@ -187,8 +187,7 @@ class NetworkKernel:
 
         :param trace: of units * transitions rows, those of a unit in one run.
         :param limit: most norm; infinity clips nothing.
-        :returns: shape (trained weights,).
-        :raises PrivacyError: if a gradient is not finite.
+        :returns: shape (trained weights,); a unit whose gradient is not finite is left out.
         :raises SettingError: if the trace is of other rows.
         """
         if units * transitions != trace.rows:
@@ -248,8 +247,5 @@ def _floats(array: NDArray[np.floating]) -> Any:
 
 
 def _check(done: int) -> None:
-    if done == lib.FDRL_NOT_FINITE:
-        # How many, and of how many, is computed from private records: logs must not tell.
-        raise PrivacyError('a gradient is not finite: it has no norm')
     if done == lib.FDRL_NO_MEMORY:
         raise MemoryError('no memory for a step of learning')

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMED_FROM 5  // transitions of a unit: from so many on, its gradient is formed
-
 // One layer of a trace.
 typedef struct {
   const float *inputs, *outputs;
@@ -62,20 +60,12 @@ SIMD static float dot(ptrdiff_t size, const float *a, const float *b)
   return sum_of(sum);
 }
 
-// ||sum_t o_t i_t'||^2 = sum over t, u of (o_t . o_u)(i_t . i_u), 1 for the bias
-static double square_of(const traced *layer, ptrdiff_t first, ptrdiff_t transitions)
+// ||o i'||^2 = |o|^2 (|i|^2 + 1), 1 for the bias
+static double square_of(const traced *layer, ptrdiff_t row)
 {
-  double sum = 0.0;
-  for (ptrdiff_t t = 0; t < transitions; t++) {
-    const float *ot = layer->outputs + (first + t) * layer->out_stride;
-    const float *it = layer->inputs + (first + t) * layer->in_stride;
-    for (ptrdiff_t u = 0; u <= t; u++) {
-      const float outer = dot(layer->out_stride, ot, layer->outputs + (first + u) * layer->out_stride);
-      const float inner = dot(layer->in_stride, it, layer->inputs + (first + u) * layer->in_stride);
-      sum += (u < t ? 2.0 : 1.0) * (double)outer * ((double)inner + 1.0);
-    }
-  }
-  return sum > 0.0 || isnan(sum) ? sum : 0.0;
+  const float *o = layer->outputs + row * layer->out_stride;
+  const float *i = layer->inputs + row * layer->in_stride;
+  return (double)dot(layer->out_stride, o, o) * ((double)dot(layer->in_stride, i, i) + 1.0);
 }
 
 // sum = o' i over rows, 4 outputs at once: columns of i a multiple of 16, of o of 4.
@@ -112,27 +102,48 @@ SIMD static void widen(ptrdiff_t size, const float *from, double factor, double 
   for (ptrdiff_t i = 0; i < size; i++) { to[i] = factor * (double)from[i]; }
 }
 
-// The sum of all units' clipped gradients, none of which is formed.
-static int sum_of_factors(
-  const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
-  const double *factors, double *total)
+// What a unit's gradient is multiplied by; 0 where it is not finite and adds nothing.
+static double factor_of(double square, double limit)
 {
-  const ptrdiff_t rows = units * transitions;
+  if (!isfinite(square)) { return 0.0; }
+  const double norm = sqrt(square);
+  return norm > limit ? limit / norm : 1.0;
+}
+
+// The sum of the clipped gradients of units of one row each, none of which is formed.
+static int sum_of_rows(
+  const fdrl_network *net, const float *trace, ptrdiff_t rows, double limit, double *total)
+{
   ptrdiff_t wide = 0, high = 0;
   for (int l = net->frozen; l <= net->shared; l++) {
     const traced layer = layer_of(net, trace, rows, l, total);
     wide = most(wide, layer.in_stride);
     high = most(high, layer.out_stride);
   }
-  double *room = malloc((size_t)(rows * (wide + high) + wide * high) * sizeof(double));
+  double *room = malloc((size_t)(rows * (wide + high + 1) + wide * high) * sizeof(double));
   if (!room) { return FDRL_NO_MEMORY; }
   double *inputs = room, *outputs = room + rows * wide, *sum = outputs + rows * high;
+  double *factors = sum + wide * high;
+  for (ptrdiff_t r = 0; r < rows; r++) {
+    double square = 0.0;
+    for (int l = net->frozen; l <= net->shared; l++) {
+      const traced layer = layer_of(net, trace, rows, l, total);
+      square += square_of(&layer, r);
+    }
+    factors[r] = factor_of(square, limit);
+  }
   for (int l = net->frozen; l <= net->shared; l++) {
     const traced layer = layer_of(net, trace, rows, l, total);
     const ptrdiff_t height = rows_of(layer.height);
-    widen(rows * layer.in_stride, layer.inputs, 1.0, inputs);
     for (ptrdiff_t r = 0; r < rows; r++) {
-      widen(height, layer.outputs + r * layer.out_stride, factors[r / transitions], outputs + r * height);
+      double *o = outputs + r * height, *i = inputs + r * layer.in_stride;
+      if (factors[r] == 0.0) {  // what is not finite would stay so, times 0
+        memset(o, 0, (size_t)height * sizeof(double));
+        memset(i, 0, (size_t)layer.in_stride * sizeof(double));
+        continue;
+      }
+      widen(height, layer.outputs + r * layer.out_stride, factors[r], o);
+      widen(layer.in_stride, layer.inputs + r * layer.in_stride, 1.0, i);
     }
     outer_sum(rows, height, layer.in_stride, outputs, inputs, sum);
     for (ptrdiff_t j = 0; j < layer.height; j++) {
@@ -184,14 +195,8 @@ SIMD static void add_scaled(ptrdiff_t size, double factor, const float *from, do
   for (ptrdiff_t i = 0; i < size; i++) { to[i] += factor * (double)from[i]; }
 }
 
-// What a unit's gradient is multiplied by, and whether its norm is a number.
-static double factor_of(double square, double limit)
-{
-  const double norm = sqrt(square);
-  return norm > limit ? limit / norm : 1.0;
-}
-
-// The same sum, each unit's gradient formed: cheaper where a unit has many transitions.
+// The same of units of several rows. Each gradient is formed, so that its norm is that of the very
+// numbers that are added: one put together from products of rows rounds away where they cancel.
 static int sum_of_formed(
   const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
   double limit, double *total)
@@ -214,11 +219,8 @@ static int sum_of_formed(
       square += (double)dot(area, at, at) + (double)dot(layer.out_stride, at + area, at + area);
       at += area + layer.out_stride;
     }
-    if (!isfinite(square)) {
-      free(room);
-      return FDRL_NOT_FINITE;
-    }
     const double factor = factor_of(square, limit);
+    if (factor == 0.0) { continue; }
     at = room;
     for (int l = net->frozen; l <= net->shared; l++) {
       const traced layer = layer_of(net, trace, rows, l, total);
@@ -239,26 +241,8 @@ int fdrl_clipped_sum(
   const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
   double limit, double *total)
 {
-  if (transitions >= FORMED_FROM) {
-    memset(total, 0, (size_t)(start_of(net, net->shared) - start_of(net, net->frozen) +
-      (width(net, net->shared) + 1) * (1 + net->actions)) * sizeof(double));
-    return sum_of_formed(net, trace, units, transitions, limit, total);
-  }
-  double *factors = malloc((size_t)units * sizeof(double));
-  if (!factors) { return FDRL_NO_MEMORY; }
-  for (ptrdiff_t unit = 0; unit < units; unit++) {
-    double square = 0.0;
-    for (int l = net->frozen; l <= net->shared; l++) {
-      const traced layer = layer_of(net, trace, units * transitions, l, NULL);
-      square += square_of(&layer, unit * transitions, transitions);
-    }
-    if (!isfinite(square)) {
-      free(factors);
-      return FDRL_NOT_FINITE;
-    }
-    factors[unit] = factor_of(square, limit);
-  }
-  const int done = sum_of_factors(net, trace, units, transitions, factors, total);
-  free(factors);
-  return done;
+  if (transitions == 1) { return sum_of_rows(net, trace, units, limit, total); }
+  memset(total, 0, (size_t)(start_of(net, net->shared) - start_of(net, net->frozen) +
+    (width(net, net->shared) + 1) * (1 + net->actions)) * sizeof(double));
+  return sum_of_formed(net, trace, units, transitions, limit, total);
 }

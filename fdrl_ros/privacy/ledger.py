@@ -10,7 +10,6 @@ a later head; that is why the head travels with every update, and the links that
 
 from collections.abc import Callable
 from dataclasses import dataclass
-import math
 import operator
 import os
 from pathlib import Path
@@ -86,7 +85,7 @@ class Ledger:
         """
         if unit not in ('patient', 'transition'):
             raise PrivacyError(f"privacy unit {unit!r}: expected 'patient' or 'transition'")
-        if math.isnan(budget) or budget < 0.0:
+        if not isinstance(budget, int | float) or not budget >= 0.0:
             raise PrivacyError(f'budget {budget!r}: expected an epsilon of 0 or above')
         Account(delta)  # refuses a delta that cannot be
         path = Path(path)

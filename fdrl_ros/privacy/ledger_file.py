@@ -204,7 +204,9 @@ def _hold(path: Path) -> int:
         except BlockingIOError as error:
             if not tries_left:
                 os.close(descriptor)
-                raise LedgerLockedError(f'ledger {path} is already open, here or in another process') from error
+                raise LedgerLockedError(
+                    f'ledger {path} is already open, here or in another process'
+                ) from error
             time.sleep(_PAUSE)  # whoever looks whether it is in use holds it for microseconds
         except OSError as error:
             os.close(descriptor)

@@ -27,19 +27,20 @@ def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.fl
     """
     Return what each unit's gradient is multiplied by: 1 / max(1, norm / C).
 
-    For those who know the norms without holding the gradients (ghost clipping).
+    For those who know the norms without holding the gradients (ghost clipping). A unit whose norm
+    is not finite adds nothing: to stop because of it would tell of it.
 
     :param norms: L2 norm of each unit's gradient, shape (units,).
     :param clip_norm: C, > 0.
-    :returns: factors in (0, 1], shape (units,), float64.
-    :raises PrivacyError: if a norm is not finite, or C is not a positive number.
+    :returns: factors in [0, 1], shape (units,), float64; 0 for those whose gradient must not be
+        multiplied, but left out.
+    :raises PrivacyError: if C is not a positive number.
     """
     limit = clip_limit(clip_norm)
     norms = np.asarray(norms, dtype=np.float64)
-    if not np.isfinite(norms).all():
-        # How many, and of how many, is computed from private records: logs must not tell.
-        raise PrivacyError('a gradient is not finite: it has no norm')
-    return np.minimum(1.0, limit / np.maximum(norms, limit / 2.0))
+    with np.errstate(invalid='ignore'):
+        factors = np.minimum(1.0, limit / np.maximum(norms, limit / 2.0))
+    return np.where(np.isfinite(norms), factors, 0.0)
 
 
 def clip_limit(clip_norm: float) -> float:
@@ -50,25 +51,6 @@ def clip_limit(clip_norm: float) -> float:
     """
     _check_positive('clip_norm', clip_norm)
     return clip_norm * _WITHIN
-
-
-def clip_per_unit(gradients: NDArray[np.floating], clip_norm: float) -> NDArray[np.float64]:
-    """
-    Clip each privacy unit's gradient to L2 norm C and sum (DP-DQN Alg. 1).
-
-    Sensitivity of the result is C for add-or-remove of one unit. No units give zeros.
-
-    :param gradients: one gradient a unit, shape (units, parameters); units may be 0.
-    :param clip_norm: C, > 0.
-    :returns: sum of the clipped gradients, shape (parameters,), float64.
-    :raises PrivacyError: if a gradient is not finite, or C is not a positive number.
-    """
-    gradients = np.asarray(gradients)
-    if gradients.ndim != 2:
-        raise PrivacyError(f'gradients of {gradients.ndim} axes: expected (units, parameters)')
-    with np.errstate(over='ignore', invalid='ignore'):
-        squares = np.einsum('up,up->u', gradients, gradients, dtype=np.float64)
-    return clip_factors(np.sqrt(squares), clip_norm) @ gradients.astype(np.float64, copy=False)
 
 
 def poisson_sample(

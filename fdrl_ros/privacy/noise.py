@@ -99,10 +99,6 @@ class NoiseSource:
             return self
         return NoiseSource(self._derive(b'ledger' + ledger, _KEY_BYTES), private=True)
 
-    def words(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.uint64]:
-        """Draw uniform 64-bit words, shape (size,)."""
-        return self._keystream('words', purpose, round, step, size)
-
     def uniform(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
         """Draw from the open interval (0, 1), 64 bits a draw, shape (size,)."""
         return to_unit(self.uniform_words(purpose, round, step, size))

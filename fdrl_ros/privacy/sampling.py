@@ -52,7 +52,7 @@ def charged_probability(sampling: str, q: float) -> float:
         raise PrivacyError(
             f'{chosen} sampling has no finite epsilon: {_UNBOUNDED[chosen]}; use '
             f"'{Sampling.POISSON}', or '{Sampling.PRIORITISED_POISSON}' charged without "
-            'amplification'
+            'amplification; only a budget of inf, NOT PRIVATE, allows it'
         )
     if not 0.0 < q <= 1.0:
         raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')

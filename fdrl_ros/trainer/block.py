@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from fdrl_ros.errors import PolicyError
 from fdrl_ros.trainer.checkpoint import Checkpoint
 from fdrl_ros.trainer.gradient import DoubleDqn
 from fdrl_ros.trainer.learner import TrainingStopped
@@ -46,6 +47,7 @@ def train_block(
     :param trainers: of the same settings.
     :param states: where each stands, after the same number of steps of the same round.
     :param anchor: weights that the proximal term holds to.
+    :raises PolicyError: if the weights are not finite any more.
     :raises TrainingStopped: before the next step, as soon as `stopped` says so.
     """
     first, learner, dqn = trainers[0], trainers[0].learner, trainers[0].dqn
@@ -76,6 +78,9 @@ def train_block(
         if learner.proximal:
             gradient += learner.proximal * (weights - anchor)[:, dqn.start :]
         weights[:, dqn.start :] += optimizer.step(gradient)
+    if not np.isfinite(weights).all():
+        # Told by the weights, which are released, and not by any record.
+        raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')
     return [
         replace(
             state,

@@ -85,6 +85,7 @@ def calibrated(
         steps=steps,
         group=charge.group,
     )
+    sigma /= charge.noise_multiplier  # what noise of 1 is charged as
     # What is printed and typed in again must not round down.
     sigma = math.ceil(1e4 * sigma) / 1e4
     kept = replace(privacy, noise_multiplier=sigma, budget=float(epsilon))

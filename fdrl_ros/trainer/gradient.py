@@ -4,8 +4,9 @@
 Clipped double DQN gradients in closed form (DP-DQN Alg. 1), never by differentiating each unit.
 
 A row's gradient of a dense layer is the outer product of the slopes at its outputs and its
-inputs: norms come from the factors (Goodfellow 2015), and one product a layer sums what was
-clipped. :mod:`fdrl_ros.kernels` does the same faster, where it is built.
+inputs. Of a unit with one transition the norm comes from the factors (Goodfellow 2015), and one
+product a layer sums what was clipped; of a unit with more it is formed, by one product as well.
+:mod:`fdrl_ros.kernels` does the same faster, where it is built.
 """
 
 from collections.abc import Sequence
@@ -78,47 +79,60 @@ class DoubleDqn:
         self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """
-        Clip each unit's mean gradient to L2 norm C, and sum.
+        Clip each unit's mean gradient to L2 norm C, and sum; one that is not finite adds nothing.
 
         :param target: weights of the target network.
         :param clip_norm: C, > 0.
         :returns: shape (..., size), float64: sums are not rounded as the rest is, so that what a
             unit adds does not depend on the others.
-        :raises PrivacyError: if a gradient is not finite.
         """
         *_, units, transitions = batch.actions.shape
-        layers = self.slopes(weights, target, batch, 1.0 / transitions)
-        if isinstance(layers, _TracedSlopes):
-            return layers.clipped_sum(units, transitions, clip_limit(clip_norm))
-        squares = np.zeros(batch.actions.shape[:-1], dtype=np.float64)
-        formed: list[tuple[Array, Array] | None] = []
-        for layer in layers:
-            width, high = layer.inputs.shape[-1], layer.outputs.shape[-1]
+        with np.errstate(over='ignore', invalid='ignore'):  # a warning would tell of a record
+            layers = self.slopes(weights, target, batch, 1.0 / transitions)
+            if isinstance(layers, _TracedSlopes):
+                return layers.clipped_sum(units, transitions, clip_limit(clip_norm))
             if transitions == 1:
-                squares += _square(layer.outputs) * (_square(layer.inputs) + 1.0)
-                formed.append(None)
-                continue
-            inputs, outputs = (_by_unit(each, units) for each in (layer.inputs, layer.outputs))
-            if transitions * (width + high) < width * high:
-                # ||sum_t o_t i_t'||^2 = sum over t, u of (o_t . o_u)(i_t . i_u); 1 for the bias
-                products = outputs @ outputs.swapaxes(-1, -2)
-                products *= inputs @ inputs.swapaxes(-1, -2) + np.float32(1)
-                squares += products.sum(axis=(-1, -2))
-                formed.append(None)
-            else:
-                matrix, bias = outputs.swapaxes(-1, -2) @ inputs, outputs.sum(axis=-2)
-                squares += _square(matrix.reshape(*bias.shape[:-1], -1)) + _square(bias)
-                formed.append((matrix, bias))
-        factors = clip_factors(np.sqrt(np.maximum(squares, 0.0)), clip_norm)
+                return self._sum_of_rows(layers, batch, clip_norm)
+            return self._sum_of_formed(layers, batch, clip_norm)
+
+    def _sum_of_rows(
+        self, layers: Sequence[Slopes], batch: Batch, clip_norm: float
+    ) -> NDArray[np.float64]:
+        """Clip and sum units of one transition, none of whose gradients is formed."""
+        squares = np.zeros(batch.actions.shape[:-1], np.float32)
+        for layer in layers:
+            squares += _square(layer.outputs) * (_square(layer.inputs) + np.float32(1))
+        factors = clip_factors(np.sqrt(squares), clip_norm)
         total = np.empty((*batch.actions.shape[:-2], self.size))
-        of_rows = factors if transitions == 1 else np.repeat(factors, transitions, axis=-1)
+        for layer in layers:
+            layer.inputs[factors == 0.0], layer.outputs[factors == 0.0] = 0.0, 0.0
+            scaled = layer.outputs * factors[..., None]
+            self._place(total, layer, *_outer_sum(layer.inputs, scaled))
+        return total
+
+    def _sum_of_formed(
+        self, layers: Sequence[Slopes], batch: Batch, clip_norm: float
+    ) -> NDArray[np.float64]:
+        """
+        Clip and sum units of several transitions.
+
+        The norm is that of the very numbers that are added: one put together from products of
+        rows rounds away where they cancel, and lets a large gradient through.
+        """
+        units = batch.actions.shape[-2]
+        squares = np.zeros(batch.actions.shape[:-1], np.float32)
+        formed = []
+        for layer in layers:
+            inputs, outputs = (_by_unit(each, units) for each in (layer.inputs, layer.outputs))
+            matrix, bias = outputs.swapaxes(-1, -2) @ inputs, outputs.sum(axis=-2)
+            squares += _square(matrix.reshape(*bias.shape[:-1], -1)) + _square(bias)
+            formed.append((matrix, bias))
+        factors = clip_factors(np.sqrt(squares), clip_norm)
+        total = np.empty((*batch.actions.shape[:-2], self.size))
         for layer, matrices in zip(layers, formed, strict=True):
-            if matrices is None:
-                scaled = layer.outputs * of_rows[..., None]
-                self._place(total, layer, *_outer_sum(layer.inputs, scaled))
-            else:
-                matrix, bias = (_weighted_sum(factors, each) for each in matrices)
-                self._place(total, layer, matrix, bias)
+            for each in matrices:
+                each[factors == 0.0] = 0.0
+            self._place(total, layer, *(_weighted_sum(factors, each) for each in matrices))
         return total
 
     def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
@@ -139,9 +153,10 @@ class DoubleDqn:
     def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (..., units, transitions)."""
         rows = batch.rows()
-        following = self.network.forward(weights, rows.next_states).values
-        values = self.network.forward(weights, rows.states).values
-        found = _at(values, rows.actions) - self._targets(following, target, rows)
+        with np.errstate(over='ignore', invalid='ignore'):
+            following = self.network.forward(weights, rows.next_states).values
+            values = self.network.forward(weights, rows.states).values
+            found = _at(values, rows.actions) - self._targets(following, target, rows)
         return found.reshape(batch.actions.shape)
 
     def _targets(self, following: Array, target: Layered, rows: Batch) -> Array:

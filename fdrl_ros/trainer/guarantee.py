@@ -9,7 +9,7 @@ from typing import Protocol
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import Charge, check_delta
 from fdrl_ros.privacy.group import records_of_a_transition
-from fdrl_ros.privacy.sampling import charge_for
+from fdrl_ros.privacy.sampling import charge_for, charged_probability
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 
 
@@ -38,14 +38,18 @@ class Guarantee:
     The mechanism of one hospital, as the accountant is told of it.
 
     ``n_units``: privacy units. ``n_records``: what is sampled and clipped, units or transitions.
-    ``rate``: L / n_records. ``group``: the most records that one privacy unit owns.
+    ``counted``: how many of them there may be at most, a public number: L over it is ``rate``, q.
+    ``group``: the most records that one privacy unit owns. ``replaced``: whether some of them are
+    not gone without it, but others: each then moves a sum by up to 2 C.
     """
 
     clips_transitions: bool
     n_units: int
     n_records: int
-    rate: float
+    counted: int
     group: int
+    replaced: bool
+    batch: int
     sampling: str
     noise_multiplier: float
 
@@ -61,36 +65,48 @@ class Guarantee:
         steps, patients = records.n_transitions, records.n_patients
         n_units = steps if privacy.unit == 'transition' else patients
         n_records = steps if transitions else patients
-        if privacy.batch > n_records:
+        counted = n_records
+        if privacy.unit == 'patient' and transitions:
+            # How many transitions patients have is private: coins must not depend on it.
+            counted = patients * max(1, privacy.most_transitions)
+        if privacy.batch > counted:
             unit = 'transitions' if transitions else 'patients'
             raise PrivacyError(
-                f'privacy.batch = {privacy.batch}: expected at most {n_records}, as many as there '
-                f'are {unit} in the records'
+                f'privacy.batch = {privacy.batch}: expected at most as many as there are {unit} '
+                f'in the records'
             )
         check_delta(privacy.delta, n_units)
+        group = _group(records, learner, privacy)
         made = cls(
             clips_transitions=transitions,
             n_units=n_units,
             n_records=n_records,
-            rate=privacy.batch / n_records,
-            group=_group(records, learner, privacy),
+            counted=counted,
+            group=group,
+            replaced=privacy.unit == 'transition' and group > 1,
+            batch=privacy.batch,
             sampling=learner.replay,
             noise_multiplier=privacy.noise_multiplier,
         )
         if made.charge(1).noise_multiplier == 0.0 and not math.isinf(privacy.budget):
-            why = (
-                f'{learner.replay} replay has no finite epsilon'
-                if privacy.noise_multiplier > 0.0
-                else 'without noise there is no privacy'
+            if privacy.noise_multiplier > 0.0:
+                charged_probability(learner.replay, made.rate)  # refuses, with the reason
+            raise PrivacyError(
+                f'without noise there is no privacy: a budget of {privacy.budget:g} cannot be '
+                'kept, only inf'
             )
-            raise PrivacyError(f'{why}: a budget of {privacy.budget:g} cannot be kept, only inf')
         return made
+
+    @property
+    def rate(self) -> float:
+        """Sampling probability q = L / counted, in (0, 1]."""
+        return self.batch / self.counted
 
     def charge(self, steps: int) -> Charge:
         """Return what so many steps are charged as."""
         return charge_for(
             self.sampling,
-            noise_multiplier=self.noise_multiplier,
+            noise_multiplier=self.noise_multiplier / (2.0 if self.replaced else 1.0),
             sampling_probability=self.rate,
             steps=steps,
             group=self.group,

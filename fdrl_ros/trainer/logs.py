@@ -28,8 +28,7 @@ def records_of_logs(logged: Sequence[LoggedOperation]) -> Records:
             raise RecordsError('an operation on nobody: every patient needs a pseudonym')
         if not np.isfinite(each.rewards).all():
             raise RecordsError(
-                f'{each.patient}: a log has no rewards; derive them with with_rewards, or give '
-                'your own'
+                'a log has no rewards; derive them with with_rewards, or give your own'
             )
         by_patient.setdefault(each.patient, []).append(each)
     ordered = [each for group in by_patient.values() for each in group]

@@ -249,11 +249,13 @@ class OnlineTrainer:
     def _ready(self, new: Records) -> Trainer | None:
         """Return a learner on all records, or None while there are too few."""
         records = self._records
-        count, added = (
-            (records.n_transitions, new.n_transitions)
-            if self._by_transition
-            else (records.n_patients, new.n_patients)
-        )
+        count, added = records.n_patients, new.n_patients
+        if self._by_transition and self._privacy.unit == 'transition':
+            count, added = records.n_transitions, new.n_transitions
+        elif self._by_transition:
+            # How many transitions patients have is private: how often one learns must not tell.
+            most = max(1, self._privacy.most_transitions)
+            count, added = most * count, most * added
         if count < max(self._online.warm_up, self._privacy.batch):
             return None
         steps = max(1, math.ceil(added * self._online.updates))

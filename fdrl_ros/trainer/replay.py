@@ -54,11 +54,11 @@ class Replay(Protocol):
 class PoissonReplay:
     """Each unit joins by its own coin of one probability: q = L / n."""
 
-    def __init__(self, n_units: int, batch: float, source: NoiseSource) -> None:
-        """:param batch: expected number L who join."""
+    def __init__(self, n_units: int, rate: float, source: NoiseSource) -> None:
+        """:param rate: q, in (0, 1]."""
         self.priorities = np.empty(0)
         self._n_units = n_units
-        self._rate = batch / n_units
+        self._rate = rate
         self._source = source
 
     def draw(self, round: int, step: int) -> Draw:
@@ -102,6 +102,7 @@ class _ByError:
     def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
         """Remember |error|^alpha, which depends on the unit's own data and on released weights."""
         size = np.minimum(np.abs(errors).mean(axis=-1, dtype=np.float64), 1.0)
+        size[np.isnan(size)] = 1.0
         self.priorities[units] = np.maximum(size, _LEAST_PRIORITY) ** self._exponent
 
 
@@ -116,15 +117,15 @@ class PrioritisedPoissonReplay(_ByError):
     def __init__(
         self,
         n_units: int,
-        batch: float,
+        rate: float,
         learner: LearnerSettings,
         source: NoiseSource,
         priorities: NDArray[np.float64] | None = None,
     ) -> None:
-        """:param batch: number L who would join if errors were of the guessed size."""
+        """:param rate: mean probability to join if errors were of the guessed size."""
         super().__init__(n_units, learner, priorities)
-        self._scale = batch / n_units / learner.expected_priority
-        self._rate = batch / n_units
+        self._scale = rate / learner.expected_priority
+        self._rate = rate
         self._source = source
 
     def draw(self, round: int, step: int) -> Draw:
@@ -174,17 +175,21 @@ def replay_of(
     learner: LearnerSettings,
     source: NoiseSource,
     priorities: NDArray[np.float64] | None = None,
+    *,
+    rate: float | None = None,
 ) -> Replay:
     """
     Make the replay that the settings name.
 
     :param batch: expected or exact number who join.
     :param priorities: to go on from, shape (units,).
+    :param rate: probability to join, where it is not the batch over the units.
     """
+    rate = batch / n_units if rate is None else rate
     if learner.replay == 'uniform':
         return UniformReplay(n_units, batch, source)
     if learner.replay == 'prioritised':
         return PrioritisedReplay(n_units, batch, learner, source, priorities)
     if learner.replay == 'prioritised_poisson':
-        return PrioritisedPoissonReplay(n_units, batch, learner, source, priorities)
-    return PoissonReplay(n_units, batch, source)
+        return PrioritisedPoissonReplay(n_units, rate, learner, source, priorities)
+    return PoissonReplay(n_units, rate, source)

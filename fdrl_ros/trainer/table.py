@@ -52,9 +52,13 @@ class TableDqn(DoubleDqn):
         products = by_unit @ by_unit.swapaxes(1, 2)
         squares = np.square(self._scales[of_unit])
         products *= np.where(of_unit[:, :, None] == of_unit[:, None], squares[:, :, None], 0.0) + 1
-        norms = np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0))
-        factors = clip_factors(norms, clip_norm)
-        return self._summed(states, heads * np.repeat(factors, transitions)[:, None])
+        # What rounding may hide where rows cancel.
+        sizes = np.sqrt(np.square(by_unit).sum(axis=2) * (squares + 1.0)).sum(axis=1)
+        hidden = transitions * np.finfo(np.float64).eps * np.square(sizes)
+        norms = np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0) + hidden)
+        factors = np.repeat(clip_factors(norms, clip_norm), transitions)
+        heads[factors == 0.0] = 0.0
+        return self._summed(states, heads * factors[:, None])
 
     def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
         """Return the mean gradient, unclipped; see :meth:`DoubleDqn.mean`."""

@@ -289,7 +289,12 @@ class Trainer:
     def replay(self, priorities: np.ndarray | None = None) -> Replay:
         """Return who joins the steps, going on from a checkpoint's priorities if given."""
         return replay_of(
-            self.guarantee.n_records, self.privacy.batch, self.learner, self._source, priorities
+            self.guarantee.n_records,
+            self.privacy.batch,
+            self.learner,
+            self._source,
+            priorities,
+            rate=self.guarantee.rate,
         )
 
 

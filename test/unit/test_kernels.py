@@ -147,18 +147,6 @@ def test_the_noisy_mean_is_that_of_numpy_bit_for_bit():
             way()
 
 
-@pytest.mark.parametrize('transitions', [1, 8])
-@pytest.mark.parametrize('name', ['states', 'next_states', 'rewards'])
-def test_what_is_not_a_number_is_refused(name, transitions):
-    rng, shape = np.random.default_rng(5), NetworkShape(4, 3, (8,))
-    dqn, weights = DoubleDqn(shape, loss='squared'), shape.draw(rng)
-    batch = batch_of(rng, shape, 3, transitions)
-    batch.discounts[...] = 0.9
-    getattr(batch, name)[1, 0] = np.nan
-    with pytest.raises(PrivacyError, match='not finite'):
-        dqn.clipped_sum(dqn.layered(weights), dqn.layered(weights), batch, 1.0)
-
-
 @pytest.mark.parametrize('action', [-1, 3, 2**40])
 def test_an_action_that_the_network_has_not_is_refused(action):
     rng, shape = np.random.default_rng(6), NetworkShape(4, 3, (8,))

@@ -7,7 +7,6 @@ import math
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.mechanism import (
     clip_factors,
-    clip_per_unit,
     grid_of,
     independent_sample,
     mean_noise_std,
@@ -23,71 +22,19 @@ from scipy import stats
 
 pytestmark = pytest.mark.usefixtures('arithmetic')
 
-GRADIENTS = arrays.arrays(
-    np.float64,
-    arrays.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=6),
-    elements=strategies.floats(-1e6, 1e6),
-)
 CLIP_NORMS = strategies.floats(1e-3, 1e3)
 
 
-def slow_clip(gradients, clip_norm):
-    """DP-DQN Alg. 1 as it is meant to be read: g / max(1, ||g|| / C), summed."""
-    total = np.zeros(gradients.shape[1])
-    for gradient in gradients:
-        norm = math.sqrt(math.fsum(value * value for value in gradient.tolist()))
-        total += gradient / max(1.0, norm / clip_norm)
-    return total
+@given(arrays.arrays(np.float64, 5, elements=strategies.floats(0.0, 1e6)), CLIP_NORMS)
+def test_factors_are_those_of_algorithm_1_with_room_for_arithmetic(norms, clip_norm):
+    within = clip_norm * (1.0 - 2.0**-10)
+    expected = [1.0 / max(1.0, norm / within) for norm in norms]
+    np.testing.assert_allclose(clip_factors(norms, clip_norm), expected, rtol=1e-12)
 
 
-@given(GRADIENTS, CLIP_NORMS)
-def test_clipping_is_algorithm_1(gradients, clip_norm):
-    clipped = clip_per_unit(gradients, clip_norm)
-    # Clipping leaves 2^-10 of C for arithmetic, so it is slow_clip with that much less.
-    within = slow_clip(gradients, clip_norm * (1.0 - 2.0**-10))
-    assert clipped == pytest.approx(within, rel=1e-9, abs=1e-9)
-
-
-@given(GRADIENTS, CLIP_NORMS)
-def test_no_unit_contributes_more_than_the_clip_norm(gradients, clip_norm):
-    for gradient in gradients:
-        contribution = clip_per_unit(gradient[np.newaxis], clip_norm)
-        assert math.sqrt(math.fsum(contribution**2)) <= clip_norm
-
-
-@given(GRADIENTS, CLIP_NORMS)
-def test_one_unit_more_or_less_moves_the_sum_by_the_clip_norm_at_most(gradients, clip_norm):
-    moved = clip_per_unit(gradients, clip_norm) - clip_per_unit(gradients[:-1], clip_norm)
-    assert np.linalg.norm(moved) <= clip_norm * (1.0 + 1e-9)
-
-
-def test_gradients_within_the_clip_norm_pass_unchanged():
-    gradients = np.array([[0.3, 0.4], [0.0, 0.0], [-0.6, 0.0]], np.float32)
-    assert np.array_equal(clip_per_unit(gradients, 1.0), gradients.astype(np.float64).sum(axis=0))
-
-
-def test_float32_gradients_are_clipped_in_float64():
-    huge = np.full((1, 3), 3e38, np.float32)  # whose square overflows float32
-    assert np.linalg.norm(clip_per_unit(huge, 2.0)) == pytest.approx(2.0, rel=1e-3)
-
-
-def test_an_empty_batch_sums_to_zero():
-    assert np.array_equal(clip_per_unit(np.empty((0, 3), np.float32), 1.0), np.zeros(3))
-
-
-@pytest.mark.parametrize('bad', [math.nan, math.inf, -math.inf])
-def test_a_gradient_that_is_not_finite_is_refused(bad):
-    gradients = np.zeros((3, 4), np.float32)
-    gradients[1, 2] = bad
-    with pytest.raises(PrivacyError, match='not finite') as refused:
-        clip_per_unit(gradients, 1.0)
-    assert not any(each.isdigit() for each in str(refused.value)), 'logs may tell it to anyone'
-
-
-def test_refusing_a_shape_does_not_tell_how_many_joined():
-    with pytest.raises(PrivacyError) as refused:
-        clip_per_unit(np.zeros((137, 2, 2)), 1.0)
-    assert '137' not in str(refused.value)
+def test_a_unit_whose_norm_is_not_finite_adds_nothing():
+    norms = [0.5, math.nan, math.inf, 4.0]
+    assert clip_factors(norms, 1.0) == pytest.approx([1.0, 0.0, 0.0, 0.25], rel=1e-3)
 
 
 @pytest.mark.parametrize('clip_norm', [0.0, -1.0, math.nan, math.inf])
@@ -207,7 +154,8 @@ def test_what_is_released_lies_on_a_public_grid_and_one_unit_moves_it_by_c_at_mo
 ):
     rng = np.random.default_rng(seed)
     others = rng.normal(size=size) * clip_norm
-    unit = clip_per_unit(rng.normal(size=(1, size)) * clip_norm, clip_norm)
+    unit = rng.normal(size=size)
+    unit *= clip_norm * (1.0 - 2.0**-10) / np.linalg.norm(unit)
     noise = NoiseSource.seeded(seed).gaussian('gradient', 0, 0, size)
     numbers = {'noise_multiplier': multiplier, 'clip_norm': clip_norm, 'expected_batch': 1.0}
     grid = grid_of(multiplier, clip_norm, size)

@@ -114,7 +114,8 @@ def test_poisson_is_charged_at_its_rate_and_private_replay_without_amplification
 @pytest.mark.parametrize('name', ['uniform', 'prioritised'])
 def test_replay_without_a_finite_epsilon_is_refused_under_a_budget(name):
     learner = LearnerSettings(replay=name)
-    with pytest.raises(PrivacyError, match=f'{name} replay has no finite epsilon'):
+    why = {'uniform': 'depends on who else', 'prioritised': 'through the sum of priorities'}
+    with pytest.raises(PrivacyError, match=f'{name} sampling has no finite .*{why[name]}'):
         guarantee(learner)
     assert guarantee(learner, budget=math.inf).charge(3).noise_multiplier == 0.0
 
@@ -131,12 +132,15 @@ def test_clipping_transitions_protects_a_patient_as_a_group_of_a_public_size():
     assert ' 3' not in str(refused.value), 'how long the longest is, is private'
     made = guarantee(clipped='transition', most_transitions=5)
     assert (made.n_units, made.n_records, made.group) == (40, 120, 5)
-    assert made.charge(1).sampling_probability == pytest.approx(8 / 120)
+    assert made.charge(1).sampling_probability == pytest.approx(8 / (40 * 5))  # public numbers
+    assert made.charge(1).noise_multiplier == 2.0
 
 
 def test_returns_of_n_steps_make_a_transition_unit_a_group_of_n():
     made = guarantee(LearnerSettings(n_step=4), unit='transition')
     assert (made.n_units, made.group) == (120, 4)
+    assert made.charge(1).noise_multiplier == 1.0, 'records that change move a sum by 2 C'
+    assert guarantee(unit='transition').charge(1).noise_multiplier == 2.0
     assert guarantee(LearnerSettings(n_step=4)).group == 1  # all of a patient is clipped as one
 
 

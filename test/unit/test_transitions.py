@@ -3,7 +3,9 @@
 """Returns of n steps end with their episode and their patient."""
 
 from fdrl_ros.privacy.group import records_of_a_transition
+from fdrl_ros.trainer.guarantee import Guarantee
 from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.trainer.transitions import Transitions
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -64,7 +66,11 @@ def test_n_step_return_is_the_sum_written_out(episodes, n_step, seed):
 
 
 def test_a_step_of_a_transition_unit_is_in_n_samples():
-    """What the accountant is told as the group is how many samples a changed step changes."""
+    """
+    What the accountant is told as the group is how many samples a changed step changes.
+
+    They are replaced, not gone, so that each moves a sum by 2 C: Guarantee halves the noise.
+    """
     rng = np.random.default_rng(0)
     for n_step in (1, 2, 5):
         records = records_of([9], [True], rng, 1)
@@ -84,3 +90,28 @@ def test_the_records_themselves_are_not_changed():
     before = records.digest()
     Transitions.of(records, discount=GAMMA, n_step=3)
     assert records.digest() == before
+
+
+@pytest.mark.parametrize('n_step', [1, 2, 5])
+def test_removing_a_step_moves_a_sum_by_less_than_the_charge_allows(n_step):
+    """Each sample is a unit vector of its own: the worst that clipped gradients can do."""
+    with_it = records_of([9], [True], np.random.default_rng(0), 1)
+    rows = np.delete(np.arange(9), 6)
+    arrays = {n: v[rows] for n, v in vars(with_it).items() if n not in ('starts', 'patients')}
+    without = Records(**arrays, starts=np.array([0, 8]), patients=with_it.patients)
+    samples = [
+        {
+            (*s, r, *n, d)
+            for s, r, n, d in zip(m.states, m.rewards, m.next_states, m.discounts, strict=True)
+        }
+        for m in (
+            Transitions.of(each, discount=GAMMA, n_step=n_step, unit='transition')
+            for each in (with_it, without)
+        )
+    ]
+    moved = len(samples[0] ^ samples[1])  # all in one direction
+    learner = LearnerSettings(n_step=n_step)
+    privacy = PrivacySettings(unit='transition', batch=4, budget=50.0, delta=1e-3)
+    charge = Guarantee.of(with_it, learner, privacy).charge(1)
+    assert moved <= 2 * n_step - 1
+    assert moved / privacy.noise_multiplier <= charge.group / charge.noise_multiplier
