@@ -39,9 +39,8 @@ class GrowingRecords:
         :param digest: of all records up to these, 32 bytes.
         :raises RecordsError: if one of them is there already, or is recorded in another form.
         """
+        self.check_new(new)
         names = set(new.patients.tolist())
-        if names & self._names:
-            raise RecordsError('a patient appears twice: one patient is one privacy unit')
         made = Transitions.of(new, discount=self._discount, n_step=self._n_step, unit=self._unit)
         columns = {f.name: getattr(made, f.name) for f in fields(made) if f.name != 'inputs'}
         columns['starts'] = columns['starts'][1:] + self.n_transitions
@@ -57,6 +56,15 @@ class GrowingRecords:
         self.n_transitions += new.n_transitions
         self.longest = max(self.longest, new.longest)
         self._digest = digest
+
+    def check_new(self, new: Records) -> None:
+        """
+        Refuse patients who are there already.
+
+        :raises RecordsError: if there is one; nothing has changed then.
+        """
+        if not self._names.isdisjoint(new.patients.tolist()):
+            raise RecordsError('a patient appears twice: one patient is one privacy unit')
 
     def digest(self) -> bytes:
         """Return the digest of all records."""

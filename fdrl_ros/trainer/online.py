@@ -14,13 +14,16 @@ import math
 from pathlib import Path
 from typing import Any, Protocol
 
-from fdrl_ros.errors import CheckpointError, RecordsError
+from fdrl_ros.errors import BudgetExceededError, CheckpointError, PrivacyError, RecordsError
 from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.privacy.accountant import Account, check_delta
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.settings import setting, Settings
+from fdrl_ros.trainer.calibration import Size
 from fdrl_ros.trainer.checkpoint import Checkpoint
 from fdrl_ros.trainer.growing import GrowingRecords
+from fdrl_ros.trainer.guarantee import Guarantee
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
@@ -182,12 +185,14 @@ class OnlineTrainer:
             `report` that must hear of each; it costs time alone.
         :returns: private weights, shape (n_parameters,), float32.
         :raises TrainingStopped: as soon as `stopped` says so; it goes on from there next time.
-        :raises BudgetExceededError: when the next round would pass the budget.
+        :raises BudgetExceededError: when all rounds, or the next one, would pass the budget.
+        :raises PrivacyError: if there are too few records to learn, or too many for delta.
         :raises RecordsError: if patients of rounds that were learned are damaged or missing.
         :raises CheckpointError: if the state that was kept is of another hospital, model or
             version, or began with other weights, settings, records or noise key.
         :raises LedgerCorruptError: if the ledger is older than that state.
         """
+        self.check_affordable()
         online, ledger = self._online, self._ledger
         start = current = weights.astype(np.float32)
         self._trainer, self._records = None, self._no_records()
@@ -214,9 +219,44 @@ class OnlineTrainer:
                     current = state.weights.astype(np.float32)
                     if round > done:
                         kept.save(state)
-                steps, spent = 0 if state is None else state.steps, ledger.epsilon_rdp()
-                report(TrainingProgress(round, steps, online.rounds, spent), current)
+                told = TrainingProgress(round, round, online.rounds, ledger.epsilon_rdp())
+                report(told, current)
+        if state is None:
+            raise PrivacyError(
+                f'nothing was learned in {online.rounds} rounds: there were never as many records '
+                f'as warm_up = {online.warm_up} and batch = {self._privacy.batch} ask for'
+            )
         return current
+
+    def check_affordable(self) -> None:
+        """
+        Refuse rounds that cannot all be trained, as far as that is known before any is collected.
+
+        :raises BudgetExceededError: if the budget does not cover all of them.
+        :raises PrivacyError: if there will be too few patients, or too many for delta.
+        """
+        online, privacy = self._online, self._privacy
+        if privacy.unit != 'patient':
+            return  # how many transitions there will be, nobody knows
+        patients = online.rounds * online.patients
+        check_delta(privacy.delta, patients)
+        most = max(1, privacy.most_transitions) if self._by_transition else 1
+        needed = max(online.warm_up, privacy.batch)
+        if patients * most < needed:
+            raise PrivacyError(
+                f'{patients} patients in all: warm_up and batch ask for {needed // most} or more'
+            )
+        if math.isinf(privacy.budget):
+            return
+        steps = max(1, math.ceil(online.patients * most * online.updates))
+        fresh = Account(privacy.delta)
+        for round in range(1, online.rounds + 1):
+            size = Size(round * online.patients, round * online.patients, most)
+            if round * online.patients * most >= needed:
+                fresh.add(Guarantee.of(size, self._learner, privacy).charge(steps))
+        wanted = fresh.epsilon_pld()
+        if not wanted <= privacy.budget:
+            raise BudgetExceededError(self._ledger.epsilon(), wanted, privacy.budget)
 
     def _no_records(self) -> GrowingRecords:
         return GrowingRecords(
@@ -295,4 +335,5 @@ class OnlineTrainer:
             raise RecordsError(
                 f'states of {records.states.shape[1]} numbers, expected {self._recorded}'
             )
+        self._records.check_new(records)  # before they are kept for good
         return records

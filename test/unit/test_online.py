@@ -14,6 +14,7 @@ from fdrl_ros.errors import (
     BudgetExceededError,
     CheckpointError,
     LedgerCorruptError,
+    PrivacyError,
     RecordsError,
 )
 from fdrl_ros.policy import NetworkShape
@@ -354,11 +355,11 @@ def test_only_its_owner_reads_what_is_kept(tmp_path):
 
 
 def test_it_stops_before_the_budget_is_passed_and_keeps_what_it_has(tmp_path):
-    site = Site(tmp_path / 'a', privacy=replace(PRIVACY, budget=2.0))
+    site = Site(tmp_path / 'a', privacy=replace(PRIVACY, unit='transition', budget=0.52))
     seen = []
     with pytest.raises(BudgetExceededError):
         site.trainer.train(START, report=lambda told, weights: seen.append(weights))
-    assert 0.0 < site.ledger.epsilon() <= 2.0
+    assert 0.0 < site.ledger.epsilon() <= 0.52
     assert not np.array_equal(seen[-1], START)
 
 
@@ -393,3 +394,62 @@ def test_records_put_together_are_of_different_patients():
         Records.joined([first, first])
     with pytest.raises(RecordsError, match='no records'):
         Records.joined([])
+
+
+@pytest.mark.parametrize(
+    'privacy, online, error',
+    [
+        ({'budget': 2.0}, {}, BudgetExceededError),
+        ({'batch': 31}, {}, PrivacyError),
+        ({}, {'warm_up': 31}, PrivacyError),
+        ({'delta': 0.04}, {}, PrivacyError),
+    ],
+)
+def test_rounds_that_cannot_all_be_trained_are_refused_before_anybody_is_treated(
+    tmp_path, privacy, online, error
+):
+    """Thirty patients in six rounds."""
+    site = Site(
+        tmp_path / 'a', online=replace(ONLINE, **online), privacy=replace(PRIVACY, **privacy)
+    )
+    site.collector.collect = None
+    with pytest.raises(error):
+        site.train()
+    assert site.head == (0, ())
+
+
+def test_what_the_rounds_cost_is_known_before_they_are_run(tmp_path):
+    site = Site(tmp_path / 'a')
+    site.train()
+    spent = epsilon_pld(site.head[1], PRIVACY.delta)
+    for budget, enough in ((1.001 * spent, True), (0.999 * spent, False)):
+        privacy = replace(PRIVACY, budget=budget)
+        other = Site(tmp_path / f'b{enough}', privacy=privacy)
+        with contextlib.nullcontext() if enough else pytest.raises(BudgetExceededError):
+            other.trainer.check_affordable()
+        other.ledger.close()
+
+
+def test_who_learned_nothing_is_told_so(tmp_path):
+    """How many transitions there will be, nobody knows before."""
+    privacy = replace(PRIVACY, unit='transition', delta=1e-4)
+    site = Site(tmp_path / 'a', online=replace(ONLINE, warm_up=100_000), privacy=privacy)
+    with pytest.raises(PrivacyError, match='nothing was learned'):
+        site.train()
+
+
+def test_a_patient_who_returns_is_refused_before_that_is_kept(tmp_path):
+    site = Site(tmp_path / 'a')
+    collect = site.collector.collect
+    site.collector.collect = lambda policy, share, first, count: collect(policy, share, 0, count)
+    with pytest.raises(RecordsError, match='twice'):
+        site.train()
+    np.testing.assert_array_equal(
+        Site(tmp_path / 'a').train(), Site(tmp_path / 'b').train(), 'it goes on undisturbed'
+    )
+
+
+def test_progress_counts_rounds(tmp_path):
+    told = []
+    Site(tmp_path / 'a').train(report=lambda progress, weights: told.append(progress))
+    assert [(each.step, each.steps) for each in told] == [(i, 6) for i in range(1, 7)]
