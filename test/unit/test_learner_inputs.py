@@ -142,6 +142,20 @@ def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_pat
         assert ledger.head() == head
 
 
+def test_other_weights_to_hold_on_to_are_refused_in_a_later_round_too(tmp_path):
+    """The state is the same, and what the proximal term pulls towards is not."""
+    told: Told = []
+    learner = replace(LEARNER, proximal=1.0)
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        made, start = set_up(tmp_path, told, ledger=ledger, learner=learner)
+        state = made.train_on(None, start, 1, stopped=lambda: False)
+        made.train_on(state, start, 2, stopped=lambda: False)
+        told.clear()
+        with pytest.raises(PrivacyError, match='inputs'):
+            made.train_on(state, start + np.float32(1e-3), 2, stopped=lambda: False)
+        assert told == []
+
+
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize('name', ['states', 'rewards', 'next_states'])
 def test_numbers_that_are_not_finite_are_no_records(name, value):

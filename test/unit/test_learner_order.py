@@ -7,6 +7,7 @@ from dataclasses import replace
 import os
 from pathlib import Path
 import sqlite3
+import threading
 
 from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.policy import NetworkShape
@@ -264,8 +265,14 @@ def test_a_checkpoint_is_whole_on_the_disk_before_it_takes_the_old_one_s_place(
 def test_the_state_after_each_turn_is_on_the_disk_before_the_other_is_written(
     tmp_path, monkeypatch, synced
 ):
-    wrong, pwrite = [], os.pwrite
+    wrong, pwrite, fsync = [], os.pwrite, os.fsync
     names = ['turn_0.checkpoint', 'turn_1.checkpoint']
+    writing = threading.Event()
+
+    def slow(file):
+        if Path(os.readlink(f'/proc/self/fd/{file}')).name in names:
+            writing.wait(0.05)  # a disk that is slower than whoever does not wait for it
+        fsync(file)
 
     def noted(file, data, at):
         path = Path(os.readlink(f'/proc/self/fd/{file}'))
@@ -273,9 +280,11 @@ def test_the_state_after_each_turn_is_on_the_disk_before_the_other_is_written(
             other = tmp_path / names[1 - names.index(path.name)]
             if other.exists() and (other.name, other.read_bytes()) not in synced:
                 wrong.append(path.name)
+                writing.set()
         return pwrite(file, data, at)
 
     monkeypatch.setattr(os, 'pwrite', noted)
+    monkeypatch.setattr(os, 'fsync', slow)
     run('online', tmp_path, [])
     assert wrong == []
     for name in names:
