@@ -70,11 +70,11 @@ class Guarantee:
             # How many transitions patients have is private: coins must not depend on it.
             counted = patients * max(1, privacy.most_transitions)
         if privacy.batch > counted:
-            unit = 'transitions' if transitions else 'patients'
-            raise PrivacyError(
-                f'privacy.batch = {privacy.batch}: expected at most as many as there are {unit} '
-                f'in the records'
+            # How many patients there are is declared; how many transitions, may be private.
+            most = (
+                'as many as there are transitions' if transitions else f'{patients}, all patients'
             )
+            raise PrivacyError(f'privacy.batch = {privacy.batch}: expected at most {most}')
         check_delta(privacy.delta, n_units)
         group = _group(records, learner, privacy)
         made = cls(
