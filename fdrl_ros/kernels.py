@@ -205,6 +205,52 @@ class NetworkKernel:
         )
         return total
 
+    def drawn(
+        self,
+        weights: NDArray[np.float32],
+        target: NDArray[np.float32],
+        table: NDArray[np.float32],
+        index: NDArray[np.int64],
+        scales: NDArray[np.float32] | None,
+        limit: float,
+    ) -> NDArray[np.float64]:
+        """
+        Clip and sum the mean gradients of units whose transitions are rows of a table.
+
+        :param table: a line a transition: state, next state, reward, discount, action.
+        :param index: shape (units, transitions), at least one of each.
+        :param scales: of each row's loss, or None; same shape.
+        :raises SettingError: if an action is not one of the network's, or a row not there.
+        """
+        if weights.size != self._parameters or target.size != self._parameters:
+            raise SettingError('weights', weights.size, f'{self._parameters} numbers')
+        if table.ndim != 2 or table.shape[1] != 2 * self.sizes[0] + 3:
+            raise SettingError('table', table.shape, f'lines of {2 * self.sizes[0] + 3} numbers')
+        units, transitions = index.shape
+        if not index.size or (scales is not None and scales.size != index.size):
+            raise SettingError('index', index.shape, 'as many rows as scales, and at least one')
+        total = np.empty(self._trained)
+        done = lib.fdrl_drawn(
+            self._network,
+            self._loss,
+            _floats(weights),
+            _floats(target),
+            _floats(table),
+            len(table),
+            _of('int64_t[]', np.ascontiguousarray(index, np.int64)),
+            units,
+            transitions,
+            ffi.NULL if scales is None else _floats(scales),
+            limit,
+            _of('double[]', total),
+        )
+        if done == lib.FDRL_NO_ACTION:
+            raise SettingError('actions', 'a recorded action', f'below {self.actions}')
+        if done == lib.FDRL_NO_ROW:
+            raise SettingError('index', 'a row', f'below {len(table)}')
+        _check(done)
+        return total
+
     def place(self, layer: int, rows: int) -> tuple[int, int]:
         """Return where a layer's inputs and slopes begin in a trace."""
         return (

@@ -246,3 +246,41 @@ int fdrl_clipped_sum(
     (width(net, net->shared) + 1) * (1 + net->actions)) * sizeof(double));
   return sum_of_formed(net, trace, units, transitions, limit, total);
 }
+
+int fdrl_drawn(
+  const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
+  const float *table, ptrdiff_t length, const int64_t *index, ptrdiff_t units,
+  ptrdiff_t transitions, const float *scales, double limit, double *total)
+{
+  const ptrdiff_t rows = units * transitions, size = net->sizes[0], line = 2 * size + 3;
+  const ptrdiff_t traced_size = fdrl_trace_size(net, rows);
+  int64_t *actions = malloc(
+    (size_t)rows * (sizeof(int64_t) + (size_t)(2 * size + 2) * sizeof(float)) +
+    (size_t)traced_size * sizeof(float));
+  if (!actions) { return FDRL_NO_MEMORY; }
+  float *states = (float *)(actions + rows), *next = states + rows * size;
+  float *rewards = next + rows * size, *discounts = rewards + rows, *trace = discounts + rows;
+  int done = FDRL_DONE;
+  for (ptrdiff_t r = 0; r < rows && done == FDRL_DONE; r++) {
+    if (index[r] < 0 || index[r] >= length) {
+      done = FDRL_NO_ROW;
+      break;
+    }
+    const float *from = table + index[r] * line;
+    memcpy(states + r * size, from, (size_t)size * sizeof(float));
+    memcpy(next + r * size, from + size, (size_t)size * sizeof(float));
+    rewards[r] = from[2 * size];
+    discounts[r] = from[2 * size + 1];
+    actions[r] = (int64_t)from[2 * size + 2];
+  }
+  if (done == FDRL_DONE) {
+    done = fdrl_slopes(
+      net, loss, weights, target, rows, states, actions, rewards, next, discounts, scales,
+      1.0f / (float)transitions, trace);
+  }
+  if (done == FDRL_DONE) {
+    done = fdrl_clipped_sum(net, trace, units, transitions, limit, total);
+  }
+  free(actions);
+  return done;
+}

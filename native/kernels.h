@@ -23,6 +23,7 @@
 #define FDRL_NO_MEMORY 1
 #define FDRL_NOT_FINITE 2
 #define FDRL_NO_ACTION 3
+#define FDRL_NO_ROW 4
 
 // A dueling network: sizes of states and hidden layers; shared layers; those not trained.
 typedef struct {
@@ -48,6 +49,12 @@ int fdrl_slopes(
 int fdrl_clipped_sum(
   const fdrl_network *net, const float *trace, ptrdiff_t units, ptrdiff_t transitions,
   double limit, double *total);
+
+// Rows of a table: states, next states, reward, discount and action, all as float.
+int fdrl_drawn(
+  const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
+  const float *table, ptrdiff_t length, const int64_t *index, ptrdiff_t units,
+  ptrdiff_t transitions, const float *scales, double limit, double *total);
 
 void fdrl_gaussian(const uint64_t *words, ptrdiff_t pairs, double *draws);
 int fdrl_noisy_mean(

@@ -7,6 +7,7 @@ A unit (a patient, or a transition) joins a step by its own coin of probability 
 those who joined are clipped to C and summed; the noised sum is divided by the expected number L.
 """
 
+import functools
 import math
 
 from fdrl_ros import kernels
@@ -168,6 +169,7 @@ def noisy_mean(
     return total
 
 
+@functools.lru_cache(maxsize=64)
 def grid_of(noise_multiplier: float, clip_norm: float, n_parameters: int) -> float:
     """
     Return the step of the grid that sums and noise are rounded to: a power of two.

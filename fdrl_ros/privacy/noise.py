@@ -17,7 +17,7 @@ import stat
 import struct
 import tempfile
 
-from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
+from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, CipherContext, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from fdrl_ros import kernels
@@ -44,7 +44,7 @@ class NoiseSource:
             raise KeyFileError(f'a noise key has {_KEY_BYTES} bytes, not {len(key)}')
         self._key = key
         self._private = private
-        self._streams: dict[tuple[str, str, int], algorithms.AES] = {}
+        self._streams: dict[tuple[str, str, int], CipherContext] = {}
 
     @classmethod
     def secure(cls, path: str | os.PathLike[str]) -> 'NoiseSource':
@@ -144,17 +144,18 @@ class NoiseSource:
     ) -> NDArray[np.uint64]:
         """Return little-endian words of the stream that the first four arguments name."""
         name = (kind, purpose, round)
-        key = self._streams.get(name)
-        if key is None:
+        stream = self._streams.get(name)
+        if stream is None:
             names = [each.encode() for each in (kind, purpose)]
             info = b''.join(struct.pack('<I', len(each)) + each for each in names)
             info += struct.pack('<Q', round)
             if len(self._streams) >= _KEPT_KEYS:
                 self._streams.clear()
-            key = self._streams[name] = algorithms.AES(self._derive(b'stream' + info, 32))
+            key = algorithms.AES(self._derive(b'stream' + info, 32))
+            stream = self._streams[name] = Cipher(key, modes.CTR(bytes(16))).encryptor()
         # Steps of a stream are 2^64 blocks apart: no two of them share a block.
-        cipher = Cipher(key, modes.CTR(struct.pack('>QQ', step, 0)))
-        return np.frombuffer(cipher.encryptor().update(_zeros(8 * words)), dtype='<u8')
+        stream.reset_nonce(struct.pack('>QQ', step, 0))
+        return np.frombuffer(stream.update(_zeros(8 * words)), dtype='<u8')
 
     def _derive(self, info: bytes, length: int) -> bytes:
         # The root key is uniform already, so HKDF needs its second half only.

@@ -1,8 +1,8 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""One block of private steps (DP-DQN Alg. 1), of one hospital or of many side by side."""
+"""One block of private steps (DP-DQN Alg. 1): what a hospital runs on one reservation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -36,60 +36,46 @@ class Steps(Protocol):
 
 
 def train_block(
-    trainers: Sequence[Steps],
-    states: Sequence[Checkpoint],
+    trainer: Steps,
+    state: Checkpoint,
     anchor: np.ndarray,
     stopped: Callable[[], bool],
-) -> list[Checkpoint]:
+) -> Checkpoint:
     """
-    Run one block of all of them and return their states after it.
+    Run one block and return the state after it.
 
-    :param trainers: of the same settings.
-    :param states: where each stands, after the same number of steps of the same round.
     :param anchor: weights that the proximal term holds to.
     :raises PolicyError: if the weights are not finite any more.
     :raises TrainingStopped: before the next step, as soon as `stopped` says so.
     """
-    first, learner, dqn = trainers[0], trainers[0].learner, trainers[0].dqn
-    begun, count, round = states[0].steps, first.steps_per_block, states[0].round
-    weights = np.stack([state.weights for state in states])
-    target = np.stack([state.target for state in states])
+    learner, dqn, round = trainer.learner, trainer.dqn, state.round
     optimizer = optimizer_of(
-        learner.optimizer,
-        learner.learning_rate,
-        np.stack([state.moments for state in states], axis=1),
-        begun,
+        learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
     )
-    replays = [each.replay(state.priorities) for each, state in zip(trainers, states, strict=True)]
-    apart = [dqn.layered(each) for each in target]
-    for step in range(begun, begun + count):
+    replay = trainer.replay(state.priorities)
+    weights, target = state.weights.copy(), state.target
+    trained, held = weights[dqn.start :], anchor[dqn.start :]
+    apart = dqn.layered(target)
+    for step in range(state.steps, state.steps + trainer.steps_per_block):
         if stopped():
             raise TrainingStopped(f'round {round} stopped before step {step}')
         current = weights.astype(np.float32)
-        now = [dqn.layered(each) for each in current]
+        now = dqn.layered(current)
         if step % learner.target_period == 0:
             target, apart = current, now
-        gradient = np.stack(
-            [
-                each.private_gradient(replay, now[i], apart[i], round, step)
-                for i, (each, replay) in enumerate(zip(trainers, replays, strict=True))
-            ]
-        )
+        gradient = trainer.private_gradient(replay, now, apart, round, step)
         if learner.proximal:
-            gradient += learner.proximal * (weights - anchor)[:, dqn.start :]
-        weights[:, dqn.start :] += optimizer.step(gradient)
+            gradient += learner.proximal * (trained - held)
+        trained += optimizer.step(gradient)
     if not np.isfinite(weights).all():
         # Told by the weights, which are released, and not by any record.
         raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')
-    return [
-        replace(
-            state,
-            blocks=state.blocks + 1,
-            steps=begun + count,
-            weights=weights[i].copy(),
-            target=target[i].copy(),
-            moments=optimizer.moments[:, i].copy(),
-            priorities=replays[i].priorities,
-        )
-        for i, state in enumerate(states)
-    ]
+    return replace(
+        state,
+        blocks=state.blocks + 1,
+        steps=state.steps + trainer.steps_per_block,
+        weights=weights,
+        target=target,
+        moments=optimizer.moments,
+        priorities=replay.priorities,
+    )

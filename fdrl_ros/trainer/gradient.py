@@ -19,7 +19,7 @@ from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.mechanism import clip_factors, clip_limit
 from fdrl_ros.trainer.network import Array, Layered, Network, Slopes
 from fdrl_ros.trainer.settings import LearnerSettings
-from fdrl_ros.trainer.transitions import Batch
+from fdrl_ros.trainer.transitions import Batch, Drawn
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,6 +86,13 @@ class DoubleDqn:
         :returns: shape (..., size), float64: sums are not rounded as the rest is, so that what a
             unit adds does not depend on the others.
         """
+        if isinstance(batch, Drawn) and type(self).slopes is DoubleDqn.slopes:
+            table, kernel = batch.transitions.table, self._kernel
+            if table is not None and kernel is not None and batch.index.size:
+                limit = clip_limit(clip_norm)
+                return kernel.drawn(
+                    weights.flat, target.flat, table, batch.index, batch.weights, limit
+                )
         *_, units, transitions = batch.actions.shape
         with np.errstate(over='ignore', invalid='ignore'):  # a warning would tell of a record
             layers = self.slopes(weights, target, batch, 1.0 / transitions)

@@ -10,6 +10,8 @@ from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.transitions import Transitions
 import numpy as np
 
+_OTHERS = ('inputs', 'lines')  # fields of transitions that are no columns of them
+
 
 class GrowingRecords:
     """
@@ -42,7 +44,9 @@ class GrowingRecords:
         self.check_new(new)
         names = set(new.patients.tolist())
         made = Transitions.of(new, discount=self._discount, n_step=self._n_step, unit=self._unit)
-        columns = {f.name: getattr(made, f.name) for f in fields(made) if f.name != 'inputs'}
+        columns = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in _OTHERS}
+        if made.table is not None:  # states by their number may get inputs later
+            columns['lines'] = made.table
         columns['starts'] = columns['starts'][1:] + self.n_transitions
         if not self._columns:
             self._columns = {name: _Column(rows) for name, rows in columns.items()}
@@ -72,7 +76,10 @@ class GrowingRecords:
 
     def transitions(self, inputs: np.ndarray | None) -> Transitions:
         """Return all transitions; they stay as they are when patients are added."""
-        return Transitions(**{n: each.rows for n, each in self._columns.items()}, inputs=inputs)
+        columns = {n: each.rows for n, each in self._columns.items()}
+        if inputs is not None:
+            columns.pop('lines', None)
+        return Transitions(**columns, inputs=inputs)
 
 
 class _Column:

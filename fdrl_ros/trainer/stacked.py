@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Many hospitals' learners in one batched pass, for simulations of a federation in one process.
+Many hospitals' learners in one pass, for simulations of a federation in one process.
 
 Each keeps its own records, ledger, noise and checkpoint, and ends where it would have ended alone,
 bit for bit.
@@ -12,7 +12,6 @@ from functools import partial
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.trainer.block import train_block
-from fdrl_ros.trainer.checkpoint import Checkpoint
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
 from fdrl_ros.trainer.trainer import Trainer
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 class StackedTrainers:
     """
-    Trains hospitals side by side: one product of stacked matrices where each would do its own.
+    Trains hospitals side by side: all run a block, then all the next.
 
     Their settings must be the same; how many patients they have, and so their steps, may differ.
     """
@@ -60,23 +59,11 @@ class StackedTrainers:
         """
         trainers = self._trainers
         states = [each.begin(weights, round) for each in trainers]
-        while min(state.blocks for state in states) < trainers[0].learner.epochs:
-            for members in _alike(trainers, states):
-                chosen = [trainers[i] for i in members]
-                for i in members:
-                    trainers[i].reserve(states[i])
-                after = train_block(chosen, [states[i] for i in members], weights, stopped)
-                for i, state in zip(members, after, strict=True):
-                    states[i] = state
-                    trainers[i].keep(state, partial(report, i))
+        for block in range(trainers[0].learner.epochs):
+            behind = [i for i, state in enumerate(states) if state.blocks == block]
+            for i in behind:
+                trainers[i].reserve(states[i])
+            for i in behind:
+                states[i] = train_block(trainers[i], states[i], weights, stopped)
+                trainers[i].keep(states[i], partial(report, i))
         return [each.result(state) for each, state in zip(trainers, states, strict=True)]
-
-
-def _alike(trainers: list[Trainer], states: list[Checkpoint]) -> list[list[int]]:
-    """Group those who are furthest behind by the steps that their next block consists of."""
-    blocks = min(state.blocks for state in states)
-    groups: dict[int, list[int]] = {}
-    for i, (trainer, state) in enumerate(zip(trainers, states, strict=True)):
-        if state.blocks == blocks:
-            groups.setdefault(trainer.steps_per_block, []).append(i)
-    return list(groups.values())

@@ -158,7 +158,7 @@ class Trainer:
         state = self.begin(weights, round)
         while state.blocks < self.learner.epochs:
             self.reserve(state)
-            (state,) = train_block([self], [state], weights, stopped)
+            state = train_block(self, state, weights, stopped)
             self.keep(state, report)
         return self.result(state)
 
@@ -206,8 +206,7 @@ class Trainer:
         priorities[: len(state.priorities)] = state.priorities
         state = replace(state, round=round, start=start, blocks=0, priorities=priorities)
         self.reserve(state)
-        (after,) = train_block([self], [state], weights, stopped)
-        return after
+        return train_block(self, state, weights, stopped)
 
     def reserve(self, state: Checkpoint) -> None:
         """Charge the next block, durably, before its noise is drawn."""

@@ -3,6 +3,7 @@
 """Transitions as the learner takes them: rewards of n steps, and what is left of gamma then."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from fdrl_ros.trainer.records import Records
 import numpy as np
@@ -43,6 +44,38 @@ class Batch:
         )
 
 
+class Drawn(Batch):
+    """A batch that is taken out of all transitions only when somebody looks at it."""
+
+    transitions: 'Transitions'
+    index: NDArray[np.int64]
+
+    def __init__(
+        self,
+        transitions: 'Transitions',
+        index: NDArray[np.int64],
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """
+        Remember what was drawn.
+
+        :param index: shape (units, transitions).
+        """
+        object.__setattr__(self, 'transitions', transitions)
+        object.__setattr__(self, 'index', index)
+        object.__setattr__(self, 'weights', weights)
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name not in _COLUMNS:
+            raise AttributeError(name)
+        found = self.transitions.column(name, self.index)
+        object.__setattr__(self, name, found)
+        return found
+
+
+_COLUMNS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
+
+
 @dataclass(frozen=True)
 class Transitions:
     """
@@ -52,7 +85,7 @@ class Transitions:
     (sum of gamma^k r over n steps) and ``discounts`` (gamma^n; 0 where no value follows):
     float32, (transitions,). ``starts``: first transition of each unit, then their number:
     (units + 1,). ``inputs``: what the network takes for each number of a state, (numbers, inputs),
-    where states are recorded by their number alone.
+    where states are recorded by their number alone. ``lines``: the :attr:`table`, if it is there.
     """
 
     states: np.ndarray
@@ -62,6 +95,7 @@ class Transitions:
     discounts: np.ndarray
     starts: NDArray[np.int64]
     inputs: np.ndarray | None = None
+    lines: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -120,14 +154,27 @@ class Transitions:
         :param index: shape (..., units, transitions).
         :param weights: of their losses, same shape.
         """
-        return Batch(
-            self._seen(self.states.take(index, axis=0)),
-            self.actions.take(index),
-            self.rewards.take(index),
-            self._seen(self.next_states.take(index, axis=0)),
-            self.discounts.take(index),
-            weights,
-        )
+        return Drawn(self, index, weights)
+
+    def column(self, name: str, index: NDArray[np.int64]) -> np.ndarray:
+        """Take some of an array of transitions; states as the network takes them."""
+        found = getattr(self, name).take(index, axis=0)
+        return self._seen(found) if name in ('states', 'next_states') else found
+
+    @cached_property
+    def table(self) -> np.ndarray | None:
+        """
+        All transitions, a line each: state, next state, reward, discount, action.
+
+        None where states are recorded by their number. A network has fewer actions than float32
+        has whole numbers.
+        """
+        if self.lines is not None:
+            return self.lines
+        if self.inputs is not None:
+            return None
+        columns = (self.states, self.next_states, self.rewards, self.discounts, self.actions)
+        return np.column_stack(columns).astype(np.float32)
 
     def _seen(self, states: np.ndarray) -> np.ndarray:
         """Return what the network takes for recorded states."""

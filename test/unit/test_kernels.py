@@ -8,7 +8,7 @@ from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.gradient import DoubleDqn
-from fdrl_ros.trainer.transitions import Batch
+from fdrl_ros.trainer.transitions import Batch, Transitions
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -193,3 +193,48 @@ def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
         dqn.layered(weights), dqn.layered(weights), batch_of(rng, shape, 2, 2), 1.0
     )
     assert found.shape == (shape.n_parameters,)
+
+
+def transitions_of(rng, shape, count):
+    return Transitions(
+        states=rng.normal(size=(count, shape.states)).astype(np.float32),
+        actions=rng.integers(shape.actions, size=count),
+        rewards=rng.normal(size=count).astype(np.float32),
+        next_states=rng.normal(size=(count, shape.states)).astype(np.float32),
+        discounts=(0.9 * rng.integers(2, size=count)).astype(np.float32),
+        starts=np.arange(count + 1),
+    )
+
+
+@pytest.mark.parametrize('transitions', [1, 3])
+@pytest.mark.parametrize('weighted', [False, True])
+def test_drawn_transitions_are_summed_as_those_that_were_taken_out(transitions, weighted):
+    rng, shape = np.random.default_rng(10), NetworkShape(4, 3, (8, 5))
+    everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
+    weights, target = dqn.layered(shape.draw(rng)), dqn.layered(shape.draw(rng))
+    index = rng.integers(50, size=(7, transitions))
+    scales = rng.uniform(0.1, 1.0, index.shape).astype(np.float32) if weighted else None
+    drawn = everyone.at(index, scales)
+    names = ('states', 'actions', 'rewards', 'next_states', 'discounts', 'weights')
+    taken = Batch(**{name: getattr(everyone.at(index, scales), name) for name in names})
+    np.testing.assert_array_equal(
+        dqn.clipped_sum(weights, target, drawn, 0.3), dqn.clipped_sum(weights, target, taken, 0.3)
+    )
+
+
+@pytest.mark.parametrize('row', [-1, 50, 2**40])
+def test_a_row_that_the_table_has_not_is_refused(row):
+    rng, shape = np.random.default_rng(11), NetworkShape(4, 3, (8,))
+    everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
+    weights = dqn.layered(shape.draw(rng))
+    with pytest.raises(SettingError, match='index'):
+        dqn.clipped_sum(weights, weights, everyone.at(np.array([[3], [row]])), 0.3)
+
+
+def test_a_drawn_action_that_the_network_has_not_is_refused():
+    rng, shape = np.random.default_rng(12), NetworkShape(4, 3, (8,))
+    everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
+    everyone.actions[9] = 3
+    weights = dqn.layered(shape.draw(rng))
+    with pytest.raises(SettingError, match='actions'):
+        dqn.clipped_sum(weights, weights, everyone.at(np.array([[9]])), 0.3)

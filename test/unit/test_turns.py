@@ -60,7 +60,8 @@ def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
         joined = Records.joined(made[:number])
         expected = Transitions.of(joined, discount=0.9, n_step=n_step, unit=unit)
         found = growing.transitions(None)
-        for field in fields(Transitions):
+        np.testing.assert_array_equal(found.table, expected.table)
+        for field in (each for each in fields(Transitions) if each.name != 'lines'):
             np.testing.assert_array_equal(
                 getattr(found, field.name), getattr(expected, field.name)
             )
