@@ -16,9 +16,13 @@ from fdrl_ros.errors import PrivacyError, SettingError
 import numpy as np
 from numpy.typing import NDArray
 
+_FORM = 2
+
 try:
     from fdrl_ros._kernels import ffi, lib
 
+    if getattr(lib, 'FDRL_FORM', 0) != _FORM:
+        raise ImportError('built from older sources')
     _of = ffi.from_buffer
 except ImportError:
     ffi = lib = _of = None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fdrl_ros.assembly import LEDGER
 from fdrl_ros.benchmark.report import NOT_PRIVATE, shared_patients
 from fdrl_ros.cli.ledger_table import document, number, summary, table
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
@@ -53,8 +54,8 @@ def show(path: Path, as_json: bool) -> None:
     """
     Print every entry of a ledger, and what it has spent.
 
-    PATH is a ledger file, or the directory of a run or of a federation. Epsilon after each entry
-    is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
+    PATH is a ledger file, or the directory of a hospital, a run or a federation. Epsilon after
+    each entry is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
     """
     found, layout, plan = _inspected(path, {})
     read = [(each.name, each.record) for each in found if each.record is not None]
@@ -108,7 +109,10 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
     Who holds the file can rebuild all hashes: only heads that others saw find that. The operators
     of the servers print theirs with `fdrl privacy heads`; a hospital compares with --seen.
     """
-    seen = {f'--seen {text.partition(":")[0]}': Head.parse(text) for text in heads}
+    try:
+        seen = {f'--seen {text.partition(":")[0]}': Head.parse(text) for text in heads}
+    except PrivacyError as error:
+        raise click.BadParameter(str(error), param_hint='--seen') from error
     found, _, _ = _inspected(path, seen)
     for each in found:
         if each.problems:
@@ -184,7 +188,9 @@ def heads(path: Path) -> None:
 def _inspected(
     path: Path, seen: dict[str, Head]
 ) -> tuple[Sequence[Inspection], Layout | None, Plan | None]:
-    """Look at a file, or at every ledger of a directory."""
+    """Look at a file, at that of a hospital's directory, or at every ledger of a federation."""
+    if (path / LEDGER).is_file():
+        path /= LEDGER
     if not path.is_dir():
         return [inspect_file(path, seen)], None, None
     if seen:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hospital's records D_i: transitions grouped by patient, and the file that holds them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 import hashlib
 import os
@@ -104,6 +104,16 @@ class Records:
         """Return the most transitions that one patient has."""
         return int(np.diff(self.starts).max())
 
+    def require_known(self, known: Collection[str]) -> None:
+        """
+        Refuse patients who are not on a list, such as that of those who agreed.
+
+        :param known: pseudonyms.
+        :raises RecordsError: if there is one; it does not tell whom.
+        """
+        if not set(self.patients.tolist()) <= set(known):
+            raise RecordsError('the records hold a patient who is not known here')
+
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
         """
@@ -167,11 +177,12 @@ class Records:
         part.replace(path)
 
     @classmethod
-    def load(cls, path: Path, n_states: int) -> 'Records':
+    def load(cls, path: Path, n_states: int, known: Collection[str] | None = None) -> 'Records':
         """
         Read records.
 
         :param n_states: numbers in a state that the policy expects.
+        :param known: pseudonyms of all who may be in them; anyone's if None.
         :raises RecordsError: if the file is missing, damaged, or of another form.
         """
         try:
@@ -187,6 +198,8 @@ class Records:
             raise RecordsError(
                 f'{path}: states of {records.states.shape[1]} numbers, expected {n_states}'
             )
+        if known is not None:
+            records.require_known(known)
         return records
 
 

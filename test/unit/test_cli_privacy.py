@@ -187,7 +187,7 @@ def test_heads_that_servers_saw_are_printed_and_compared(layout, ledger):
     assert fdrl('verify', ledger, '--seen', head).exit_code == 0
     for other, words in ((f'9{head[1:]}', 'an old copy'), (f'{head[:-1]}x', 'expected'), ('', '')):
         result = fdrl('verify', ledger, '--seen', other)
-        assert result.exit_code == 1 and words in result.stderr
+        assert result.exit_code == (1 if 'old' in words else 2) and words in result.stderr
     assert 'name its file' in fdrl('verify', layout.directory, '--seen', head).stderr
 
 
@@ -377,3 +377,14 @@ def test_help_tells_of_backups_restores_and_retirement():
     text = ' '.join(fdrl('--help').output.split())
     for words in ('Back up the whole directory', 'Restore only the newest', 'is retired'):
         assert words in text
+
+
+def test_a_hospital_s_directory_is_as_good_as_its_file(ledger):
+    for command in ('show', 'verify'):
+        by_folder, by_file = fdrl(command, ledger.parent), fdrl(command, ledger)
+        assert by_folder.exit_code == by_file.exit_code == 0
+        assert by_folder.output == by_file.output
+
+
+def test_a_head_that_is_none_is_a_wrong_word_and_no_tampering(ledger):
+    assert fdrl('verify', ledger, '--seen', 'foo').exit_code == 2

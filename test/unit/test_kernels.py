@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled arithmetic gives what NumPy gives, and refuses what would read beyond an array."""
 
+import importlib.util
+import sys
+from types import SimpleNamespace
+
+import fdrl_ros
 from fdrl_ros import kernels
 from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.policy import NetworkShape
@@ -238,3 +243,11 @@ def test_a_drawn_action_that_the_network_has_not_is_refused():
     weights = dqn.layered(shape.draw(rng))
     with pytest.raises(SettingError, match='actions'):
         dqn.clipped_sum(weights, weights, everyone.at(np.array([[9]])), 0.3)
+
+
+def test_a_module_built_from_other_sources_is_not_used(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'fdrl_ros._kernels', SimpleNamespace(ffi=None, lib=object()))
+    monkeypatch.delattr(fdrl_ros, '_kernels', raising=False)
+    again = importlib.util.module_from_spec(kernels.__spec__)
+    kernels.__spec__.loader.exec_module(again)
+    assert not again.built() and kernels.built()
