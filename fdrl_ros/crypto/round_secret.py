@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fdrl_ros.crypto.keystore import read_secret, write_secret
 from fdrl_ros.crypto.sharing import PRIME
+from fdrl_ros.durable import sync_folder
 from fdrl_ros.errors import CryptoError, KeyFileError
 
 KEY_BYTES: Final = 32
@@ -286,7 +287,7 @@ def erase_seed(path: Path) -> None:
             with os.fdopen(descriptor, 'wb') as file:
                 # The name goes first: a seed half overwritten must never be read.
                 each.unlink()
-                _sync_directory(path)
+                sync_folder(path.parent)
                 file.write(bytes(os.fstat(file.fileno()).st_size))
                 file.flush()
                 os.fsync(file.fileno())
@@ -305,7 +306,7 @@ def _store(path: Path, data: bytes) -> None:
             os.link(draft, path)
         if os.path.lexists(draft):
             # It stays until the name is durable, so that whoever goes on after a kill sees to it.
-            _sync_directory(path)
+            sync_folder(path.parent)
             draft.unlink()
     except OSError as error:
         raise KeyFileError(f'{path} cannot be written: {error.strerror}') from error
@@ -313,12 +314,3 @@ def _store(path: Path, data: bytes) -> None:
 
 def _draft_of(path: Path) -> Path:
     return path.with_name(path.name + '.draft')
-
-
-def _sync_directory(path: Path) -> None:
-    """Make a change of names in a file's directory survive a power cut."""
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

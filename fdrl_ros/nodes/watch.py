@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import math
 from queue import Empty, Full, Queue
 import threading
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.bringup import FEDERATION
+from fdrl_ros.closing import Closing
 from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.message import (
@@ -127,7 +127,7 @@ class Felt:
 Event = Said | Refused | Progressed | Spent | Operated | Chosen | Measured | Felt
 
 
-class Watch:
+class Watch(Closing):
     """
     Listens in the domains of the federation and the robots.
 
@@ -199,19 +199,6 @@ class Watch:
                 self._hear(
                     room, source, f'/{name}/{topic}', self._copy(event, robot=name), qos.EVENT
                 )
-
-    def __enter__(self) -> Self:
-        """Do nothing: it listens since it was made."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave the domains."""
-        self.close()
 
     @property
     def finished(self) -> bool:

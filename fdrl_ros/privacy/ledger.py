@@ -15,9 +15,9 @@ import os
 from pathlib import Path
 import sqlite3
 import threading
-from types import TracebackType
 from typing import Self
 
+from fdrl_ros.closing import Closing
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
 from fdrl_ros.privacy.accountant import Account, Charge
 from fdrl_ros.privacy.ledger_entry import Entry, Head, MOST_LINKS, Owner
@@ -41,7 +41,7 @@ class Reservation:
     inputs: bytes
 
 
-class Ledger:
+class Ledger(Closing):
     """
     Append-only record of every block of noisy steps of one hospital.
 
@@ -228,19 +228,6 @@ class Ledger:
         """Release the file; what was reserved stays."""
         with self._lock:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        """Return the ledger itself, to be closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the ledger."""
-        self.close()
 
     def _repeat(self, earlier: Entry, entry: Entry) -> Reservation:
         """Return an earlier reservation, if it was for the same thing."""

@@ -20,6 +20,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
+from fdrl_ros.durable import sync_folder
 from fdrl_ros.errors import (
     LedgerCorruptError,
     LedgerError,
@@ -158,11 +159,7 @@ def _create(path: Path, owner: Owner) -> None:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f'ledger {path} cannot be made: {error}') from error
 

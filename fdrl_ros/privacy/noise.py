@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, CipherCon
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from fdrl_ros import kernels
+from fdrl_ros.durable import sync_folder
 from fdrl_ros.errors import KeyFileError
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +189,7 @@ def _create_key(path: Path) -> None:
             pass
         finally:
             os.unlink(draft)
-        _sync_directory(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise KeyFileError(f'noise key {path} cannot be made: {error.strerror}') from error
 
@@ -218,12 +219,3 @@ def _read_key(path: Path) -> bytes:
     if len(key) != _KEY_BYTES:
         raise refuse(f'is damaged: expected {_KEY_BYTES} bytes')
     return key
-
-
-def _sync_directory(path: Path) -> None:
-    """Make a new file's name survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,10 +9,10 @@ remembered here, so that a ledger which was put back alone shows.
 
 from dataclasses import dataclass, fields
 import hashlib
-import os
 from pathlib import Path
 from typing import Any, Self
 
+from fdrl_ros.durable import replacing
 from fdrl_ros.errors import CheckpointError
 from fdrl_ros.privacy.ledger import Head, Ledger
 from fdrl_ros.privacy.ledger_entry import Owner
@@ -74,12 +74,8 @@ class Checkpoint:
 
     def save(self, path: Path, ledger: Ledger) -> None:
         """Write atomically and durably, readable by the owner alone."""
-        part = path.with_name(path.name + '.part')
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'wb') as file:
+        with replacing(path) as file:
             file.write(self.to_bytes(ledger))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
 
     @classmethod
     def read(cls, path: Path, ledger: Ledger) -> Self | None:

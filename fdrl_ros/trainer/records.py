@@ -5,10 +5,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
+from fdrl_ros.durable import replacing
 from fdrl_ros.env.episode import Episode
 from fdrl_ros.errors import RecordsError
 import numpy as np
@@ -169,12 +169,8 @@ class Records:
 
     def save(self, path: Path) -> None:
         """Write the records atomically, readable by the owner alone."""
-        part = path.with_name(path.name + '.part')
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'wb') as file:
+        with replacing(path) as file:
             np.savez(file, **{each.name: getattr(self, each.name) for each in fields(self)})
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
 
     @classmethod
     def load(cls, path: Path, n_states: int, known: Collection[str] | None = None) -> 'Records':

@@ -5,15 +5,14 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from fdrl_ros.closing import Closing
 from fdrl_ros.errors import CheckpointError
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.trainer.checkpoint import Checkpoint
 
 
-class TurnCheckpoints:
+class TurnCheckpoints(Closing):
     """
     The state after each turn.
 
@@ -67,19 +66,6 @@ class TurnCheckpoints:
             self._background.shutdown()
             for file in self._files.values():
                 os.close(file)
-
-    def __enter__(self) -> Self:
-        """Return these, to be closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the files."""
-        self.close()
 
     def _wait(self) -> None:
         if self._syncing is not None:

@@ -15,9 +15,10 @@ import json
 import os
 from pathlib import Path
 import struct
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+from fdrl_ros.closing import Closing
+from fdrl_ros.durable import replacing
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.trainer.packing import pack, unpack
 from fdrl_ros.trainer.records import Records
@@ -34,7 +35,7 @@ class Turn(NamedTuple):
     digest: bytes
 
 
-class TurnLog:
+class TurnLog(Closing):
     """
     What was collected, turn by turn.
 
@@ -55,7 +56,8 @@ class TurnLog:
         self._digest = hashlib.sha256(begin).digest()
         try:
             if not path.exists():
-                _create(path, begin)
+                with replacing(path) as new:
+                    new.write(begin)
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             with open(self._file, 'rb', closefd=False) as file:
                 content = file.read()
@@ -102,19 +104,6 @@ class TurnLog:
         """Release the file."""
         os.close(self._file)
 
-    def __enter__(self) -> Self:
-        """Return the log itself, to be closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the file."""
-        self.close()
-
     def _read(self, content: memoryview) -> Iterator[Turn]:
         """Yield the turns that were written to their end."""
         number = 0
@@ -147,21 +136,6 @@ def _check(digest: bytes, size: int) -> bytes:
 
 def _after(digest: bytes, data: bytes) -> bytes:
     return hashlib.sha256(digest + data).digest()
-
-
-def _create(path: Path, begin: bytes) -> None:
-    """Make the file whole beside its place and move it there."""
-    part = path.with_name(path.name + '.part')
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'wb') as file:
-        file.write(begin)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:

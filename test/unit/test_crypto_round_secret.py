@@ -148,7 +148,7 @@ def test_seed_is_private_and_durable_before_it_is_used(path, monkeypatch):
     assert seed.seed in path.read_bytes() and [*path.parent.iterdir()] == [path]
 
 
-@pytest.mark.parametrize('step', ['write_secret', 'link', '_sync_directory', 'unlink'])
+@pytest.mark.parametrize('step', ['write_secret', 'link', 'sync_folder', 'unlink'])
 def test_killed_while_storing_goes_on(path, monkeypatch, step):
     class Killed(BaseException):
         pass
