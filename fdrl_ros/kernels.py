@@ -124,7 +124,7 @@ class NetworkKernel:
         self.outputs = (*self.sizes[1:], 1 + actions)
         """Outputs of each dense layer, the head (value, then advantages) last."""
         self._network = ffi.new(
-            'fdrl_network *', [shared, frozen, actions, [*sizes, *[0] * (16 - len(sizes))]]
+            'fdrl_network *', [shared, frozen, actions, list(sizes)]
         )
         self._loss = ffi.new('fdrl_loss *', [loss == 'huber', conservative])
         counts = [

@@ -30,7 +30,7 @@
 typedef struct {
   int shared, frozen;
   ptrdiff_t actions;
-  ptrdiff_t sizes[16];
+  ptrdiff_t sizes[16];  // FDRL_MOST_LAYERS
 } fdrl_network;
 
 typedef struct {

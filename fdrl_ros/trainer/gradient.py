@@ -28,7 +28,6 @@ class DoubleDqn:
     """
     Gradients of the double DQN loss of a dueling network.
 
-    Leading axes stack networks: weights (..., n_parameters), batches (..., units, transitions);
     :meth:`layered` makes of flat weights what the other methods take.
     """
 
@@ -71,7 +70,7 @@ class DoubleDqn:
         """
         Take weights apart, as the methods below want them.
 
-        :param weights: flat, shape (..., n_parameters), float32; must not change afterwards.
+        :param weights: flat, shape (n_parameters,), float32; must not change afterwards.
         """
         return self.network.layered(weights)
 
@@ -83,7 +82,7 @@ class DoubleDqn:
 
         :param target: weights of the target network.
         :param clip_norm: C, > 0.
-        :returns: shape (..., size), float64: sums are not rounded as the rest is, so that what a
+        :returns: shape (size,), float64: sums are not rounded as the rest is, so that what a
             unit adds does not depend on the others.
         """
         if isinstance(batch, Drawn) and type(self).slopes is DoubleDqn.slopes:
@@ -93,7 +92,7 @@ class DoubleDqn:
                 return kernel.drawn(
                     weights.flat, target.flat, table, batch.index, batch.weights, limit
                 )
-        *_, units, transitions = batch.actions.shape
+        units, transitions = batch.actions.shape
         with np.errstate(over='ignore', invalid='ignore'):  # a warning would tell of a record
             layers = self.slopes(weights, target, batch, 1.0 / transitions)
             if isinstance(layers, _TracedSlopes):
@@ -106,14 +105,14 @@ class DoubleDqn:
         self, layers: Sequence[Slopes], batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """Clip and sum units of one transition, none of whose gradients is formed."""
-        squares = np.zeros(batch.actions.shape[:-1], np.float32)
+        squares = np.zeros(len(batch.actions), np.float32)
         for layer in layers:
             squares += _square(layer.outputs) * (_square(layer.inputs) + np.float32(1))
         factors = clip_factors(np.sqrt(squares), clip_norm)
-        total = np.empty((*batch.actions.shape[:-2], self.size))
+        total = np.empty(self.size)
         for layer in layers:
             layer.inputs[factors == 0.0], layer.outputs[factors == 0.0] = 0.0, 0.0
-            scaled = layer.outputs * factors[..., None]
+            scaled = layer.outputs * factors[:, None]
             self._place(total, layer, *_outer_sum(layer.inputs, scaled))
         return total
 
@@ -126,16 +125,18 @@ class DoubleDqn:
         The norm is that of the very numbers that are added: one put together from products of
         rows rounds away where they cancel, and lets a large gradient through.
         """
-        units = batch.actions.shape[-2]
-        squares = np.zeros(batch.actions.shape[:-1], np.float32)
+        units = len(batch.actions)
+        squares = np.zeros(units, np.float32)
         formed = []
         for layer in layers:
-            inputs, outputs = (_by_unit(each, units) for each in (layer.inputs, layer.outputs))
-            matrix, bias = outputs.swapaxes(-1, -2) @ inputs, outputs.sum(axis=-2)
-            squares += _square(matrix.reshape(*bias.shape[:-1], -1)) + _square(bias)
+            inputs, outputs = (
+                each.reshape(units, -1, each.shape[1]) for each in (layer.inputs, layer.outputs)
+            )
+            matrix, bias = outputs.swapaxes(1, 2) @ inputs, outputs.sum(axis=1)
+            squares += _square(matrix.reshape(units, -1)) + _square(bias)
             formed.append((matrix, bias))
         factors = clip_factors(np.sqrt(squares), clip_norm)
-        total = np.empty((*batch.actions.shape[:-2], self.size))
+        total = np.empty(self.size)
         for layer, matrices in zip(layers, formed, strict=True):
             for each in matrices:
                 each[factors == 0.0] = 0.0
@@ -146,19 +147,19 @@ class DoubleDqn:
         """
         Return the mean gradient over all transitions, unclipped: for public records alone.
 
-        :returns: shape (..., size), float64.
+        :returns: shape (size,), float64.
         """
-        *lead, units, transitions = batch.actions.shape
+        units, transitions = batch.actions.shape
         layers = self.slopes(weights, target, batch, 1.0 / (units * transitions))
         if isinstance(layers, _TracedSlopes):
             return layers.clipped_sum(units * transitions, 1, math.inf)
-        total = np.empty((*lead, self.size))
+        total = np.empty(self.size)
         for layer in layers:
             self._place(total, layer, *_outer_sum(layer.inputs, layer.outputs))
         return total
 
     def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
-        """Return Q(s, a) minus its target, shape (..., units, transitions)."""
+        """Return Q(s, a) minus its target, shape (units, transitions)."""
         rows = batch.rows()
         with np.errstate(over='ignore', invalid='ignore'):
             following = self.network.forward(weights, rows.next_states).values
@@ -174,7 +175,7 @@ class DoubleDqn:
         clipping its gradient bounds all of its influence.
         """
         values = self.network.forward(target, rows.next_states).values
-        return rows.rewards + rows.discounts * _at(values, following.argmax(axis=-1))
+        return rows.rewards + rows.discounts * _at(values, following.argmax(axis=1))
 
     def slopes(
         self, weights: Layered, target: Layered, batch: Batch, scale: float
@@ -184,27 +185,25 @@ class DoubleDqn:
 
         :returns: of the head, then of the shared layers that are trained, from the last on.
         """
-        if self._kernel is not None and batch.actions.ndim == 2 and batch.actions.size:
+        if self._kernel is not None and batch.actions.size:
             return self._traced(self._kernel, weights, target, batch, scale)
         rows = batch.rows()
-        count = rows.actions.shape[-1]
-        both = np.concatenate((rows.states, rows.next_states), axis=-2)
-        made = self.network.forward(weights, both)
-        targets = self._targets(made.values[..., count:, :], target, rows)
-        values = made.values[..., :count, :]
+        count = len(rows.actions)
+        made = self.network.forward(weights, np.concatenate((rows.states, rows.next_states)))
+        targets = self._targets(made.values[count:], target, rows)
+        values = made.values[:count]
         slope = _at(values, rows.actions) - targets
         if self.loss == 'huber':
             np.clip(slope, -1.0, 1.0, out=slope)
         if self.conservative:
-            slopes = np.exp(values - values.max(axis=-1, keepdims=True))
-            slopes *= np.float32(self.conservative) / slopes.sum(axis=-1, keepdims=True)
+            slopes = np.exp(values - values.max(axis=1, keepdims=True))
+            slopes *= np.float32(self.conservative) / slopes.sum(axis=1, keepdims=True)
             slope -= np.float32(self.conservative)
         else:
             slopes = np.zeros(values.shape, np.float32)
-        by_row = slopes.reshape(-1, slopes.shape[-1])
-        by_row[np.arange(slope.size), rows.actions.reshape(-1)] += slope.reshape(-1)
-        slopes *= np.float32(scale) if rows.weights is None else scale * rows.weights[..., None]
-        inputs = [each[..., :count, :] for each in made.inputs]
+        slopes[np.arange(count), rows.actions] += slope
+        slopes *= np.float32(scale) if rows.weights is None else scale * rows.weights[:, None]
+        inputs = [each[:count] for each in made.inputs]
         return self.network.backward(weights, inputs, slopes, self.frozen)
 
     @cached_property
@@ -244,9 +243,8 @@ class DoubleDqn:
     def _place(self, total: NDArray, layer: Slopes, matrix: NDArray, bias: NDArray) -> None:
         """Put a layer's gradient where its weights lie."""
         for outputs, matrix_span, bias_span in layer.spans:
-            part = matrix[..., outputs, :]
-            total[..., self._shifted(matrix_span)] = part.reshape(*part.shape[:-2], -1)
-            total[..., self._shifted(bias_span)] = bias[..., outputs]
+            total[self._shifted(matrix_span)] = matrix[outputs].reshape(-1)
+            total[self._shifted(bias_span)] = bias[outputs]
 
     def _shifted(self, span: slice) -> slice:
         return slice(span.start - self.start, span.stop - self.start)
@@ -286,29 +284,22 @@ class _TracedSlopes(Sequence[Slopes]):
 
 
 def _at(values: Array, actions: NDArray[np.int64]) -> Array:
-    """Take the value of an action from each row: (..., rows, actions) to (..., rows)."""
-    by_row = values.reshape(-1, values.shape[-1])
-    return by_row[np.arange(actions.size), actions.reshape(-1)].reshape(actions.shape)
-
-
-def _by_unit(rows: Array, units: int) -> Array:
-    """View rows (..., units * transitions, width) as (..., units, transitions, width)."""
-    return rows.reshape(*rows.shape[:-2], units, -1, rows.shape[-1])
+    """Take the value of an action from each row: (rows, actions) to (rows,)."""
+    return values[np.arange(len(actions)), actions]
 
 
 def _square(vectors: Array) -> Array:
-    """Return the squared L2 norm along the last axis."""
-    return np.einsum('...i,...i->...', vectors, vectors)
+    """Return the squared L2 norm of each row."""
+    return np.einsum('ui,ui->u', vectors, vectors)
 
 
 def _outer_sum(inputs: NDArray, outputs: NDArray) -> tuple[NDArray, NDArray]:
-    """Sum the outer products of all rows, in float64: matrix (..., outputs, inputs) and bias."""
+    """Sum the outer products of all rows, in float64: matrix (outputs, inputs) and bias."""
     wide = outputs.astype(np.float64, copy=False)
-    return wide.swapaxes(-1, -2) @ inputs.astype(np.float64), wide.sum(axis=-2)
+    return wide.T @ inputs.astype(np.float64), wide.sum(axis=0)
 
 
 def _weighted_sum(factors: NDArray[np.float64], of_units: Array) -> NDArray[np.float64]:
-    """Sum what is shaped (..., units, *shape) over units with weights (..., units), in float64."""
-    lead = factors.ndim
-    flat = of_units.reshape(*of_units.shape[:lead], -1).astype(np.float64)
-    return (factors[..., None, :] @ flat).reshape(*factors.shape[:-1], *of_units.shape[lead:])
+    """Sum what is shaped (units, *shape) over units with weights (units,), in float64."""
+    flat = of_units.reshape(len(factors), -1).astype(np.float64)
+    return (factors @ flat).reshape(of_units.shape[1:])

@@ -1,10 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""
-The dueling network's arithmetic on flat weights: Q = V + A - mean(A) (Wang et al. 2016, Eq. 9).
-
-Weights may have leading axes, one network each: stacked networks run in one batched product.
-"""
+"""The dueling network's arithmetic on flat weights: Q = V + A - mean(A) (Wang et al. 2016)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,13 +18,13 @@ class Layered:
     """Flat weights, and their parts once somebody asks for them."""
 
     def __init__(self, network: 'Network', flat: Array) -> None:
-        """:param flat: shape (..., n_parameters), float32; must not change afterwards."""
+        """:param flat: shape (n_parameters,), float32; must not change afterwards."""
         self.flat = flat
         self._network = network
 
     @cached_property
     def shared(self) -> list[tuple[Array, Array]]:
-        """View the matrix (..., outputs, inputs) and bias (..., 1, outputs) of shared layers."""
+        """View the matrix (outputs, inputs) and bias (outputs,) of each shared layer."""
         return self._network.shared_of(self.flat)
 
     @cached_property
@@ -36,7 +32,7 @@ class Layered:
         """
         Return what value and advantage make together, since Q is linear in the last hidden layer.
 
-        :returns: matrix (..., actions, width) and bias (..., 1, actions).
+        :returns: matrix (actions, width) and bias (actions,).
         """
         return self._network.head_of(self.flat)
 
@@ -46,8 +42,8 @@ class Pass:
     """
     What a pass through the network leaves for the way back.
 
-    ``values``: Q, shape (..., rows, actions). ``inputs``: of each dense layer, the head last,
-    each (..., rows, width).
+    ``values``: Q, shape (rows, actions). ``inputs``: of each dense layer, the head last, each
+    (rows, width).
     """
 
     values: Array
@@ -59,8 +55,8 @@ class Slopes:
     """
     A row's gradient of one dense layer, as the outer product that it is.
 
-    ``inputs``: (..., rows, width). ``outputs``: slopes at the layer's outputs, (..., rows,
-    outputs). ``spans``: for each run of outputs, where its matrix and bias lie.
+    ``inputs``: (rows, width). ``outputs``: slopes at the layer's outputs, (rows, outputs).
+    ``spans``: for each run of outputs, where its matrix and bias lie.
     """
 
     inputs: Array
@@ -91,39 +87,39 @@ class Network:
         """
         Take weights apart.
 
-        :param weights: flat, shape (..., n_parameters), float32; must not change afterwards.
+        :param weights: flat, shape (n_parameters,), float32; must not change afterwards.
         """
         return Layered(self, weights)
 
     def shared_of(self, weights: Array) -> list[tuple[Array, Array]]:
         """View matrix and bias of each shared layer; see :attr:`Layered.shared`."""
-        return [(each.of(weights), weights[..., None, each.bias]) for each in self._shared]
+        return [(each.of(weights), weights[each.bias]) for each in self._shared]
 
     def head_of(self, weights: Array) -> tuple[Array, Array]:
         """Make one layer of value and advantage; see :attr:`Layered.head`."""
         # mean() costs several times a sum on arrays as small as these
         share = np.float32(1.0 / self._actions)
-        advantage, bias = self._advantage.of(weights), weights[..., None, self._advantage.bias]
-        head: Array = advantage - advantage.sum(axis=-2, keepdims=True) * share
+        advantage, bias = self._advantage.of(weights), weights[self._advantage.bias]
+        head: Array = advantage - advantage.sum(axis=0) * share
         head += self._value.of(weights)
-        head_bias: Array = bias - bias.sum(axis=-1, keepdims=True) * share
-        head_bias += weights[..., None, self._value.bias]
+        head_bias: Array = bias - bias.sum() * share
+        head_bias += weights[self._value.bias]
         return head, head_bias
 
     def forward(self, weights: Layered, states: Array) -> Pass:
         """
         Value every action in some states.
 
-        :param states: scaled, shape (..., rows, states), float32.
+        :param states: scaled, shape (rows, states), float32.
         """
         inputs = [states]
         for matrix, bias in weights.shared:
-            hidden = inputs[-1] @ matrix.swapaxes(-1, -2)
+            hidden = inputs[-1] @ matrix.T
             hidden += bias
             np.tanh(hidden, out=hidden)
             inputs.append(hidden)
         matrix, bias = weights.head
-        values = inputs[-1] @ matrix.swapaxes(-1, -2)
+        values = inputs[-1] @ matrix.T
         values += bias
         return Pass(values, inputs)
 
@@ -134,12 +130,12 @@ class Network:
         Lead slopes at the Q values back through the network.
 
         :param inputs: of each dense layer, as a forward pass left them.
-        :param slopes: of the loss by each Q value, shape (..., rows, actions).
+        :param slopes: of the loss by each Q value, shape (rows, actions).
         :param frozen: so many shared layers, from the first, have no gradient.
         :returns: of each layer that has one, the head first.
         """
-        total = slopes.sum(axis=-1, keepdims=True)
-        heads = np.concatenate((total, slopes - total * np.float32(1.0 / self._actions)), axis=-1)
+        total = slopes.sum(axis=1, keepdims=True)
+        heads = np.concatenate((total, slopes - total * np.float32(1.0 / self._actions)), axis=1)
         found = [Slopes(inputs[-1], heads, self.spans[-1])]
         matrix, _ = weights.head
         back = slopes
@@ -161,5 +157,5 @@ class _Span:
         self._shape = (layer.outputs, layer.inputs)
 
     def of(self, weights: Array) -> Array:
-        """Return the matrix (..., outputs, inputs), a view."""
-        return weights[..., self.matrix].reshape(*weights.shape[:-1], *self._shape)
+        """Return the matrix (outputs, inputs), a view."""
+        return weights[self.matrix].reshape(self._shape)

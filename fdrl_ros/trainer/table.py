@@ -6,7 +6,6 @@ The same gradients (DP-DQN Alg. 1) where states are numbered and Q is linear in 
 Then Q is a table, a row touches one line of it, and no product with 716 zeros is ever formed.
 """
 
-from fdrl_ros.errors import SettingError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.mechanism import clip_factors
 from fdrl_ros.trainer.gradient import DoubleDqn
@@ -21,7 +20,7 @@ class TableDqn(DoubleDqn):
     """
     Gradients of a dueling network without hidden layers on scaled one-hot states.
 
-    Batches hold numbers of states, (units, transitions, 1). Networks are not stacked.
+    Batches hold numbers of states, (units, transitions, 1).
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class TableDqn(DoubleDqn):
         self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """Clip each unit's mean gradient and sum; see :meth:`DoubleDqn.clipped_sum`."""
-        units, transitions = _sizes(batch)
+        units, transitions = batch.actions.shape
         states, heads = self.heads(weights, target, batch, 1.0 / transitions)
         by_unit = heads.reshape(units, transitions, -1)
         of_unit = states.reshape(units, transitions)
@@ -62,12 +61,11 @@ class TableDqn(DoubleDqn):
 
     def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
         """Return the mean gradient, unclipped; see :meth:`DoubleDqn.mean`."""
-        units, transitions = _sizes(batch)
+        units, transitions = batch.actions.shape
         return self._summed(*self.heads(weights, target, batch, 1.0 / (units * transitions)))
 
     def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
-        _sizes(batch)
         table = self._table(weights)
         actions = batch.actions.reshape(-1)
         found = table[_numbers(batch.states), actions] - self._wanted(table, target, batch)
@@ -142,10 +140,3 @@ def dqn_of(
 def _numbers(states: np.ndarray) -> NDArray[np.int64]:
     """Return the numbers of the states of all rows."""
     return states.reshape(-1).astype(np.int64)
-
-
-def _sizes(batch: Batch) -> tuple[int, int]:
-    if batch.actions.ndim != 2:
-        raise SettingError('trainers', batch.actions.ndim, 'tables are not trained side by side')
-    units, transitions = batch.actions.shape
-    return units, transitions

@@ -15,9 +15,9 @@ class Batch:
     """
     Transitions of some units, the same number of each.
 
-    ``states`` and ``next_states`` have shape (..., units, transitions, states), float32;
-    ``actions`` int64, ``rewards`` and ``discounts`` float32 (gamma^n; 0 where no value follows)
-    have shape (..., units, transitions). ``weights``, if any, scale each transition's loss.
+    ``states`` and ``next_states`` have shape (units, transitions, states), float32; ``actions``
+    int64, ``rewards`` and ``discounts`` float32 (gamma^n; 0 where no value follows) have shape
+    (units, transitions). ``weights``, if any, scale each transition's loss.
     """
 
     states: np.ndarray
@@ -29,18 +29,14 @@ class Batch:
 
     def rows(self) -> 'Batch':
         """View units and transitions as one axis of rows."""
-
-        def merged(each: np.ndarray, at: int) -> np.ndarray:
-            return each.reshape(*each.shape[:at], -1, *each.shape[at + 2 :])
-
-        at = self.actions.ndim - 2
+        width = self.states.shape[-1]
         return Batch(
-            merged(self.states, at),
-            merged(self.actions, at),
-            merged(self.rewards, at),
-            merged(self.next_states, at),
-            merged(self.discounts, at),
-            None if self.weights is None else merged(self.weights, at),
+            self.states.reshape(-1, width),
+            self.actions.reshape(-1),
+            self.rewards.reshape(-1),
+            self.next_states.reshape(-1, width),
+            self.discounts.reshape(-1),
+            None if self.weights is None else self.weights.reshape(-1),
         )
 
 
@@ -151,7 +147,7 @@ class Transitions:
         """
         Take transitions.
 
-        :param index: shape (..., units, transitions).
+        :param index: shape (units, transitions).
         :param weights: of their losses, same shape.
         """
         return Drawn(self, index, weights)

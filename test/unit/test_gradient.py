@@ -5,6 +5,7 @@
 from dataclasses import fields, replace
 import math
 
+from batches import batch_of
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.trainer.gradient import DoubleDqn
@@ -18,17 +19,6 @@ pytestmark = pytest.mark.usefixtures('arithmetic')
 
 UNCLIPPED = 1e9
 SMALL = strategies.integers(0, 2**20)
-
-
-def batch_of(rng, shape, *size, weighted=False):
-    return Batch(
-        states=rng.normal(size=(*size, shape.states)).astype(np.float32),
-        actions=rng.integers(shape.actions, size=size),
-        rewards=rng.normal(scale=2.0, size=size).astype(np.float32),
-        next_states=rng.normal(size=(*size, shape.states)).astype(np.float32),
-        discounts=(0.9 * rng.integers(2, size=size)).astype(np.float32),
-        weights=rng.uniform(0.1, 1.0, size).astype(np.float32) if weighted else None,
-    )
 
 
 def part(batch, index):
@@ -183,23 +173,6 @@ def test_a_longer_row_of_transitions_counts_its_mean_whatever_the_way():
         )
         found = dqn.clipped_sum(weights, target, repeated, 0.05)
         np.testing.assert_allclose(found, once, atol=1e-7)
-
-
-@settings(max_examples=10, deadline=None)
-@given(SMALL, strategies.sampled_from([1, 3, 40]))
-def test_stacked_networks_are_each_network_alone(seed, transitions):
-    shape, rng = NetworkShape(6, 4, (12, 9)), np.random.default_rng(seed)
-    weights = np.stack([shape.draw(rng) for _ in range(5)])
-    targets = np.stack([shape.draw(rng) for _ in range(5)])
-    batch = batch_of(rng, shape, 5, 7, transitions, weighted=True)
-    batch.weights[2, 4:] = 0.0  # units that fill up a smaller batch
-    dqn = DoubleDqn(shape)
-    stacked = dqn.clipped_sum(dqn.layered(weights), dqn.layered(targets), batch, 0.3)
-    for each in range(5):
-        joined = part(part(batch, each), slice(None, 4 if each == 2 else None))
-        apart = [dqn.layered(stack[each]) for stack in (weights, targets)]
-        alone = dqn.clipped_sum(*apart, joined, 0.3)
-        np.testing.assert_allclose(stacked[each], alone, atol=1e-6)
 
 
 def test_mean_is_the_mean_over_all_transitions_unclipped():

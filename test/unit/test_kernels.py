@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from types import SimpleNamespace
 
+from batches import batch_of
 import fdrl_ros
 from fdrl_ros import kernels
 from fdrl_ros.errors import PrivacyError, SettingError
@@ -30,18 +31,6 @@ def in_numpy(call):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, 'lib', None)
         return call()
-
-
-def batch_of(rng, shape, units, transitions, *, weighted=False):
-    size = (units, transitions)
-    return Batch(
-        states=rng.normal(size=(*size, shape.states)).astype(np.float32),
-        actions=rng.integers(shape.actions, size=size),
-        rewards=rng.normal(scale=2.0, size=size).astype(np.float32),
-        next_states=rng.normal(size=(*size, shape.states)).astype(np.float32),
-        discounts=(0.9 * rng.integers(2, size=size)).astype(np.float32),
-        weights=rng.uniform(0.1, 1.0, size).astype(np.float32) if weighted else None,
-    )
 
 
 @settings(max_examples=60, deadline=None)

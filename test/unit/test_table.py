@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table's gradients are those of the dueling network that it stands for."""
 
-from fdrl_ros.errors import SettingError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.trainer.gradient import DoubleDqn
 from fdrl_ros.trainer.settings import LearnerSettings
@@ -11,7 +10,6 @@ from fdrl_ros.trainer.transitions import Batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 SHAPE = NetworkShape(6, 3, ())
 
@@ -71,12 +69,3 @@ def test_other_inputs_or_hidden_layers_are_no_table():
     assert not isinstance(dqn_of(SHAPE, learner, None), TableDqn)
     deep = NetworkShape(6, 3, (4,))
     assert not isinstance(dqn_of(deep, learner, np.eye(6, dtype=np.float32)), TableDqn)
-
-
-def test_tables_are_not_stacked():
-    table = dqn_of(SHAPE, LearnerSettings(), np.eye(6, dtype=np.float32))
-    weights = table.layered(np.zeros(SHAPE.n_parameters, np.float32))
-    rows = batch(np.random.default_rng(0), False)
-    stacked = Batch(*(each[None] for each in list(vars(rows).values())[:5]))
-    with pytest.raises(SettingError, match='side by side'):
-        table.clipped_sum(weights, weights, stacked, 1.0)
