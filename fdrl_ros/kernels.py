@@ -123,9 +123,7 @@ class NetworkKernel:
         self.sizes, self.actions, self.frozen = tuple(sizes), actions, frozen
         self.outputs = (*self.sizes[1:], 1 + actions)
         """Outputs of each dense layer, the head (value, then advantages) last."""
-        self._network = ffi.new(
-            'fdrl_network *', [shared, frozen, actions, list(sizes)]
-        )
+        self._network = ffi.new('fdrl_network *', [shared, frozen, actions, list(sizes)])
         self._loss = ffi.new('fdrl_loss *', [loss == 'huber', conservative])
         counts = [
             (before + 1) * after for before, after in zip(self.sizes, self.sizes[1:], strict=False)
