@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 import os
 from pathlib import Path
 import statistics
-import sys
 import tempfile
 import time
 from typing import Any
@@ -36,6 +35,7 @@ from learner_work import (
 )
 from sampling import where_time_goes
 from turns import (
+    as_process,
     check,
     circumstances,
     measure,
@@ -49,16 +49,6 @@ from turns import (
     Work,
     write,
 )
-
-PROCESS = {
-    'OMP_NUM_THREADS': '1',
-    'OPENBLAS_NUM_THREADS': '1',
-    'MKL_NUM_THREADS': '1',
-    # glibc keeps freed memory: Opacus gains up to a factor of two by it, ours next to nothing.
-    'MALLOC_MMAP_THRESHOLD_': '1073741824',
-    'MALLOC_TRIM_THRESHOLD_': '2147483648',
-}
-"""What must be set before a process starts, for ours and the peers alike."""
 
 
 def measurements(folder: Path) -> dict[str, Measurement]:
@@ -200,8 +190,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     given = arguments()
-    if any(os.environ.get(name) != value for name, value in PROCESS.items()):
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | PROCESS)
+    as_process()
     run = circumstances(given, SEED, ('gymnasium', 'numpy', *peers.PACKAGES))
     run['arithmetic'] = 'compiled' if kernels.built() else 'NumPy'
     print(f'Arithmetic of our steps: {run["arithmetic"]} (native/build.py compiles it).')

@@ -11,22 +11,8 @@ import subprocess
 import sys
 
 from learner_work import LARGE, private_steps
+from sampling import peak
 from turns import Skipped
-
-
-def peak() -> float:
-    """
-    Return the most memory that this process ever held, MB.
-
-    :raises Skipped: where the system does not say.
-    """
-    status = Path('/proc/self/status')
-    if not status.exists():
-        raise Skipped('this system has no /proc/self/status')
-    for line in status.read_text('ascii').splitlines():
-        if line.startswith('VmHWM:'):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise Skipped('this system does not tell the most memory of a process')
 
 
 def peak_of(who: str, folder: Path) -> float:

@@ -2,39 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What our simulator is compared with: panda-gym, and PyBullet with nothing around it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 import importlib
-import os
 from pathlib import Path
-import sys
 from typing import Any
 
 from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS
 from fdrl_ros.env.bullet import pybullet
 import gymnasium
 import numpy as np
-from turns import has, Skipped, Work
+from turns import has, quiet, Skipped, Work
 from workloads import SEED
 
 HORIZON = 50
 """Steps after which panda-gym's own registration ends an episode."""
 
 MISSING = 'panda-gym is missing: pip install -r requirements/benchmark.txt'
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hold back what C code writes to standard output, such as panda-gym's arguments."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def panda() -> Any:

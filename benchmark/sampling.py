@@ -36,6 +36,21 @@ def resident() -> float:
     return pages * os.sysconf('SC_PAGE_SIZE') / 1e6
 
 
+def peak() -> float:
+    """
+    Return the most memory that this process ever held, MB.
+
+    :raises Skipped: where the system does not say.
+    """
+    status = Path('/proc/self/status')
+    if not status.exists():
+        raise Skipped('this system has no /proc/self/status')
+    for line in status.read_text('ascii').splitlines():
+        if line.startswith('VmHWM:'):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise Skipped('this system does not tell the most memory of a process')
+
+
 def memory_growth(given: Work, drawn: Work, count: int, progress: Callable[[str], None]) -> float:
     """
     Return what so many resets leave in memory, MB.

@@ -7,7 +7,8 @@ One turn of everything, then the next, so that a machine that slows down slows e
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 import importlib.metadata
 import json
@@ -23,6 +24,16 @@ Work = Callable[[], float]
 """Do some work and return how many units of it were done."""
 
 _SCALE = {'us': 1e6, 'ms': 1e3, 's': 1.0}
+
+PROCESS = {
+    'OMP_NUM_THREADS': '1',
+    'OPENBLAS_NUM_THREADS': '1',
+    'MKL_NUM_THREADS': '1',
+    # glibc keeps freed memory: the peers gain by it up to a factor of two, ours next to nothing.
+    'MALLOC_MMAP_THRESHOLD_': '1073741824',
+    'MALLOC_TRIM_THRESHOLD_': '2147483648',
+}
+"""What must be set before a process starts, for ours and the peers alike."""
 
 
 class Skipped(Exception):
@@ -232,6 +243,26 @@ def show_shares(title: str, shares: Sequence[tuple[str, float]]) -> None:
 def write(path: Path, written: dict[str, Any]) -> None:
     """Write the figures."""
     path.write_text(json.dumps(written, indent=2) + '\n', 'utf-8')
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold back what C code writes to standard output, such as a library's warnings."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def as_process() -> None:
+    """Start this process anew, unless it was started with all of :data:`PROCESS`."""
+    if any(os.environ.get(name) != value for name, value in PROCESS.items()):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | PROCESS)
 
 
 def one_core() -> str:
