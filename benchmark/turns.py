@@ -111,9 +111,13 @@ class Row:
 
 
 def measure(
-    all_of_them: Mapping[str, Measurement], repeats: int, seconds: float
+    all_of_them: Mapping[str, Measurement], repeats: int, seconds: float, *, warm: bool = True
 ) -> Mapping[str, Measurement]:
-    """Prepare everything, then let everything have its turn, several times."""
+    """
+    Prepare everything, then let everything have its turn, several times.
+
+    :param warm: whether everything is done once before, without being measured.
+    """
     ready = {}
     for name, each in all_of_them.items():
         progress(f'preparing {name}')
@@ -121,7 +125,8 @@ def measure(
             ready[name] = each.prepare()
         except Skipped as reason:
             each.reason = str(reason)
-    for work in ready.values():
+    for name, work in ready.items() if warm else ():
+        progress(f'warming {name}')
         work()
     for repeat in range(repeats):
         for name, work in ready.items():

@@ -1,0 +1,257 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How fast and how small the encrypted round is, beside NVFlare's encryption and plain FedAvg.
+
+    python benchmark/crypto.py --json crypto.json
+
+All is measured in one process on one core with one thread, in turns: one turn of everything, then
+the next, so that a machine that slows down slows everybody. A round is the work of all parties
+added up: ten hospitals with a network of 18,180 weights, aggregator, key authority. Ours holds
+scaling, quantising, packing, encrypting, reading and writing what travels, adding twice (the key
+authority does not believe the aggregator), decrypting and averaging. NVFlare's holds weighting,
+encrypting, writing and reading layers and contexts, adding, dividing, and decrypting, by one
+hospital unless a row says that all ten do, as they do there. Its settings are carried out by
+TenSEAL itself, which ours needs too; nothing else is to be installed. Masks, keys and shares,
+which it has not, are counted apart.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+import sys
+import tempfile
+from typing import Any
+
+import checkout  # noqa: F401
+import crypto_members as members
+import crypto_party
+import crypto_peers as peers
+import crypto_training
+import crypto_work as work
+from fdrl_ros.plan import Plan
+from sampling import where_time_goes
+from turns import (
+    as_process,
+    check,
+    circumstances,
+    measure,
+    Measurement,
+    options,
+    progress,
+    Row,
+    show_shares,
+    Skipped,
+    Table,
+    Timed,
+    write,
+)
+
+LARGE = 5_000_000
+"""Weights of the large network."""
+CURVE = (10, 30, 100, 300, 1000)
+"""Members of a round."""
+QUICK = (10, 30)
+"""Of them, those that `--quick` measures."""
+COLLECTED = 20
+"""Patients that `--quick` operates on."""
+
+NVFLARE = 'NVFlare settings, one decryption, s'
+ALL_TEN = 'NVFlare settings, all ten decrypt, s'
+FLAT = "NVFlare's parameters in one vector, no contexts, s"
+PLAIN = 'FedAvg in the clear, float32 pickled, s'
+TRAINING = 'default local training of a round, s'
+HE, MASKS = 0.070, 0.010
+ROWS = (
+    Row('he_round_s', 'round', 'nvflare', NVFLARE, HE, False),
+    Row('speedup_over_nvflare_settings', 'round', 'nvflare', NVFLARE, 80.0, True, 'peer/own'),
+    Row('speedup_over_nvflare_all_decrypt', 'round', 'all', ALL_TEN, None, True, 'peer/own'),
+    Row('speedup_over_flat_ckks', 'round', 'flat', FLAT, None, True, 'peer/own'),
+    Row('he_round_over_plain', 'round', 'plain', PLAIN, None, False, 'own/peer'),
+    Row('masks_and_keys_s', 'masks', None, '', MASKS, False),
+    Row('masks_and_keys_per_hospital_s', 'mask', None, '', None, False),
+    Row('default_network_round_s', 'default', None, '', HE, False),
+    Row('protocol_s', 'protocol', 'training', TRAINING, None, False),
+    Row('overhead_fraction', 'protocol', 'training', TRAINING, 0.10, False, 'own/peer'),
+    *(Row(f'members_{each}_hospital_s', f'hospital {each}', None, '', None) for each in CURVE),
+    *(Row(f'members_{each}_key_authority_s', f'key {each}', None, '', None) for each in CURVE),
+)
+BYTES = (
+    Row('upload_bytes', '', None, 'NVFlare settings, B', 200_000, False),
+    Row('upload_over_plain', '', None, 'FedAvg in the clear, float32 pickled, B', None, False),
+    Row('default_network_upload_bytes', '', None, '', 200_000, False),
+    *(Row(f'members_{each}_upload_bytes', '', None, '', None, False) for each in CURVE),
+)
+PARTIES = (
+    *(Row(f'five_million_{each}_s', each, None, '', 20.0, False) for each in crypto_party.PARTIES),
+    *(
+        Row(f'five_million_{each}_mb', each, None, '', 1500.0, False)
+        for each in crypto_party.PARTIES
+    ),
+)
+
+
+def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
+    """
+    Return everything that is measured in turns.
+
+    :param folder: for the ledger of the training.
+    :param quick: whether to leave out what takes long.
+    """
+    updates = work.Updates.draw(work.parameters(), work.HOSPITALS)
+    default = Plan().shape.n_parameters
+    small = work.Updates.draw(default, work.HOSPITALS)
+    collected = COLLECTED if quick else 0
+    found = {
+        'round': Measurement(lambda: work.encrypted_rounds(updates), 's'),
+        'nvflare': Measurement(lambda: peers.nvflare_rounds(updates), 's'),
+        'all': Measurement(lambda: peers.nvflare_rounds(updates, decryptions=work.HOSPITALS), 's'),
+        'flat': Measurement(lambda: peers.nvflare_rounds(updates, flat=True), 's'),
+        'plain': Measurement(lambda: peers.plain_rounds(updates), 's'),
+        'masks': Measurement(lambda: work.masks_and_keys(updates), 's'),
+        'mask': Timed(
+            lambda: members.hospital(work.parameters(), work.HOSPITALS, shares=False), 's'
+        ),
+        'default': Measurement(lambda: work.encrypted_rounds(small), 's'),
+        'protocol': Timed(lambda: members.protocol(default, work.HOSPITALS), 's'),
+        'training': Measurement(
+            lambda: crypto_training.training(folder, collected, progress), 's'
+        ),
+    }
+    for count in CURVE:
+        found |= {f'hospital {count}': of_hospital(count), f'key {count}': of_authority(count)}
+        if quick and count not in QUICK:
+            del found[f'hospital {count}'], found[f'key {count}']
+    return found
+
+
+def of_hospital(count: int) -> Timed:
+    """Return what one of so many hospitals takes for keys, shares and masks."""
+    return Timed(lambda: members.hospital(work.parameters(), count), 's')
+
+
+def of_authority(count: int) -> Timed:
+    """Return what the key authority of so many hospitals takes."""
+    return Timed(lambda: members.key_authority(work.parameters(), count), 's')
+
+
+def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
+    """Return by name of the row what a hospital sends, its unit, and what the peer's sends."""
+    updates = work.Updates.draw(work.parameters(), 1)
+    ours = members.upload(work.parameters(), work.HOSPITALS)
+    plain = len(peers.plain_upload(updates))
+    theirs: float | None = None
+    try:
+        theirs = peers.Nvflare(updates).upload()
+    except Skipped as reason:
+        print(f'NVFlare settings: {reason}', file=sys.stderr)
+    found: dict[str, tuple[float, str, float | None]] = {
+        'upload_bytes': (ours, 'B', theirs),
+        'upload_over_plain': (ours / plain, '1', plain),
+        'default_network_upload_bytes': (
+            members.upload(Plan().shape.n_parameters, work.HOSPITALS),
+            'B',
+            None,
+        ),
+    }
+    for count in QUICK if quick else CURVE:
+        sent = members.upload(work.parameters(), count)
+        found[f'members_{count}_upload_bytes'] = sent, 'B', None
+    return found
+
+
+def table(
+    found: Mapping[str, Measurement],
+    sent: Mapping[str, tuple[float, str, float | None]],
+    large: crypto_party.Found,
+    run: dict[str, Any],
+) -> dict[str, Any]:
+    """
+    Print the table and return what goes into the file.
+
+    :param sent: what :func:`uploads` found.
+    :param large: seconds and memory of each kind of party of the large round, if there was one.
+    :param run: what every figure tells of how it came.
+    """
+    made = Table([row.name for row in (*ROWS, *BYTES, *PARTIES)], run)
+    for row in BYTES:
+        if row.name in sent:
+            value, unit, peer = sent[row.name]
+            made.add_one(row, value, unit, peer_value=peer)
+    for row in ROWS:
+        if row.own in found:
+            made.add(row, found)
+    for row in PARTIES:
+        if large:
+            seconds, memory = large[row.own]
+            in_seconds = row.name.endswith('_s')
+            made.add_one(row, seconds if in_seconds else memory, 's' if in_seconds else 'MB')
+    made.end()
+    return made.written
+
+
+def splits(seconds: float) -> dict[str, list[tuple[str, float]]]:
+    """Return where the time of our part goes."""
+    updates = work.Updates.draw(work.parameters(), work.HOSPITALS)
+    works = {
+        'the encrypted round': work.encrypted_rounds(updates),
+        'masks and keys': work.masks_and_keys(updates),
+        'the protocol, as one hospital waits for it': members.protocol(
+            Plan().shape.n_parameters, work.HOSPITALS
+        ),
+    }
+    shares = {}
+    for name, each in works.items():
+        progress(f'where the time goes: {name}')
+        shares[name] = where_time_goes(each, seconds)
+    return shares
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = options('Measure the encrypted round.')
+    parser.add_argument(
+        '--folder',
+        type=Path,
+        default=Path(),
+        help='for 350 MB of ciphertexts and a ledger, in a temporary folder in it (this folder)',
+    )
+    parser.add_argument(
+        '--quick', action='store_true', help='one short turn, without what takes long'
+    )
+    given = parser.parse_args()
+    if given.quick:
+        given.repeats, given.seconds = 1, 0.01
+    check(parser, given)
+    if not given.folder.is_dir():
+        parser.error(f'--folder {given.folder}: there is no such folder')
+    return given
+
+
+def main() -> None:
+    """Measure, print, write."""
+    given = arguments()
+    as_process()
+    run = circumstances(given, work.SEED, ('numpy', 'tenseal', 'cryptography', 'backports.zstd'))
+    try:
+        with tempfile.TemporaryDirectory(dir=given.folder, prefix='benchmark_') as name:
+            folder = Path(name)
+            wanted, quick = measurements(folder, given.quick), given.quick
+            found = measure(wanted, given.repeats, given.seconds, warm=not quick)
+            large: crypto_party.Found = {}
+            if not quick:
+                (folder / 'large').mkdir()
+                large = crypto_party.large_round(folder / 'large', LARGE, work.HOSPITALS, progress)
+        shares = splits(min(2.0, 2.0 * given.seconds))
+    except KeyboardInterrupt:
+        sys.exit('\ninterrupted: nothing is written')
+    progress('')
+    written = table(found, uploads(given.quick), large, run)
+    for title, share in shares.items():
+        show_shares(title, share)
+    if given.json:
+        write(given.json, written)
+
+
+if __name__ == '__main__':
+    main()

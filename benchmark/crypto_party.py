@@ -1,0 +1,240 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A round of a large network, each party in a process of its own: run by crypto.py.
+
+    python benchmark/crypto_party.py hospital|aggregator|key_authority FOLDER [NUMBER]
+
+Updates and sums are streamed ciphertext by ciphertext, from and to files. Seconds count from
+reading the context to the last byte written; starting Python and making up an update do not count.
+Shares are not in it: they do not depend on the size of the network.
+"""
+
+from collections.abc import Callable, Iterator
+import hashlib
+import json
+from pathlib import Path
+import subprocess
+import sys
+import time
+
+import checkout  # noqa: F401
+from crypto_work import FEDERATION, SEED, SETTINGS
+from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.masking import leftover_mask, net_mask
+from fdrl_ros.crypto.quantisation import Quantisation
+from fdrl_ros.crypto.round_secret import RoundSeed
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+from numpy.typing import NDArray
+from sampling import peak
+
+PARTIES = ('hospital', 'aggregator', 'key_authority')
+Found = dict[str, tuple[float, float]]
+"""Of each kind of party: the most seconds and the most memory, MB, that one took."""
+
+
+def seed_of(folder: Path, number: int) -> RoundSeed:
+    """Return the stored seed of a hospital."""
+    path = folder / f'hospital_{number}.seed'
+    return RoundSeed.at(path, federation=FEDERATION, round=1, name=f'hospital_{number}')
+
+
+def update(number: int, n_parameters: int) -> NDArray[np.float32]:
+    """Make up what a hospital learned, shape (n_parameters,)."""
+    rng = np.random.default_rng([SEED, number])
+    return np.float32(0.05) * rng.standard_normal(n_parameters, dtype=np.float32)
+
+
+def prepare(folder: Path, n_parameters: int, hospitals: int) -> None:
+    """Make the keys of a round, and write what everybody knows."""
+    folder.chmod(0o700)
+    secret = SecretContext.generate(choose_scheme(n_parameters, hospitals, SETTINGS.bits))
+    (folder / 'secret').write_bytes(secret.to_bytes())
+    (folder / 'public').write_bytes(secret.public_bytes())
+    ours = {
+        f'hospital_{each}': seed_of(folder, each).attempt(0).mask.public.hex()
+        for each in range(hospitals)
+    }
+    (folder / 'keys').write_text(json.dumps(ours), 'utf-8')
+
+
+def keys(folder: Path) -> dict[str, bytes]:
+    """Read the hospitals' public mask keys."""
+    read = json.loads((folder / 'keys').read_text('utf-8'))
+    return {name: bytes.fromhex(key) for name, key in read.items()}
+
+
+def ciphertexts(path: Path, size: int) -> Iterator[bytes]:
+    """Read ciphertext after ciphertext."""
+    with path.open('rb') as file:
+        while data := file.read(size):
+            yield data
+
+
+def columns(folder: Path, names: list[str], size: int) -> Iterator[tuple[bytes, ...]]:
+    """Read the ciphertexts of one place of all hospitals' updates, place after place."""
+    return zip(*(ciphertexts(folder / f'{name}.update', size) for name in names), strict=True)
+
+
+def hospital(folder: Path, number: int) -> Callable[[], None]:
+    """Return a hospital's part: derive keys, quantise, mask, encrypt, digest, sign."""
+    n_parameters = PublicContext.from_bytes((folder / 'public').read_bytes()).scheme.n_parameters
+    learned, identity = update(number, n_parameters), Identity.generate(f'hospital_{number}')
+
+    def work() -> None:
+        public = PublicContext.from_bytes((folder / 'public').read_bytes())
+        scheme = public.scheme
+        quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
+        secrets = seed_of(folder, number).attempt(0)
+        peers = keys(folder)
+        del peers[secrets.name]
+        masks = net_mask(
+            secrets.mask,
+            peers,
+            federation=FEDERATION,
+            round=1,
+            attempt=0,
+            mine=secrets.name,
+            count=scheme.ciphertexts * scheme.slots,
+            modulus=scheme.plain_modulus,
+            self_seed=secrets.self_seed,
+        ).reshape(-1, scheme.slots)
+        source, size = NoiseSource.seeded(number), scheme.integers_per_ciphertext
+
+        def integers() -> Iterator[NDArray[np.int64]]:
+            for at in range(0, n_parameters, size):
+                part = learned[at : at + size]
+                yield quantisation.quantise(
+                    part, source.uniform('rounding', 1, at // size, part.size)
+                )
+
+        rows = zip(scheme.pack_rows(integers()), masks, strict=True)
+        masked = ((row + mask) % scheme.plain_modulus for row, mask in rows)
+        digest = hashlib.sha256()
+        with (folder / f'{secrets.name}.update').open('wb') as file:
+            for ciphertext in public.encrypt_rows(masked):
+                digest.update(ciphertext)
+                file.write(ciphertext)
+        identity.sign(digest.digest())
+
+    return work
+
+
+def aggregator(folder: Path) -> Callable[[], None]:
+    """Return the aggregator's part: digest and add."""
+
+    def work() -> None:
+        public = PublicContext.from_bytes((folder / 'public').read_bytes())
+        names = list(keys(folder))
+        digests = {name: hashlib.sha256() for name in names}
+
+        def digested() -> Iterator[tuple[bytes, ...]]:
+            for column in columns(folder, names, public.scheme.ciphertext_bytes):
+                for name, ciphertext in zip(names, column, strict=True):
+                    digests[name].update(ciphertext)
+                yield column
+
+        with (folder / 'sum').open('wb') as file:
+            file.writelines(public.add_rows(digested()))
+
+    return work
+
+
+def key_authority(folder: Path) -> Callable[[], None]:
+    """Return the key authority's part: add once more, compare, decrypt, unmask, average."""
+    publics = keys(folder)
+    # In a real round these are restored from the survivors' shares.
+    seeds = [seed_of(folder, each) for each in range(len(publics))]
+    self_seeds = {each.name: each.attempt(0).self_seed for each in seeds}
+
+    def work() -> None:
+        secret = SecretContext.from_bytes((folder / 'secret').read_bytes())
+        scheme, members = secret.scheme, len(publics)
+        quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
+        masks = leftover_mask(
+            self_seeds,
+            {},
+            publics,
+            federation=FEDERATION,
+            round=1,
+            attempt=0,
+            count=scheme.ciphertexts * scheme.slots,
+            modulus=scheme.plain_modulus,
+        ).reshape(-1, scheme.slots)
+        sums = secret.public.add_rows(columns(folder, list(publics), scheme.ciphertext_bytes))
+
+        def agreed() -> Iterator[bytes]:
+            theirs = ciphertexts(folder / 'sum', scheme.ciphertext_bytes)
+            for one, other in zip(sums, theirs, strict=True):
+                if one != other:
+                    raise RuntimeError('the aggregator added something else')
+                yield one
+
+        found = zip(secret.decrypt_rows(agreed()), masks, strict=True)
+        rows = ((row - mask) % scheme.plain_modulus for row, mask in found)
+        mean = np.empty(scheme.n_parameters, dtype=np.float32)
+        at = 0
+        for part in scheme.unpack_rows(rows):
+            mean[at : at + part.size] = quantisation.dequantise_sum(part, members) / members
+            at += part.size
+        mean.tofile(folder / 'mean')
+
+    return work
+
+
+def check(folder: Path, n_parameters: int, hospitals: int) -> None:
+    """
+    Compare what came out with FedAvg in the clear.
+
+    :raises RuntimeError: if the mean is off by more than the quantiser allows.
+    """
+    mean, total = np.fromfile(folder / 'mean', np.float32), np.zeros(n_parameters)
+    for number in range(hospitals):
+        total += update(number, n_parameters)
+    step = Quantisation(SETTINGS.limit, SETTINGS.bits, hospitals).step
+    error = float(np.abs(mean - total / hospitals).max())
+    if error > step + 1e-7:  # float32
+        raise RuntimeError(f'the mean is off by {error}, the step is {step}')
+
+
+def large_round(
+    folder: Path, n_parameters: int, hospitals: int, report: Callable[[str], None]
+) -> Found:
+    """
+    Play a round, each party in a fresh process, one after the other, and check the mean.
+
+    :param folder: empty, for some 15 bytes a parameter and hospital.
+    :raises RuntimeError: if a party fails, or the mean is not FedAvg's.
+    """
+    prepare(folder, n_parameters, hospitals)
+    calls = [('hospital', str(each)) for each in range(hospitals)]
+    found: Found = {}
+    for party, *rest in [*calls, ('aggregator',), ('key_authority',)]:
+        report(f'{n_parameters} parameters: {" ".join([party, *rest])}')
+        done = subprocess.run(
+            [sys.executable, __file__, party, str(folder), *rest], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(f'{party}: {(done.stderr.splitlines() or ["no word"])[-1]}')
+        seconds, memory = json.loads(done.stdout)
+        most = found.get(party, (0.0, 0.0))
+        found[party] = max(seconds, most[0]), max(memory, most[1])
+    check(folder, n_parameters, hospitals)
+    return found
+
+
+def main() -> None:
+    """Play one party's part, and print its seconds and the most memory of this process, MB."""
+    _, party, folder, *number = sys.argv
+    parts = {'aggregator': aggregator, 'key_authority': key_authority}
+    at = Path(folder)
+    work = hospital(at, int(number[0])) if party == 'hospital' else parts[party](at)
+    begun = time.perf_counter()
+    work()
+    print(json.dumps([time.perf_counter() - begun, peak()]))
+
+
+if __name__ == '__main__':
+    main()

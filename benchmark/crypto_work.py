@@ -1,0 +1,239 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What of our cryptography is measured, as work that is repeated: a round among hospitals.
+
+All parties' work is added up, as if one processor did it for all. The key authority adds the
+ciphertexts once more, as in a real round, so a round holds two sums.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+import itertools
+
+from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, Scheme, SecretContext
+from fdrl_ros.crypto.masking import leftover_mask, net_mask
+from fdrl_ros.crypto.quantisation import EncryptionSettings, Quantisation
+from fdrl_ros.crypto.round_secret import RoundSeed
+from fdrl_ros.crypto.sealing import KeyList, MemberKeys
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+from numpy.typing import NDArray
+from turns import Work
+
+SEED = 0
+"""Of the updates, and of what rounds them."""
+HOSPITALS = 10
+LAYERS = (8, 128, 128, 4)
+"""Units of each layer of the network that is compared: 18,180 weights."""
+FEDERATION = 'measured'
+SETTINGS = EncryptionSettings()
+
+
+def shapes(layers: Sequence[int] = LAYERS) -> list[tuple[int, ...]]:
+    """Return the shape of each matrix and bias of a dense network."""
+    pairs = itertools.pairwise(layers)
+    return [shape for inputs, units in pairs for shape in ((units, inputs), (units,))]
+
+
+def parameters(layers: Sequence[int] = LAYERS) -> int:
+    """Return the weights of a dense network."""
+    return sum(int(np.prod(shape)) for shape in shapes(layers))
+
+
+def threshold(members: int) -> int:
+    """Return t, as it is by default."""
+    return 2 * members // 3 + 1
+
+
+@dataclass(frozen=True)
+class Updates:
+    """
+    What hospitals learned.
+
+    :param values: of each hospital, shape (hospitals, parameters), float32.
+    :param sizes: n_i of each.
+    """
+
+    values: NDArray[np.float32]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def draw(cls, n_parameters: int, hospitals: int) -> 'Updates':
+        """Make them up, with patients of 300 to 700."""
+        rng = np.random.default_rng(SEED)
+        values = rng.normal(0.0, 0.05, (hospitals, n_parameters)).astype(np.float32)
+        return cls(values, tuple(int(each) for each in rng.integers(300, 701, hospitals)))
+
+    @classmethod
+    def alike(cls, n_parameters: int, hospitals: int) -> 'Updates':
+        """Let all hospitals learn the same, which takes the memory of one."""
+        one = cls.draw(n_parameters, 1).values
+        return cls(np.broadcast_to(one, (hospitals, n_parameters)), (500,) * hospitals)
+
+    @cached_property
+    def mean(self) -> NDArray[np.float64]:
+        """FedAvg: the mean weighted by n_i (FDRL Eq. 2)."""
+        return np.average(self.values.astype(np.float64), axis=0, weights=self.sizes)
+
+
+class Attempt:
+    """
+    Everybody's secrets and public keys in one attempt at a round.
+
+    :param members: how many hospitals there are.
+    """
+
+    numbers = itertools.count(1)
+
+    def __init__(self, members: int) -> None:
+        self.round = next(self.numbers)
+        self.names = [f'hospital_{each:04d}' for each in range(members)]
+        self._seeds = {
+            name: RoundSeed.draw(federation=FEDERATION, round=self.round, name=name)
+            for name in self.names
+        }
+        self.secrets = {name: seed.attempt(0) for name, seed in self._seeds.items()}
+        self.publics = {name: each.mask.public for name, each in self.secrets.items()}
+
+    def forget(self, name: str) -> None:
+        """Let a hospital derive all its secrets once more."""
+        self.secrets[name] = self._seeds[name].attempt(0)
+
+    @cached_property
+    def published(self) -> dict[str, MemberKeys]:
+        """What everybody publishes."""
+        return {
+            name: MemberKeys(self.publics[name], each.sealing.public)
+            for name, each in self.secrets.items()
+        }
+
+    def keys(self) -> KeyList:
+        """Make the list that everybody's shares are bound to."""
+        keys = self.published
+        return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), keys)
+
+    def net_mask(self, name: str, scheme: Scheme) -> NDArray[np.int64]:
+        """Return what a hospital adds to its slots, shape (ciphertexts, slots)."""
+        secrets = self.secrets[name]
+        peers = {each: public for each, public in self.publics.items() if each != name}
+        return net_mask(
+            secrets.mask,
+            peers,
+            federation=FEDERATION,
+            round=self.round,
+            attempt=0,
+            mine=name,
+            count=scheme.ciphertexts * scheme.slots,
+            modulus=scheme.plain_modulus,
+            self_seed=secrets.self_seed,
+        ).reshape(scheme.ciphertexts, scheme.slots)
+
+    def leftover_mask(self, scheme: Scheme) -> NDArray[np.int64]:
+        """Return what the key authority takes off the sum when nobody dropped out."""
+        return leftover_mask(
+            {name: each.self_seed for name, each in self.secrets.items()},
+            {},
+            self.publics,
+            federation=FEDERATION,
+            round=self.round,
+            attempt=0,
+            count=scheme.ciphertexts * scheme.slots,
+            modulus=scheme.plain_modulus,
+        ).reshape(scheme.ciphertexts, scheme.slots)
+
+
+class Round:
+    """
+    The encryption of one round: every party's part in it.
+
+    :param updates: what is averaged.
+    """
+
+    def __init__(self, updates: Updates) -> None:
+        hospitals, n_parameters = updates.values.shape
+        self.updates = updates
+        self.scheme = choose_scheme(n_parameters, hospitals, SETTINGS.bits)
+        self.quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, hospitals)
+        self.secret = SecretContext.generate(self.scheme)
+        self.public = PublicContext.from_bytes(self.secret.public_bytes())
+        self._source = NoiseSource.seeded(SEED)
+
+    def slots(self, hospital: int) -> NDArray[np.int64]:
+        """Scale, quantise and pack an update."""
+        sizes, values = self.updates.sizes, self.updates.values[hospital]
+        uniforms = self._source.uniform('rounding', 1, hospital, values.size)
+        weighted = sizes[hospital] / max(sizes) * values.astype(np.float64)
+        return self.scheme.pack(self.quantisation.quantise(weighted, uniforms))
+
+    def masked(self, slots: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add a mask."""
+        return (slots + mask) % self.scheme.plain_modulus
+
+    def encrypt(self, slots: NDArray[np.int64]) -> list[bytes]:
+        """Encrypt an update."""
+        return list(self.public.encrypt_rows(slots))
+
+    def add(self, sent: Sequence[list[bytes]]) -> list[bytes]:
+        """Add the hospitals' ciphertexts: the aggregator does, and the key authority too."""
+        return list(self.public.add_rows(zip(*sent, strict=True)))
+
+    def decrypt(self, sums: list[bytes]) -> NDArray[np.int64]:
+        """Decrypt the sum."""
+        return np.stack(list(self.secret.decrypt_rows(sums)))
+
+    def mean(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Turn decrypted and unmasked sums into the mean weighted by n_i."""
+        sizes = self.updates.sizes
+        sums = self.quantisation.dequantise_sum(self.scheme.unpack(slots), len(sizes))
+        return max(sizes) / sum(sizes) * sums
+
+    @property
+    def error(self) -> float:
+        """What the mean may be off by: each hospital's value by less than a step."""
+        sizes = self.updates.sizes
+        return max(sizes) / sum(sizes) * len(sizes) * self.quantisation.step
+
+    def run(self, attempt: Attempt | None = None) -> NDArray[np.float64]:
+        """Play the round, with masks if there is an attempt, and return the mean."""
+        sent = []
+        for hospital in range(len(self.updates.sizes)):
+            slots = self.slots(hospital)
+            if attempt is not None:
+                slots = self.masked(slots, attempt.net_mask(attempt.names[hospital], self.scheme))
+            sent.append(self.encrypt(slots))
+        sums, again = self.add(sent), self.add(sent)
+        if sums != again:
+            raise RuntimeError('two sums of the same ciphertexts differ')
+        found = self.decrypt(sums)
+        if attempt is not None:
+            found = self.masked(found, -attempt.leftover_mask(self.scheme))
+        return self.mean(found)
+
+
+def encrypted_rounds(updates: Updates) -> Work:
+    """Return work that encrypts, adds and decrypts a round; it counts rounds."""
+    round = Round(updates)
+
+    def work() -> int:
+        round.run()
+        return 1
+
+    return work
+
+
+def masks_and_keys(updates: Updates) -> Work:
+    """Return work that makes what masks a round, adds it and takes it off; it counts rounds."""
+    hospitals, n_parameters = updates.values.shape
+    round = Round(updates)
+    slots = round.slots(0)
+
+    def work() -> int:
+        attempt = Attempt(hospitals)
+        for name in attempt.names:
+            round.masked(slots, attempt.net_mask(name, round.scheme))
+        round.masked(slots, -attempt.leftover_mask(round.scheme))
+        return 1
+
+    return work
