@@ -9,19 +9,20 @@ With the seeded source every driver gets the same parties, hence the same global
 from collections.abc import Callable
 from dataclasses import dataclass
 import hashlib
+import logging
 import os
 from pathlib import Path
 
-from fdrl_ros.crypto.encryption import SecretContext
-from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, read_secret, write_secret
-from fdrl_ros.crypto.scheme import choose_scheme, Scheme
+from fdrl_ros.crypto.commit import changing, reading
+from fdrl_ros.crypto.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
+from fdrl_ros.crypto.he_key import he_bytes, in_words, load_he
 from fdrl_ros.errors import LedgerError, RecordsError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.key_authority import KeyAuthority
 from fdrl_ros.federation.local_update import LocalUpdate
-from fdrl_ros.federation.released import Validation
+from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy
@@ -34,6 +35,8 @@ from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.trainer import Trainer
 from fdrl_ros.validation import PublicValidation
 import numpy as np
+
+log = logging.getLogger(__name__)
 
 LEDGER = 'ledger.sqlite'
 """File of a hospital's privacy ledger, in its directory."""
@@ -207,9 +210,16 @@ def last_sent(directory: Path, plan: Plan) -> Head | None:
 
 
 def open_channel(layout: Layout, name: str, store: Store) -> Channel:
-    """Open a party's end of the signed conversation with its key."""
-    identity = load_identity(layout.keys / name / KEY_FILE, name)
-    return Channel(identity, layout.roster(), store)
+    """
+    Open a party's end of the signed conversation with its key.
+
+    :raises RosterError: if the roster is not valid now, older than one used before, or does not
+        name the party.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the key is missing, damaged, or not that of the roster.
+    """
+    identity, roster = layout.credentials(name)
+    return Channel(identity, roster, store)
 
 
 def open_hospital(
@@ -260,11 +270,13 @@ def open_key_authority(
     start, shape = load_policy(layout.pretrained)
     channel = open_channel(layout, 'key_authority', store)
     scheme = choose_scheme(shape.n_parameters, len(channel.roster.hospitals), plan.encryption.bits)
+    saved = store.get('released')
+    after_round = Released.from_bytes(saved, shape.n_parameters).round if saved else 0
     return KeyAuthority(
         channel,
         shape,
         start,
-        open_secret_context(layout.party('key_authority') / 'he_secret.key', scheme),
+        open_secret_context(layout, scheme, after_round),
         plan.encryption,
         validate or PublicValidation(plan, start),
         store,
@@ -272,18 +284,33 @@ def open_key_authority(
     )
 
 
-def open_secret_context(path: Path, scheme: Scheme) -> SecretContext:
+def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:
     """
-    Read the secret key of the homomorphic encryption, or draw one.
+    Read the secret key of the homomorphic encryption, or draw one for this scheme.
 
-    :raises KeyFileError: if the file is open to others.
-    :raises CryptoError: if it is damaged.
+    A key of another scheme is of no use any more, as when hospitals were admitted or revoked; so
+    is one of CKKS that has served as many rounds as its flooding allows. It is erased then, and
+    the log says so.
+
+    :param after_round: the newest round that was released.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the file is damaged or open to others, or cannot be written.
     """
-    if path.exists():
-        return SecretContext.from_bytes(read_secret(path))
+    path, reason = layout.he_key, 'there is none yet'
+    with reading(layout.keys):
+        found = load_he(path, passphrase=layout.passphrase) if path.exists() else None
+    if found is not None:
+        secret, since = found
+        used_up = isinstance(scheme, CkksScheme) and after_round - since >= scheme.decryptions
+        if secret.scheme == scheme and not used_up:
+            return secret
+        reason = f'the old one is of {in_words(secret.scheme)}'
+        if used_up:
+            reason = f'the old one has served {after_round - since} rounds'
     secret = SecretContext.generate(scheme)
-    part = path.with_name(path.name + '.part')
-    part.unlink(missing_ok=True)
-    write_secret(part, secret.to_bytes())
-    part.rename(path)
+    with changing(layout.keys) as changes:
+        name = str(path.relative_to(layout.keys))
+        changes.write(name, he_bytes(secret, layout.passphrase, after_round=after_round))
+    level = logging.INFO if found is None else logging.WARNING
+    log.log(level, 'drew a secret key of %s: %s', in_words(scheme), reason)
     return secret

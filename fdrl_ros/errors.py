@@ -84,8 +84,20 @@ class KeyFileError(CryptoError):
     """A key file is missing, unreadable by its owner, readable by others, or damaged."""
 
 
+class PassphraseError(KeyFileError):
+    """The passphrase of a key is missing or wrong, or the key is not encrypted."""
+
+
 class RosterError(CryptoError):
     """The roster is not signed by the pinned root, or contradicts itself."""
+
+
+class RosterTimeError(RosterError):
+    """By this clock the roster is not valid yet, or no more."""
+
+
+class RosterRollbackError(RosterError):
+    """The roster is older than one that this party has used, or another of the same number."""
 
 
 class PrivacyError(FdrlError):

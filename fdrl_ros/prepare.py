@@ -8,12 +8,20 @@ Preparing is idempotent: what exists is kept, what an interruption left half don
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 import os
 from pathlib import Path
-import shutil
+import time
+from typing import Any
 from zipfile import BadZipFile
 
+from fdrl_ros.crypto.commit import reading
 from fdrl_ros.crypto.keystore import (
+    check_opens,
+    HE_FILE,
+    KEY_FILE,
+    load_identity,
+    load_passphrase,
     load_root_public,
     make_federation,
     make_private_directory,
@@ -21,7 +29,10 @@ from fdrl_ros.crypto.keystore import (
     ROSTER_FILE,
 )
 from fdrl_ros.crypto.roster import Roster
-from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.crypto.roster_memory import remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.sealed import Passphrase
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.errors import KeyFileError, PolicyError, StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
 from fdrl_ros.trainer.calibration import check_first_round, Size
@@ -40,9 +51,24 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths below a federation's directory."""
+    """
+    Paths below a federation's directory.
+
+    :param passphrase_file: file with the passphrase of the keys; the one that the variable
+        FDRL_PASSPHRASE_FILE names, if None.
+    """
 
     directory: Path
+    passphrase_file: Path | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the passphrase out of what goes to another process."""
+        return {'directory': self.directory, 'passphrase_file': self.passphrase_file}
+
+    @cached_property
+    def passphrase(self) -> Passphrase | None:
+        """The passphrase of the keys, read once; None where they are in clear."""
+        return load_passphrase(self.passphrase_file)
 
     @property
     def plan(self) -> Path:
@@ -76,13 +102,52 @@ class Layout:
         """Return the file of what a party must not forget."""
         return self.party(name) / 'state.sqlite'
 
+    @property
+    def he_key(self) -> Path:
+        """The key authority's secret key of the homomorphic encryption."""
+        return self.keys / 'key_authority' / HE_FILE
+
     def roster(self) -> Roster:
         """
         Read the roster and check it against the root's public key beside it.
 
         :raises RosterError: if the root did not sign it.
         """
-        return Roster.load(self.keys / ROSTER_FILE, load_root_public(self.keys / ROOT_FILE))
+        with reading(self.keys):
+            return Roster.load(self.keys / ROSTER_FILE, load_root_public(self.keys / ROOT_FILE))
+
+    def trusted_roster(self, name: str) -> Roster:
+        """
+        Read the roster as a party or robot that is going to act by it.
+
+        :param name: whose memory tells which roster was the newest.
+        :raises RosterTimeError: if it is not valid by this host's clock.
+        :raises RosterRollbackError: if it is older than one that was used here.
+        :raises RosterError: if the root did not sign it.
+        """
+        roster = self.roster()
+        roster.check_time(time.time())
+        remember_roster(self.party(name) / ROSTER_MEMORY, roster)
+        return roster
+
+    def credentials(self, name: str) -> tuple[Identity, Roster]:
+        """
+        Read a party's key, and the roster by which it acts.
+
+        :raises RosterError: as :meth:`trusted_roster`, or if the party is not in it.
+        :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+        :raises KeyFileError: if the key is missing, damaged, or not that of the roster.
+        """
+        with reading(self.keys):
+            roster = self.trusted_roster(name)
+            member, path = roster.member(name), self.keys / name / KEY_FILE
+            identity = load_identity(path, name, passphrase=self.passphrase)
+        if identity.public != member.public:
+            raise KeyFileError(
+                f'roster {roster.serial} holds another key of {name} than {path}: one of the two '
+                f'is older; fetch both from who holds the root'
+            )
+        return identity, roster
 
 
 def save_policy(path: Path, weights: np.ndarray, shape: NetworkShape) -> None:
@@ -141,10 +206,14 @@ def prepare(
     :param progress: told what is made.
     :raises PrivacyError: if no hospital could train by this plan; nothing is made then.
     :raises StoreError: if the directory was prepared for another plan.
+    :raises RosterError: if the roster is not valid now.
+    :raises PassphraseError: if the passphrase of the keys is missing, wrong, or not needed.
     :raises KeyFileError: if it cannot be made, or others may enter it.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     layout = Layout(directory)
+    if layout.keys.exists():
+        check_keys(layout)
     for name in plan.hospitals:
         _check_promise(layout, name, plan)
     make_private_directory(directory)
@@ -199,14 +268,39 @@ def _keep_plan(layout: Layout, plan: Plan) -> None:
     part.replace(layout.plan)
 
 
+def check_keys(layout: Layout) -> None:
+    """
+    Refuse now what some party on this host would refuse when it starts.
+
+    :raises RosterError: if the roster is not signed, or not valid now.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if a key is damaged or open to others.
+    """
+    with reading(layout.keys):
+        roster = layout.roster()
+        roster.check_time(time.time())
+        for member in roster.members:
+            path = layout.keys / member.name / KEY_FILE
+            if member.role != 'operator' and path.exists():
+                check_opens(path, layout.passphrase)
+        if layout.he_key.exists():
+            check_opens(layout.he_key, layout.passphrase)
+
+
+def taking_part(layout: Layout, plan: Plan) -> tuple[str, ...]:
+    """
+    Return the hospitals of the roster that run here, in its order.
+
+    They are those of the plan that were not revoked, and those admitted since that have records.
+    """
+    named = [each.name for each in layout.roster().hospitals]
+    return tuple(name for name in named if name in plan.hospitals or layout.records(name).exists())
+
+
 def _make_keys(layout: Layout, plan: Plan) -> None:
     """Make all keys in one step, so that an interruption leaves none."""
     if layout.keys.exists():
-        layout.roster()
         return
-    part = layout.directory / 'keys.part'
-    if part.exists():
-        shutil.rmtree(part)
     names = plan.hospitals
     sizes = dict.fromkeys(names, plan.collection.patients)
     brought = [name for name in names if layout.records(name).exists()]
@@ -214,5 +308,10 @@ def _make_keys(layout: Layout, plan: Plan) -> None:
         sizes[name] = Records.load(layout.records(name), plan.shape.states).n_patients
     # Simulated hospitals draw from streams of their own: no patient is in two of them. Of records
     # that came from elsewhere nobody knows.
-    make_federation(part, names, sizes=sizes, disjoint_patients=not brought)
-    part.rename(layout.keys)
+    make_federation(
+        layout.keys,
+        names,
+        sizes=sizes,
+        disjoint_patients=not brought,
+        passphrase=layout.passphrase,
+    )

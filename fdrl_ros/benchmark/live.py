@@ -27,7 +27,7 @@ from fdrl_ros.env.actions import TICK
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.federation.message import Phase, RoundStatus
 from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import prepare, ROBOTS
+from fdrl_ros.prepare import prepare, ROBOTS, taking_part
 from fdrl_ros.runner import Runner
 from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingStopped
@@ -121,7 +121,8 @@ class LiveFederation:
                 f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation, '
                 f'ROS_DOMAIN_ID={settings.robot_domain} the robot.'
             )
-            runner.start(federation_graph(settings, self._plan.hospitals))
+            here = taking_part(self._layout, self._plan)
+            runner.start(federation_graph(settings, here))
             rounds = self._plan.rounds
             self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)
             if not watch.finished:

@@ -28,7 +28,7 @@ from fdrl_ros.federation.message import Phase
 from fdrl_ros.federation.store import Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights
-from fdrl_ros.prepare import Layout, load_policy, save_policy
+from fdrl_ros.prepare import Layout, load_policy, save_policy, taking_part
 from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.validation import PublicValidation
@@ -89,7 +89,7 @@ def train_federation(
             return opened
 
         trainings: dict[str, LocalTraining] = {}
-        for name in plan.hospitals:
+        for name in taking_part(layout, plan):
             records = open_records(layout, name, plan)
             trainings[name] = open_training(layout.party(name), name, plan, records)
             stack.callback(trainings[name].close)

@@ -1,25 +1,62 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl keys`: keys and roster of a federation. No secret is ever printed."""
+"""`fdrl keys`: keys and roster of a federation. No secret is ever printed or typed in a line."""
 
+from collections.abc import Callable
 from pathlib import Path
+import sys
+import time
+from typing import Any
 
 import click
-from fdrl_ros.crypto.keystore import load_root_public, make_federation, ROOT_FILE, ROSTER_FILE
+from fdrl_ros.cli.keys_shown import find_keys, newest_round, show_keys, show_roster
+from fdrl_ros.crypto.keystore import (
+    KEY_FILE,
+    load_passphrase,
+    make_federation,
+    make_private_directory,
+    PASSPHRASE_VARIABLE,
+    read_secret,
+    save_identity,
+)
 from fdrl_ros.crypto.roster import Roster
-from fdrl_ros.crypto.signing import fingerprint
+from fdrl_ros.crypto.rotation import change_passphrase, private_keys, rotate_he, Succession
+from fdrl_ros.crypto.sealed import label, Passphrase
+from fdrl_ros.crypto.signing import fingerprint, Identity
 from fdrl_ros.errors import SettingError
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+DAY = 86400
+
+Command = Callable[..., Any]
 
 
 @click.group()
 def keys() -> None:
-    """Make and show the keys and the signed roster of a federation."""
+    """
+    Make, show and change the keys and the signed roster of a federation.
+
+    DIRECTORY is that of the keys, of a federation, or of a run. Keys are encrypted under the
+    passphrase in the file that --passphrase-file or the variable FDRL_PASSPHRASE_FILE names.
+    Parties take a change when they start again.
+    """
+
+
+_directory = click.argument('directory', type=DIRECTORY)
+_passphrase_file = click.option(
+    '--passphrase-file',
+    type=FILE,
+    help=f'File of mode 0600 with the passphrase of the keys.  [default: ${PASSPHRASE_VARIABLE}]',
+)
+_threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
+_public = click.option(
+    '--public', metavar='HEX', help='Public half of a key that `fdrl keys make` made elsewhere.'
+)
 
 
 @keys.command()
-@click.argument('directory', type=DIRECTORY)
+@_directory
 @click.option(
     '--hospital',
     'hospitals',
@@ -36,14 +73,20 @@ def keys() -> None:
     is_flag=True,
     help='No patient is in two hospitals: epsilons do not add.',
 )
+@click.option(
+    '--valid-days', type=click.IntRange(min=1), help='Days from now on that the roster is valid.'
+)
 @click.option('--encrypt', is_flag=True, help='Ask for a passphrase that encrypts every key.')
+@_passphrase_file
 def init(
     directory: Path,
     hospitals: tuple[str, ...],
     federation: str,
     threshold: int | None,
     disjoint_patients: bool,
+    valid_days: int | None,
     encrypt: bool,
+    passphrase_file: Path | None,
 ) -> None:
     """
     Make all keys of a new federation below DIRECTORY.
@@ -52,9 +95,7 @@ def init(
     of the root goes to a place that is not on the network.
     """
     sizes = dict(_declared(each) for each in hospitals)
-    passphrase: str | None = None
-    if encrypt:
-        passphrase = click.prompt('Passphrase', hide_input=True, confirmation_prompt=True)
+    passphrase = _asked('Passphrase', confirm=True) if encrypt else _told(passphrase_file)
     roster = make_federation(
         directory,
         list(sizes),
@@ -62,20 +103,158 @@ def init(
         sizes=sizes,
         threshold=threshold,
         disjoint_patients=disjoint_patients,
+        validity=_validity(valid_days),
         passphrase=passphrase,
     )
-    click.echo(f'made the keys of {len(roster.members)} parties and the root in {directory}')
-    _print(roster, load_root_public(directory / ROOT_FILE))
+    how = 'encrypted' if passphrase else 'in clear'
+    click.echo(
+        f'made the keys of {len(roster.members)} parties and the root in {directory}, {how}'
+    )
+    show_keys(directory)
 
 
 @keys.command()
-@click.argument('directory', type=DIRECTORY)
+@_directory
+@click.argument('name')
+@_passphrase_file
+def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
+    """
+    Make a key of party NAME alone, where it is going to be used.
+
+    Its private half never leaves this host: tell the public half to who holds the root, and
+    compare the fingerprint by telephone.
+    """
+    identity = Identity.generate(name)
+    make_private_directory(directory / name)
+    save_identity(identity, directory / name / KEY_FILE, passphrase=_told(passphrase_file))
+    click.echo(f'public {identity.public.hex()}\nfingerprint {fingerprint(identity.public)}')
+
+
+@keys.command()
+@_directory
 def show(directory: Path) -> None:
-    """Check the roster in DIRECTORY against root.pub and print fingerprints to compare."""
-    if not (directory / ROOT_FILE).exists() and (directory / 'federation' / 'keys').is_dir():
-        directory = directory / 'federation' / 'keys'  # that of a run
-    root = load_root_public(directory / ROOT_FILE)
-    _print(Roster.load(directory / ROSTER_FILE, root), root)
+    """Check the roster against root.pub and print fingerprints to compare; asks for no secret."""
+    show_keys(find_keys(directory))
+
+
+@keys.command()
+@_directory
+@click.argument('name', required=False)
+@click.option(
+    '--he', 'of_he', is_flag=True, help='The secret key of the homomorphic encryption instead.'
+)
+@_public
+@_passphrase_file
+def rotate(
+    directory: Path,
+    name: str | None,
+    of_he: bool,
+    public: str | None,
+    passphrase_file: Path | None,
+) -> None:
+    """Give party NAME a new signing key, or the key authority one for decryption (--he)."""
+    if of_he == (name is not None):
+        raise click.UsageError('name a party, or --he')
+    directory = find_keys(directory)
+    passphrase = _told(passphrase_file, directory)
+    if name is None:
+        digest = rotate_he(directory, passphrase, after_round=newest_round(directory) or 0)
+        click.echo(
+            f'new key of the homomorphic encryption, sha256 {digest}; the old one is erased'
+        )
+        return
+    roster = Succession(directory, passphrase).rotate(name, _key(public))
+    click.echo(f'{name} has a new key, {fingerprint(roster.member(name).public)}')
+    _published(roster)
+
+
+@keys.command()
+@_directory
+@click.argument('name')
+@_threshold
+@_passphrase_file
+def revoke(
+    directory: Path, name: str, threshold: int | None, passphrase_file: Path | None
+) -> None:
+    """Take hospital or operator NAME off the roster; what it signs counts no more."""
+    directory = find_keys(directory)
+    roster = Succession(directory, _told(passphrase_file, directory)).revoke(name, threshold)
+    click.echo(f'{name} is revoked')
+    _published(roster)
+
+
+@keys.command()
+@_directory
+@click.argument('hospital', metavar='NAME=PATIENTS')
+@_threshold
+@_public
+@_passphrase_file
+def admit(
+    directory: Path,
+    hospital: str,
+    threshold: int | None,
+    public: str | None,
+    passphrase_file: Path | None,
+) -> None:
+    """
+    Take a further hospital into the roster, with the number of patients it declares.
+
+    floor(2n / 3) + 1 hospitals must agree then, unless --threshold says otherwise.
+    """
+    name, size = _declared(hospital)
+    directory = find_keys(directory)
+    succession = Succession(directory, _told(passphrase_file, directory))
+    roster = succession.admit(name, size, threshold, _key(public))
+    click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
+    _published(roster)
+
+
+@keys.command()
+@_directory
+@click.option(
+    '--valid-days',
+    type=click.IntRange(min=1),
+    help='Days from now on; without an end unless given.',
+)
+@_passphrase_file
+def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None) -> None:
+    """Sign the roster anew with another end."""
+    directory = find_keys(directory)
+    succession = Succession(directory, _told(passphrase_file, directory))
+    roster = succession.renew(_validity(valid_days))
+    click.echo(f'valid {roster.validity}')
+    _published(roster)
+
+
+@keys.command()
+@_directory
+@click.option('--new-passphrase-file', type=FILE, help='File of mode 0600 with the new one.')
+@click.option('--clear', is_flag=True, help='Leave the keys in clear instead.')
+@_passphrase_file
+def passphrase(
+    directory: Path, new_passphrase_file: Path | None, clear: bool, passphrase_file: Path | None
+) -> None:
+    """
+    Encrypt all private keys in DIRECTORY under a new passphrase, whether they were or not.
+
+    --passphrase-file opens those that are encrypted. A passphrase that others have seen does not
+    become safe by a new one: who has copied the files opens the copies. Rotate the keys then.
+    """
+    if clear and new_passphrase_file is not None:
+        raise click.UsageError('either --clear or --new-passphrase-file')
+    directory = find_keys(directory)
+    before = _told(passphrase_file, directory)
+    after = None
+    if not clear:
+        asked = new_passphrase_file is None
+        after = (
+            _asked('New passphrase', confirm=True)
+            if asked
+            else load_passphrase(new_passphrase_file)
+        )
+    names = change_passphrase(directory, before, after)
+    how = f'encrypted under the passphrase in {after.source}' if after else 'in clear'
+    click.echo(f'{", ".join(names)}: {how}')
 
 
 def _declared(text: str) -> tuple[str, int]:
@@ -85,13 +264,37 @@ def _declared(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
-def _print(roster: Roster, root: bytes) -> None:
+def _key(text: str | None) -> bytes | None:
+    try:
+        return None if text is None else bytes.fromhex(text)
+    except ValueError:
+        raise SettingError('public', text, 'a public key in hexadecimal') from None
+
+
+def _validity(days: int | None) -> tuple[int, int | None]:
+    now = int(time.time())
+    return (0, None) if days is None else (now, now + days * DAY)
+
+
+def _told(file: Path | None, directory: Path | None = None) -> Passphrase | None:
+    """Return the passphrase that a file holds, or ask for it where somebody is there to answer."""
+    found = load_passphrase(file)
+    if found is None and directory is not None and sys.stdin.isatty():
+        paths = [directory / name for name in private_keys(directory)]
+        if any(label(read_secret(path), path).sealed for path in paths):
+            return _asked('Passphrase', confirm=False)
+    return found
+
+
+def _asked(what: str, *, confirm: bool) -> Passphrase:
+    typed: str = click.prompt(what, hide_input=True, confirmation_prompt=confirm)
+    return Passphrase(typed.encode())
+
+
+def _published(roster: Roster) -> None:
+    """Say what is to be done with a new roster."""
+    show_roster(roster)
     click.echo(
-        f'federation {roster.federation}: {roster.threshold} of {len(roster.hospitals)} hospitals '
-        f'must agree, patients {"disjoint" if roster.disjoint_patients else "may be shared"}'
+        'Carry roster.json, and a new key, to the hosts of all parties and robots, and start them '
+        'again.'
     )
-    click.echo(f'roster sha256 {roster.digest}')
-    click.echo(f'{"root":20} {"":14} {fingerprint(root)}')
-    for member in roster.members:
-        words = f'{member.size} patients' if member.size else ''
-        click.echo(f'{member.name:20} {words:14} {fingerprint(member.public)}')

@@ -1,39 +1,40 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Secrets on disk: directories of mode 0700, files of mode 0600, never overwritten.
+Secrets on disk: directories of mode 0700, files of mode 0600, sealed if there is a passphrase.
 
-One directory per party holds its signing key, so that the directory is what is carried to
-the party's host. Beside them lie the public files, ``root.pub`` and ``roster.json``.
+One directory per party holds its keys, so that the directory is what is carried to the party's
+host. Beside them lie the public files, ``root.pub`` and ``roster.json``.
 """
 
 from collections.abc import Mapping, Sequence
 import os
 from pathlib import Path
+import shutil
 import stat
+import time
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    KeySerializationEncryption,
-    load_pem_private_key,
-    NoEncryption,
-    PrivateFormat,
-)
 from fdrl_ros.crypto.roster import default_threshold, Member, Roster
+from fdrl_ros.crypto.sealed import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.signing import Identity, PUBLIC_KEY_BYTES
+from fdrl_ros.durable import sync_folder
 from fdrl_ros.errors import KeyFileError, RosterError
 
-KEY_FILE: Final = 'identity.pem'
+KEY_FILE: Final = 'identity.key'
+HE_FILE: Final = 'he_secret.key'
 ROOT_FILE: Final = 'root.pub'
 ROSTER_FILE: Final = 'roster.json'
 # Parties that every federation has besides its hospitals; the root signs and stays offline.
 ROOT: Final = 'root'
 SERVERS: Final = ('aggregator', 'key_authority', 'operator')
 
+PASSPHRASE_VARIABLE: Final = 'FDRL_PASSPHRASE_FILE'
+"""Environment variable with the path of the file that holds a party's passphrase."""
+
 _SECRET_BYTES = 2**24
+_KEY_BYTES = 32
 
 
 def make_private_directory(path: Path) -> None:
@@ -91,40 +92,63 @@ def read_secret(path: Path) -> bytes:
     return data
 
 
-def save_identity(identity: Identity, path: Path, *, passphrase: str | None = None) -> None:
+def load_passphrase(path: Path | None = None) -> Passphrase | None:
     """
-    Write a signing key to a new file, encrypted if there is a passphrase.
+    Read the passphrase of a party's keys: all bytes of a file but the line's end.
+
+    :param path: the file; that which :data:`PASSPHRASE_VARIABLE` names, if None.
+    :returns: None if no file is named at all: keys are in clear then.
+    :raises KeyFileError: as :func:`read_secret`, or if it is too short or too long.
+    """
+    named = os.environ.get(PASSPHRASE_VARIABLE, '')
+    if path is None and not named:
+        return None
+    path = path or Path(named)
+    return Passphrase(read_secret(path).rstrip(b'\r\n'), str(path))
+
+
+def identity_bytes(identity: Identity, passphrase: Passphrase | None = None) -> bytes:
+    """Return what a signing key's file holds, sealed if there is a passphrase."""
+    about = {'created': int(time.time()), 'public': identity.public.hex()}
+    key = identity.private.private_bytes_raw()
+    return seal(key, f'identity of {identity.name}', about, passphrase)
+
+
+def save_identity(identity: Identity, path: Path, *, passphrase: Passphrase | None = None) -> None:
+    """
+    Write a signing key to a new file, sealed if there is a passphrase.
 
     :raises KeyFileError: if the file exists already or cannot be written.
     """
-    encryption: KeySerializationEncryption = NoEncryption()
-    if passphrase is not None:
-        if not passphrase:
-            raise KeyFileError('the passphrase is empty; leave it out to store the key in clear')
-        encryption = BestAvailableEncryption(passphrase.encode())
-    data = identity.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-    write_secret(path, data)
+    write_secret(path, identity_bytes(identity, passphrase))
 
 
-def load_identity(path: Path, name: str, *, passphrase: str | None = None) -> Identity:
+def load_identity(path: Path, name: str, *, passphrase: Passphrase | None = None) -> Identity:
     """
     Read a signing key.
 
     :param name: the party whose key this is.
-    :raises KeyFileError: as :func:`read_secret`, or if the passphrase is missing or wrong,
-        or the file holds no Ed25519 key.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: as :func:`read_secret`, or if it is damaged or another party's.
+    """
+    key, about = unseal(read_secret(path), f'identity of {name}', passphrase, path)
+    if len(key) != _KEY_BYTES:
+        raise KeyFileError(f'{path} is damaged: a key of {len(key)} bytes')
+    identity = Identity(name, Ed25519PrivateKey.from_private_bytes(key))
+    if identity.public.hex() != about.get('public'):
+        raise KeyFileError(f'{path} is damaged: it is labelled with the public half of another')
+    return identity
+
+
+def check_opens(path: Path, passphrase: Passphrase | None) -> None:
+    """
+    Refuse a private key that could not be used, whatever it is of.
+
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: as :func:`read_secret`, or if it is damaged.
     """
     data = read_secret(path)
-    try:
-        private = load_pem_private_key(data, passphrase.encode() if passphrase else None)
-    except TypeError as error:
-        wanted = 'give none' if passphrase else 'it is encrypted'
-        raise KeyFileError(f'{path}: passphrase: {wanted}') from error
-    except Exception as error:  # The library raises several kinds on damaged keys.
-        raise KeyFileError(f'{path}: the key is damaged or the passphrase wrong') from error
-    if not isinstance(private, Ed25519PrivateKey):
-        raise KeyFileError(f'{path} holds another kind of key than Ed25519')
-    return Identity(name, private)
+    unseal(data, label(data, path).holds, passphrase, path)
 
 
 def load_root_public(path: Path) -> bytes:
@@ -154,10 +178,11 @@ def make_federation(
     sizes: Mapping[str, int],
     threshold: int | None = None,
     disjoint_patients: bool = False,
-    passphrase: str | None = None,
+    validity: tuple[int, int | None] = (0, None),
+    passphrase: Passphrase | None = None,
 ) -> Roster:
     """
-    Make all keys of a new federation and its signed roster.
+    Make all keys of a new federation and its signed roster, all or nothing.
 
     Afterwards each party's directory goes to its host together with ``root.pub`` and
     ``roster.json``, and the root's directory to a place that is not on the network.
@@ -168,7 +193,8 @@ def make_federation(
     :param sizes: n_i that each hospital declares.
     :param threshold: t; by default floor(2n / 3) + 1.
     :param disjoint_patients: whether no patient is in two hospitals.
-    :param passphrase: encrypts every private key, if given.
+    :param validity: when the roster begins and ends, in seconds since 1970 (UTC); None: never.
+    :param passphrase: seals every private key, if given.
     :returns: the roster.
     :raises RosterError: if the names or sizes cannot make a roster; nothing is written.
     :raises KeyFileError: if a file exists already or cannot be written.
@@ -188,16 +214,28 @@ def make_federation(
         default_threshold(len(hospitals)) if threshold is None else threshold,
         tuple(members),
         disjoint_patients,
+        not_before=validity[0],
+        expires=validity[1],
     )
     root = Identity.generate(ROOT)
-    make_private_directory(directory)
-    if any(directory.iterdir()):
+    directory = Path(os.path.abspath(directory))
+    if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):
         raise KeyFileError(f'{directory} is not empty: keys are never overwritten')
-    for identity in (root, *identities.values()):
-        make_private_directory(directory / identity.name)
-        save_identity(identity, directory / identity.name / KEY_FILE, passphrase=passphrase)
-    (directory / ROOT_FILE).write_text(root.public.hex() + '\n', encoding='ascii')
-    roster.save(directory / ROSTER_FILE, root)
+    part = directory.with_name(directory.name + '.part')
+    try:
+        if part.exists():  # of one that was killed; nobody has seen its keys
+            shutil.rmtree(part)
+        make_private_directory(part)
+        for identity in (root, *identities.values()):
+            make_private_directory(part / identity.name)
+            save_identity(identity, part / identity.name / KEY_FILE, passphrase=passphrase)
+            sync_folder(part / identity.name)
+        (part / ROOT_FILE).write_text(root.public.hex() + '\n', encoding='ascii')
+        roster.save(part / ROSTER_FILE, root)
+        part.rename(directory)
+        sync_folder(directory.parent)
+    except OSError as error:
+        raise KeyFileError(f'{directory} cannot be made: {error.strerror}') from error
     return roster
 
 

@@ -4,67 +4,41 @@
 The roster: who takes part, signed by the federation's offline root key (spec section 4).
 
 It names every party with its role and public key, the n_i that each hospital declares
-(FDRL Eq. 2 weighs by it) and how many hospitals a round needs. Nothing of it is ever taken
-from a message: every party pins the root's public key and loads the file.
+(FDRL Eq. 2 weighs by it), how many hospitals a round needs, which keys count no more, and when it
+is valid. Nothing of it is ever taken from a message: every party pins the root's public key and
+loads the file. Each roster has a higher number than the one before it, so that nobody can bring
+back an older one; :mod:`fdrl_ros.crypto.roster_memory` remembers it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import hashlib
 import json
 from pathlib import Path
-import re
+import time
 from typing import Any, Final, Self
 
-from fdrl_ros.crypto.signing import fingerprint, Identity, PUBLIC_KEY_BYTES, verify
-from fdrl_ros.errors import RosterError
+from fdrl_ros.crypto.member import Member, NAME, Revoked
+from fdrl_ros.crypto.signing import fingerprint, Identity, verify
+from fdrl_ros.durable import replacing
+from fdrl_ros.errors import RosterError, RosterTimeError
 
-ROLES: Final = ('hospital', 'aggregator', 'key_authority', 'operator')
+__all__ = ['CLOCK_SKEW', 'default_threshold', 'Member', 'Revoked', 'Roster', 'utc']
 
 FEWEST_HOSPITALS: Final = 3
 
+CLOCK_SKEW: Final = 300
+"""How far two parties' clocks may be apart where a roster begins and ends, second."""
+
 # First words of what the root signs, so that it is nothing else.
-_SIGNED: Final = b'fdrl_ros roster 1\n'
-_FORMAT: Final = 1
-_NAME = re.compile(r'[a-z][a-z0-9_]{0,62}', re.ASCII)
+_SIGNED: Final = b'fdrl_ros roster 2\n'
+_FORMAT: Final = 2
+_LATEST: Final = 2**38  # seconds since 1970: the year 10680
 _FILE_BYTES = 2**20
 
 
 def default_threshold(hospitals: int) -> int:
     """Return t = floor(2n / 3) + 1, which a lying aggregator cannot split in two."""
     return 2 * hospitals // 3 + 1
-
-
-@dataclass(frozen=True)
-class Member:
-    """
-    One party of the federation.
-
-    :param name: as in topics: a small letter, then small letters, digits and underscores.
-    :param role: one of :data:`ROLES`.
-    :param public: Ed25519 public key, 32 bytes.
-    :param size: n_i, the records that a hospital declares; 0 for the others.
-    """
-
-    name: str
-    role: str
-    public: bytes
-    size: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a member that could not take part."""
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise RosterError(f'member {self.name!r}: expected a name such as hospital_1')
-        if self.role not in ROLES:
-            raise RosterError(f'{self.name}: role {self.role!r}, expected one of {ROLES}')
-        if not isinstance(self.public, bytes) or len(self.public) != PUBLIC_KEY_BYTES:
-            raise RosterError(f'{self.name}: expected a public key of {PUBLIC_KEY_BYTES} bytes')
-        if type(self.size) is not int or not 0 <= self.size < 2**53:
-            raise RosterError(f'{self.name}: size {self.size!r}, expected a whole number')
-        if (self.size > 0) != (self.role == 'hospital'):
-            raise RosterError(
-                f'{self.name}: size {self.size}; a hospital declares at least 1 record and any '
-                f'other role 0'
-            )
 
 
 @dataclass(frozen=True)
@@ -77,25 +51,40 @@ class Roster:
     :param members: hospitals in their order, then the servers and operators.
     :param disjoint_patients: whether no patient is in two hospitals, which alone allows
         epsilons to compose in parallel.
+    :param serial: number of this roster; the next one has the next.
+    :param not_before: when it begins to be valid, in seconds since 1970 (UTC).
+    :param expires: when it ends to be, likewise; never, if None.
+    :param revoked: keys that count no more, in the order of their end.
     """
 
     federation: str
     threshold: int
     members: tuple[Member, ...]
     disjoint_patients: bool
+    serial: int = 1
+    not_before: int = 0
+    expires: int | None = None
+    revoked: tuple[Revoked, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a roster that contradicts itself."""
-        if not isinstance(self.federation, str) or not _NAME.fullmatch(self.federation):
+        if not isinstance(self.federation, str) or not NAME.fullmatch(self.federation):
             raise RosterError(f'federation {self.federation!r}: expected a name such as trial_1')
         if type(self.disjoint_patients) is not bool:
             raise RosterError(f'disjoint_patients = {self.disjoint_patients!r}: expected a bool')
+        self._check_numbers()
         for what, values in (
             ('name', [member.name for member in self.members]),
             ('public key', [member.public for member in self.members]),
         ):
             if len(set(values)) != len(values):
                 raise RosterError(f'two members have the same {what}')
+        ended = [each.public for each in self.revoked]
+        for member in self.members:
+            if member.public in ended:
+                raise RosterError(f'{member.name} has a key that is revoked')
+        if len(set(ended)) != len(ended):
+            raise RosterError('a key is revoked twice')
         count = len(self.hospitals)
         if count < FEWEST_HOSPITALS:
             raise RosterError(
@@ -110,6 +99,19 @@ class Roster:
             found = sum(member.role == role for member in self.members)
             if found != 1:
                 raise RosterError(f'{found} members are {role}: expected exactly one')
+
+    def _check_numbers(self) -> None:
+        """Refuse a serial number or times that cannot be."""
+        if type(self.serial) is not int or not 1 <= self.serial < 2**53:
+            raise RosterError(f'serial {self.serial!r}: expected a whole number from 1')
+        if any(each.serial > self.serial for each in self.revoked):
+            raise RosterError(f'roster {self.serial} tells of keys revoked by a later one')
+        start, end = self.not_before, self.expires
+        for each in (start, _LATEST if end is None else end):
+            if type(each) is not int or not 0 <= each <= _LATEST:
+                raise RosterError(f'valid from {start!r} to {end!r}: expected whole UTC seconds')
+        if end is not None and end <= start:
+            raise RosterError(f'valid from {start} to {end}: it would never be')
 
     @property
     def hospitals(self) -> tuple[Member, ...]:
@@ -135,7 +137,48 @@ class Roster:
         for member in self.members:
             if member.name == name:
                 return member
-        raise RosterError(f'{name!r} is not in the roster of {self.federation}')
+        ended = [each.serial for each in self.revoked if each.name == name]
+        since = f': roster {ended[-1]} revoked it' if ended else ''
+        raise RosterError(f'{name!r} is not in roster {self.serial} of {self.federation}{since}')
+
+    def check_time(self, now: float) -> None:
+        """
+        Refuse a roster that is not valid at a time, give or take :data:`CLOCK_SKEW`.
+
+        :param now: seconds since 1970 (UTC).
+        :raises RosterTimeError: if it is not valid yet, or no more.
+        """
+        late = self.expires is not None and now > self.expires + CLOCK_SKEW
+        if late or now < self.not_before - CLOCK_SKEW:
+            raise RosterTimeError(
+                f'roster {self.serial} of {self.federation} is valid {self.validity}, and by this '
+                f"host's clock it is {utc(now)}: check the clock; if it is right, take the newest "
+                f'roster, or have the root sign one (`fdrl keys renew`)'
+            )
+
+    @property
+    def validity(self) -> str:
+        """Say in words when it is valid."""
+        start = f'from {utc(self.not_before)} on' if self.not_before else ''
+        end = f'until {utc(self.expires)}' if self.expires is not None else ''
+        return f'{start} {end}'.strip() or 'without a limit'
+
+    def successor(self, **changes: Any) -> Self:
+        """
+        Return the next roster.
+
+        Keys that it has no more are listed as revoked.
+
+        :param changes: fields that are to be others.
+        :raises RosterError: if they contradict each other.
+        """
+        kept = {each.public for each in changes.get('members', self.members)}
+        ended = tuple(
+            Revoked(each.name, each.public, self.serial + 1)
+            for each in self.members
+            if each.public not in kept
+        )
+        return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the file and the signature hold, as JSON values."""
@@ -152,6 +195,13 @@ class Roster:
                 }
                 for member in self.members
             ],
+            'serial': self.serial,
+            'not_before': self.not_before,
+            'expires': self.expires,
+            'revoked': [
+                {'name': each.name, 'public': each.public.hex(), 'serial': each.serial}
+                for each in self.revoked
+            ],
         }
 
     def canonical(self) -> bytes:
@@ -162,20 +212,30 @@ class Roster:
     @property
     def digest(self) -> str:
         """Return the SHA-256 digest of the canonical bytes, in hexadecimal."""
-        return hashlib.sha256(self.canonical()).hexdigest()
+        return self.digest_bytes.hex()
+
+    @property
+    def digest_bytes(self) -> bytes:
+        """Return the same digest as 32 bytes, for parties to compare."""
+        return hashlib.sha256(self.canonical()).digest()
 
     def sign(self, root: Identity) -> bytes:
         """Sign the canonical bytes with the root key."""
         return root.sign(self.canonical())
 
-    def save(self, path: Path, root: Identity) -> None:
-        """Sign and write the roster for people and :meth:`load` to read."""
+    def signed_bytes(self, root: Identity) -> bytes:
+        """Return what a file of it holds, for people and :meth:`load` to read."""
         document = {
             'format': _FORMAT,
             'roster': self.to_dict(),
             'signature': self.sign(root).hex(),
         }
-        path.write_text(json.dumps(document, indent=2) + '\n', encoding='ascii')
+        return (json.dumps(document, indent=2) + '\n').encode('ascii')
+
+    def save(self, path: Path, root: Identity) -> None:
+        """Sign and write the roster, durably."""
+        with replacing(path) as file:
+            file.write(self.signed_bytes(root))
 
     @classmethod
     def load(cls, path: Path, root_public: bytes) -> Self:
@@ -198,7 +258,10 @@ class Roster:
             signature = bytes.fromhex(document['signature'])
             known = set(document) == {'format', 'roster', 'signature'}
             if not known or document['format'] != _FORMAT:
-                raise RosterError(f'roster {path}: another format than {_FORMAT}')
+                raise RosterError(
+                    f'roster {path}: another format than {_FORMAT}, such as an older version of '
+                    f'fdrl_ros wrote: make the federation anew with `fdrl keys init`'
+                )
             roster = cls.from_dict(document['roster'])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RosterError(f'roster {path} is damaged: {error!r}') from error
@@ -210,13 +273,25 @@ class Roster:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read :meth:`to_dict` back; what it does not name is refused."""
+        """Read :meth:`to_dict` back; what says more, less or otherwise is refused."""
         fields = dict(values)
         members = tuple(
             Member(**{**member, 'public': bytes.fromhex(member['public'])})
             for member in fields.pop('members')
         )
-        return cls(members=members, **fields)
+        revoked = tuple(
+            Revoked(**{**each, 'public': bytes.fromhex(each['public'])})
+            for each in fields.pop('revoked')
+        )
+        roster = cls(members=members, revoked=revoked, **fields)
+        if roster.to_dict() != values:
+            raise RosterError('roster: its fields are not written in the one form')
+        return roster
+
+
+def utc(seconds: float) -> str:
+    """Write a time for people, as 2026-11-21 09:30 UTC."""
+    return time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(seconds))
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,8 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from fdrl_ros.errors import FdrlError, MessageError, RoundError
@@ -13,13 +15,25 @@ from fdrl_ros.federation.party import Job, Outcome, Party
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import from_ros, to_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
-from fdrl_ros.nodes.managed_node import ManagedNode
+from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.wires import WIRES
 from fdrl_ros.nodes.worker import Post
+from fdrl_ros.settings import setting
 from fdrl_ros.stopwatch import Stopwatch
 
 TICK = 0.25
 """Time between two ticks of a party, second."""
+
+
+@dataclass(frozen=True)
+class PartySettings(NodeSettings):
+    """What the node of every party is told."""
+
+    passphrase_file: str = setting(
+        '',
+        'file of mode 0600 with the passphrase of the keys; empty: the one that the variable '
+        'FDRL_PASSPHRASE_FILE names, if any',
+    )
 
 
 class PartyNode(ManagedNode):
@@ -31,6 +45,7 @@ class PartyNode(ManagedNode):
     """
 
     part = 'rounds'
+    own: ClassVar[type[PartySettings]] = PartySettings
     sends: ClassVar[tuple[type[Message], ...]] = ()
 
     def __init__(self, name: str, post: Post) -> None:
@@ -41,7 +56,11 @@ class PartyNode(ManagedNode):
         super().__init__(name, post)
 
     def open(self) -> None:
-        """Make the publishers."""
+        """See that key and roster can be used, and make the publishers."""
+        file = self.settings.passphrase_file
+        # A new one, so that a passphrase that was changed is read again.
+        self.layout = replace(self.layout, passphrase_file=Path(file) if file else None)
+        self.layout.credentials(self.member)
         self._senders: dict[type[Message], Any] = {
             kind: self.publisher(WIRES[kind].type, self.topic(kind), WIRES[kind].sending)
             for kind in self.sends

@@ -61,7 +61,7 @@ class SelectorNode(ManagedNode):
         self._rules = self.plan()
         self._directory = self.layout.party(self.place)
         make_private_directory(self._directory)
-        self._roster = self.layout.roster()
+        self._roster = self.layout.trusted_roster(self.place)
         _, self._shape = load_policy(self.layout.pretrained)
         self._action = self.publisher(ros.SelectedAction, 'action', qos.ACTION)
         self._risk = self.publisher(ros.Risk, 'risk', qos.EVENT)

@@ -30,8 +30,8 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
-from fdrl_ros.nodes.managed_node import NodeSettings, run_node
-from fdrl_ros.nodes.party_node import PartyNode
+from fdrl_ros.nodes.managed_node import run_node
+from fdrl_ros.nodes.party_node import PartyNode, PartySettings
 from fdrl_ros.nodes.robot_link import RobotLink
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.privacy.accountant import epsilon_paper, PAPER_ORDER
@@ -40,7 +40,7 @@ from fdrl_ros.trainer.learner import TrainingProgress
 
 
 @dataclass(frozen=True)
-class TrainerSettings(NodeSettings):
+class TrainerSettings(PartySettings):
     """What a trainer's node is told."""
 
     robot_domain: int = setting(

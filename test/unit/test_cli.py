@@ -191,7 +191,7 @@ def test_private_files_are_closed_to_others(trained):
         assert stat.S_IMODE((federation / name).stat().st_mode) == 0o700
     for name in (
         'hospital_1/records.npz',
-        'key_authority/he_secret.key',
+        'keys/key_authority/he_secret.key',
         'hospital_1/ledger.sqlite',
     ):
         assert stat.S_IMODE((federation / name).stat().st_mode) == 0o600

@@ -3,16 +3,18 @@
 """The key store: nobody else reads it, nothing in it is overwritten or printed."""
 
 import os
+import shutil
 import stat
 
-from cryptography.hazmat.primitives.asymmetric import x25519
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from fdrl_ros.crypto.keystore import (
+    check_opens,
     KEY_FILE,
     load_identity,
+    load_passphrase,
     load_root_public,
     make_federation,
     make_private_directory,
+    PASSPHRASE_VARIABLE,
     read_secret,
     ROOT_FILE,
     ROSTER_FILE,
@@ -21,12 +23,15 @@ from fdrl_ros.crypto.keystore import (
     write_secret,
 )
 from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.crypto.sealed import label, Passphrase, seal
 from fdrl_ros.crypto.signing import Identity, verify
-from fdrl_ros.errors import KeyFileError, RosterError
+from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError
+from killing import killed_at_every_step
 import pytest
 
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3']
 SIZES = {'hospital_1': 500, 'hospital_2': 400, 'hospital_3': 300}
+PASSPHRASE = Passphrase(b'correct horse', cost=14)
 
 
 def mode(path):
@@ -93,23 +98,86 @@ def test_federation_that_cannot_be_leaves_nothing_behind(tmp_path, names, sizes)
 
 
 def test_passphrase_encrypts_every_private_key(tmp_path):
-    make_federation(tmp_path / 'keys', NAMES, sizes=SIZES, passphrase='correct horse')
-    for path in (tmp_path / 'keys').glob(f'*/{KEY_FILE}'):
-        assert b'ENCRYPTED PRIVATE KEY' in path.read_bytes()
+    make_federation(tmp_path / 'keys', NAMES, sizes=SIZES, passphrase=PASSPHRASE)
+    files = list((tmp_path / 'keys').glob(f'*/{KEY_FILE}'))
+    assert len(files) == 7 and all(label(each.read_bytes(), each).sealed for each in files)
     path = tmp_path / 'keys' / 'operator' / KEY_FILE
-    assert load_identity(path, 'operator', passphrase='correct horse').name == 'operator'
-    for wrong in ('wrong', None, ''):
-        with pytest.raises(KeyFileError, match='passphrase') as caught:
-            load_identity(path, 'operator', passphrase=wrong)
-        assert 'horse' not in str(caught.value)
+    assert load_identity(path, 'operator', passphrase=PASSPHRASE).name == 'operator'
+    check_opens(path, PASSPHRASE)
+    for wrong in (Passphrase(b'battery staple', cost=14), None):
+        for opening in (
+            lambda wrong=wrong: load_identity(path, 'operator', passphrase=wrong),
+            lambda wrong=wrong: check_opens(path, wrong),
+        ):
+            with pytest.raises(PassphraseError, match='passphrase') as caught:
+                opening()
+            assert 'horse' not in str(caught.value)
 
 
 def test_passphrase_for_a_key_in_clear_is_refused(tmp_path, identity):
     save_identity(identity, tmp_path / 'key')
-    with pytest.raises(KeyFileError, match='passphrase'):
-        load_identity(tmp_path / 'key', 'hospital_1', passphrase='something')
-    with pytest.raises(KeyFileError, match='empty'):
-        save_identity(identity, tmp_path / 'other', passphrase='')
+    with pytest.raises(PassphraseError, match='not encrypted'):
+        load_identity(tmp_path / 'key', 'hospital_1', passphrase=PASSPHRASE)
+
+
+def test_key_of_another_party_is_refused(tmp_path, identity):
+    save_identity(identity, tmp_path / 'key')
+    with pytest.raises(KeyFileError, match='not the identity of hospital_2'):
+        load_identity(tmp_path / 'key', 'hospital_2')
+
+
+def test_passphrase_is_read_from_a_private_file_that_is_named(tmp_path, monkeypatch):
+    monkeypatch.delenv(PASSPHRASE_VARIABLE, raising=False)
+    assert load_passphrase() is None
+    for place, content in enumerate((b'correct horse', b'correct horse\n', b'correct horse\r\n')):
+        path = tmp_path / str(place)
+        write_secret(path, content)
+        for told in (load_passphrase(path), named(monkeypatch, path)):
+            assert told.key(b'salt', 14) == PASSPHRASE.key(b'salt', 14)
+            assert told.source == str(path)
+    # Random bytes are a key file; those within are no lines.
+    write_secret(tmp_path / 'key_file', bytes(range(256)))
+    assert load_passphrase(tmp_path / 'key_file').key(b's', 14)
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, '')
+    assert load_passphrase() is None
+
+
+def named(monkeypatch, path):
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, str(path))
+    return load_passphrase()
+
+
+def test_passphrase_file_that_is_missing_open_or_empty_is_refused(tmp_path):
+    with pytest.raises(KeyFileError, match='cannot be read'):
+        load_passphrase(tmp_path / 'missing')
+    write_secret(tmp_path / 'open', b'correct horse')
+    (tmp_path / 'open').chmod(0o644)
+    with pytest.raises(KeyFileError, match='chmod go-rwx'):
+        load_passphrase(tmp_path / 'open')
+    write_secret(tmp_path / 'empty', b'\n')
+    with pytest.raises(PassphraseError, match='has 0 bytes'):
+        load_passphrase(tmp_path / 'empty')
+
+
+def test_federation_is_made_whole_or_not_at_all_wherever_it_is_killed(tmp_path):
+    directory = tmp_path / 'keys'
+
+    def begin():
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def make():
+        make_federation(directory, NAMES, sizes=SIZES)
+
+    killed = 0
+    for _ in killed_at_every_step(begin, make, every=3):
+        killed += 1
+        if directory.exists():  # after the last step but the directory's own sync
+            Roster.load(directory / ROSTER_FILE, load_root_public(directory / ROOT_FILE))
+            assert len(list(directory.glob(f'*/{KEY_FILE}'))) == 7
+        else:
+            make_federation(directory, NAMES, sizes=SIZES)
+        assert not (tmp_path / 'keys.part').exists()
+    assert killed > 10
 
 
 @pytest.mark.parametrize('bits', [0o640, 0o604, 0o660, 0o777, 0o610])
@@ -159,14 +227,16 @@ def test_file_that_cannot_be_written_is_our_error(tmp_path):
 def test_damaged_and_foreign_keys_are_refused(tmp_path, identity):
     save_identity(identity, tmp_path / 'good')
     data = (tmp_path / 'good').read_bytes()
-    foreign = x25519.X25519PrivateKey.generate().private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-    )
-    for place, bad in enumerate([b'', b'garbage', data[:60], data[1:], b'\0' * 500, foreign]):
-        write_secret(tmp_path / str(place), bad)
-        with pytest.raises(KeyFileError) as caught:
+    holds = f'identity of {identity.name}'
+    short = seal(bytes(31), holds, {'public': '00'}, None)
+    other = seal(bytes(32), holds, {'public': identity.public.hex()}, None)
+    unlabelled = seal(bytes(32), holds, {}, None)
+    pem = b'-----BEGIN PRIVATE KEY-----'
+    bad = [b'', b'garbage', pem, data[:60], data[1:], b'\0' * 500, short, other, unlabelled]
+    for place, each in enumerate(bad):
+        write_secret(tmp_path / str(place), each)
+        with pytest.raises(KeyFileError):
             load_identity(tmp_path / str(place), 'hospital_1')
-        assert 'PRIVATE' not in str(caught.value)
 
 
 def test_file_that_is_too_long_is_no_key_file(tmp_path):

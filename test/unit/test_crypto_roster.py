@@ -5,9 +5,10 @@
 from dataclasses import replace
 import json
 
-from fdrl_ros.crypto.roster import default_threshold, Member, Roster
+from fdrl_ros.crypto.roster import CLOCK_SKEW, default_threshold, Member, Revoked, Roster
+from fdrl_ros.crypto.roster_memory import remember_roster
 from fdrl_ros.crypto.signing import Identity, verify
-from fdrl_ros.errors import RosterError
+from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
 import pytest
 
 ROOT = Identity.generate('root')
@@ -53,7 +54,7 @@ def test_roster_tells_what_a_round_needs():
     assert ROSTER.n_max == 300 and ROSTER.quorum == 3
     assert ROSTER.member('hospital_2').size == 200
     assert ROSTER.member('operator').role == 'operator'
-    with pytest.raises(RosterError, match='not in the roster'):
+    with pytest.raises(RosterError, match='not in roster 1 of trial'):
         ROSTER.member('hospital_4')
 
 
@@ -92,7 +93,14 @@ def change(document, keys, value):
         (['signature'], '00' * 64),
         (['signature'], 'xy'),
         (['signature'], None),
-        (['format'], 2),
+        (['roster', 'serial'], 2),
+        (['roster', 'serial'], True),
+        (['roster', 'not_before'], 1),
+        (['roster', 'expires'], 2**32),
+        (['roster', 'revoked'], [{'name': 'a', 'public': '00' * 32, 'serial': 2}]),
+        (['roster', 'revoked'], None),
+        (['roster', 'revoked'], [None]),
+        (['format'], 3),
         (['extra'], 1),
     ],
     ids=str,
@@ -102,6 +110,23 @@ def test_changed_file_is_refused(path, keys, value):
     change(document, keys, value)
     path.write_text(json.dumps(document))
     with pytest.raises(RosterError):
+        Roster.load(path, ROOT.public)
+
+
+@pytest.mark.parametrize('field', ['serial', 'not_before', 'expires', 'revoked'])
+def test_file_without_a_field_is_refused(path, field):
+    document = json.loads(path.read_text())
+    del document['roster'][field]
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterError):
+        Roster.load(path, ROOT.public)
+
+
+def test_file_of_an_earlier_version_is_refused_with_the_way_out(path):
+    document = json.loads(path.read_text())
+    document['format'] = 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterError, match='older version .*`fdrl keys init`'):
         Roster.load(path, ROOT.public)
 
 
@@ -183,3 +208,120 @@ def test_member_that_could_not_take_part_is_refused(fields):
 def test_roster_that_says_nothing_sure_is_refused(changes):
     with pytest.raises(RosterError):
         replace(ROSTER, **changes)
+
+
+def test_digests_are_of_everything_that_is_signed():
+    assert ROSTER.digest_bytes.hex() == ROSTER.digest
+    others = [
+        replace(ROSTER, serial=2),
+        replace(ROSTER, not_before=5),
+        replace(ROSTER, expires=5),
+        replace(ROSTER, serial=2, revoked=(Revoked('hospital_9', b'\xaa' * 32, 2),)),
+    ]
+    assert len({each.digest for each in (ROSTER, *others)}) == 5
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'serial': 0},
+        {'serial': True},
+        {'serial': 2**53},
+        {'not_before': -1},
+        {'not_before': 1.5},
+        {'not_before': 2**60},
+        {'expires': 0},
+        {'expires': '2026'},
+        {'expires': True},
+        {'not_before': 10, 'expires': 10},
+        {'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),)},
+        {'serial': 2, 'revoked': (Revoked('hospital_1', bytes(32), 2),)},
+        {'serial': 2, 'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),) * 2},
+    ],
+    ids=str,
+)
+def test_numbers_and_revocations_that_cannot_be_are_refused(changes):
+    with pytest.raises(RosterError):
+        replace(ROSTER, **changes)
+
+
+@pytest.mark.parametrize(
+    'fields',
+    [('../root', bytes(32), 2), ('a', bytes(31), 2), ('a', '00', 2), ('a', bytes(32), 1)],
+    ids=str,
+)
+def test_revocation_of_no_key_is_refused(fields):
+    with pytest.raises(RosterError):
+        Revoked(*fields)
+
+
+@pytest.mark.parametrize(
+    ('now', 'valid'),
+    [
+        (1000 - CLOCK_SKEW - 1, False),
+        (1000 - CLOCK_SKEW, True),
+        (1500, True),
+        (2000 + CLOCK_SKEW, True),
+        (2000 + CLOCK_SKEW + 1, False),
+    ],
+)
+def test_roster_is_valid_in_its_time_give_or_take_five_minutes(now, valid):
+    assert CLOCK_SKEW == 300
+    roster = replace(ROSTER, not_before=1000, expires=2000)
+    if valid:
+        roster.check_time(now)
+        return
+    with pytest.raises(RosterTimeError) as caught:
+        roster.check_time(now)
+    words = str(caught.value)
+    assert 'from 1970-01-01 00:16 UTC on until 1970-01-01 00:33 UTC' in words
+    assert f'it is 1970-01-01 00:{now // 60:02} UTC: check the clock' in words
+
+
+def test_roster_without_times_is_always_valid():
+    for now in (0.0, 2e9, 1e11):
+        ROSTER.check_time(now)
+    assert ROSTER.validity == 'without a limit'
+
+
+def test_successor_revokes_what_it_leaves_out():
+    first, *rest = members(4)
+    roster = Roster('trial', 3, (first, *rest), True)
+    rotated = roster.successor(members=(replace(first, public=b'\xaa' * 32), *rest))
+    assert rotated.serial == 2 and rotated.revoked == (Revoked(first.name, first.public, 2),)
+    without = rotated.successor(members=tuple(rest))
+    assert without.serial == 3 and without.revoked[1] == Revoked(first.name, b'\xaa' * 32, 3)
+    assert without.successor(expires=5).revoked == without.revoked
+    with pytest.raises(RosterError, match='roster 3 revoked it'):
+        without.member(first.name)
+    with pytest.raises(RosterError, match='revoked'):
+        without.successor(members=(first, *rest))
+
+
+def test_older_roster_is_never_used_again(tmp_path):
+    path, second = tmp_path / 'seen', ROSTER.successor()
+    for each in (ROSTER, ROSTER, second, second):
+        remember_roster(path, each)
+    before = path.read_bytes()
+    with pytest.raises(RosterRollbackError, match='roster 1 of trial is older than roster 2'):
+        remember_roster(path, ROSTER)
+    with pytest.raises(RosterRollbackError, match='signed two of one number'):
+        remember_roster(path, ROSTER.successor(expires=5))
+    with pytest.raises(RosterRollbackError, match='was of federation trial'):
+        remember_roster(path, replace(second, federation='other', serial=9))
+    assert path.read_bytes() == before and path.stat().st_mode & 0o077 == 0
+    remember_roster(path, replace(second, serial=7))
+    with pytest.raises(RosterRollbackError):
+        remember_roster(path, second)
+
+
+@pytest.mark.parametrize('text', ['', '{', '[]', '{}', '{"serial": "a"}'])
+def test_damaged_memory_is_not_taken_for_none(tmp_path, text):
+    (tmp_path / 'seen').write_text(text)
+    with pytest.raises(StoreError, match='damaged'):
+        remember_roster(tmp_path / 'seen', ROSTER)
+
+
+def test_memory_that_cannot_be_written_is_our_error(tmp_path):
+    with pytest.raises(StoreError, match='cannot be used'):
+        remember_roster(tmp_path / 'missing' / 'seen', ROSTER)

@@ -1,0 +1,247 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+One form for every private key on disk, in clear or sealed under a passphrase.
+
+scrypt (RFC 7914) makes a key of the passphrase and ChaCha20-Poly1305 (RFC 8439) seals with it;
+the file names their parameters, which are judged before any memory is taken. What may be known
+(whose key, since when) stands in front in clear, and is sealed against changes all the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import hashlib
+import hmac
+import json
+import os
+from typing import Any, Final, NoReturn
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+from fdrl_ros.errors import KeyFileError, PassphraseError
+
+COST: Final = 17
+"""Base-2 logarithm of scrypt's N: with r = 8 it takes 128 MiB, and half a second of one core."""
+
+COSTS: Final = range(14, 19)
+"""What a file may ask for: 16 to 256 MiB."""
+
+PASSPHRASE_BYTES: Final = range(8, 1025)
+"""A key file of random bytes is a passphrase too."""
+
+TELL: Final = (
+    'put the passphrase into a file of mode 0600 and name that file in the variable '
+    'FDRL_PASSPHRASE_FILE, or to a node as its parameter passphrase_file'
+)
+"""How a party learns a passphrase."""
+
+_MAGIC = b'fdrl_ros key file 1\n'
+_BLOCK, _LANES = 8, 1  # r and p of scrypt
+_SALT_BYTES = 16
+_NONCE_BYTES = 12
+_HEADER_BYTES = 4096
+_SUM_BYTES = 32
+
+
+class Passphrase:
+    """
+    A passphrase, and the keys that scrypt made of it: each salt costs its time but once.
+
+    :param secret: 8 to 1024 bytes.
+    :param source: where it came from, for people.
+    :param cost: base-2 logarithm of scrypt's N for what is sealed from now on.
+    :raises PassphraseError: if it is too short or too long.
+    """
+
+    def __init__(self, secret: bytes, source: str = 'what was typed', *, cost: int = COST) -> None:
+        """Keep the passphrase; nothing is computed before it is needed."""
+        if len(secret) not in PASSPHRASE_BYTES:
+            raise PassphraseError(
+                f'the passphrase in {source} has {len(secret)} bytes: expected '
+                f'{PASSPHRASE_BYTES.start} to {PASSPHRASE_BYTES.stop - 1}'
+            )
+        self.source = source
+        self._secret = secret
+        self._cost = cost
+        self._keys: dict[tuple[bytes, int], bytes] = {}
+        self._salt: tuple[bytes, int] | None = None
+
+    def __repr__(self) -> str:
+        """Show where it came from only."""
+        return f'Passphrase({self.source!r})'
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied into another process or into a file."""
+        raise TypeError('a passphrase is not written anywhere')
+
+    def key(self, salt: bytes, cost: int) -> bytes:
+        """Return the key that scrypt makes of the passphrase, 32 bytes."""
+        if (salt, cost) not in self._keys:
+            scrypt = Scrypt(salt=salt, length=32, n=2**cost, r=_BLOCK, p=_LANES)
+            self._keys[salt, cost] = scrypt.derive(self._secret)
+        return self._keys[salt, cost]
+
+    def salt(self) -> tuple[bytes, int]:
+        """Return salt and cost of what is sealed next: one salt serves all keys of a party."""
+        self._salt = self._salt or (os.urandom(_SALT_BYTES), self._cost)
+        return self._salt
+
+    def adopt(self, salt: bytes, cost: int) -> None:
+        """Go on with the salt of a file that was opened, unless it is too cheap."""
+        if self._salt is None and cost >= self._cost:
+            self._salt = (salt, cost)
+
+
+@dataclass(frozen=True)
+class Label:
+    """
+    What a key file says of itself to everybody who can read it.
+
+    :param holds: whose key of what kind.
+    :param about: public facts, words and whole numbers.
+    :param sealed: whether a passphrase is needed.
+    """
+
+    holds: str
+    about: Mapping[str, Any]
+    sealed: bool
+
+
+def seal(key: bytes, holds: str, about: Mapping[str, Any], passphrase: Passphrase | None) -> bytes:
+    """
+    Write a private key as a file's bytes.
+
+    :param holds: whose key of what kind; to be asked for again by :func:`unseal`.
+    :param about: public facts, words and whole numbers.
+    :param passphrase: to seal under; in clear without.
+    """
+    fields: dict[str, Any] = {'about': dict(about), 'holds': holds, 'seal': None}
+    if passphrase is None:
+        return _summed(_header(fields) + key)
+    salt, cost = passphrase.salt()
+    nonce = os.urandom(_NONCE_BYTES)
+    fields['seal'] = {
+        'cipher': 'ChaCha20-Poly1305',
+        'kdf': 'scrypt',
+        'log2_n': cost,
+        'nonce': nonce.hex(),
+        'p': _LANES,
+        'r': _BLOCK,
+        'salt': salt.hex(),
+    }
+    header = _header(fields)
+    cipher = ChaCha20Poly1305(passphrase.key(salt, cost))
+    return _summed(header + cipher.encrypt(nonce, key, header))
+
+
+def label(data: bytes, where: object) -> Label:
+    """
+    Read what a key file says of itself.
+
+    :param where: the file, for the error.
+    :raises KeyFileError: if it is damaged.
+    """
+    fields, _ = _read(data, where)
+    return Label(fields['holds'], fields['about'], fields['seal'] is not None)
+
+
+def unseal(
+    data: bytes, holds: str, passphrase: Passphrase | None, where: object
+) -> tuple[bytes, Mapping[str, Any]]:
+    """
+    Read a private key.
+
+    :param holds: whose key of what kind it must be.
+    :param passphrase: required if it is sealed, and refused if not: who gives one means that
+        the key is safe.
+    :param where: the file, for the error.
+    :returns: the key, and the public facts that are kept with it.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the file is damaged, holds something else, or asks for too much.
+    """
+    fields, start = _read(data, where)
+    if fields['holds'] != holds:
+        raise KeyFileError(f'{where} holds the {fields["holds"]}, not the {holds}')
+    body = data[start:-_SUM_BYTES]
+    if fields['seal'] is None:
+        if passphrase is not None:
+            raise PassphraseError(
+                f'{where} is not encrypted, but a passphrase was told ({passphrase.source}): '
+                f'encrypt it with `fdrl keys passphrase`, or tell none'
+            )
+        return body, fields['about']
+    salt, nonce, cost = _judged(fields['seal'], where)
+    if passphrase is None:
+        raise PassphraseError(f'{where} is encrypted: {TELL}')
+    cipher = ChaCha20Poly1305(passphrase.key(salt, cost))
+    try:
+        key = cipher.decrypt(nonce, body, data[:start])
+    except InvalidTag:
+        raise PassphraseError(
+            f'{where}: the passphrase in {passphrase.source} is not the one that it was '
+            f'encrypted with'
+        ) from None
+    passphrase.adopt(salt, cost)
+    return key, fields['about']
+
+
+def _header(fields: Mapping[str, Any]) -> bytes:
+    """Write the header in its one form."""
+    line = json.dumps(fields, sort_keys=True, separators=(',', ':')).encode('ascii')
+    if len(line) > _HEADER_BYTES:
+        raise KeyFileError(f'a key file with {len(line)} bytes about its key')
+    return _MAGIC + line + b'\n'
+
+
+def _summed(data: bytes) -> bytes:
+    """Put a checksum behind, which tells damage from a wrong passphrase."""
+    return data + hashlib.sha256(data).digest()
+
+
+def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
+    """Read the header, and tell where the key begins."""
+    if not data.startswith(_MAGIC):
+        raise KeyFileError(f'{where} is damaged, or no key file of this version of fdrl_ros')
+    whole = hashlib.sha256(data[:-_SUM_BYTES]).digest()
+    end = data.find(b'\n', len(_MAGIC), len(_MAGIC) + _HEADER_BYTES + 1)
+    if not hmac.compare_digest(whole, data[-_SUM_BYTES:]) or end < 0:
+        raise KeyFileError(f'{where} is damaged: its checksum is wrong')
+    try:
+        fields = json.loads(data[len(_MAGIC) : end])
+        right = (
+            set(fields) == {'about', 'holds', 'seal'}
+            and isinstance(fields['about'], dict)
+            and isinstance(fields['holds'], str)
+            and isinstance(fields['seal'], dict | None)
+            and data[: end + 1] == _header(fields)
+            and len(data) - end - 1 >= _SUM_BYTES
+        )
+    except (ValueError, TypeError, RecursionError):
+        right = False
+    if not right:
+        raise KeyFileError(f'{where} is damaged: its header is not written in the one form')
+    return fields, end + 1
+
+
+def _judged(fields: dict[str, Any], where: object) -> tuple[bytes, bytes, int]:
+    """Return salt, nonce and cost, or refuse what this program would never have written."""
+    try:
+        salt, nonce = bytes.fromhex(fields['salt']), bytes.fromhex(fields['nonce'])
+        cost = fields['log2_n']
+        usual = (fields['cipher'], fields['kdf'], fields['r'], fields['p'])
+        right = (
+            len(fields) == 7
+            and (len(salt), len(nonce)) == (_SALT_BYTES, _NONCE_BYTES)
+            and usual == ('ChaCha20-Poly1305', 'scrypt', _BLOCK, _LANES)
+            and type(cost) is int
+            and cost in COSTS
+        )
+    except (KeyError, TypeError, ValueError):
+        right = False
+    if not right:
+        raise KeyFileError(
+            f'{where} asks for other parameters than scrypt with N = 2^{COSTS.start} to '
+            f'2^{COSTS.stop - 1}, r = {_BLOCK}, p = {_LANES} and ChaCha20-Poly1305: it is not used'
+        )
+    return salt, nonce, cost
