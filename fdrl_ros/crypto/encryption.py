@@ -305,8 +305,8 @@ class SecretContext:
 
 def _to_bytes(residues: Residues, width: int) -> bytes:
     """Write residues in `width` bytes each, little-endian."""
-    octets = np.ascontiguousarray(residues, dtype='<u8').view(np.uint8).reshape(-1, 8)
-    return octets[:, :width].tobytes()
+    words = np.ascontiguousarray(residues, dtype='<u8')
+    return np.ndarray((words.size,), f'V{width}', words, 0, (8,)).tobytes()
 
 
 def _from_bytes(data: bytes, start: int, count: int, width: int) -> Residues:
