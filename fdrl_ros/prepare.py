@@ -212,13 +212,14 @@ def prepare(
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     layout = Layout(directory)
+    passphrase = layout.passphrase
     if layout.keys.exists():
         check_keys(layout)
     for name in plan.hospitals:
         _check_promise(layout, name, plan)
     make_private_directory(directory)
     _keep_plan(layout, plan)
-    _make_keys(layout, plan)
+    _make_keys(layout, plan, passphrase)
     for name in (*plan.hospitals, *SERVERS, *ROBOTS):
         make_private_directory(layout.party(name))
     make_private_directory(layout.log)
@@ -297,7 +298,7 @@ def taking_part(layout: Layout, plan: Plan) -> tuple[str, ...]:
     return tuple(name for name in named if name in plan.hospitals or layout.records(name).exists())
 
 
-def _make_keys(layout: Layout, plan: Plan) -> None:
+def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> None:
     """Make all keys in one step, so that an interruption leaves none."""
     if layout.keys.exists():
         return
@@ -313,5 +314,5 @@ def _make_keys(layout: Layout, plan: Plan) -> None:
         names,
         sizes=sizes,
         disjoint_patients=not brought,
-        passphrase=layout.passphrase,
+        passphrase=passphrase,
     )
