@@ -23,6 +23,7 @@ from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.key_authority import KeyAuthority
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.released import Released, Validation
+from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, load_policy
@@ -243,6 +244,7 @@ def open_hospital(
         training.trainer,
         plan.shape,
         store,
+        RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),
         unit=plan.privacy.unit,
         delta=plan.privacy.delta,
         quorum=max(plan.rounds.quorum, channel.roster.quorum),

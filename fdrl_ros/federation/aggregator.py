@@ -3,42 +3,57 @@
 """The aggregator: runs the rounds, adds ciphertexts, holds no secret key (FDRL Alg. 1)."""
 
 from collections.abc import Callable, Iterable
-import json
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
+from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.inbox import Inbox
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.message import (
     DecryptRequest,
+    Delivery,
     EncryptionKey,
     GlobalPolicy,
     hash_of_sums,
     MaskedUpdate,
     Message,
     Phase,
+    Reveal,
     RoundKey,
     RoundStatus,
     Settle,
+    Shares,
     Verdict,
 )
+from fdrl_ros.federation.orders import Orders
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import check_round_key, open_key, UpdateCodec
+from fdrl_ros.federation.update import open_key, UpdateCodec
 
 
 class Aggregator:
     """
-    Moves a round from OPEN through TRAIN, SETTLE and SUM to RELEASED.
+    Moves a round through OPEN, SHARE, TRAIN, SETTLE, REVEAL and SUM to RELEASED.
 
-    A deadline that passes with a hospital missing ends the attempt and opens the next one, in
-    which every admitted hospital may take part again: those that answer go on if they are enough,
-    and with fewer the round waits. Updates masked for one attempt are of no use in another.
+    Whoever is missing when a phase's deadline passes is left behind, and the others go on as long
+    as they are enough. Below that the attempt fails and the next one opens, in which every
+    admitted hospital may take part again. Once enough survivors signed the survivor set, the
+    round is for that set or for none: then there is no other attempt, only patience.
     """
 
-    takes = (EncryptionKey, GlobalPolicy, MaskedUpdate, RoundKey, Settle, Verdict)
+    takes = (
+        EncryptionKey,
+        GlobalPolicy,
+        MaskedUpdate,
+        Reveal,
+        RoundKey,
+        Settle,
+        Shares,
+        Verdict,
+    )
 
     def __init__(self, channel: Channel, settings: RoundSettings, store: Store) -> None:
         """Go on from the state in `store`, or begin with round 1."""
@@ -47,20 +62,18 @@ class Aggregator:
         self._store = store
         self._timeouts = {
             Phase.OPEN: settings.open_timeout,
+            Phase.SHARE: settings.share_timeout,
             Phase.TRAIN: settings.train_timeout,
             Phase.SETTLE: settings.settle_timeout,
+            Phase.REVEAL: settings.reveal_timeout,
             Phase.SUM: settings.sum_timeout,
             Phase.FAILED: settings.retry_delay,
         }
         self._quorum = max(settings.quorum, channel.roster.quorum)
+        self._threshold = channel.roster.threshold
         self._round = store.get_number('round', 1)
         self._attempt = store.get_number('attempt', 0)
-        withdrawn = json.loads(store.get('withdrawn') or b'[]')
-        self._admitted = [m.name for m in channel.roster.hospitals if m.name not in withdrawn]
-        self._paused = store.get('paused') == b'yes'
-        self._over = store.get('stopped') == b'yes'
-        settling = json.loads(store.get('settling') or b'[0, []]')
-        self._settling: tuple[int, list[str]] = (settling[0], settling[1])
+        self._orders = Orders(channel.roster, store)
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''
@@ -68,12 +81,12 @@ class Aggregator:
         self._codec: UpdateCodec | None = None
         self._public: PublicContext | None = None
         self._watch = LedgerWatch(store)
-        self._members: tuple[str, ...] = ()
-        self._keyed: dict[str, bytes] = {}
-        self._updates: dict[str, dict[int, MaskedUpdate]] = {}
-        self._settles: dict[str, Settle] = {}
+        saved, of = Inbox.load(channel.roster, store), (self._round, self._attempt)
+        self._inbox = saved if saved and saved.of == of else self._new_inbox()
         self._failure = ''
-        self._request: dict[str, Any] | None = None
+        self._sum_hash = b''
+        self._asked = 0
+        self._abandoned = False
 
     @property
     def phase(self) -> Phase:
@@ -92,21 +105,20 @@ class Aggregator:
     # What the operator may ask.
 
     def pause(self, now: float) -> Outcome:
-        """End the present attempt and wait for :meth:`resume`; nothing trained is lost."""
-        self._set_paused(True)
+        """Stop where the round is and wait for :meth:`resume`; nothing trained is lost."""
+        self._orders.paused = True
         if self._phase is Phase.FINISHED:
             return Outcome()
         return self._enter(Phase.PAUSED, now, 'paused by the operator')
 
     def resume(self, now: float) -> Outcome:
         """Go on with the round that was paused."""
-        self._set_paused(False)
+        self._orders.paused = False
         return self._open(now, 'resumed') if self._phase is Phase.PAUSED else Outcome()
 
     def stop(self, now: float) -> Outcome:
         """End the federation after the last released policy."""
-        self._over = True
-        self._store.put('stopped', b'yes')
+        self._orders.stop()
         return self._enter(Phase.FINISHED, now, 'stopped by the operator')
 
     def admit(self, hospital: str, now: float) -> Outcome:
@@ -115,7 +127,8 @@ class Aggregator:
 
         :raises RoundError: if the roster does not name it.
         """
-        return self._change_members(hospital, True, now)
+        self._orders.admit(hospital, admitted=True)
+        return Outcome()
 
     def withdraw(self, hospital: str, now: float) -> Outcome:
         """
@@ -123,24 +136,10 @@ class Aggregator:
 
         :raises RoundError: if the roster does not name it.
         """
-        return self._change_members(hospital, False, now)
-
-    def _change_members(self, hospital: str, admitted: bool, now: float) -> Outcome:
-        names = [member.name for member in self._channel.roster.hospitals]
-        if hospital not in names:
-            raise RoundError(hospital, 'the roster names no such hospital')
-        wanted = {*self._admitted, hospital} if admitted else {*self._admitted} - {hospital}
-        self._admitted = [name for name in names if name in wanted]
-        withdrawn = [name for name in names if name not in wanted]
-        self._store.put('withdrawn', json.dumps(withdrawn).encode())
-        leaves = not admitted and hospital in (*self._members, *self._keyed)
-        if leaves and self._phase in (Phase.OPEN, Phase.TRAIN, Phase.SETTLE):
+        self._orders.admit(hospital, admitted=False)
+        if hospital in self._inbox.keys and Phase.OPEN <= self._phase <= Phase.REVEAL:
             return self._fail(now, f'{hospital} was withdrawn')
         return Outcome()
-
-    def _set_paused(self, paused: bool) -> None:
-        self._paused = paused
-        self._store.put('paused', b'yes' if paused else b'no')
 
     # What the others say.
 
@@ -154,54 +153,35 @@ class Aggregator:
             case GlobalPolicy():
                 return self._take_policy(message, now)
             case Verdict():
-                self._channel.accept(message, 'key_authority')
-                if self._phase is Phase.SUM and not message.accepted and self._is_now(message):
-                    return self._fail(now, f'the key authority refused: {message.reason}')
-                return Outcome()
-            case RoundKey():
-                return self._take_round_key(message, now)
-            case MaskedUpdate():
-                return self._take_update(message, now)
-            case Settle():
-                return self._take_settle(message, now)
-        raise RoundError(message.envelope.sender, f'{type(message).__name__} to the aggregator')
+                return self._take_verdict(message, now)
+        sender = message.envelope.sender
+        if not isinstance(message, self.takes):
+            raise RoundError(sender, f'{type(message).__name__} to the aggregator')
+        self._channel.accept(message, 'hospital')
+        if not self._inbox.check(message, self._phase, self._orders.admitted):
+            return Outcome()
+        if isinstance(message, MaskedUpdate):
+            self._check_update(message, sender)
+        self._inbox.add(message)
+        return self._advance(now, in_time=True)
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
-        """Take the sum, and ask for its decryption."""
+        """Take the hash of the sum, and ask for its decryption."""
         if isinstance(result, CryptoError):
             return self._fail(now, f'the updates cannot be added: {result}')
         if isinstance(result, Exception):
             raise result
-        round_attempt, sum_hash = result
-        if self._phase is not Phase.SUM or round_attempt != (self._round, self._attempt):
+        of, sum_hash = result
+        if self._phase is not Phase.SUM or of != self._inbox.of:
             return Outcome()
-        self._request = {
-            'updates': tuple(self._chunks()),
-            'settles': tuple(self._settles[name] for name in self._members),
-            'sum_hash': sum_hash,
-        }
+        self._sum_hash = sum_hash
         return self._ask()
 
     def tick(self, now: float) -> Outcome:
         """End the phases whose deadline has passed."""
         if self._deadline is None or now < self._deadline:
             return Outcome()
-        if self._phase is Phase.OPEN:
-            if len(self._keyed) >= self._quorum and not self._signed():
-                return self._train(now)
-            self._deadline = now + self._timeouts[Phase.OPEN]
-            return self._say(f'waiting for {_names(self._wanted() - set(self._keyed))}', now)
-        if self._phase is Phase.SUM:
-            self._deadline = now + self._timeouts[Phase.SUM]
-            waiting = self._say('waiting for the key authority', now)
-            return waiting + (self._ask() if self._request else Outcome())
-        if self._phase is Phase.FAILED:
-            return self._open(now, f'again: {self._failure}')
-        late = {
-            Phase.TRAIN: set(self._members) - {n for n in self._members if self._complete(n)},
-            Phase.SETTLE: set(self._members) - set(self._settles),
-        }[self._phase]
-        return self._fail(now, f'no answer in time from {_names(late)}')
+        return self._advance(now, in_time=False)
 
     def _take_policy(self, message: GlobalPolicy, now: float) -> Outcome:
         sender = self._channel.accept(message, 'key_authority').name
@@ -215,119 +195,164 @@ class Aggregator:
         self._round = round
         released = self._enter(Phase.RELEASED, now, message.reason)
         self._round, self._attempt = round + 1, 0
-        self._store.put_number('round', self._round)
         self._store.put_number('attempt', 0)
+        self._store.put_number('round', self._round)
+        self._inbox = self._new_inbox()
         return released + self._begin(now)
 
-    def _take_round_key(self, message: RoundKey, now: float) -> Outcome:
-        sender = self._channel.accept(message, 'hospital').name
-        self._check_now(message)
-        if sender not in self._admitted:
-            raise RoundError(sender, 'is not admitted')
-        check_round_key(message, [key for name, key in self._keyed.items() if name != sender])
-        if self._keyed.get(sender, message.public_key) != message.public_key:
-            return self._fail(now, f'{sender} started again')
-        if self._phase is not Phase.OPEN:
-            if sender in self._members:
-                return self._fail(now, f'{sender} started again')
-            raise RoundError(sender, f'round key in phase {self._phase.name}')
-        self._keyed[sender] = message.public_key
-        return self._train(now) if set(self._keyed) >= self._wanted() else Outcome()
+    def _take_verdict(self, message: Verdict, now: float) -> Outcome:
+        self._channel.accept(message, 'key_authority')
+        ours = attempt_of(message.envelope) == (self._round, self._attempt)
+        if self._phase is Phase.SUM and not message.accepted and ours:
+            return self._fail(now, f'the key authority refused: {message.reason}')
+        return Outcome()
 
-    def _take_update(self, message: MaskedUpdate, now: float) -> Outcome:
-        sender = self._channel.accept(message, 'hospital').name
-        self._check_now(message)
-        if self._phase is not Phase.TRAIN or sender not in self._members:
-            raise RoundError(sender, f'update in phase {self._phase.name}')
-        assert self._codec
-        if (
-            message.chunks != self._codec.scheme.ciphertexts
-            or not 0 <= message.chunk < message.chunks
-            or message.chunk in self._updates.get(sender, {})
-        ):
+    def _check_update(self, message: MaskedUpdate, sender: str) -> None:
+        """Refuse an update that could not be summed with the others."""
+        assert self._codec and self._public
+        if message.chunks != self._codec.scheme.ciphertexts:
             raise MessageError(sender, f'chunk {message.chunk} of {message.chunks}')
-        if len(message.ciphertext) != self._codec.scheme.ciphertext_bytes:
-            raise MessageError(sender, f'a ciphertext of {len(message.ciphertext)} bytes')
         if message.base_digest != self._policy_digest:
             raise RoundError(sender, 'trained from another policy')
+        try:
+            self._public.residues(message.ciphertext)
+        except CryptoError as error:
+            raise MessageError(sender, str(error)) from error
         self._watch.take(message)
-        self._updates.setdefault(sender, {})[message.chunk] = message
-        if not all(self._complete(name) for name in self._members):
-            return Outcome()
-        self._settling = (self._round, list(self._members))
-        self._store.put('settling', json.dumps(self._settling).encode())
-        return self._enter(Phase.SETTLE, now, 'all updates arrived')
-
-    def _take_settle(self, message: Settle, now: float) -> Outcome:
-        sender = self._channel.accept(message, 'hospital').name
-        self._check_now(message)
-        if self._phase is not Phase.SETTLE or sender not in self._members:
-            raise RoundError(sender, f'signature on survivors in phase {self._phase.name}')
-        if message.survivors != self._members:
-            raise RoundError(sender, f'signed other survivors: {message.survivors}')
-        self._settles[sender] = message
-        if set(self._settles) != set(self._members):
-            return Outcome()
-        entered = self._enter(Phase.SUM, now, 'all survivors signed')
-        return entered + Outcome(jobs=(Job('sum', self._adder()),))
 
     # How a round goes on.
 
+    def _advance(self, now: float, *, in_time: bool) -> Outcome:
+        """
+        Go on if everybody answered, or if enough did and the deadline passed.
+
+        :param in_time: whether the deadline of this phase is still to come.
+        """
+        inbox = self._inbox
+        match self._phase:
+            case Phase.OPEN:
+                return self._gather(now, set(inbox.keys), set(self._orders.admitted), in_time)
+            case Phase.SHARE:
+                return self._gather(now, set(inbox.shares), set(inbox.keyed), in_time)
+            case Phase.TRAIN:
+                assert self._codec
+                chunks = self._codec.scheme.ciphertexts
+                sent = {name for name in inbox.members if inbox.complete(name, chunks)}
+                return self._gather(now, sent, set(inbox.members), in_time)
+            case Phase.SETTLE if len(inbox.settles) >= self._threshold:
+                inbox.reveal()
+                return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
+            case Phase.REVEAL if inbox.recoverable() and len(inbox.reveals) > self._asked:
+                entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
+                return entered + Outcome(jobs=(Job('sum', self._adder()),))
+            case _ if in_time:
+                return Outcome()
+            case Phase.SETTLE | Phase.REVEAL:
+                answers = inbox.settles if self._phase is Phase.SETTLE else inbox.reveals
+                late = set(inbox.survivors) - set(answers)
+                return self._fail(now, f'no answer in time from {_names(late)}')
+            case Phase.SUM:
+                self._deadline = now + self._timeouts[Phase.SUM]
+                return self._say('waiting for the key authority', now) + self._ask()
+            case Phase.FAILED:
+                return self._open(now, f'again: {self._failure}')
+        return Outcome()
+
+    def _gather(self, now: float, here: set[str], wanted: set[str], in_time: bool) -> Outcome:
+        """Go on with those who answered in OPEN, SHARE or TRAIN."""
+        missing = wanted - here
+        if in_time and missing:
+            return Outcome()
+        if len(here) < self._quorum:
+            if self._phase is not Phase.OPEN:
+                return self._fail(now, f'no answer in time from {_names(missing)}')
+            if in_time:
+                return Outcome()
+            self._deadline = now + self._timeouts[Phase.OPEN]
+            return self._say(f'waiting for {_names(missing)}', now)
+        reason = f'without {_names(missing)}' if missing else 'all hospitals answered'
+        names, inbox = tuple(name for name in self._orders.admitted if name in here), self._inbox
+        if self._phase is Phase.OPEN:
+            inbox.keyed = names
+            return self._enter(Phase.SHARE, now, reason)
+        if self._phase is Phase.SHARE:
+            inbox.members = names
+            return self._deliver() + self._enter(Phase.TRAIN, now, reason)
+        inbox.settle(names)
+        return self._enter(Phase.SETTLE, now, reason)
+
     def _begin(self, now: float) -> Outcome:
         """Open the next attempt if everything for it is there."""
-        if self._over:
+        if self._orders.over:
             return self._enter(Phase.FINISHED, now, 'stopped by the operator')
         ready = self._codec is not None and self._policy_round == self._round - 1
+        if self._phase is Phase.SUM and ready:
+            return self._ask()  # the key authority was away
         if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
             return Outcome()
         if self._round > self._settings.rounds:
             return self._enter(Phase.FINISHED, now, 'all rounds are done')
-        if self._paused:
+        if self._orders.paused:
             return self._enter(Phase.PAUSED, now, 'paused by the operator')
-        return self._open(now, 'a new round')
+        return self._open(now, 'again after a restart' if self._attempt else 'a new round')
 
     def _open(self, now: float, reason: str) -> Outcome:
+        """Open a new attempt, or go on in one whose survivors are fixed."""
+        inbox = self._inbox
+        if self._abandoned:
+            return self._enter(Phase.SUM, now, reason) + self._ask()
+        if inbox.revealing:
+            can = {*inbox.reveals, *(set(inbox.survivors) & set(self._orders.admitted))}
+            if len(can) < self._threshold or len(inbox.reveals) == len(can) == self._asked:
+                return self._abandon(now)
+            again = self._deliver() + self._enter(Phase.REVEAL, now, reason)
+            return again + self._advance(now, in_time=True)
+        if inbox.survivors and self._phase is Phase.WAITING:
+            again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
+            return again + self._advance(now, in_time=True)
         self._attempt += 1
         self._store.put_number('attempt', self._attempt)
-        self._members, self._keyed, self._updates, self._settles = (), {}, {}, {}
-        self._request = None
-        if not self._signed() <= set(self._admitted):
-            return self._abandon(now)
+        self._inbox = self._new_inbox()
         return self._enter(Phase.OPEN, now, reason)
 
-    def _signed(self) -> set[str]:
-        """
-        Return the survivor set that hospitals may have signed in this round, if any.
+    def _new_inbox(self) -> Inbox:
+        self._sum_hash, self._asked, self._abandoned = b'', 0, False
+        return Inbox(self._channel.roster, self._store, (self._round, self._attempt))
 
-        They sign no other in it: two sums over different sets would show their difference.
-        """
-        round, members = self._settling
-        return set(members) if round == self._round else set()
-
-    def _wanted(self) -> set[str]:
-        """Return the hospitals that the next attempt is for."""
-        return self._signed() or set(self._admitted)
+    def _deliver(self) -> Outcome:
+        """Hand each member what the others sealed for it."""
+        inbox = self._inbox
+        sealed = ((name, *inbox.sealed_for(name)) for name in inbox.members)
+        return Outcome(
+            tuple(
+                self._channel.seal(Delivery, *inbox.of, to=to, senders=senders, sealed=each)
+                for to, senders, each in sealed
+            )
+        )
 
     def _abandon(self, now: float) -> Outcome:
         """End a round that can never be summed any more: the older policy is released anew."""
-        self._request = {'updates': (), 'settles': (), 'sum_hash': b''}
-        gone = _names(self._signed() - set(self._admitted))
-        return self._enter(Phase.SUM, now, f'abandoned: {gone} signed and is gone') + self._ask()
+        self._abandoned = True
+        who = _names(self._inbox.survivors)
+        return self._enter(Phase.SUM, now, f'abandoned: no sum without {who}') + self._ask()
 
     def _ask(self) -> Outcome:
         """Send the request to the key authority, for the first time or again."""
-        assert self._request is not None
-        request = self._channel.seal(DecryptRequest, self._round, self._attempt, **self._request)
+        inbox = self._inbox
+        if not self._abandoned and not self._sum_hash:
+            return Outcome()
+        self._asked = len(inbox.reveals)
+        parts: dict[str, Any] = {
+            'keys': tuple(inbox.keys[name] for name in inbox.keyed),
+            'members': inbox.members,
+            'updates': tuple(inbox.chunks()),
+            'settles': tuple(inbox.settles.values()),
+            'reveals': tuple(inbox.reveals.values()),
+        }
+        if self._abandoned:
+            parts = dict.fromkeys(parts, ())
+        request = self._channel.seal(DecryptRequest, *inbox.of, **parts, sum_hash=self._sum_hash)
         return Outcome((request,))
-
-    def _train(self, now: float) -> Outcome:
-        wanted = self._wanted()
-        self._members = tuple(
-            name for name in self._admitted if name in self._keyed and name in wanted
-        )
-        missing = wanted - set(self._members)
-        reason = f'without {_names(missing)}' if missing else 'all hospitals are here'
-        return self._enter(Phase.TRAIN, now, reason)
 
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
@@ -341,56 +366,33 @@ class Aggregator:
         return self._say(reason, now)
 
     def _say(self, reason: str, now: float) -> Outcome:
-        survivors = self._phase in (Phase.SETTLE, Phase.SUM)
+        inbox = self._inbox
+        at = (self._round, self._attempt)
         status = self._channel.seal(
             RoundStatus,
-            self._round,
-            self._attempt,
+            *at,
             phase=int(self._phase),
-            members=self._members if self._members else tuple(self._admitted),
-            survivors=self._members if survivors else (),
+            keyed=inbox.keyed,
+            members=inbox.members or inbox.keyed or tuple(self._orders.admitted),
+            survivors=inbox.survivors,
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
             reason=reason,
         )
-        note = f'round {status.envelope.round} attempt {status.envelope.attempt}: '
-        return Outcome((status,), notes=(note + f'{self._phase.name}, {reason}',))
+        note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'
+        return Outcome((status,), notes=(note,))
 
     def _adder(self) -> Callable[[Report, Stopped], tuple[tuple[int, int], bytes]]:
         """Return the job that adds the ciphertexts chunk by chunk."""
         assert self._codec and self._public
-        now_at, public = (self._round, self._attempt), self._public
-        columns = [
-            [self._updates[name][chunk].ciphertext for name in self._members]
-            for chunk in range(self._codec.scheme.ciphertexts)
-        ]
+        inbox, public = self._inbox, self._public
+        chunks, names = range(self._codec.scheme.ciphertexts), inbox.survivors
+        columns = [[inbox.updates[name][each].ciphertext for name in names] for each in chunks]
 
         def add(report: Report, stopped: Stopped) -> tuple[tuple[int, int], bytes]:
-            return now_at, hash_of_sums(public.add(column) for column in columns)
+            return inbox.of, hash_of_sums(public.add(column) for column in columns)
 
         return add
-
-    def _chunks(self) -> Iterable[MaskedUpdate]:
-        for name in self._members:
-            for chunk in sorted(self._updates[name]):
-                yield self._updates[name][chunk]
-
-    def _complete(self, name: str) -> bool:
-        assert self._codec
-        return len(self._updates.get(name, {})) == self._codec.scheme.ciphertexts
-
-    def _is_now(self, message: Message) -> bool:
-        envelope = message.envelope
-        return (envelope.round, envelope.attempt) == (self._round, self._attempt)
-
-    def _check_now(self, message: Message) -> None:
-        envelope = message.envelope
-        if not self._is_now(message):
-            raise RoundError(
-                envelope.sender,
-                f'of round {envelope.round} attempt {envelope.attempt}, '
-                f'now at round {self._round} attempt {self._attempt}',
-            )
 
 
 def _names(names: Iterable[str]) -> str:

@@ -1,12 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The hospital's side of a round: key, train, mask, encrypt, sign, settle (FDRL Alg. 1)."""
+"""The hospital's side of a round: share, train, mask, encrypt, sign, reveal (FDRL Alg. 1)."""
 
-from secrets import token_bytes
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
-from fdrl_ros.crypto.masking import net_mask, RoundSecret
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
@@ -14,12 +12,13 @@ from fdrl_ros.errors import (
     PolicyError,
     RoundError,
 )
+from fdrl_ros.federation.attempt import attempt_of, check_set, Try
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import (
+    Delivery,
     EncryptionKey,
     GlobalPolicy,
-    hash_of_chunks,
     HospitalPolicy,
     MaskedUpdate,
     Message,
@@ -28,27 +27,32 @@ from fdrl_ros.federation.message import (
     RoundStatus,
     Settle,
 )
+from fdrl_ros.federation.part import AGGREGATOR, Part, Setup
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.round_log import RoundLog
+from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import check_round_key, open_key, UpdateCodec
+from fdrl_ros.federation.update import open_key, UpdateCodec
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.trainer.learner import Learner, TrainingStopped
 import numpy as np
 
-Try = tuple[int, int]  # a round and the attempt at it
+AHEAD = 8
+"""Attempts ahead of the present one of which messages are kept: they may overtake its status."""
+
+TAKING_PART = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL)
 
 
 class Hospital:
     """
     One hospital in the federation.
 
-    It keeps the update of the present round durably, so that a retry masks the same noised
-    update again. Its mask secrets live in memory alone: after a restart it takes part from the
-    next attempt on, and says so by announcing a new round key.
+    What it says in an attempt follows from the round's seed and the update of the round, which
+    are both durable, as is what it sent and signed. So after a restart it says the same again and
+    takes part on; a retry masks the same noised update.
     """
 
-    takes = (EncryptionKey, GlobalPolicy, RoundKey, RoundStatus)
+    takes = (Delivery, EncryptionKey, GlobalPolicy, RoundKey, RoundStatus, Settle)
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class Hospital:
         learner: Learner,
         shape: NetworkShape,
         store: Store,
+        seeds: RoundSeeds,
         *,
         unit: str,
         delta: float,
@@ -65,6 +70,7 @@ class Hospital:
         """
         Bind a hospital to its learner and its identity.
 
+        :param seeds: where the secrets of its rounds come from.
         :param unit: privacy unit of the learner's epsilon.
         :param delta: of the learner's guarantee.
         :param quorum: fewest members of a round that this hospital takes part in.
@@ -73,9 +79,10 @@ class Hospital:
         self._channel = channel
         self._learner = learner
         self._shape = shape
+        self._seeds = seeds
         self._unit = unit
         self._delta = delta
-        self._quorum = max(quorum, 3)
+        self._quorum = max(quorum, channel.roster.quorum)
         self._release = release
         self._member = channel.roster.member(channel.name)
         self._codec: UpdateCodec | None = None
@@ -83,15 +90,7 @@ class Hospital:
         self._policy: GlobalPolicy | None = None
         self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
         self._status: RoundStatus | None = None
-        self._secret: RoundSecret | None = None
-        self._secret_of: Try | None = None
-        self._keyed: Try | None = None
-        self._keys: dict[Try, dict[str, bytes]] = {}
-        self._self_seed = b''
-        self._sent: Try | None = None
-        self._masked_for: tuple[str, ...] = ()
-        self._settled: Try | None = None
-        self._update_hash = b''
+        self._parts: dict[Try, Part] = {}
         self._busy = False
         self._declined = 0
         self._log = RoundLog(store, shape.n_parameters)
@@ -122,7 +121,12 @@ class Hospital:
             case EncryptionKey():
                 self._take_encryption_key(message)
             case RoundKey():
-                self._take_round_key(message)
+                self._channel.accept(message, 'hospital')
+                self._part(message).take_key(message)
+            case Delivery():
+                self._take_delivery(message)
+            case Settle():
+                self._take_settle(message)
             case RoundStatus():
                 self._take_status(message)
             case _:
@@ -147,7 +151,10 @@ class Hospital:
             self._log.keep(result)
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Outcome(notes=(note,)) + self._advance()
-        return self._send(*result) + self._advance()
+        of, setup, chunks = result
+        if of == self._try():
+            self._log.keep_sent(of, setup.digest, chunks)
+        return self._advance()
 
     # What the others say.
 
@@ -164,6 +171,9 @@ class Hospital:
             raise MessageError(sender, 'the digest is not that of the weights')
         self._log.check(message, self._channel.name)
         self._policy, self._weights = message, weights
+        # The round is over: nothing may be derived from its seed any more.
+        self._seeds.forget(message.envelope.round)
+        self._log.end(message.envelope.round)
         return self._own_policy() + self._advance()
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
@@ -178,59 +188,79 @@ class Hospital:
             raise MessageError(sender, f'sums of {message.members} updates overflow')
         self._codec, self._public = open_key(message)
 
-    def _take_round_key(self, message: RoundKey) -> None:
-        envelope = message.envelope
-        sender = self._channel.accept(message, 'hospital').name
-        now_at = self._try()
-        if (envelope.round, envelope.attempt) < now_at:
-            raise RoundError(sender, f'round key of a past attempt, now at {now_at}')
-        if self._status is not None and envelope.round > now_at[0] + 1:
-            raise RoundError(sender, f'round key of round {envelope.round}, now at {now_at}')
-        # A key may overtake the status that opens its attempt. The first of a sender counts:
-        # a second one comes from a restart, and the aggregator then opens a new attempt.
-        keys = self._keys.setdefault((envelope.round, envelope.attempt), {})
-        check_round_key(message, [key for name, key in keys.items() if name != sender])
-        keys.setdefault(sender, message.public_key)
+    def _take_delivery(self, message: Delivery) -> None:
+        sender = self._channel.accept(message, 'aggregator').name
+        if message.to != self._channel.name:
+            raise RoundError(sender, f'shares for {message.to}')
+        self._part(message).take_delivery(message)
+
+    def _take_settle(self, message: Settle) -> None:
+        self._channel.accept(message, 'hospital')
+        now = attempt_of(message.envelope) == self._try()
+        told = self._status.survivors if self._status is not None and now else ()
+        self._part(message).take_settle(message, told)
 
     def _take_status(self, message: RoundStatus) -> None:
         envelope = message.envelope
         sender = self._channel.accept(message, 'aggregator').name
-        if (envelope.round, envelope.attempt) < self._try() or (envelope.round < self._log.round):
+        of, before = attempt_of(envelope), self._status
+        if of < self._try() or envelope.round < self._log.round:
             raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
+        if before is not None and of == self._try():
+            for what, phase in (('keyed', 0), ('members', Phase.TRAIN), ('survivors', 0)):
+                old, new = getattr(before, what), getattr(message, what)
+                late = min(before.phase, message.phase) >= phase
+                if old and new and old != new and late and message.phase <= Phase.SUM:
+                    raise RoundError(sender, f'changed the {what} of an attempt to {new}')
         self._status = message
-        # What came before the first status could be of any round.
-        last = envelope.round + 1
-        self._keys = {
-            key: value
-            for key, value in self._keys.items()
-            if key >= self._try() and key[0] <= last
-        }
+        self._parts = {key: part for key, part in self._parts.items() if key >= of}
+
+    def _part(self, message: Message) -> Part:
+        """
+        Return the part in the attempt that a message belongs to.
+
+        :raises RoundError: if it is over, or too far ahead to keep anything of it.
+        """
+        of, now_at = attempt_of(message.envelope), self._try()
+        round, attempt = now_at
+        near = (round, attempt + AHEAD) if of[0] == round else (round + 1, AHEAD)
+        if self._status is None:
+            near = of if of in self._parts or len(self._parts) < AHEAD else (0, 0)
+        if not now_at <= of <= near:
+            raise RoundError(
+                message.envelope.sender, f'{type(message).__name__} of {of}, now at {now_at}'
+            )
+        if of not in self._parts:
+            self._parts[of] = Part(self._channel, self._seeds, self._log, of)
+        return self._parts[of]
 
     # What this hospital does about it.
 
     def _try(self) -> Try:
-        if self._status is None:
-            return (0, 0)
-        return (self._status.envelope.round, self._status.envelope.attempt)
+        return (0, 0) if self._status is None else attempt_of(self._status.envelope)
 
     def _advance(self) -> Outcome:
         """Do whatever the present phase asks of this hospital and was not done yet."""
-        status = self._status
-        if status is None or self._codec is None or self._policy is None:
+        status, name = self._status, self._channel.name
+        ready = status is not None and self._codec is not None and self._up_to_date()
+        if status is None or not ready or status.phase not in TAKING_PART:
             return Outcome()
-        match status.phase:
-            case Phase.OPEN:
-                return self._announce_key()
-            case Phase.TRAIN if self._channel.name in status.members:
-                return self._work(status)
-            case Phase.SETTLE if self._channel.name in status.survivors:
-                return self._settle(status)
-        return Outcome()
+        if status.phase == Phase.OPEN:
+            return self._announce_key(status)
+        if name not in status.keyed:
+            return Outcome()
+        part = self._part(status)
+        try:
+            check_set(status.keyed, self._hospitals(), self._quorum, AGGREGATOR)
+            return self._take_part(part, status)
+        except (RoundError, CryptoError) as error:
+            note = f'no part in round {status.envelope.round}: {error}'
+            return Outcome(notes=(note,)) if part.first(note) else Outcome()
 
-    def _announce_key(self) -> Outcome:
-        """Draw this attempt's secret and publish its public key."""
-        round, attempt = self._try()
-        if self._keyed == (round, attempt) or self._declined == round or not self._up_to_date():
+    def _announce_key(self, status: RoundStatus) -> Outcome:
+        """Publish this attempt's keys, if there will be an update to mask with them."""
+        round = status.envelope.round
+        if self._declined == round:
             return Outcome()
         if not self._has_update(round):
             try:
@@ -238,36 +268,43 @@ class Hospital:
             except BudgetExceededError as error:
                 self._declined = round
                 return Outcome(notes=(f'no part in round {round}: {error}',))
-        self._secret, self._secret_of = RoundSecret.generate(), (round, attempt)
-        self._self_seed = token_bytes(32)
-        self._keyed = (round, attempt)
-        key = self._channel.seal(RoundKey, round, attempt, public_key=self._secret.public)
-        return Outcome((key,))
+        return Outcome(self._part(status).say_key())
 
-    def _work(self, status: RoundStatus) -> Outcome:
-        """Train if this round's update is not there yet; else mask, encrypt and send it."""
-        round, attempt = self._try()
-        if len(set(status.members)) < self._quorum or not self._up_to_date():
-            note = f'no part in round {round}: {len(status.members)} members or another policy'
-            return Outcome(notes=(note,))
-        if self._secret_of != (round, attempt):
-            # Restarted within the attempt: the secret is gone, so ask for a new attempt by a
-            # second key, which serves for nothing else.
-            announced = self._announce_key()
-            self._secret, self._secret_of = None, None
-            return announced
-        settled = self._log.settled(round)
-        if settled and set(settled) != set(status.members):
-            # Two sums of one round over different sets would show their difference.
-            return Outcome(notes=(f'round {round} was settled for {", ".join(settled)}',))
-        keys = self._keys.get((round, attempt), {})
-        others = [name for name in status.members if name != self._channel.name]
-        if self._busy or self._sent == (round, attempt) or any(n not in keys for n in others):
+    def _take_part(self, part: Part, status: RoundStatus) -> Outcome:
+        """Go on in an attempt whose list of keys this hospital is on."""
+        name = self._channel.name
+        # Said again after a restart: others may have started again too.
+        outcome = Outcome(part.say_key())
+        keys = part.key_list(status.keyed)
+        if keys is None:
+            return outcome
+        if status.phase == Phase.SHARE:
+            return outcome + Outcome(part.share(keys))
+        setup = part.setup(keys, status) if name in status.members else None
+        if setup is None:
+            return outcome
+        if status.phase == Phase.TRAIN:
+            return outcome + self._work(part, setup)
+        if name in status.survivors:
+            outcome += Outcome(part.settle(setup, status.survivors))
+            if status.phase == Phase.REVEAL:
+                outcome += Outcome(part.reveal(setup, status.survivors))
+        return outcome
+
+    def _work(self, part: Part, setup: Setup) -> Outcome:
+        """Train if this round's update is not there yet; then mask, encrypt and send it."""
+        of = self._try()
+        sent = self._log.sent(of)
+        if sent is not None and sent.setup_digest != setup.digest:
+            raise RoundError(AGGREGATOR, 'the update of this attempt was masked for other members')
+        if sent is not None:
+            return self._send() if part.first('update') else Outcome()
+        if self._busy:
             return Outcome()
         self._busy = True
-        if self._has_update(round):
-            return Outcome(jobs=(self._encryption_job(tuple(others), keys),))
-        return Outcome(jobs=(self._training_job(round),))
+        if self._has_update(of[0]):
+            return Outcome(jobs=(self._encryption_job(part, setup),))
+        return Outcome(jobs=(self._training_job(of[0]),))
 
     def _training_job(self, round: int) -> Job:
         weights, base = self._weights, self._policy_digest()
@@ -278,83 +315,44 @@ class Hospital:
 
         return Job('train', train)
 
-    def _encryption_job(self, others: tuple[str, ...], keys: dict[str, bytes]) -> Job:
-        assert self._log.update and self._secret and self._codec and self._public
-        round, attempt = self._try()
-        codec, public, secret, update = self._codec, self._public, self._secret, self._log.update
-        base, name, federation = self._weights, self._channel.name, self._channel.roster.federation
-        share, seed = self._member.size / self._channel.roster.n_max, self._self_seed
-        self._masked_for = (*others, name)
-        uniforms = self._learner.rounding(round, codec.n_parameters)
-        # One secret serves one update: it is used up here.
-        self._secret = None
+    def _encryption_job(self, part: Part, setup: Setup) -> Job:
+        assert self._log.update and self._codec and self._public
+        codec, public, update, of = self._codec, self._public, self._log.update, self._try()
+        base, share = self._weights, self._member.size / self._channel.roster.n_max
+        uniforms = self._learner.rounding(of[0], codec.n_parameters)
 
-        def encrypt(report: Report, stopped: Stopped) -> tuple[Try, tuple[bytes, ...]]:
+        def encrypt(report: Report, stopped: Stopped) -> tuple[Try, Setup, tuple[bytes, ...]]:
             slots = codec.encode(update.result.weights, base, share, uniforms)
-            mask = net_mask(
-                secret,
-                {other: keys[other] for other in others},
-                federation=federation,
-                round=round,
-                attempt=attempt,
-                mine=name,
-                count=slots.size,
-                modulus=codec.scheme.plain_modulus,
-            )
-            both = mask.reshape(slots.shape) + codec.self_mask(seed)
-            return (round, attempt), codec.encrypt(slots, both, public)
+            mask = part.mask(setup, codec.masked_slots(), codec.scheme.plain_modulus)
+            return of, setup, codec.encrypt(slots, mask, public)
 
         return Job('encrypt', encrypt)
 
-    def _send(self, of: Try, chunks: tuple[bytes, ...]) -> Outcome:
-        """Sign and send the chunks, once it is durably known what was sent."""
-        if of != self._try() or self._log.update is None:
-            return Outcome()
-        round, attempt = of
-        self._update_hash = hash_of_chunks(chunks)
-        self._log.note_sent(round, self._update_hash)
-        self._sent = of
-        result = self._log.update.result
+    def _send(self) -> Outcome:
+        """Sign and send the chunks that are durably noted, after a restart again."""
+        of = self._try()
+        sent, update = self._log.sent(of), self._log.update
+        assert sent is not None and update is not None
+        result = update.result
         return Outcome(
             tuple(
                 self._channel.seal(
                     MaskedUpdate,
-                    round,
-                    attempt,
+                    *of,
                     chunk=number,
-                    chunks=len(chunks),
-                    base_digest=self._log.update.base,
-                    ciphertext=chunk,
+                    chunks=sent.chunks,
+                    base_digest=update.base,
+                    setup_digest=sent.setup_digest,
+                    ciphertext=self._log.chunk(number),
                     ledger_entries=result.ledger_entries,
                     ledger_head=result.ledger_head,
                     ledger_base_entries=result.ledger_base_entries,
                     ledger_base_head=result.ledger_base_head,
                     ledger_links=b'' if number else result.ledger_links,
                 )
-                for number, chunk in enumerate(chunks)
+                for number in range(sent.chunks)
             )
         )
-
-    def _settle(self, status: RoundStatus) -> Outcome:
-        """Sign the survivor set, if it is the set whose masks this hospital added."""
-        round, attempt = self._try()
-        if self._sent != (round, attempt) or self._settled == (round, attempt):
-            return Outcome()
-        survivors = status.survivors
-        if len(survivors) != len(self._masked_for) or set(survivors) != set(self._masked_for):
-            return Outcome(notes=(f'refused the survivor set {survivors} of round {round}',))
-        # Told for one survivor set of a round only, whatever happens afterwards.
-        self._log.note_settled(round, survivors)
-        self._settled = (round, attempt)
-        settle = self._channel.seal(
-            Settle,
-            round,
-            attempt,
-            survivors=survivors,
-            update_hash=self._update_hash,
-            self_seed=self._self_seed,
-        )
-        return Outcome((settle,))
 
     def _own_policy(self) -> Outcome:
         """Publish this hospital's own policy of the round that just ended, if it chose to."""
@@ -377,12 +375,21 @@ class Hospital:
         )
         return Outcome((released,))
 
+    def _hospitals(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self._channel.roster.hospitals)
+
     def _policy_digest(self) -> bytes:
         return self._policy.digest if self._policy else b''
 
     def _up_to_date(self) -> bool:
         """Whether this hospital holds the policy that the round starts from."""
-        return self._status is not None and self._status.policy_digest == self._policy_digest()
+        policy, status = self._policy, self._status
+        return (
+            policy is not None
+            and status is not None
+            and status.policy_digest == policy.digest
+            and status.envelope.round == policy.envelope.round + 1
+        )
 
     def _has_update(self, round: int) -> bool:
         update = self._log.update

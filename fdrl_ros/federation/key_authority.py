@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-import hashlib
 from typing import Any
 
 from fdrl_ros.crypto.encryption import SecretContext
@@ -16,14 +15,13 @@ from fdrl_ros.federation.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
-    hash_of_chunks,
     hash_of_sums,
-    MaskedUpdate,
     Message,
     Verdict,
 )
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.released import Released, Validation
+from fdrl_ros.federation.request import check_request, Checked, leftover_of
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
@@ -35,8 +33,9 @@ class KeyAuthority:
     Holds the secret key of the homomorphic encryption.
 
     It decrypts at most one sum per round, over all attempts: one that it added itself from
-    ciphertexts which their hospitals signed, for a survivor set that every survivor signed. The
-    masks cancel in that sum alone, so no decryption shows the update of one hospital.
+    ciphertexts which their hospitals signed, for a survivor set that enough survivors signed and
+    revealed shares for. The masks come off that sum alone, so no decryption shows the update of
+    one hospital.
     """
 
     takes = (DecryptRequest,)
@@ -82,7 +81,6 @@ class KeyAuthority:
             else Released(0, 0, start, (), b'', False, 'public starting policy')
         )
         self._busy = False
-        self._working_at = b''
 
     @property
     def round(self) -> int:
@@ -119,20 +117,21 @@ class KeyAuthority:
             raise RoundError(
                 message.envelope.sender, f'{type(message).__name__} to the key authority'
             )
-        self._channel.accept(message, 'aggregator')
+        sender = self._channel.accept(message, 'aggregator').name
         if message.envelope.round == self._released.round:
             # The answer to an earlier request was lost. There is no second decryption.
             return Outcome((self._policy_message(),))
-        digest = _digest(message)
-        if self._busy and digest == self._working_at:
-            return Outcome()  # asked again; the answer is on its way
+        if self._busy:
+            return Outcome()  # the answer is on its way
         try:
-            self._check(message)
+            if message.envelope.round != self._released.round + 1:
+                raise RoundError(sender, f'the next round is {self._released.round + 1}')
+            checked = self._check(message) if message.updates else None
         except FdrlError as error:
             return self._verdict(message, False, str(error))
-        self._busy, self._working_at = True, digest
+        self._busy = True
         return self._verdict(message, True, '') + Outcome(
-            jobs=(Job('decrypt', self._decryptor(message)),)
+            jobs=(Job('decrypt', self._decryptor(message, checked)),)
         )
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
@@ -148,109 +147,63 @@ class KeyAuthority:
         note = f'released the policy of round {result.round}: {result.reason}'
         return Outcome((self._policy_message(),), notes=(note,))
 
-    def _check(self, request: DecryptRequest) -> None:
-        """Refuse a request that is not the sum of one settled attempt of the next round."""
-        envelope = request.envelope
-        sender = envelope.sender
-        if self._busy:
-            raise RoundError(sender, 'another request is being worked at')
-        if envelope.round != self._released.round + 1:
-            raise RoundError(sender, f'the next round is {self._released.round + 1}')
-        if not request.settles and not request.updates:
-            return  # to abandon the round, which decrypts nothing
-        if not request.settles:
-            raise RoundError(sender, 'nobody signed the survivor set')
-        survivors = request.settles[0].survivors
-        if len(survivors) < max(3, self._channel.roster.quorum):
-            raise RoundError(sender, f'{len(survivors)} survivors are too few')
-        signers = tuple(settle.envelope.sender for settle in request.settles)
-        if sorted(signers) != sorted(survivors) or len(set(signers)) != len(signers):
-            raise RoundError(sender, f'survivors {survivors}, signed by {signers}')
+    def _check(self, request: DecryptRequest) -> Checked:
         digest = digest_of(self._released.weights)
-        for settle in request.settles:
-            self._channel.verify(settle, 'hospital')
-            self._check_attempt(settle, request)
-            if len(settle.self_seed) != 32:
-                raise MessageError(settle.envelope.sender, 'a self mask needs a seed of 32 bytes')
-            if settle.survivors != survivors:
-                raise RoundError(settle.envelope.sender, 'signed another survivor set')
-            own = [u for u in request.updates if u.envelope.sender == settle.envelope.sender]
-            self._check_updates(own, request, digest)
-            if hash_of_chunks(u.ciphertext for u in own) != settle.update_hash:
-                raise RoundError(settle.envelope.sender, 'signed another update')
-        if len(request.updates) != len(survivors) * self._codec.scheme.ciphertexts:
-            raise RoundError(sender, 'updates of hospitals that did not survive')
-
-    def _check_updates(
-        self, updates: list[MaskedUpdate], request: DecryptRequest, digest: bytes
-    ) -> None:
-        """Refuse chunks that are not one whole signed update of this attempt."""
-        chunks = [update.chunk for update in updates]
-        if chunks != list(range(self._codec.scheme.ciphertexts)):
-            raise RoundError(request.envelope.sender, f'chunks {chunks} are not a whole update')
-        for update in updates:
-            self._channel.verify(update, 'hospital')
-            self._check_attempt(update, request)
-            if update.base_digest != digest:
-                raise RoundError(update.envelope.sender, 'trained from another policy')
-            self._watch.take(update)
-
-    def _check_attempt(self, message: Message, request: DecryptRequest) -> None:
-        envelope, wanted = message.envelope, request.envelope
-        if (envelope.round, envelope.attempt) != (wanted.round, wanted.attempt):
-            raise RoundError(
-                envelope.sender, f'signed for round {envelope.round} attempt {envelope.attempt}'
-            )
+        return check_request(request, self._channel, self._codec, digest, self._watch.take)
 
     def _decryptor(
-        self, request: DecryptRequest
+        self, request: DecryptRequest, checked: Checked | None
     ) -> Callable[[Report, Stopped], Released | tuple[DecryptRequest, FdrlError]]:
         def decrypt(
             report: Report, stopped: Stopped
         ) -> Released | tuple[DecryptRequest, FdrlError]:
             try:
-                return self._decrypt(request)
+                if checked is None:
+                    return self._rolled_back(request, 'the round was abandoned')
+                return self._decrypt(checked)
             except FdrlError as error:
                 return request, error
 
         return decrypt
 
-    def _decrypt(self, request: DecryptRequest) -> Released:
-        """Re-add, compare, decrypt once, validate."""
-        if not request.updates:
-            return self._rolled_back(request, 'the round was abandoned')
-        survivors = request.settles[0].survivors
-        by_name = {
-            name: [u.ciphertext for u in request.updates if u.envelope.sender == name]
-            for name in survivors
-        }
-        columns = zip(*by_name.values(), strict=True)
+    def _decrypt(self, checked: Checked) -> Released:
+        """
+        Re-add, compare, decrypt once, validate.
+
+        :raises FdrlError: if the request is refused; a later one may bring what it lacked.
+        """
+        request, survivors = checked.request, checked.survivors
+        columns = zip(
+            *([each.ciphertext for each in chunks] for chunks in checked.updates.values()),
+            strict=True,
+        )
         sums = [self._public.add(column) for column in columns]
         if hash_of_sums(sums) != request.sum_hash:
             raise MessageError(request.envelope.sender, 'its sum is not the sum of the updates')
+        leftover = leftover_of(checked, self._codec)
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
-        chosen = f'{request.envelope.round} '.encode() + _digest(request)
+        round = f'{request.envelope.round} '.encode()
+        chosen = round + request.sum_hash
         begun = self._store.get('decrypting') or b''
-        if begun.startswith(f'{request.envelope.round} '.encode()) and begun != chosen:
+        if begun.startswith(round) and begun != chosen:
             return self._rolled_back(request, 'another sum of this round was begun')
         self._store.put('decrypting', chosen)
         try:
             slots = np.stack([self._secret.decrypt(each) for each in sums])
-            slots = self._codec.unmask(slots, (each.self_seed for each in request.settles))
+            slots = self._codec.unmask(slots, leftover)
             sizes = [self._channel.roster.member(name).size for name in survivors]
             weights = self._codec.apply_sum(
                 slots, self._released.weights, sizes, self._channel.roster.n_max
             )
         except CryptoError as error:
             return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
-        hashes = {s.envelope.sender: s.update_hash for s in request.settles}
         summed = Released(
             request.envelope.round,
             request.envelope.attempt,
             weights,
             survivors,
-            b''.join(hashes[name] for name in survivors),
+            b''.join(checked.hashes[name] for name in survivors),
             False,
             '',
         )
@@ -296,13 +249,3 @@ class KeyAuthority:
         )
         notes = () if accepted else (f'refused to decrypt round {envelope.round}: {reason}',)
         return Outcome((verdict,), notes=notes)
-
-
-def _digest(request: DecryptRequest) -> bytes:
-    """Name what a request would decrypt: the same sum asked for again has the same digest."""
-    sha = hashlib.sha256(request.sum_hash)
-    for update in request.updates:
-        sha.update(hashlib.sha256(update.canonical()).digest())
-    for settle in request.settles:
-        sha.update(hashlib.sha256(settle.canonical()).digest())
-    return sha.digest()

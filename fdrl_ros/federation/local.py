@@ -8,11 +8,33 @@ import logging
 from typing import Any
 
 from fdrl_ros.errors import FdrlError, MessageError
-from fdrl_ros.federation.message import EncryptionKey, GlobalPolicy, Message, RoundStatus
+from fdrl_ros.federation.message import (
+    Delivery,
+    EncryptionKey,
+    GlobalPolicy,
+    MaskedUpdate,
+    Message,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Settle,
+    Shares,
+)
 from fdrl_ros.federation.party import Job, Outcome, Party
 
-# Kinds whose newest message a late joiner still gets, as a latched topic does.
-LATCHED = (EncryptionKey, GlobalPolicy, RoundStatus)
+# Kinds whose newest message a late joiner still gets, as long as its sender runs: as a latched
+# topic does. Of updates it gets every chunk, of deliveries its own.
+LATCHED = (
+    Delivery,
+    EncryptionKey,
+    GlobalPolicy,
+    MaskedUpdate,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Settle,
+    Shares,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +66,7 @@ class LocalFederation:
         self._tick = tick
         self.now = 0.0
         self._queue: deque[tuple[str, Callable[[], Outcome]]] = deque()
-        self._latched: dict[tuple[str, type[Message]], Message] = {}
+        self._latched: dict[tuple[str, type[Message], str | int], Message] = {}
         self._stopped = False
         for name, party in parties.items():
             self.join(name, party)
@@ -53,13 +75,14 @@ class LocalFederation:
         """Add a party, or one that was started again, and give it the latched messages."""
         self.parties[name] = party
         self._later(name, lambda: party.start(self.now))
-        for (sender, _), message in list(self._latched.items()):
+        for (sender, _, _), message in list(self._latched.items()):
             if sender != name:
                 self._deliver(name, message)
 
     def leave(self, name: str) -> None:
         """Take a party away without a word, as a crash does."""
         del self.parties[name]
+        self._latched = {key: each for key, each in self._latched.items() if key[0] != name}
         self._queue = deque(item for item in self._queue if item[0] != name)
 
     def stop(self) -> None:
@@ -108,13 +131,15 @@ class LocalFederation:
         """Deliver a message to everyone but its sender."""
         sender = message.envelope.sender
         if isinstance(message, LATCHED):
-            self._latched[(sender, type(message))] = message
+            part: Any = getattr(message, 'to', None) or getattr(message, 'chunk', 0)
+            kind: type[Message] = type(message)
+            self._latched[sender, kind, part] = message
         for name in self.parties:
             if name != sender:
                 self._deliver(name, message)
 
     def _deliver(self, name: str, message: Message) -> None:
-        if type(message) in self.parties[name].takes:
+        if type(message) in self.parties[name].takes and getattr(message, 'to', name) == name:
             self._later(name, lambda: self.parties[name].handle(message, self.now))
 
     def _later(self, name: str, action: Callable[[], Outcome]) -> None:

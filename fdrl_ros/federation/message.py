@@ -11,13 +11,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 import hashlib
-import struct
-from typing import Any, Self
+from typing import Self
 
-from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.crypto.round_secret import KEY_BYTES
+from fdrl_ros.crypto.sealing import SEALED_BYTES
+from fdrl_ros.crypto.sharing import SHARE_BYTES
+from fdrl_ros.crypto.signing import Identity, SIGNATURE_BYTES
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.encoding import encode, Reader
 from fdrl_ros.privacy.ledger_entry import DIGEST, MOST_LINKS
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
+
+MOST_HOSPITALS = 1000
+"""Most hospitals of a federation."""
+
+
+# How long a field may be: what is longer is refused before anybody looks at it.
+_HASH = {'most': DIGEST}
+_KEY = {'most': KEY_BYTES}
+_NAMES = {'most': MOST_HOSPITALS}
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,7 @@ class Envelope:
     attempt: int
     sender: str
     counter: int
-    signature: bytes = b''
+    signature: bytes = field(default=b'', metadata={'most': SIGNATURE_BYTES})
 
 
 class Phase(IntEnum):
@@ -37,13 +50,15 @@ class Phase(IntEnum):
 
     WAITING = 0
     OPEN = 1
-    TRAIN = 2
-    SETTLE = 3
-    SUM = 4
-    RELEASED = 5
-    FAILED = 6
-    PAUSED = 7
-    FINISHED = 8
+    SHARE = 2
+    TRAIN = 3
+    SETTLE = 4
+    REVEAL = 5
+    SUM = 6
+    RELEASED = 7
+    FAILED = 8
+    PAUSED = 9
+    FINISHED = 10
 
 
 @dataclass(frozen=True)
@@ -55,10 +70,12 @@ class Message:
     def canonical(self) -> bytes:
         """Return the bytes that are signed; equal messages have equal bytes, others do not."""
         unsigned = replace(self, envelope=replace(self.envelope, signature=b''))
+        return unsigned.to_bytes()
+
+    def to_bytes(self) -> bytes:
+        """Return the whole message with its signature, for stores and other transports."""
         kind = f'fdrl_ros/{PROTOCOL_VERSION}/{type(self).__name__}'
-        return b''.join(
-            (_encode(kind), *(_encode(getattr(unsigned, f.name)) for f in fields(self)))
-        )
+        return encode(kind) + b''.join(encode(getattr(self, f.name)) for f in fields(self))
 
     def signed_by(self, identity: Identity) -> Self:
         """Return this message with the signature of `identity`."""
@@ -68,14 +85,20 @@ class Message:
 
 @dataclass(frozen=True)
 class RoundStatus(Message):
-    """State of the present round; `time_left` in seconds, 0 for none."""
+    """
+    State of the present round; `time_left` in seconds, 0 for none.
+
+    `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
+    arrived, who mask with each other, and `survivors` those whose update arrived.
+    """
 
     phase: int
-    members: tuple[str, ...]
-    survivors: tuple[str, ...]
+    keyed: tuple[str, ...] = field(metadata=_NAMES)
+    members: tuple[str, ...] = field(metadata=_NAMES)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
     time_left: float
-    policy_digest: bytes
-    reason: str = ''
+    policy_digest: bytes = field(metadata=_HASH)
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -91,9 +114,28 @@ class EncryptionKey(Message):
 
 @dataclass(frozen=True)
 class RoundKey(Message):
-    """A hospital's X25519 key for the masks of one attempt, 32 bytes."""
+    """A hospital's public halves for one attempt, and the hash of its self seed: 32 bytes each."""
 
-    public_key: bytes
+    mask_key: bytes = field(metadata=_KEY)
+    sealing_key: bytes = field(metadata=_KEY)
+    seed_hash: bytes = field(metadata=_HASH)
+
+
+@dataclass(frozen=True)
+class Shares(Message):
+    """A hospital's sealed shares for each other keyed hospital, in the order of their names."""
+
+    keys_digest: bytes = field(metadata=_HASH)
+    sealed: bytes = field(metadata={'most': SEALED_BYTES * MOST_HOSPITALS})
+
+
+@dataclass(frozen=True)
+class Delivery(Message):
+    """What the other members sealed for hospital `to`, in the order of `senders`."""
+
+    to: str
+    senders: tuple[str, ...] = field(metadata=_NAMES)
+    sealed: bytes = field(metadata={'most': SEALED_BYTES * MOST_HOSPITALS})
 
 
 @dataclass(frozen=True)
@@ -106,27 +148,39 @@ class MaskedUpdate(Message):
 
     chunk: int
     chunks: int
-    base_digest: bytes
+    base_digest: bytes = field(metadata=_HASH)
+    setup_digest: bytes = field(metadata=_HASH)
     ciphertext: bytes
     ledger_entries: int
-    ledger_head: bytes
+    ledger_head: bytes = field(metadata=_HASH)
     ledger_base_entries: int
-    ledger_base_head: bytes
+    ledger_base_head: bytes = field(metadata=_HASH)
     ledger_links: bytes = field(metadata={'most': MOST_LINKS * DIGEST})
 
 
 @dataclass(frozen=True)
 class Settle(Message):
-    """
-    A survivor's signature on the survivor set, with the seed of its self mask.
+    """A survivor's signature on the survivor set; `update_hash` is of its own update."""
 
-    `update_hash` is of its own update, `self_seed` has 32 bytes: whoever lacks the seed of one
-    survivor cannot take the masks off any sum that this survivor's update is in.
+    setup_digest: bytes = field(metadata=_HASH)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    update_hash: bytes = field(metadata=_HASH)
+
+
+@dataclass(frozen=True)
+class Reveal(Message):
+    """
+    What one holder reveals for a survivor set that enough survivors signed.
+
+    In the order of the members' names, one share each: of the self seed of who survived, of the
+    mask secret of who did not; so that there is no room for both of one hospital. Those named in
+    `missing` have none, since what they sealed for this holder could not be opened.
     """
 
-    survivors: tuple[str, ...]
-    update_hash: bytes
-    self_seed: bytes
+    setup_digest: bytes = field(metadata=_HASH)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    missing: tuple[str, ...] = field(metadata=_NAMES)
+    shares: bytes = field(metadata={'most': SHARE_BYTES * MOST_HOSPITALS})
 
 
 @dataclass(frozen=True)
@@ -165,14 +219,60 @@ class Verdict(Message):
 @dataclass(frozen=True)
 class DecryptRequest(Message):
     """
-    The aggregator's request: signed updates, signed survivor set, hash of its own sums.
+    The aggregator's request: everything that proves which sum may be decrypted.
 
+    Keys of all who published them, `members` who masked with each other, updates of the
+    survivors, signatures on the survivor set, revealed shares, hash of the aggregator's own sums.
     Without updates it asks to abandon the round: nothing is decrypted, the older weights stay.
     """
 
+    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    members: tuple[str, ...] = field(metadata=_NAMES)
     updates: tuple[MaskedUpdate, ...]
-    settles: tuple[Settle, ...]
-    sum_hash: bytes
+    settles: tuple[Settle, ...] = field(metadata=_NAMES)
+    reveals: tuple[Reveal, ...] = field(metadata=_NAMES)
+    sum_hash: bytes = field(metadata=_HASH)
+
+
+KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        RoundStatus,
+        EncryptionKey,
+        RoundKey,
+        Shares,
+        Delivery,
+        MaskedUpdate,
+        Settle,
+        Reveal,
+        GlobalPolicy,
+        HospitalPolicy,
+        Verdict,
+        DecryptRequest,
+    )
+}
+"""All kinds by name."""
+
+
+def message_from_bytes(data: bytes) -> Message:
+    """
+    Read what :meth:`Message.to_bytes` wrote; who signed it is for a channel to check.
+
+    :raises MessageError: if it is not a message of this protocol version in its one form.
+    """
+    reader = Reader(data)
+    kind = reader.read(str)
+    name = kind.removeprefix(f'fdrl_ros/{PROTOCOL_VERSION}/')
+    if name not in KINDS or name == kind:
+        raise MessageError('', f'{kind[:60]!r} is no message of protocol {PROTOCOL_VERSION}')
+    message = KINDS[name](**reader.fields_of(KINDS[name]))
+    reader.end()
+    return message
+
+
+def hash_of_seed(seed: bytes) -> bytes:
+    """Return the SHA-256 by which a self seed that was put together from shares is known."""
+    return hashlib.sha256(b'fdrl_ros self seed hash 1' + seed).digest()
 
 
 def hash_of_chunks(chunks: Iterable[bytes]) -> bytes:
@@ -186,23 +286,3 @@ def hash_of_sums(sums: Iterable[bytes]) -> bytes:
     for each in sums:
         sha.update(each)
     return sha.digest()
-
-
-def _encode(value: Any) -> bytes:
-    """Encode one value: a type letter, a length where there is one, then the bytes."""
-    if isinstance(value, bool):
-        return b'b' + struct.pack('<?', value)
-    if isinstance(value, int):
-        return b'i' + struct.pack('<q', value)
-    if isinstance(value, float):
-        return b'f' + struct.pack('<d', value)
-    if isinstance(value, str):
-        data = value.encode()
-        return b's' + struct.pack('<I', len(data)) + data
-    if isinstance(value, bytes):
-        return b'y' + struct.pack('<I', len(value)) + value
-    if isinstance(value, tuple):
-        return b't' + struct.pack('<I', len(value)) + b''.join(map(_encode, value))
-    if isinstance(value, Message | Envelope):
-        return b'm' + b''.join(_encode(getattr(value, f.name)) for f in fields(value))
-    raise TypeError(f'a message cannot hold a {type(value).__name__}')

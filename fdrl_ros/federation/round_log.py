@@ -1,24 +1,38 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What a hospital durably notes of its rounds: its update, what it sent, what it signed."""
+"""What a hospital durably notes of its rounds: its update, what it sent, signed and revealed."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 import json
 
 from fdrl_ros.errors import MessageError, RoundError
+from fdrl_ros.federation.attempt import Try
 from fdrl_ros.federation.local_update import LocalUpdate
-from fdrl_ros.federation.message import GlobalPolicy
+from fdrl_ros.federation.message import GlobalPolicy, hash_of_chunks
 from fdrl_ros.federation.store import Store
 
 HASH = 32
 """Bytes of the hash of an update."""
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A masked update as it was or is about to be sent: once in an attempt, and never another."""
+
+    of: Try
+    setup_digest: bytes
+    update_hash: bytes
+    chunks: int
+
+
 class RoundLog:
     """
     The memory that a hospital's promises rest on.
 
-    An update is trained once a round and masked anew in each attempt; a survivor set is signed
-    once a round; a policy must be made of an update that was really sent.
+    An update is trained once a round and masked anew in each attempt; in one attempt one update
+    is sent and one survivor set signed, in one round one survivor set revealed for; a policy must
+    be made of an update that was really sent.
     """
 
     def __init__(self, store: Store, n_parameters: int) -> None:
@@ -37,18 +51,60 @@ class RoundLog:
         self._store.put('update', update.to_bytes())
         self.update = update
 
-    def note_sent(self, round: int, update_hash: bytes) -> None:
-        """Note what is about to be sent."""
-        sent = self._store.get(f'sent {round}') or b''
-        self._store.put(f'sent {round}', sent + update_hash)
+    def keep_sent(self, of: Try, setup_digest: bytes, chunks: tuple[bytes, ...]) -> None:
+        """Note what is about to be sent, so that after a restart the same is sent again."""
+        hashed = hash_of_chunks(chunks)
+        before = self._store.get(f'sent {of[0]}') or b''
+        head = {'of': of, 'setup': setup_digest.hex(), 'hash': hashed.hex(), 'n': len(chunks)}
+        self._store.replace(
+            'chunk *',
+            {
+                **{f'chunk {number}': chunk for number, chunk in enumerate(chunks)},
+                f'sent {of[0]}': before + hashed,
+                'sending': json.dumps(head).encode(),
+            },
+        )
 
-    def note_settled(self, round: int, survivors: tuple[str, ...]) -> None:
-        """Note the survivor set that is about to be signed."""
-        self._store.put(f'settled {round}', json.dumps(sorted(survivors)).encode())
+    def sent(self, of: Try) -> Sent | None:
+        """Return what was sent in an attempt, or was about to be."""
+        head = json.loads(self._store.get('sending') or b'null')
+        if head is None or tuple(head['of']) != of:
+            return None
+        return Sent(of, bytes.fromhex(head['setup']), bytes.fromhex(head['hash']), head['n'])
 
-    def settled(self, round: int) -> tuple[str, ...]:
-        """Return the survivor set that was signed in a round; empty if none was."""
-        return tuple(json.loads(self._store.get(f'settled {round}') or b'[]'))
+    def chunk(self, number: int) -> bytes:
+        """Return a chunk of what was last sent."""
+        return self._store.get(f'chunk {number}') or b''
+
+    def note_settled(self, of: Try, survivors: tuple[str, ...]) -> None:
+        """
+        Note the survivor set that is about to be signed.
+
+        :raises RoundError: if another one was signed in this attempt.
+        """
+        self._promise(f'settled {of[0]} {of[1]}', survivors, f'attempt {of[1]}')
+
+    def note_revealed(self, round: int, survivors: tuple[str, ...]) -> None:
+        """
+        Note the survivor set that shares are about to be revealed for.
+
+        :raises RoundError: if they were revealed for another one in this round: two sums of one
+            round over different sets would show their difference.
+        """
+        self._promise(f'revealed {round}', survivors, f'round {round}')
+
+    def revealed(self, round: int) -> tuple[str, ...]:
+        """Return the survivor set that shares were revealed for; empty if they were not."""
+        return tuple(json.loads(self._store.get(f'revealed {round}') or b'[]'))
+
+    def _promise(self, name: str, survivors: Collection[str], where: str) -> None:
+        value = json.dumps(sorted(survivors)).encode()
+        before = self._store.get(name)
+        if before is not None and before != value:
+            others = ', '.join(json.loads(before))
+            raise RoundError('aggregator', f'another survivor set than {others} in {where}')
+        if before is None:
+            self._store.put(name, value)
 
     def check(self, policy: GlobalPolicy, name: str) -> None:
         """
@@ -66,5 +122,13 @@ class RoundLog:
             known = {sent[i : i + HASH] for i in range(0, len(sent), HASH)}
             if policy.update_hashes[at : at + HASH] not in known:
                 raise RoundError(sender, f'round {round} summed an update that was never sent')
-        elif self.settled(round) and not policy.rolled_back:
+        elif name in self.revealed(round) and not policy.rolled_back:
             raise RoundError(sender, f'round {round} left this hospital out')
+
+    def end(self, round: int) -> None:
+        """Forget what was needed up to a round that is over, and the chunks of its update."""
+        for name in self._store.matching('s* *') | self._store.matching('revealed *'):
+            kind, number, *_ = name.split(' ')
+            if kind in ('sent', 'settled', 'revealed') and int(number) < round:
+                self._store.replace(name, {})
+        self._store.replace('chunk *', {})

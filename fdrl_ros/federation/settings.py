@@ -16,11 +16,17 @@ class RoundSettings(Settings):
     open_timeout: float = setting(
         20.0, 'wait for round keys before going on without the missing', unit='second', minimum=0.1
     )
+    share_timeout: float = setting(
+        20.0, 'wait for shares before going on without the missing', unit='second', minimum=0.1
+    )
     train_timeout: float = setting(
-        600.0, 'wait for updates before the attempt fails', unit='second', minimum=0.1
+        600.0, 'wait for updates before going on without the missing', unit='second', minimum=0.1
     )
     settle_timeout: float = setting(
         20.0, 'wait for signatures on the survivor set', unit='second', minimum=0.1
+    )
+    reveal_timeout: float = setting(
+        20.0, 'wait for revealed shares before asking again', unit='second', minimum=0.1
     )
     sum_timeout: float = setting(
         60.0, 'wait for the key authority to release the policy', unit='second', minimum=0.1

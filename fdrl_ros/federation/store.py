@@ -67,6 +67,27 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f'cannot use the state file {self.path}: {error}') from error
 
+    def replace(self, pattern: str, values: dict[str, bytes]) -> None:
+        """
+        Delete all values whose names match, and write others, in one durable step.
+
+        :param pattern: of the names, as in shells; nothing matches an empty one.
+        """
+        self._run('BEGIN IMMEDIATE')
+        try:
+            self._run('DELETE FROM entry WHERE name GLOB ?', pattern)
+            for name, value in values.items():
+                self.put(name, value)
+            self._run('COMMIT')
+        except BaseException:
+            self._table.rollback()
+            raise
+
+    def matching(self, pattern: str) -> dict[str, bytes]:
+        """Return all values whose names match, in the order of the names."""
+        rows = self._run('SELECT name, value FROM entry WHERE name GLOB ? ORDER BY name', pattern)
+        return {name: bytes(value) for name, value in rows.fetchall()}
+
     def get_number(self, name: str, default: int = 0) -> int:
         """Return a whole number."""
         value = self.get(name)

@@ -7,14 +7,12 @@ What travels is the quantised (n_i / n_max) (theta_i - theta); the sum is applie
 theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, Scheme
-from fdrl_ros.crypto.masking import mask, RoundSecret
 from fdrl_ros.crypto.quantisation import Quantisation
 from fdrl_ros.errors import CryptoError, MessageError
-from fdrl_ros.federation.message import EncryptionKey, RoundKey
+from fdrl_ros.federation.message import EncryptionKey
 import numpy as np
 
 
@@ -57,21 +55,19 @@ class UpdateCodec:
         masked = (slots + mask) % self.scheme.plain_modulus
         return tuple(public.encrypt(row) for row in masked)
 
-    def self_mask(self, seed: bytes) -> np.ndarray:
-        """Return the mask that one hospital adds alone, shape (ciphertexts, slots), int64."""
-        shape = (self.scheme.ciphertexts, self.scheme.slots)
-        return mask(seed, shape[0] * shape[1], self.scheme.plain_modulus).reshape(shape)
+    def masked_slots(self) -> tuple[int, int]:
+        """Return the shape of a whole update's masks: (ciphertexts, slots)."""
+        return self.scheme.ciphertexts, self.scheme.slots
 
-    def unmask(self, sums: np.ndarray, seeds: Iterable[bytes]) -> np.ndarray:
+    def unmask(self, sums: np.ndarray, leftover: np.ndarray) -> np.ndarray:
         """
-        Take the survivors' self masks off the decrypted sum; pair masks have cancelled.
+        Take off the decrypted sum what masks are left in it.
 
         :param sums: slots, shape (ciphertexts, slots), int64.
-        :param seeds: of every survivor, 32 bytes each.
+        :param leftover: of :func:`~fdrl_ros.crypto.masking.leftover_mask`, of as many integers.
         """
-        for seed in seeds:
-            sums = (sums - self.self_mask(seed)) % self.scheme.plain_modulus
-        return sums
+        unmasked: np.ndarray = (sums - leftover.reshape(sums.shape)) % self.scheme.plain_modulus
+        return unmasked
 
     def apply_sum(
         self, sums: np.ndarray, base: np.ndarray, sizes: list[int], n_max: int
@@ -92,20 +88,6 @@ class UpdateCodec:
             raise CryptoError(f'the sum of {len(sizes)} updates lies outside [0, {highest}]')
         total = self.quantisation.dequantise_sum(integers, len(sizes))
         return (base.astype(np.float64) + n_max / sum(sizes) * total).astype(np.float32)
-
-
-def check_round_key(message: RoundKey, known: Iterable[bytes]) -> None:
-    """
-    Refuse a round key that no pair mask can be made with, or that another member announced.
-
-    :raises MessageError: if so.
-    """
-    try:
-        RoundSecret.generate().agree(message.public_key)
-    except CryptoError as error:
-        raise MessageError(message.envelope.sender, str(error)) from error
-    if message.public_key in known:
-        raise MessageError(message.envelope.sender, 'the round key of another hospital')
 
 
 def open_key(message: EncryptionKey) -> tuple[UpdateCodec, PublicContext]:

@@ -9,7 +9,13 @@ from typing import Any
 from fdrl_ros.assembly import open_aggregator
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.federation.aggregator import Aggregator
-from fdrl_ros.federation.message import DecryptRequest, Message, Phase, RoundStatus
+from fdrl_ros.federation.message import (
+    DecryptRequest,
+    Delivery,
+    Message,
+    Phase,
+    RoundStatus,
+)
 from fdrl_ros.federation.party import Outcome
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import to_ros
@@ -25,7 +31,7 @@ class AggregatorNode(PartyNode):
     """Moves the aggregator's messages; asks the key authority by a service."""
 
     groups = ('rounds',)
-    sends = (RoundStatus,)
+    sends = (RoundStatus, Delivery)
     member = 'aggregator'
 
     def __init__(self, post: Post) -> None:

@@ -64,11 +64,11 @@ def from_ros(source: Any, kind: type[M]) -> M:
             raise MessageError(sender, f'more than {LARGEST_MESSAGE} bytes')
         return bytes(value)
 
-    def short(name: str, most: int) -> Callable[[Any], bytes]:
-        def take(value: Any) -> bytes:
+    def short(name: str, most: int, read_it: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def take(value: Any) -> Any:
             if len(value) > most:
-                raise MessageError(sender, f'{len(value)} bytes of {name}: at most {most}')
-            return payload(value)
+                raise MessageError(sender, f'{len(value)} of {name}: at most {most}')
+            return read_it(value)
 
         return take
 
@@ -78,7 +78,9 @@ def from_ros(source: Any, kind: type[M]) -> M:
     def readers(kind: type[Any]) -> dict[str, Callable[[Any], Any]]:
         found = {name: reader(hint) for name, hint in get_type_hints(kind).items()}
         limits = {each.name: each.metadata.get('most') for each in fields(kind)}
-        return found | {name: short(name, most) for name, most in limits.items() if most}
+        return found | {
+            name: short(name, most, found[name]) for name, most in limits.items() if most
+        }
 
     def reader(hint: Any) -> Callable[[Any], Any]:
         if hint is bytes:

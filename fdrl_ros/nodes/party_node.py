@@ -16,7 +16,7 @@ from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import from_ros, to_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
-from fdrl_ros.nodes.wires import WIRES
+from fdrl_ros.nodes.wires import ADDRESSED, WIRES
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.settings import setting
 from fdrl_ros.stopwatch import Stopwatch
@@ -61,15 +61,19 @@ class PartyNode(ManagedNode):
         # A new one, so that a passphrase that was changed is read again.
         self.layout = replace(self.layout, passphrase_file=Path(file) if file else None)
         self.layout.credentials(self.member)
-        self._senders: dict[type[Message], Any] = {
-            kind: self.publisher(WIRES[kind].type, self.topic(kind), WIRES[kind].sending)
-            for kind in self.sends
-        }
+        self._senders: dict[tuple[type[Message], str], Any] = {}
+        for kind in self.sends:
+            hospitals = [each.name for each in self.layout.roster().hospitals]
+            for to in hospitals if kind in ADDRESSED else ['']:
+                self._senders[kind, to] = self.publisher(
+                    WIRES[kind].type, self.topic(kind, to), WIRES[kind].sending
+                )
         self.state_file = self.layout.state(self.member)
 
-    def topic(self, kind: type[Message]) -> str:
-        """Name the topic of a kind of message."""
-        return f'{self.settings.federation}/{WIRES[kind].topic}'
+    def topic(self, kind: type[Message], to: str = '') -> str:
+        """Name the topic of a kind of message, of the addressee's if there is one."""
+        below = f'/{to}' if to else ''
+        return f'{self.settings.federation}/{WIRES[kind].topic}{below}'
 
     def begin(self) -> None:
         """Prepare what takes long on the worker, then start the party."""
@@ -114,9 +118,8 @@ class PartyNode(ManagedNode):
             self.party = party
             for kind in party.takes:
                 if kind in WIRES:
-                    self.hear(
-                        WIRES[kind].type, self.topic(kind), self._hearer(kind), WIRES[kind].hearing
-                    )
+                    topic = self.topic(kind, self.member if kind in ADDRESSED else '')
+                    self.hear(WIRES[kind].type, topic, self._hearer(kind), WIRES[kind].hearing)
         finally:
             self._made = None
         self.act(lambda: party.start(self.now))
@@ -174,7 +177,8 @@ class PartyNode(ManagedNode):
     def send(self, message: Message) -> None:
         """Publish a message of the party."""
         target = to_ros(message, WIRES[type(message)].type())
-        self._senders[type(message)].publish(self.stamped(target))
+        sender = self._senders[type(message), getattr(message, 'to', '')]
+        sender.publish(self.stamped(target))
 
     def _run(self, job: Job) -> None:
         self.job = job.name

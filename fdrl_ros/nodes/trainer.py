@@ -21,8 +21,10 @@ from fdrl_ros.federation.message import (
     HospitalPolicy,
     MaskedUpdate,
     Message,
+    Reveal,
     RoundKey,
     Settle,
+    Shares,
 )
 from fdrl_ros.federation.party import Job, Party
 from fdrl_ros.federation.store import Store
@@ -53,7 +55,7 @@ class TrainerNode(PartyNode):
 
     groups = ('learner', 'privacy', 'collection', 'world')
     own = TrainerSettings
-    sends = (RoundKey, MaskedUpdate, Settle)
+    sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal)
 
     def __init__(self, post: Post) -> None:
         self._overspent = ''

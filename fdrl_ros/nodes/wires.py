@@ -17,7 +17,7 @@ class Wire:
     """
     One topic below the federation's namespace.
 
-    :param topic: name below the namespace; None below the sender's own.
+    :param topic: name below the namespace; below it again the addressee's name, if there is one.
     :param type: ROS type.
     :param sending: QoS of the publisher; subscriptions use qos.HEARD or, where it is volatile,
         the same.
@@ -37,9 +37,15 @@ WIRES: dict[type[Message], Wire] = {
     protocol.RoundStatus: Wire('round', ros.RoundStatus, qos.LATCHED),
     protocol.EncryptionKey: Wire('key', ros.EncryptionKey, qos.LATCHED),
     protocol.RoundKey: Wire('round_key', ros.RoundKey, qos.LATCHED),
+    protocol.Shares: Wire('shares', ros.Shares, qos.LATCHED),
+    protocol.Delivery: Wire('delivery', ros.Delivery, qos.LATCHED),
     protocol.MaskedUpdate: Wire('update', ros.MaskedUpdate, qos.KEPT),
     protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
+    protocol.Reveal: Wire('reveal', ros.Reveal, qos.LATCHED),
     protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
     protocol.Verdict: Wire('verdict', ros.Verdict, qos.EVENT),
 }
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
+
+ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery,)
+"""Kinds that are for one party each, on a topic of its own: nobody else has to hear them."""

@@ -26,8 +26,11 @@ KINDS = [
     protocol.RoundStatus,
     protocol.EncryptionKey,
     protocol.RoundKey,
+    protocol.Shares,
+    protocol.Delivery,
     protocol.MaskedUpdate,
     protocol.Settle,
+    protocol.Reveal,
     protocol.GlobalPolicy,
     protocol.HospitalPolicy,
     protocol.Verdict,
@@ -49,7 +52,7 @@ def target_of(kind: type[Message]) -> Any:
     return Decrypt.Request if kind is protocol.DecryptRequest else getattr(ros, kind.__name__)
 
 
-def values(hint: Any) -> st.SearchStrategy[Any]:
+def values(hint: Any, most: int | None = None) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, Message | Envelope):
         return messages(hint)
     if typing.get_origin(hint) is tuple:
@@ -58,14 +61,19 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         int: SMALL,
         bool: st.booleans(),
         str: WORD,
-        bytes: st.binary(max_size=40),
+        bytes: st.binary(max_size=min(most or 40, 40)),
         float: st.floats(allow_nan=False),
     }[hint]
 
 
 def messages(kind: type[Any]) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{each.name: values(hints[each.name]) for each in fields(kind)})
+    return st.builds(
+        kind,
+        **{
+            each.name: values(hints[each.name], each.metadata.get('most')) for each in fields(kind)
+        },
+    )
 
 
 @pytest.mark.parametrize('kind', KINDS, ids=lambda kind: kind.__name__)
@@ -95,10 +103,10 @@ def test_number_that_no_signature_covers_is_refused():
 
 def test_too_many_bytes_are_refused(monkeypatch):
     monkeypatch.setattr(convert, 'LARGEST_MESSAGE', 100)
-    key = protocol.RoundKey(Envelope('f', 1, 1, 'hospital_1', 1), b'x' * 90)
-    assert from_ros(to_ros(key, ros.RoundKey()), protocol.RoundKey) == key
+    shares = protocol.Shares(Envelope('f', 1, 1, 'hospital_1', 1), b'', b'x' * 90)
+    assert from_ros(to_ros(shares, ros.Shares()), protocol.Shares) == shares
     with pytest.raises(MessageError, match='more than 100 bytes'):
-        from_ros(to_ros(replace(key, public_key=b'x' * 101), ros.RoundKey()), protocol.RoundKey)
+        from_ros(to_ros(replace(shares, sealed=b'x' * 101), ros.Shares()), protocol.Shares)
 
 
 def test_more_links_of_a_ledger_than_an_update_may_have_are_refused():
@@ -113,7 +121,7 @@ def test_more_links_of_a_ledger_than_an_update_may_have_are_refused():
             (request, protocol.DecryptRequest),
         ):
             if refused:
-                with pytest.raises(MessageError, match=r'524289 bytes of ledger_links: at most'):
+                with pytest.raises(MessageError, match=r'524289 of ledger_links: at most'):
                     from_ros(source, kind)
             else:
                 from_ros(source, kind)

@@ -19,6 +19,7 @@ from fdrl_ros.federation.key_authority import KeyAuthority
 from fdrl_ros.federation.local import LocalFederation
 from fdrl_ros.federation.message import Phase
 from fdrl_ros.federation.released import Validation
+from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
 from fdrl_ros.policy import NetworkShape
@@ -114,6 +115,11 @@ class Bench:
         self.stores[name] = Store(self.directory / f'{name}.sqlite')
         return self.stores[name]
 
+    def seeds(self, name: str) -> Path:
+        folder = self.directory / f'{name}_seeds'
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
     def make(self, name: str):
         store = self.store(name)
         channel = Channel(self.identities[name], self.roster, store)
@@ -135,6 +141,7 @@ class Bench:
             self.learners[name],
             SHAPE,
             store,
+            RoundSeeds(self.seeds(name), federation='test', name=name),
             unit='patient',
             delta=1e-4,
             quorum=3,

@@ -62,7 +62,7 @@ def spend(layout, name, round, *servers):
     store.close()
     for server in servers:
         store = Store(layout.state(server))
-        update = MaskedUpdate(Envelope('test', round, 1, name, 1), 0, 1, b'', b'', *ledgers)
+        update = MaskedUpdate(Envelope('test', round, 1, name, 1), 0, 1, b'', b'', b'', *ledgers)
         LedgerWatch(store).take(update)
         store.close()
 

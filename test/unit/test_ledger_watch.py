@@ -36,7 +36,9 @@ def update(round, before, after, most=MOST_LINKS, sender='hospital_1', **history
     """Return the update of a round that began with so many entries and ended with so many."""
     sent = links(after, **history)[-DIGEST * most :] if most else b''
     base, now = (head(each, **history) for each in (before, after))
-    return MaskedUpdate(Envelope('test', round, 1, sender, 1), 0, 1, b'', b'', *now, *base, sent)
+    return MaskedUpdate(
+        Envelope('test', round, 1, sender, 1), 0, 1, b'', b'', b'', *now, *base, sent
+    )
 
 
 @pytest.fixture
@@ -201,7 +203,7 @@ def test_links_that_were_changed_swapped_cut_or_lengthened_are_refused(data):
 
 def sent(ledger, round):
     found = (*ledger.head(), *ledger.head_before(round), ledger.links())
-    return MaskedUpdate(Envelope('test', round, 1, 'hospital_1', 1), 0, 1, b'', b'', *found)
+    return MaskedUpdate(Envelope('test', round, 1, 'hospital_1', 1), 0, 1, b'', b'', b'', *found)
 
 
 def train(path, rounds, weights):

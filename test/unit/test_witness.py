@@ -32,7 +32,7 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
 
 def said(sender='aggregator', counter=1, key=None, federation='trial', phase=Phase.FINISHED):
     envelope = Envelope(federation, 1, 0, sender, counter)
-    status = RoundStatus(envelope, int(phase), (), (), 0.0, b'')
+    status = RoundStatus(envelope, int(phase), (), (), (), 0.0, b'', '')
     return status.signed_by(key or KEYS.get(sender, KEYS['aggregator']))
 
 
@@ -84,7 +84,9 @@ def test_old_end_said_again_ends_nothing():
 def test_kind_that_is_not_looked_at_is_refused():
     envelope = Envelope('trial', 1, 0, 'hospital_1', 1)
     with pytest.raises(MessageError):
-        Witness(ROSTER).accept(RoundKey(envelope, bytes(32)).signed_by(KEYS['hospital_1']))
+        Witness(ROSTER).accept(
+            RoundKey(envelope, bytes(32), bytes(32), bytes(32)).signed_by(KEYS['hospital_1'])
+        )
 
 
 @pytest.mark.parametrize('sender', ['../outside', 'global_1', 'aggregator', 'key_authority'])

@@ -1,0 +1,169 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The one form of bytes of a message: what is signed, stored, and carried where ROS is not.
+
+Each value is a letter of its type, its length where it has one, then its bytes; a record is its
+fields in their order. Equal values have equal bytes, and no two values share them. Reading takes
+exactly what a type wants, so that every bit of what is read back was written so.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import cache
+import struct
+from typing import Any, get_args, get_origin, get_type_hints, TypeVar
+
+from fdrl_ros.errors import MessageError
+
+R = TypeVar('R')
+
+MOST_BYTES = 2**28
+"""Longest message that is read."""
+
+_LENGTH = struct.Struct('<I')
+
+
+def encode(value: Any) -> bytes:
+    """
+    Write a value down.
+
+    :param value: bool, int below 2^63, float, str, bytes, a tuple of these or a dataclass.
+    """
+    if isinstance(value, bool):
+        return b'b' + struct.pack('<?', value)
+    if isinstance(value, int):
+        return b'i' + struct.pack('<q', value)
+    if isinstance(value, float):
+        return b'f' + struct.pack('<d', value)
+    if isinstance(value, str):
+        data = value.encode()
+        return b's' + _LENGTH.pack(len(data)) + data
+    if isinstance(value, bytes):
+        return b'y' + _LENGTH.pack(len(value)) + value
+    if isinstance(value, tuple):
+        return b't' + _LENGTH.pack(len(value)) + b''.join(map(encode, value))
+    if is_dataclass(value):
+        return b'm' + b''.join(encode(getattr(value, f.name)) for f in fields(value))
+    raise TypeError(f'a message cannot hold a {type(value).__name__}')
+
+
+class Reader:
+    """Reads values of known types from untrusted bytes, which it never copies whole."""
+
+    def __init__(self, data: bytes) -> None:
+        """
+        Begin at the first byte.
+
+        :raises MessageError: if there are too many.
+        """
+        if len(data) > MOST_BYTES:
+            raise MessageError('', f'{len(data)} bytes: at most {MOST_BYTES}')
+        self._data = data
+        self._at = 0
+
+    def read(self, kind: type[R]) -> R:
+        """
+        Read the next value.
+
+        :param kind: bool, int, float, str, bytes, tuple[kind, ...] or a dataclass.
+        :raises MessageError: if what comes next is not one, in its one form.
+        """
+        value: R = _reader(kind)(self)  # type: ignore[arg-type]
+        return value
+
+    def fields_of(self, kind: type[Any]) -> dict[str, Any]:
+        """
+        Read the fields of a dataclass, one after the other.
+
+        :raises MessageError: if they are none, or one is longer than it may be.
+        """
+        values = {}
+        for name, most, read in _fields(kind):  # type: ignore[arg-type]
+            values[name] = read(self)
+            if most is not None and len(values[name]) > most:
+                raise MessageError('', f'{len(values[name])} of {name}: at most {most}')
+        return values
+
+    def end(self) -> None:
+        """
+        Refuse what is left over.
+
+        :raises MessageError: if anything is.
+        """
+        if self._at != len(self._data):
+            raise MessageError('', f'{len(self._data) - self._at} bytes after the end')
+
+    def take(self, count: int) -> bytes:
+        """Take so many bytes."""
+        taken = self._data[self._at : self._at + count]
+        if len(taken) != count:
+            raise MessageError('', 'the bytes end early')
+        self._at += count
+        return taken
+
+    def tagged(self, letter: bytes, form: str) -> Any:
+        """Take a letter and a number of a fixed size."""
+        self.letter(letter)
+        (value,) = struct.unpack(form, self.take(struct.calcsize(form)))
+        return value
+
+    def letter(self, wanted: bytes) -> None:
+        """Take the letter of a type."""
+        if (found := self.take(1)) != wanted:
+            raise MessageError('', f'{found!r} where {wanted!r} was expected')
+
+    def length(self, letter: bytes) -> int:
+        """Take a letter and a length, which cannot be more than there is."""
+        count: int = self.tagged(letter, '<I')
+        if count > len(self._data) - self._at:
+            raise MessageError('', f'a length of {count} beyond the end')
+        return count
+
+
+def _flag(reader: Reader) -> bool:
+    reader.letter(b'b')
+    byte = reader.take(1)
+    if byte not in (b'\0', b'\1'):
+        raise MessageError('', f'{byte!r} is neither yes nor no')
+    return byte == b'\1'
+
+
+def _text(reader: Reader) -> str:
+    data = reader.take(reader.length(b's'))
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise MessageError('', 'a text is not UTF-8') from error
+
+
+_PLAIN: dict[Any, Callable[[Reader], Any]] = {
+    bool: _flag,
+    int: lambda reader: reader.tagged(b'i', '<q'),
+    float: lambda reader: reader.tagged(b'f', '<d'),
+    str: _text,
+    bytes: lambda reader: reader.take(reader.length(b'y')),
+}
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Reader], Any]:
+    """Return what reads values of a type."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if get_origin(kind) is tuple:
+        item = _reader(get_args(kind)[0])
+        return lambda reader: tuple(item(reader) for _ in range(reader.length(b't')))
+
+    def record(reader: Reader) -> Any:
+        reader.letter(b'm')
+        return kind(**reader.fields_of(kind))
+
+    return record
+
+
+@cache
+def _fields(kind: type[Any]) -> list[tuple[str, int | None, Callable[[Reader], Any]]]:
+    """Return name, greatest length and reader of each field of a dataclass."""
+    hints = get_type_hints(kind)
+    return [(f.name, f.metadata.get('most'), _reader(hints[f.name])) for f in fields(kind)]

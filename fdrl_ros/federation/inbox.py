@@ -1,0 +1,243 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What arrived at the aggregator in one attempt, and the lists that it made of it.
+
+From the moment at which the survivors are fixed it is durable: an aggregator that is killed then
+goes on in the same attempt, with the same survivors. Before, a new attempt costs little.
+"""
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+import json
+
+from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.crypto.sealing import KeyList, SEALED_BYTES
+from fdrl_ros.errors import MessageError, RoundError, StoreError
+from fdrl_ros.federation.attempt import (
+    attempt_of,
+    check_reveal,
+    key_list,
+    keys_of,
+    sealed_in,
+    setup_digest,
+    Try,
+)
+from fdrl_ros.federation.message import (
+    MaskedUpdate,
+    Message,
+    message_from_bytes,
+    Phase,
+    Reveal,
+    RoundKey,
+    Settle,
+    Shares,
+)
+from fdrl_ros.federation.store import Store
+
+_LISTS = 'fixed'
+_MESSAGE = 'heard '
+_SETTLED = (Phase.SETTLE, Phase.REVEAL, Phase.SUM)
+
+
+class Inbox:
+    """Messages of one attempt by their senders; `keyed`, `members` and `survivors` are lists."""
+
+    def __init__(self, roster: Roster, store: Store, of: Try) -> None:
+        """Begin an attempt with nothing."""
+        self._roster = roster
+        self._store = store
+        self.of = of
+        self.keyed: tuple[str, ...] = ()
+        self.members: tuple[str, ...] = ()
+        self.survivors: tuple[str, ...] = ()
+        self.revealing = False
+        """Whether enough survivors signed: the round is for this set, or for none."""
+        self.keys: dict[str, RoundKey] = {}
+        self.shares: dict[str, Shares] = {}
+        self.updates: dict[str, dict[int, MaskedUpdate]] = {}
+        self.settles: dict[str, Settle] = {}
+        self.reveals: dict[str, Reveal] = {}
+
+    @classmethod
+    def load(cls, roster: Roster, store: Store) -> 'Inbox | None':
+        """
+        Return the attempt whose survivors were fixed last, if there is one.
+
+        :raises StoreError: if what is stored cannot be read.
+        """
+        lists = json.loads(store.get(_LISTS) or b'null')
+        if lists is None:
+            return None
+        inbox = cls(roster, store, (lists['round'], lists['attempt']))
+        inbox.keyed, inbox.members = tuple(lists['keyed']), tuple(lists['members'])
+        inbox.survivors, inbox.revealing = tuple(lists['survivors']), lists['revealing']
+        try:
+            for data in store.matching(f'{_MESSAGE}*').values():
+                inbox._put(message_from_bytes(data))
+        except Exception as error:
+            raise StoreError(f'the state of the aggregator is damaged: {error}') from error
+        return inbox
+
+    def check(self, message: Message, phase: Phase, admitted: Collection[str]) -> bool:
+        """
+        Refuse a hospital's message that does not belong into this attempt as it stands.
+
+        :param phase: the present one.
+        :param admitted: hospitals that may take part.
+        :returns: whether it is new: after a restart a hospital says the same again.
+        :raises MessageError: if it is refused.
+        """
+        sender = message.envelope.sender
+        if attempt_of(message.envelope) != self.of:
+            raise RoundError(sender, f'of {attempt_of(message.envelope)}, now at {self.of}')
+        wanted: tuple[Phase, ...]
+        match message:
+            case RoundKey():
+                wanted, new = (Phase.OPEN,), self._new_key(message, admitted)
+            case Shares():
+                wanted, new = (Phase.SHARE,), sender not in self.shares
+            case MaskedUpdate():
+                before = self.updates.get(sender, {}).get(message.chunk)
+                new = before is None or before.ciphertext != message.ciphertext
+                wanted = (Phase.TRAIN,)
+            case Settle():
+                wanted, new = _SETTLED, sender not in self.settles
+            case _:
+                wanted, new = _SETTLED[1:], sender not in self.reveals
+        if not new:
+            return False
+        if phase not in wanted:
+            raise RoundError(sender, f'{type(message).__name__} in phase {phase.name}')
+        match message:
+            case Shares():
+                self._check_shares(message, sender)
+            case MaskedUpdate():
+                self._check_update(message, sender)
+            case Settle() | Reveal():
+                told = (self.setup_digest, self.survivors)
+                if sender not in self.survivors or told != (
+                    message.setup_digest,
+                    message.survivors,
+                ):
+                    raise RoundError(sender, f'signed other survivors: {message.survivors}')
+        if isinstance(message, Reveal):
+            check_reveal(message, self.members)
+        return True
+
+    def _new_key(self, message: RoundKey, admitted: Collection[str]) -> bool:
+        sender = message.envelope.sender
+        if sender not in admitted:
+            raise RoundError(sender, 'is not admitted')
+        keys = keys_of(message, self.keys.values())
+        known = self.keys.get(sender)
+        if known is not None and keys_of(known, ()) != keys:
+            raise RoundError(sender, 'other round keys than before in the same attempt')
+        return known is None
+
+    def _check_shares(self, message: Shares, sender: str) -> None:
+        if sender not in self.keyed:
+            raise RoundError(sender, 'shares of a hospital whose keys are not in the list')
+        if message.keys_digest != self.key_list.digest:
+            raise RoundError(sender, 'shares for another list of keys')
+        sealed_in(message.sealed, self.keyed[1:], sender)
+
+    def _check_update(self, message: MaskedUpdate, sender: str) -> None:
+        if sender not in self.members:
+            raise RoundError(sender, 'update of a hospital that is no member of this attempt')
+        known = message.chunk in self.updates.get(sender, {})
+        if known or not 0 <= message.chunk < message.chunks:
+            raise MessageError(sender, f'chunk {message.chunk} of {message.chunks}')
+        if message.setup_digest != self.setup_digest:
+            raise RoundError(sender, 'masked for other members')
+
+    def add(self, message: Message) -> None:
+        """Take a message that was checked; durably if the survivors are fixed."""
+        self._put(message)
+        if self.survivors:
+            self._store.put(*_entry(message))
+
+    def settle(self, survivors: tuple[str, ...]) -> None:
+        """Fix the survivors, durably with all that was heard so far."""
+        self.survivors = survivors
+        heard = [*self.keys.values(), *self.shares.values()]
+        every = dict(_entry(each) for each in (*heard, *self.chunks()))
+        self._store.replace(f'{_MESSAGE}*', {**every, _LISTS: self._lists()})
+
+    def reveal(self) -> None:
+        """Fix durably that the round is for these survivors or for none."""
+        self.revealing = True
+        self._store.put(_LISTS, self._lists())
+
+    def complete(self, name: str, chunks: int) -> bool:
+        """Tell whether the whole update of a hospital is there."""
+        return len(self.updates.get(name, {})) == chunks
+
+    def chunks(self) -> Iterator[MaskedUpdate]:
+        """Yield the updates of the survivors, chunk by chunk."""
+        for name in self.survivors:
+            for number in sorted(self.updates[name]):
+                yield self.updates[name][number]
+
+    @cached_property
+    def key_list(self) -> KeyList:
+        """Return the list of keys that shares are made along, once it is fixed."""
+        return key_list(self._roster, [self.keys[name] for name in self.keyed], self.of)
+
+    @cached_property
+    def setup_digest(self) -> bytes:
+        """Return what the members' masks are bound to, once they are fixed."""
+        return setup_digest(self.key_list, self.members)
+
+    def sealed_for(self, name: str) -> tuple[tuple[str, ...], bytes]:
+        """Return who sealed shares for a member, and what they sealed, in their order."""
+        place = {each: place for place, each in enumerate(sorted(self.keyed))}
+        senders = tuple(each for each in sorted(self.members) if each != name)
+        sealed = []
+        for sender in senders:
+            # A sender seals nothing for itself.
+            start = SEALED_BYTES * (place[name] - (place[sender] < place[name]))
+            sealed.append(self.shares[sender].sealed[start : start + SEALED_BYTES])
+        return senders, b''.join(sealed)
+
+    def recoverable(self) -> bool:
+        """Tell whether there are enough shares of every secret that the sum needs."""
+        held = dict.fromkeys(self.members, len(self.reveals))
+        for reveal in self.reveals.values():
+            for name in reveal.missing:
+                held[name] -= 1
+        return min(held.values()) >= self._roster.threshold
+
+    def _put(self, message: Message) -> None:
+        sender = message.envelope.sender
+        match message:
+            case RoundKey():
+                self.keys[sender] = message
+            case Shares():
+                self.shares[sender] = message
+            case MaskedUpdate():
+                self.updates.setdefault(sender, {})[message.chunk] = message
+            case Settle():
+                self.settles[sender] = message
+            case Reveal():
+                self.reveals[sender] = message
+
+    def _lists(self) -> bytes:
+        round, attempt = self.of
+        lists = {
+            'round': round,
+            'attempt': attempt,
+            'keyed': self.keyed,
+            'members': self.members,
+            'survivors': self.survivors,
+            'revealing': self.revealing,
+        }
+        return json.dumps(lists).encode()
+
+
+def _entry(message: Message) -> tuple[str, bytes]:
+    """Return name and bytes of a message in the store."""
+    chunk = f' {message.chunk}' if isinstance(message, MaskedUpdate) else ''
+    return f'{_MESSAGE}{type(message).__name__} {message.envelope.sender}{chunk}', (
+        message.to_bytes()
+    )

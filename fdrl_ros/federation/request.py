@@ -1,0 +1,177 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the key authority demands of a request to decrypt, and the masks that are left in its sum.
+
+A sum may be decrypted only if every update in it was signed by its hospital for this very set-up,
+enough survivors signed the survivor set, and enough of them revealed what takes the masks off
+(spec section 4; Bonawitz et al. 2017). Whoever asks is believed nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import hmac
+
+from fdrl_ros.crypto.masking import leftover_mask, WrongSecretError
+from fdrl_ros.crypto.sealing import KeyList
+from fdrl_ros.crypto.sharing import Recovery, SHARE_BYTES
+from fdrl_ros.errors import RoundError
+from fdrl_ros.federation.attempt import (
+    attempt_of,
+    check_reveal,
+    check_set,
+    key_list,
+    keys_of,
+    setup_digest,
+)
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.message import (
+    DecryptRequest,
+    hash_of_chunks,
+    hash_of_seed,
+    MaskedUpdate,
+    Message,
+    Reveal,
+    Settle,
+)
+from fdrl_ros.federation.update import UpdateCodec
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Checked:
+    """
+    A request that may be granted.
+
+    :param survivors: whose updates are in the sum.
+    :param keys: of all who published keys.
+    :param members: who masked with each other, in the order of the names.
+    :param updates: chunks of each survivor, in order.
+    :param hashes: of each survivor's update, 32 bytes.
+    :param reveals: by their holders.
+    """
+
+    request: DecryptRequest
+    survivors: tuple[str, ...]
+    keys: KeyList
+    members: tuple[str, ...]
+    updates: dict[str, list[MaskedUpdate]]
+    hashes: dict[str, bytes]
+    reveals: dict[str, Reveal]
+
+
+def check_request(
+    request: DecryptRequest,
+    channel: Channel,
+    codec: UpdateCodec,
+    base_digest: bytes,
+    watch: Callable[[MaskedUpdate], None],
+) -> Checked:
+    """
+    Refuse a request that does not prove that its sum may be decrypted.
+
+    :param base_digest: of the policy that the updates have to start from.
+    :param watch: refuses updates whose privacy ledger is not in order.
+    :raises FdrlError: if so; nothing was decrypted.
+    """
+    sender, roster = request.envelope.sender, channel.roster
+
+    def check_signed(message: Message) -> None:
+        channel.verify(message, 'hospital')
+        if attempt_of(message.envelope) != attempt_of(request.envelope):
+            raise RoundError(
+                message.envelope.sender, f'signed for attempt {attempt_of(message.envelope)}'
+            )
+
+    def check_each(messages: tuple[Message, ...], what: str) -> None:
+        names = [message.envelope.sender for message in messages]
+        if len(set(names)) != len(names):
+            raise RoundError(sender, f'two {what} of one hospital')
+        for message in messages:
+            check_signed(message)
+
+    check_each(request.keys, 'round keys')
+    for key in request.keys:
+        keys_of(key, request.keys)
+    keys = key_list(roster, request.keys, attempt_of(request.envelope))
+    members = tuple(sorted(request.members))
+    check_set(members, keys.members, roster.quorum, sender)
+    check_each(request.settles, 'signatures on the survivors')
+    if len(request.settles) < roster.threshold:
+        raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
+    survivors = request.settles[0].survivors
+    check_set(survivors, members, roster.quorum, sender)
+    told = (setup_digest(keys, members), survivors)
+    check_each(request.reveals, 'reveals')
+    signed: tuple[Settle | Reveal, ...] = (*request.settles, *request.reveals)
+    for each in signed:
+        name = each.envelope.sender
+        if name not in survivors or (each.setup_digest, each.survivors) != told:
+            raise RoundError(name, 'signed for other survivors or another set-up')
+    for reveal in request.reveals:
+        check_reveal(reveal, members)
+    updates: dict[str, list[MaskedUpdate]] = {name: [] for name in survivors}
+    for update in request.updates:
+        name = update.envelope.sender
+        if name not in updates or update.chunk != len(updates[name]):
+            raise RoundError(sender, f'chunk {update.chunk} of {name} is out of place')
+        check_signed(update)
+        if update.base_digest != base_digest or update.setup_digest != told[0]:
+            raise RoundError(name, 'trained from another policy, or masked for other members')
+        updates[name].append(update)
+    for name, chunks in updates.items():
+        if len(chunks) != codec.scheme.ciphertexts:
+            raise RoundError(sender, f'{len(chunks)} chunks of {name} are not a whole update')
+    hashes = {
+        name: hash_of_chunks(each.ciphertext for each in chunks)
+        for name, chunks in updates.items()
+    }
+    for settle in request.settles:
+        if settle.update_hash != hashes[settle.envelope.sender]:
+            raise RoundError(settle.envelope.sender, 'signed another update')
+    for update in request.updates:
+        watch(update)
+    reveals = {reveal.envelope.sender: reveal for reveal in request.reveals}
+    return Checked(request, survivors, keys, members, updates, hashes, reveals)
+
+
+def leftover_of(checked: Checked, codec: UpdateCodec) -> np.ndarray:
+    """
+    Put together what masks are left in the sum: self masks, and pair masks with who dropped out.
+
+    :returns: integers modulo the plaintext modulus, one for each slot of the update.
+    :raises ShareError: if there are too few shares, or they contradict each other.
+    :raises WrongSecretError: if they restore what is not a member's secret.
+    """
+    shares: dict[str, dict[str, bytes]] = {name: {} for name in checked.members}
+    for holder, reveal in checked.reveals.items():
+        present = [name for name in checked.members if name not in reveal.missing]
+        for place, name in enumerate(present):
+            start = SHARE_BYTES * place
+            shares[name][holder] = reveal.shares[start : start + SHARE_BYTES]
+    recoveries: dict[tuple[str, ...], Recovery] = {}
+
+    def restored(name: str) -> bytes:
+        holders = tuple(shares[name])
+        if holders not in recoveries:
+            keys = checked.keys
+            recoveries[holders] = Recovery(keys.threshold, keys.members, holders)
+        return recoveries[holders].recover(shares[name])
+
+    published = {key.envelope.sender: key for key in checked.request.keys}
+    seeds = {name: restored(name) for name in checked.survivors}
+    for name, seed in seeds.items():
+        if not hmac.compare_digest(hash_of_seed(seed), published[name].seed_hash):
+            raise WrongSecretError(name)
+    dropped = [name for name in checked.members if name not in seeds]
+    envelope, size = checked.request.envelope, codec.masked_slots()
+    return leftover_mask(
+        seeds,
+        {name: restored(name) for name in dropped},
+        {name: published[name].mask_key for name in checked.members},
+        federation=envelope.federation,
+        round=envelope.round,
+        attempt=envelope.attempt,
+        count=size[0] * size[1],
+        modulus=codec.scheme.plain_modulus,
+    )
