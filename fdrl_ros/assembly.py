@@ -249,6 +249,7 @@ def open_hospital(
         delta=plan.privacy.delta,
         quorum=max(plan.rounds.quorum, channel.roster.quorum),
         release=plan.federation.release,
+        personal=plan.federation.personal_layers,
     )
 
 
@@ -271,7 +272,10 @@ def open_key_authority(
     """
     start, shape = load_policy(layout.pretrained)
     channel = open_channel(layout, 'key_authority', store)
-    scheme = choose_scheme(shape.n_parameters, len(channel.roster.hospitals), plan.encryption.bits)
+    personal, chosen = plan.federation.personal_layers, plan.encryption
+    scheme = choose_scheme(
+        shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
+    )
     saved = store.get('released')
     after_round = Released.from_bytes(saved, shape.n_parameters).round if saved else 0
     return KeyAuthority(
@@ -283,6 +287,7 @@ def open_key_authority(
         validate or PublicValidation(plan, start),
         store,
         secure=plan.federation.noise == 'secure',
+        personal=personal,
     )
 
 

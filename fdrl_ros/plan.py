@@ -44,6 +44,11 @@ class FederationSettings(Settings):
         'source of noise and sampling; seeded is for tests and reproductions, NOT PRIVATE',
         choices=('secure', 'seeded'),
     )
+    personal: str = setting(
+        '',
+        'layers that each hospital keeps to itself: names such as value, advantage or shared.0, '
+        'separated by commas',
+    )
     release: bool = setting(
         False,
         'whether hospitals publish their own policies too: masks then hide nothing of those, '
@@ -59,6 +64,11 @@ class FederationSettings(Settings):
     def names(self) -> tuple[str, ...]:
         """Names of the procedures, in their order."""
         return procedures_named(self.procedures)
+
+    @property
+    def personal_layers(self) -> tuple[str, ...]:
+        """Names of the layers that stay in each hospital."""
+        return tuple(name.strip() for name in self.personal.split(',') if name.strip())
 
 
 @dataclass(frozen=True)

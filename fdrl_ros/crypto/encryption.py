@@ -114,6 +114,10 @@ class PublicContext:
         """Return the SHA-256 digest of the context's bytes, in hexadecimal."""
         return self._digest.hex()
 
+    def wrote(self, ciphertext: bytes) -> bool:
+        """Tell whether a ciphertext says that it is of this context; nothing else is checked."""
+        return ciphertext[:DIGEST_BYTES] == self._digest
+
     def encrypt(self, slots: ArrayLike) -> bytes:
         """
         Encrypt one row of slots.
@@ -174,7 +178,7 @@ class PublicContext:
         if not isinstance(ciphertext, bytes) or len(ciphertext) != scheme.ciphertext_bytes:
             found = f'{len(ciphertext)} bytes' if isinstance(ciphertext, bytes) else 'no bytes'
             raise CryptoError(f'ciphertext: {found}, expected {scheme.ciphertext_bytes} bytes')
-        if ciphertext[:DIGEST_BYTES] != self._digest:
+        if not self.wrote(ciphertext):
             raise CryptoError('ciphertext of another encryption context')
         residues = np.empty((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
         start = DIGEST_BYTES

@@ -27,6 +27,11 @@ class EncryptionSettings(Settings):
         minimum=1e-6,
         maximum=1e3,
     )
+    scheme: str = setting(
+        'bfv',
+        'homomorphic encryption: bfv sums exactly and is smaller, ckks floods its sums with noise',
+        choices=('bfv', 'ckks'),
+    )
     bits: int = setting(
         16, 'bits of one quantised value; more are finer and larger', minimum=16, maximum=32
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aggregator: runs the rounds, adds ciphertexts, holds no secret key (FDRL Alg. 1)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
@@ -149,7 +149,7 @@ class Aggregator:
             case EncryptionKey():
                 self._channel.accept(message, 'key_authority')
                 self._codec, self._public = open_key(message)
-                return self._begin(now)
+                return self._begin(now) if self._readable() else self._take_new_key(now)
             case GlobalPolicy():
                 return self._take_policy(message, now)
             case Verdict():
@@ -200,6 +200,17 @@ class Aggregator:
         self._inbox = self._new_inbox()
         return released + self._begin(now)
 
+    def _readable(self) -> bool:
+        """Tell whether the updates that are here were encrypted under the present key."""
+        assert self._public
+        first = next(iter(self._inbox.updates.values()), {})
+        return all(self._public.wrote(chunk.ciphertext) for chunk in first.values())
+
+    def _take_new_key(self, now: float) -> Outcome:
+        """End an attempt whose updates nobody can decrypt any more."""
+        why = 'the key authority has a new key'
+        return self._abandon(now) if self._inbox.revealing else self._fail(now, why)
+
     def _take_verdict(self, message: Verdict, now: float) -> Outcome:
         self._channel.accept(message, 'key_authority')
         ours = attempt_of(message.envelope) == (self._round, self._attempt)
@@ -244,7 +255,7 @@ class Aggregator:
                 return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
             case Phase.REVEAL if inbox.recoverable() and len(inbox.reveals) > self._asked:
                 entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
-                return entered + Outcome(jobs=(Job('sum', self._adder()),))
+                return entered + Outcome(jobs=(Job('sum', self._add),))
             case _ if in_time:
                 return Outcome()
             case Phase.SETTLE | Phase.REVEAL:
@@ -321,13 +332,9 @@ class Aggregator:
 
     def _deliver(self) -> Outcome:
         """Hand each member what the others sealed for it."""
-        inbox = self._inbox
-        sealed = ((name, *inbox.sealed_for(name)) for name in inbox.members)
+        deliveries = self._inbox.deliveries()
         return Outcome(
-            tuple(
-                self._channel.seal(Delivery, *inbox.of, to=to, senders=senders, sealed=each)
-                for to, senders, each in sealed
-            )
+            tuple(self._channel.seal(Delivery, *self._inbox.of, **each) for each in deliveries)
         )
 
     def _abandon(self, now: float) -> Outcome:
@@ -353,6 +360,12 @@ class Aggregator:
             parts = dict.fromkeys(parts, ())
         request = self._channel.seal(DecryptRequest, *inbox.of, **parts, sum_hash=self._sum_hash)
         return Outcome((request,))
+
+    def _add(self, report: Report, stopped: Stopped) -> tuple[tuple[int, int], bytes]:
+        """Add the survivors' ciphertexts chunk by chunk; runs as a job."""
+        assert self._public
+        columns = self._inbox.columns()
+        return self._inbox.of, hash_of_sums(map(self._public.add, columns))
 
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
@@ -381,18 +394,6 @@ class Aggregator:
         )
         note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'
         return Outcome((status,), notes=(note,))
-
-    def _adder(self) -> Callable[[Report, Stopped], tuple[tuple[int, int], bytes]]:
-        """Return the job that adds the ciphertexts chunk by chunk."""
-        assert self._codec and self._public
-        inbox, public = self._inbox, self._public
-        chunks, names = range(self._codec.scheme.ciphertexts), inbox.survivors
-        columns = [[inbox.updates[name][each].ciphertext for name in names] for each in chunks]
-
-        def add(report: Report, stopped: Stopped) -> tuple[tuple[int, int], bytes]:
-            return inbox.of, hash_of_sums(public.add(column) for column in columns)
-
-        return add
 
 
 def _names(names: Iterable[str]) -> str:

@@ -66,6 +66,7 @@ class Hospital:
         delta: float,
         quorum: int,
         release: bool,
+        personal: tuple[str, ...] = (),
     ) -> None:
         """
         Bind a hospital to its learner and its identity.
@@ -75,6 +76,7 @@ class Hospital:
         :param delta: of the learner's guarantee.
         :param quorum: fewest members of a round that this hospital takes part in.
         :param release: whether to publish its own policy after each round.
+        :param personal: layers that never leave this hospital, except in a released own policy.
         """
         self._channel = channel
         self._learner = learner
@@ -84,6 +86,8 @@ class Hospital:
         self._delta = delta
         self._quorum = max(quorum, channel.roster.quorum)
         self._release = release
+        self._personal = personal
+        self._shared = shape.shared(personal)
         self._member = channel.roster.member(channel.name)
         self._codec: UpdateCodec | None = None
         self._public: PublicContext | None = None
@@ -178,11 +182,11 @@ class Hospital:
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
         sender = self._channel.accept(message, 'key_authority').name
-        if message.n_parameters != self._shape.n_parameters:
+        if (message.n_parameters, message.personal) != (self._shared.size, self._personal):
             raise MessageError(
                 sender,
-                f'{message.n_parameters} parameters, this hospital trains '
-                f'{self._shape.n_parameters}',
+                f'{message.n_parameters} parameters without the layers {message.personal}: this '
+                f'hospital shares {self._shared.size}, without {self._personal}',
             )
         if message.members < len(self._channel.roster.hospitals):
             raise MessageError(sender, f'sums of {message.members} updates overflow')
@@ -251,7 +255,8 @@ class Hospital:
             return Outcome()
         part = self._part(status)
         try:
-            check_set(status.keyed, self._hospitals(), self._quorum, AGGREGATOR)
+            hospitals = [member.name for member in self._channel.roster.hospitals]
+            check_set(status.keyed, hospitals, self._quorum, AGGREGATOR)
             return self._take_part(part, status)
         except (RoundError, CryptoError) as error:
             note = f'no part in round {status.envelope.round}: {error}'
@@ -307,7 +312,12 @@ class Hospital:
         return Outcome(jobs=(self._training_job(of[0]),))
 
     def _training_job(self, round: int) -> Job:
-        weights, base = self._weights, self._policy_digest()
+        assert self._policy
+        weights, base = self._weights.copy(), self._policy.digest
+        if self._log.update is not None:
+            personal = np.ones(weights.size, dtype=bool)
+            personal[self._shared] = False
+            weights[personal] = self._log.update.result.weights[personal]
 
         def train(report: Report, stopped: Stopped) -> LocalUpdate:
             result = self._learner.train(weights, round, report=report, stopped=stopped)
@@ -319,10 +329,12 @@ class Hospital:
         assert self._log.update and self._codec and self._public
         codec, public, update, of = self._codec, self._public, self._log.update, self._try()
         base, share = self._weights, self._member.size / self._channel.roster.n_max
+        shared = self._shared
         uniforms = self._learner.rounding(of[0], codec.n_parameters)
 
         def encrypt(report: Report, stopped: Stopped) -> tuple[Try, Setup, tuple[bytes, ...]]:
-            slots = codec.encode(update.result.weights, base, share, uniforms)
+            weights = update.result.weights[shared]
+            slots = codec.encode(weights, base[shared], share, uniforms)
             mask = part.mask(setup, codec.masked_slots(), codec.scheme.plain_modulus)
             return of, setup, codec.encrypt(slots, mask, public)
 
@@ -356,30 +368,20 @@ class Hospital:
 
     def _own_policy(self) -> Outcome:
         """Publish this hospital's own policy of the round that just ended, if it chose to."""
-        if not (self._release and self._policy and self._log.update):
+        update, policy = self._log.update, self._policy
+        if not (self._release and policy and update and update.round == policy.envelope.round):
             return Outcome()
-        round = self._policy.envelope.round
-        if self._log.update.round != round:
-            return Outcome()
-        weights = self._log.update.result.weights
         released = self._channel.seal(
             HospitalPolicy,
-            round,
-            self._policy.envelope.attempt,
-            weights=encode_weights(weights),
-            digest=digest_of(weights),
+            *attempt_of(policy.envelope),
+            weights=encode_weights(update.result.weights),
+            digest=digest_of(update.result.weights),
             unit=self._unit,
-            epsilon=self._log.update.result.epsilon,
+            epsilon=update.result.epsilon,
             delta=self._delta,
             secure=self._learner.secure,
         )
         return Outcome((released,))
-
-    def _hospitals(self) -> tuple[str, ...]:
-        return tuple(member.name for member in self._channel.roster.hospitals)
-
-    def _policy_digest(self) -> bytes:
-        return self._policy.digest if self._policy else b''
 
     def _up_to_date(self) -> bool:
         """Whether this hospital holds the policy that the round starts from."""
@@ -393,7 +395,5 @@ class Hospital:
 
     def _has_update(self, round: int) -> bool:
         update = self._log.update
-        return update is not None and (update.round, update.base) == (
-            round,
-            self._policy_digest(),
-        )
+        base = self._policy.digest if self._policy else b''
+        return update is not None and (update.round, update.base) == (round, base)

@@ -10,6 +10,7 @@ goes on in the same attempt, with the same survivors. Before, a new attempt cost
 from collections.abc import Collection, Iterator
 from functools import cached_property
 import json
+from typing import Any
 
 from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.crypto.sealing import KeyList, SEALED_BYTES
@@ -179,6 +180,13 @@ class Inbox:
             for number in sorted(self.updates[name]):
                 yield self.updates[name][number]
 
+    def columns(self) -> list[list[bytes]]:
+        """Return the survivors' ciphertexts of each place in the update."""
+        each = [sorted(self.updates[name].items()) for name in self.survivors]
+        return [
+            [message.ciphertext for _, message in column] for column in zip(*each, strict=True)
+        ]
+
     @cached_property
     def key_list(self) -> KeyList:
         """Return the list of keys that shares are made along, once it is fixed."""
@@ -189,16 +197,18 @@ class Inbox:
         """Return what the members' masks are bound to, once they are fixed."""
         return setup_digest(self.key_list, self.members)
 
-    def sealed_for(self, name: str) -> tuple[tuple[str, ...], bytes]:
-        """Return who sealed shares for a member, and what they sealed, in their order."""
+    def deliveries(self) -> Iterator[dict[str, Any]]:
+        """Yield, for each member, the fields of the delivery of what the others sealed for it."""
         place = {each: place for place, each in enumerate(sorted(self.keyed))}
-        senders = tuple(each for each in sorted(self.members) if each != name)
-        sealed = []
-        for sender in senders:
-            # A sender seals nothing for itself.
-            start = SEALED_BYTES * (place[name] - (place[sender] < place[name]))
-            sealed.append(self.shares[sender].sealed[start : start + SEALED_BYTES])
-        return senders, b''.join(sealed)
+        members = sorted(self.members)
+        for to in members:
+            senders = tuple(each for each in members if each != to)
+            sealed = []
+            for sender in senders:
+                # A sender seals nothing for itself.
+                start = SEALED_BYTES * (place[to] - (place[sender] < place[to]))
+                sealed.append(self.shares[sender].sealed[start : start + SEALED_BYTES])
+            yield {'to': to, 'senders': senders, 'sealed': b''.join(sealed)}
 
     def recoverable(self) -> bool:
         """Tell whether there are enough shares of every secret that the sum needs."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fdrl_ros.crypto.encryption import SecretContext
+from fdrl_ros.crypto.encryption import CkksScheme, SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
 from fdrl_ros.federation.channel import Channel
@@ -23,9 +23,14 @@ from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.request import check_request, Checked, leftover_of
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import UpdateCodec
+from fdrl_ros.federation.update import fed_avg, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 import numpy as np
+
+Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+KEPT = 100
+"""Released policies that can be rolled back to."""
 
 
 class KeyAuthority:
@@ -51,6 +56,8 @@ class KeyAuthority:
         store: Store,
         *,
         secure: bool,
+        personal: tuple[str, ...] = (),
+        step: Step = fed_avg,
     ) -> None:
         """
         Go on from the state in `store`, or begin with the public starting policy.
@@ -59,6 +66,8 @@ class KeyAuthority:
         :param secret: of the scheme that roster, network and settings ask for.
         :param validate: test of a new policy on public patients.
         :param secure: whether every hospital draws its noise from the secure source.
+        :param personal: layers that each hospital keeps to itself: here they stay as they began.
+        :param step: from the weights and the average update of a round to the next weights.
         """
         self._channel = channel
         self._shape = shape
@@ -66,8 +75,15 @@ class KeyAuthority:
         self._validate = validate
         self._store = store
         self._secure = secure
+        self._personal = personal
+        self._shared = shape.shared(personal)
+        self._step = step
         self._codec = UpdateCodec.agree(
-            shape.n_parameters, len(channel.roster.hospitals), settings.bits, settings.limit
+            self._shared.size,
+            len(channel.roster.hospitals),
+            settings.bits,
+            settings.limit,
+            settings.scheme,
         )
         if secret.scheme != self._codec.scheme:
             raise CryptoError('the secret key is of another scheme than settings and roster ask')
@@ -94,7 +110,8 @@ class KeyAuthority:
             0,
             0,
             context=self._secret.public_bytes(),
-            n_parameters=self._shape.n_parameters,
+            n_parameters=self._codec.n_parameters,
+            personal=self._personal,
             members=self._codec.quantisation.members,
             bits=self._settings.bits,
             limit=self._settings.limit,
@@ -142,9 +159,33 @@ class KeyAuthority:
             return self._verdict(request, False, str(error))
         if isinstance(result, Exception):
             raise result
-        self._store.put('released', result.to_bytes())
-        self._released = result
-        note = f'released the policy of round {result.round}: {result.reason}'
+        return self._release(result)
+
+    def roll_back(self, to_round: int, now: float) -> Outcome:
+        """
+        End the present round with the weights of an older one, signed anew, as the operator asks.
+
+        :param to_round: whose policy was released; the newest :data:`KEPT` are kept.
+        :raises RoundError: if that policy is not there, or a sum is being decrypted.
+        """
+        saved = self._store.get(f'policy {to_round}')
+        if self._busy:
+            raise RoundError('operator', 'a sum is being decrypted: ask again after this round')
+        if saved is None or to_round >= self._released.round:
+            raise RoundError('operator', f'there is no older policy of round {to_round}')
+        older = Released.from_bytes(saved, self._shape.n_parameters)
+        reason = f'rolled back to the policy of round {to_round} by the operator'
+        round = self._released.round + 1
+        return self._release(Released(round, 0, older.weights, (), b'', True, reason))
+
+    def _release(self, released: Released) -> Outcome:
+        """Keep and publish the outcome of a round."""
+        self._store.replace(
+            f'policy {released.round - KEPT}',
+            {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()},
+        )
+        self._released = released
+        note = f'released the policy of round {released.round}: {released.reason}'
         return Outcome((self._policy_message(),), notes=(note,))
 
     def _check(self, request: DecryptRequest) -> Checked:
@@ -188,16 +229,17 @@ class KeyAuthority:
         begun = self._store.get('decrypting') or b''
         if begun.startswith(round) and begun != chosen:
             return self._rolled_back(request, 'another sum of this round was begun')
-        self._store.put('decrypting', chosen)
+        if begun != chosen:
+            self._store.replace('', {'decrypting': chosen, **self._served()})
         try:
             slots = np.stack([self._secret.decrypt(each) for each in sums])
             slots = self._codec.unmask(slots, leftover)
             sizes = [self._channel.roster.member(name).size for name in survivors]
-            weights = self._codec.apply_sum(
-                slots, self._released.weights, sizes, self._channel.roster.n_max
-            )
+            average = self._codec.average(slots, sizes, self._channel.roster.n_max)
         except CryptoError as error:
             return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
+        weights = self._released.weights.copy()
+        weights[self._shared] = self._step(weights[self._shared], average)
         summed = Released(
             request.envelope.round,
             request.envelope.attempt,
@@ -210,6 +252,18 @@ class KeyAuthority:
         # After a crash it is validated and released from the store.
         self._store.put('summed', summed.to_bytes())
         return self._validated(summed)
+
+    def _served(self) -> dict[str, bytes]:
+        """
+        Count one more round that this secret key decrypts.
+
+        :raises CryptoError: if its flooding covers no more.
+        """
+        name = f'served {self._public.digest}'
+        count, scheme = self._store.get_number(name), self._codec.scheme
+        if isinstance(scheme, CkksScheme) and count >= scheme.decryptions:
+            raise CryptoError(f'the secret key has served {count} rounds: start with a new one')
+        return {name: str(count + 1).encode()}
 
     def _rolled_back(self, request: DecryptRequest, reason: str) -> Released:
         """End the round with the older weights."""

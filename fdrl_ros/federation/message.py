@@ -103,10 +103,15 @@ class RoundStatus(Message):
 
 @dataclass(frozen=True)
 class EncryptionKey(Message):
-    """Public encryption context, and how updates become integers."""
+    """
+    Public encryption context, and how updates become integers.
+
+    `n_parameters` are those of an update: without the layers that are `personal`.
+    """
 
     context: bytes
     n_parameters: int
+    personal: tuple[str, ...] = field(metadata=_NAMES)
     members: int
     bits: int
     limit: float

@@ -9,7 +9,7 @@ theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 
 from dataclasses import dataclass
 
-from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, Scheme
+from fdrl_ros.crypto.encryption import AnyScheme, choose_scheme, CkksScheme, PublicContext
 from fdrl_ros.crypto.quantisation import Quantisation
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.message import EncryptionKey
@@ -22,15 +22,17 @@ class UpdateCodec:
 
     n_parameters: int
     quantisation: Quantisation
-    scheme: Scheme
+    scheme: AnyScheme
 
     @classmethod
-    def agree(cls, n_parameters: int, members: int, bits: int, limit: float) -> 'UpdateCodec':
+    def agree(
+        cls, n_parameters: int, members: int, bits: int, limit: float, kind: str = 'bfv'
+    ) -> 'UpdateCodec':
         """Derive scheme and quantisation from what the key authority announces."""
         return cls(
             n_parameters,
             Quantisation(limit=limit, bits=bits, members=members),
-            choose_scheme(n_parameters, members, bits),
+            choose_scheme(n_parameters, members, bits, kind),
         )
 
     def encode(
@@ -69,25 +71,29 @@ class UpdateCodec:
         unmasked: np.ndarray = (sums - leftover.reshape(sums.shape)) % self.scheme.plain_modulus
         return unmasked
 
-    def apply_sum(
-        self, sums: np.ndarray, base: np.ndarray, sizes: list[int], n_max: int
-    ) -> np.ndarray:
+    def average(self, sums: np.ndarray, sizes: list[int], n_max: int) -> np.ndarray:
         """
-        Turn the decrypted sum of updates into the next policy.
+        Turn the unmasked sum of updates into their average, weighted by n_i.
 
         :param sums: slots, shape (ciphertexts, slots), int64.
-        :param base: the policy that training started from, shape (n_parameters,).
         :param sizes: declared n_i of each summed hospital.
         :param n_max: the largest declared n_i of the roster.
-        :returns: shape (n_parameters,), float32.
+        :returns: shape (n_parameters,), float64.
         :raises CryptoError: if a sum is out of range: the masks did not cancel.
         """
-        integers = self.scheme.unpack(sums, self.n_parameters)
-        highest = len(sizes) * (2**self.quantisation.bits - 1)
-        if integers.min() < 0 or integers.max() > highest:
-            raise CryptoError(f'the sum of {len(sizes)} updates lies outside [0, {highest}]')
+        integers = self.scheme.unpack(sums, self.n_parameters, count=len(sizes))
         total = self.quantisation.dequantise_sum(integers, len(sizes))
-        return (base.astype(np.float64) + n_max / sum(sizes) * total).astype(np.float32)
+        return n_max / sum(sizes) * total
+
+
+def fed_avg(weights: np.ndarray, average: np.ndarray) -> np.ndarray:
+    """
+    Take the step of FedAvg: add the average update (FDRL Eq. 2).
+
+    :param weights: before, shape (n_parameters,), float32.
+    :param average: weighted by n_i, same shape, float64.
+    """
+    return (weights.astype(np.float64) + average).astype(np.float32)
 
 
 def open_key(message: EncryptionKey) -> tuple[UpdateCodec, PublicContext]:
@@ -97,10 +103,11 @@ def open_key(message: EncryptionKey) -> tuple[UpdateCodec, PublicContext]:
     :raises MessageError: if it is not, or cannot be.
     """
     try:
-        codec = UpdateCodec.agree(
-            message.n_parameters, message.members, message.bits, message.limit
-        )
         public = PublicContext.from_bytes(message.context)
+        kind = 'ckks' if isinstance(public.scheme, CkksScheme) else 'bfv'
+        codec = UpdateCodec.agree(
+            message.n_parameters, message.members, message.bits, message.limit, kind
+        )
     except CryptoError as error:
         raise MessageError(message.envelope.sender, str(error)) from error
     if public.scheme != codec.scheme:

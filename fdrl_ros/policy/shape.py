@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shape of a dueling network: sizes, and where each layer lies in the flat weights."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 import math
 
@@ -82,6 +82,24 @@ class NetworkShape:
         if not 0 <= frozen <= len(self.hidden):
             raise PolicyError(f'{frozen} frozen layers of a network with {len(self.hidden)}')
         return list(self.layers())[frozen].start
+
+    def shared(self, personal: Collection[str] = ()) -> np.ndarray:
+        """
+        Return the indices of the weights that hospitals share.
+
+        :param personal: names of the layers that each keeps to itself.
+        :returns: rising, shape (number of shared weights,), int64.
+        :raises PolicyError: if there is no such layer, or nothing is left to share.
+        """
+        layers = list(self.layers())
+        unknown = set(personal) - {layer.name for layer in layers}
+        if unknown:
+            names = ', '.join(layer.name for layer in layers)
+            raise PolicyError(f'layer {sorted(unknown)[0]!r}: expected one of {names}')
+        kept = [np.arange(x.start, x.stop) for x in layers if x.name not in personal]
+        if not kept:
+            raise PolicyError('every layer is personal: nothing is left to share')
+        return np.concatenate(kept)
 
     @property
     def n_parameters(self) -> int:

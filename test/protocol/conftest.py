@@ -6,22 +6,22 @@ from collections.abc import Callable
 import hashlib
 from pathlib import Path
 
-from fdrl_ros.crypto.encryption import SecretContext
+from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.crypto.roster import Member, Roster
-from fdrl_ros.crypto.scheme import choose_scheme
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
-from fdrl_ros.federation.key_authority import KeyAuthority
+from fdrl_ros.federation.key_authority import KeyAuthority, Step
 from fdrl_ros.federation.local import LocalFederation
 from fdrl_ros.federation.message import Phase
 from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.update import fed_avg
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
@@ -79,8 +79,18 @@ class KnownLearner:
 class Bench:
     """Everything of one federation, in the hands of a test."""
 
-    def __init__(self, directory: Path, hospitals: int = 3, rounds: int = 2) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        hospitals: int = 3,
+        rounds: int = 2,
+        *,
+        encryption: EncryptionSettings = ENCRYPTION,
+        personal: tuple[str, ...] = (),
+        step: Step = fed_avg,
+    ) -> None:
         self.directory = directory
+        self.encryption, self.personal, self.step = encryption, personal, step
         names = [f'hospital_{i}' for i in range(1, hospitals + 1)]
         self.names = names
         self.identities = {
@@ -103,7 +113,9 @@ class Bench:
         )
         self.learners = {name: KnownLearner(i) for i, name in enumerate(names, 1)}
         self.settings = RoundSettings(rounds=rounds)
-        self.scheme = choose_scheme(SHAPE.n_parameters, hospitals, ENCRYPTION.bits)
+        self.scheme = choose_scheme(
+            SHAPE.shared(personal).size, hospitals, encryption.bits, encryption.scheme
+        )
         self.secret = SecretContext.generate(self.scheme)
         self.stores: dict[str, Store] = {}
         self.validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, 'ok')
@@ -131,10 +143,12 @@ class Bench:
                 SHAPE,
                 START,
                 self.secret,
-                ENCRYPTION,
+                self.encryption,
                 lambda weights: self.validate(weights),
                 store,
                 secure=False,
+                personal=self.personal,
+                step=self.step,
             )
         return Hospital(
             channel,
@@ -146,6 +160,7 @@ class Bench:
             delta=1e-4,
             quorum=3,
             release=True,
+            personal=self.personal,
         )
 
     def start(self, name: str) -> None:

@@ -5,7 +5,7 @@
 from conftest import Bench, ENCRYPTION, SHAPE, START
 from fdrl_ros.federation.message import Phase
 from fdrl_ros.federation.released import Validation
-from fdrl_ros.federation.update import UpdateCodec
+from fdrl_ros.federation.update import fed_avg, UpdateCodec
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
@@ -38,7 +38,8 @@ def test_decrypted_sum_is_exactly_the_sum_of_the_quantised_updates(bench):
             member.size / 30,
             learner.rounding(1, SHAPE.n_parameters),
         )
-    expected = codec.apply_sum(total % codec.scheme.plain_modulus, START, [10, 20, 30], 30)
+    average = codec.average(total % codec.scheme.plain_modulus, [10, 20, 30], 30)
+    expected = fed_avg(START, average)
     bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
     np.testing.assert_array_equal(weights_of(bench), expected)
 

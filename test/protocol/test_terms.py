@@ -1,0 +1,140 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a federation can agree on: personal layers, CKKS, another server step, a roll-back."""
+
+from conftest import Bench, SHAPE, START
+from fdrl_ros.crypto.encryption import SecretContext
+from fdrl_ros.crypto.quantisation import EncryptionSettings
+from fdrl_ros.errors import CryptoError, MessageError, PolicyError, RoundError
+from fdrl_ros.federation.message import EncryptionKey, HospitalPolicy, Phase
+from fdrl_ros.policy import decode_weights
+import numpy as np
+import pytest
+from test_refusals import Tap
+
+PERSONAL = ('advantage',)
+SHARED = SHAPE.shared(PERSONAL)
+KEPT = np.setdiff1d(np.arange(SHAPE.n_parameters), SHARED)
+CKKS = EncryptionSettings(limit=0.5, bits=16, scheme='ckks')
+
+
+def weights_of(bench, name='hospital_1'):
+    return decode_weights(bench.federation.parties[name].policy.weights, SHAPE.n_parameters)
+
+
+def test_personal_layers_stay_at_home_and_the_others_are_averaged(tmp_path):
+    bench = Bench(tmp_path, rounds=3, personal=PERSONAL)
+    own = Tap(bench, HospitalPolicy)
+    assert bench.run()
+    weights = weights_of(bench)
+    np.testing.assert_allclose(weights[SHARED], bench.expected(3)[SHARED], atol=2e-3)
+    np.testing.assert_array_equal(weights[KEPT], START[KEPT])
+    # At home they go on from where they were, round after round, and differ between hospitals.
+    last = {m.envelope.sender: m for m in own.messages if m.envelope.round == 3}
+    for name in bench.names:
+        mine = decode_weights(last[name].weights, SHAPE.n_parameters)[KEPT]
+        moved = sum(bench.learners[name].delta(round)[KEPT] for round in (1, 2, 3))
+        np.testing.assert_allclose(mine, START[KEPT] + moved, atol=1e-5)
+
+
+def test_an_update_without_personal_layers_is_as_long_as_what_is_shared(tmp_path):
+    bench = Bench(tmp_path, rounds=1, personal=PERSONAL)
+    assert bench.scheme.n_parameters == SHARED.size < SHAPE.n_parameters
+    assert bench.run()
+
+
+def test_hospital_refuses_to_share_a_layer_that_is_personal_to_it(tmp_path):
+    bench = Bench(tmp_path, rounds=1)
+    tap = Tap(bench, EncryptionKey)
+    bench.run(lambda: bool(tap.messages))
+    bench.kill('hospital_2')
+    bench.personal = PERSONAL
+    hospital = bench.make('hospital_2')
+    with pytest.raises(MessageError, match='without'):
+        hospital.handle(tap.messages[0], 0.0)
+
+
+@pytest.mark.parametrize('names', [('value.0',), ('shared.0', 'value', 'advantage')])
+def test_layers_that_are_none_and_all_layers_cannot_be_personal(names):
+    with pytest.raises(PolicyError):
+        SHAPE.shared(names)
+
+
+def test_ckks_rounds_give_the_average_within_the_quantiser(tmp_path):
+    bench = Bench(tmp_path, rounds=2, encryption=CKKS)
+    assert bench.run()
+    np.testing.assert_allclose(weights_of(bench), bench.expected(2), atol=2e-3)
+    assert not bench.federation.refused
+
+
+def test_a_ckks_round_is_exact_about_who_dropped_out(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1, encryption=CKKS)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.kill('hospital_3')
+    assert bench.run()
+    three = ['hospital_1', 'hospital_2', 'hospital_4']
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1, three), atol=1e-3)
+
+
+def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more(tmp_path):
+    bench = Bench(tmp_path, rounds=2, encryption=CKKS)
+    bench.stores['key_authority'].put_number(
+        f'served {bench.secret.public.digest}', bench.scheme.decryptions - 1
+    )
+    assert bench.run(lambda: bench.key_authority.round == 2)
+    hospital = bench.federation.parties['hospital_1']
+    bench.run(lambda: hospital.policy.envelope.round == 2)
+    assert hospital.policy.rolled_back
+    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+
+
+def test_another_server_step_takes_the_average_update(tmp_path):
+    steps = []
+
+    def half(weights, average):
+        steps.append(average)
+        return (weights + 0.5 * average).astype(np.float32)
+
+    bench = Bench(tmp_path, rounds=1, step=half)
+    assert bench.run()
+    np.testing.assert_allclose(
+        weights_of(bench), START + 0.5 * (bench.expected(1) - START), atol=1e-3
+    )
+    np.testing.assert_allclose(steps[0], bench.expected(1) - START, atol=1e-3)
+
+
+def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on(tmp_path):
+    bench = Bench(tmp_path, rounds=4)
+    federation, hospital = bench.federation, bench.federation.parties['hospital_1']
+    assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1)
+    first = weights_of(bench)
+    assert bench.run(lambda: bench.aggregator.round == 3 and bench.aggregator.phase is Phase.TRAIN)
+    authority = bench.key_authority
+    for wrong in (2, 3, 99):
+        with pytest.raises(RoundError):
+            authority.roll_back(wrong, federation.now)
+    federation.apply('key_authority', lambda: authority.roll_back(1, federation.now))
+    bench.run(lambda: hospital.policy.envelope.round == 3)
+    assert hospital.policy.rolled_back and 'round 1 by the operator' in hospital.policy.reason
+    np.testing.assert_array_equal(weights_of(bench), first)
+    assert bench.run()
+    change = (weights_of(bench) - first).astype(np.float64)
+    deltas = np.stack([bench.learners[name].delta(4) for name in bench.names])
+    np.testing.assert_allclose(change, np.array([10, 20, 30]) @ deltas / 60, atol=1e-3)
+
+
+@pytest.mark.parametrize('phase', [Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM])
+def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(tmp_path, phase):
+    bench = Bench(tmp_path, rounds=2)
+    assert bench.run(
+        lambda: bench.aggregator.phase is phase and bool(bench.aggregator._inbox.updates)
+    )
+    bench.kill('key_authority')
+    bench.secret = SecretContext.generate(bench.scheme)
+    bench.start('key_authority')
+    assert bench.run()
+    assert all(learner.trained == [1, 2] for learner in bench.learners.values())
+    policy = bench.federation.parties['hospital_1'].policy
+    assert not policy.rolled_back and len(policy.contributors) == 3
+    with pytest.raises(CryptoError):
+        bench.secret.decrypt(bytes(bench.scheme.ciphertext_bytes))
