@@ -41,6 +41,30 @@ class CheckpointError(StoreError):
     """A checkpoint is of another hospital, model, version or training, or is ahead of its own."""
 
 
+class JournalError(FdrlError):
+    """A round journal cannot be used or written, or is asked to hold what it must not."""
+
+
+class JournalLockedError(JournalError):
+    """Another process, or another part of this one, writes this journal."""
+
+
+class JournalOwnerError(JournalError):
+    """The journal belongs to another party, federation or form."""
+
+
+class JournalDamagedError(JournalError):
+    """The journal's chain of hashes is broken, or the file is not a journal."""
+
+
+class JournalCutError(JournalDamagedError):
+    """The journal lacks entries that it had."""
+
+
+class JournalSignatureError(JournalDamagedError):
+    """An entry is not signed by its key, or the key is not one that the party may sign with."""
+
+
 class MessageError(FdrlError):
     """A message is refused; `reason` is one word for the log and the diagnostics."""
 

@@ -11,6 +11,7 @@ from fdrl_ros.cli.evaluate import evaluate
 from fdrl_ros.cli.experiment import experiment
 from fdrl_ros.cli.group import FdrlGroup
 from fdrl_ros.cli.heterogeneity import heterogeneity
+from fdrl_ros.cli.journal import journal
 from fdrl_ros.cli.keys import keys
 from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
@@ -43,6 +44,7 @@ for command in (
     utility,
     prepare,
     keys,
+    journal,
     privacy,
     dataset,
     draw,

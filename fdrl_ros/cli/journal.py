@@ -1,0 +1,239 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl journal`: who contributed to what, and whether all who took part say the same."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.journal_table import contributions, entries_table
+from fdrl_ros.cli.ledger_table import number
+from fdrl_ros.cli.output import console
+from fdrl_ros.crypto.signing import fingerprint
+from fdrl_ros.errors import JournalError, PrivacyError, StoreError
+from fdrl_ros.federation.journal import FILE, Head, head_noted, read
+from fdrl_ros.federation.journal_rounds import compare, Comparison
+from fdrl_ros.federation.journal_walk import Progress, Summary
+from fdrl_ros.prepare import Layout
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+_PATH = click.argument('path', metavar='DIRECTORY', type=click.Path(path_type=Path))
+
+
+@click.group()
+def journal() -> None:
+    """
+    Show and verify the round journals of a federation's parties.
+
+    Each party keeps one file, journal.jsonl in its directory: a signed line for everything that it
+    did in a round, each with the hash of the line before. A hospital notes what it sent, signed
+    and took, the key authority what it released out of whose updates, the aggregator how each
+    round went. They hold hashes and names, nothing secret, nothing of patients, and may be copied:
+    put those of other hosts into the directories of their parties here to compare all of them.
+
+    docs/journal.md says what is found, and what cannot be.
+    """
+
+
+@journal.command()
+@_PATH
+@click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+@click.option(
+    '--quick',
+    is_flag=True,
+    help='Check the last signature of each key alone; it covers all before it. For very long '
+    'journals.',
+)
+@click.option(
+    '--seen',
+    'heads',
+    multiple=True,
+    metavar='PARTY=ENTRIES:HASH',
+    help='A head that somebody saw of a journal; may be repeated.',
+)
+def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> None:
+    """
+    Find whatever was done to the journals; exit code 1 if it was anything.
+
+    DIRECTORY is that of a run, a federation or a party. Every journal there is read byte by byte:
+    its chain of hashes, its signatures by keys that the roster names or revoked, and the newest
+    head that its party's state file keeps. Then the parties are compared: the key authority
+    released each round once and none is missing, out of the very updates that the hospitals noted
+    as sent, for the survivors that they signed; and they took the policies that were released.
+    """
+    layout, files, names = _find(path)
+    seen: dict[str, dict[str, Head]] = {}
+    problems = []
+    for name, head in map(_seen_head, heads):
+        others = seen.setdefault(name, {})
+        others[f'somebody {len(others) + 1}' if others else 'somebody'] = head
+    for name in names:
+        try:
+            noted = head_noted(layout.state(name))
+        except StoreError as error:
+            problems.append(f'{error}; so the journal of {name} cannot be compared with it')
+            continue
+        if noted is not None:
+            seen.setdefault(name, {})['its state file'] = noted
+    # A journal that somebody saw is looked for, too.
+    files |= {name: layout.party(name) / FILE for name in seen}
+    if not files:
+        raise JournalError(f'no journal in {path}: its parties have not started yet')
+    roster = layout.roster()
+    with _progress(files, not as_json) as progress:
+        found = compare(files, roster, seen=seen, quick=quick, progress=progress)
+    problems += found.problems
+    if found.unsaid:
+        problems.append(f'and {number(found.unsaid, "problem")} more')
+    if as_json:
+        click.echo(json.dumps(_document(found, problems), indent=1))
+    else:
+        _tell(found, seen)
+    for problem in problems[:-1]:
+        click.echo(f'fdrl: {problem}', err=True)
+    if problems:
+        raise JournalError(problems[-1])
+
+
+@journal.command()
+@_PATH
+@click.option('--party', metavar='NAME', help='Every entry of this party.')
+@click.option('--round', 'of_round', type=click.IntRange(min=0), help='Of this round alone.')
+@click.option(
+    '--last',
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help='How many rounds or entries, from the end.',
+)
+def show(path: Path, party: str | None, of_round: int | None, last: int) -> None:
+    """
+    Print who contributed to what.
+
+    DIRECTORY is that of a run, a federation or a party, or a journal file. By default, and for
+    --round, it is the key authority that tells which updates made which policy; --party and
+    --round show the entries themselves. The chain of hashes is checked on the way; whose they are,
+    `fdrl journal verify` tells.
+    """
+    files = {path.name: path} if path.is_file() else _find(path)[1]
+    if not files:
+        raise JournalError(f'no journal in {path}: its parties have not started yet')
+    if party is not None:
+        if party not in files:
+            raise JournalError(f'no journal of {party!r} here: expected {_or(files)}')
+        files = {party: files[party]}
+    out = console()
+    shown = False
+    if party is None:
+        for each in files.values():
+            releases = (
+                entry
+                for entry in read(each)
+                if entry.kind == 'release' and of_round in (None, entry.round)
+            )
+            shown |= contributions(out, releases, last)
+    if party is not None or of_round is not None or not shown:
+        for each in files.values():
+            found = (entry for entry in read(each) if of_round in (None, entry.round))
+            shown |= entries_table(out, found, last)
+    if not shown:
+        click.echo('no such entry')
+
+
+def _find(path: Path) -> tuple[Layout, dict[str, Path], list[str]]:
+    """Return the federation, its journals by party, and whose there could be."""
+    layout, alone = _layout(path)
+    names = [member.name for member in layout.roster().members]
+    there = sorted(each.parent.name for each in layout.directory.glob(f'*/{FILE}'))
+    names += [name for name in there if name not in names]  # who left the roster
+    if alone:
+        names = [alone]
+    files = {name: layout.party(name) / FILE for name in names if name in there}
+    return layout, files, names
+
+
+def _layout(path: Path) -> tuple[Layout, str]:
+    """Find the federation of a run, of itself or of a party, and the party if it is one."""
+    path = path.resolve()
+    if path.name == FILE:
+        path = path.parent
+    for each, party in ((path / 'federation', ''), (path, ''), (path.parent, path.name)):
+        if Layout(each).keys.exists():
+            return Layout(each), party
+    raise StoreError(f'{path} is neither a run nor a federation, nor a party of one')
+
+
+def _seen_head(text: str) -> tuple[str, Head]:
+    name, _, head = text.partition('=')
+    try:
+        return name, Head.parse(head)
+    except PrivacyError as error:
+        raise click.BadParameter(str(error), param_hint='--seen') from error
+
+
+@contextmanager
+def _progress(files: dict[str, Path], wanted: bool) -> Iterator[Progress]:
+    """Draw how many bytes were read, on a terminal."""
+    out = Console(stderr=True)
+    if not (wanted and out.is_terminal):
+        yield lambda done: None
+        return
+    columns = (TextColumn('verifying'), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    total = sum(each.stat().st_size for each in files.values() if each.exists())
+    with Bars(*columns, console=out, transient=True) as bars:
+        task = bars.add_task('', total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
+def _tell(found: Comparison, seen: dict[str, dict[str, Head]]) -> None:
+    for name, summary in found.parties.items():
+        by = ', '.join(seen.get(name, {}))
+        click.echo(
+            f'{name}: {_entries(summary.head.entries)}, whole and signed by '
+            f'{fingerprint(summary.keys[-1]) if summary.keys else "nobody yet"}; '
+            f'{"goes on from the head seen by " + by if by else "compared with no head"}; '
+            f'head {summary.head}'
+        )
+    first, last = found.released
+    if last:
+        click.echo(
+            f'rounds {first} to {last} released; {number(found.compared, "update")} compared with '
+            'what their hospitals noted'
+        )
+    for each in found.remarks:
+        click.echo(each)
+
+
+def _entries(count: int) -> str:
+    return f'{count} {"entry" if count == 1 else "entries"}'
+
+
+def _document(found: Comparison, problems: list[str]) -> dict[str, Any]:
+    return {
+        'parties': {name: _party(each) for name, each in found.parties.items()},
+        'first_round': found.released[0],
+        'last_round': found.released[1],
+        'updates_compared': found.compared,
+        'remarks': found.remarks,
+        'problems': problems,
+    }
+
+
+def _party(summary: Summary) -> dict[str, Any]:
+    return {
+        'entries': summary.head.entries,
+        'head': str(summary.head),
+        'keys': [fingerprint(each) for each in summary.keys],
+        'cut_short': summary.cut_short,
+        'begun': summary.begun,
+        'ended': summary.ended,
+    }
+
+
+def _or(names: dict[str, Path]) -> str:
+    return 'one of ' + ', '.join(names)
