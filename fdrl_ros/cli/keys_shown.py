@@ -49,7 +49,7 @@ def show_keys(directory: Path) -> None:
     if found is not None:
         about = found.about
         now = newest_round(directory)
-        used = '' if now is None else f', {now - about["after_round"]} rounds'
+        used = '' if now is None else f', for {now - about["after_round"]} rounds so far'
         click.echo(f'homomorphic encryption: {about["scheme"]}')
         click.echo(f'  sha256 {about["public"]}, {_kept(found)}{used}')
 

@@ -85,10 +85,10 @@ class Succession:
             left = len(roster.hospitals) - (member.role == 'hospital')
             needed = max(FEWEST_HOSPITALS, threshold)
             if left < needed:
+                lower = ', or give a lower threshold' if left >= FEWEST_HOSPITALS else ''
                 raise RosterError(
                     f'without {name} {left} hospitals are left, and {needed} must agree: admit '
-                    f'another one before, or lower the threshold (at least {FEWEST_HOSPITALS} and '
-                    f'more than half)'
+                    f'another one before{lower}'
                 )
             changes.remove(f'{name}/{KEY_FILE}')
             members = tuple(each for each in roster.members if each.name != name)

@@ -225,14 +225,14 @@ def test_a_run_goes_on_through_every_change_of_its_keys(
         is_sealed(layout.keys / name) for name in private_keys(layout.keys)
     )
     shown = done('keys', 'show', run)
-    assert '4 hospitals sha256' in shown and 'encrypted, 1 rounds' in shown
+    assert '4 hospitals sha256' in shown and 'encrypted, for 1 rounds so far' in shown
 
     for each in ('hospital_2', 'aggregator', 'key_authority'):
         done('keys', 'rotate', run, each)
     first = layout.he_key.read_bytes()
     done('keys', 'rotate', run, '--he')
     assert layout.he_key.read_bytes() != first
-    assert 'encrypted, 0 rounds' in done('keys', 'show', run)
+    assert 'encrypted, for 0 rounds so far' in done('keys', 'show', run)
     assert trained(run, '--rounds', 2) == (2, names)
 
     done('keys', 'revoke', run, 'hospital_3')
