@@ -38,9 +38,8 @@ class Aggregator:
     """
     Moves a round through OPEN, SHARE, TRAIN, SETTLE, REVEAL and SUM to RELEASED.
 
-    Whoever is missing when a phase's deadline passes is left behind, and the others go on as long
-    as they are enough. Below that the attempt fails and the next one opens, in which every
-    admitted hospital may take part again. Once enough survivors signed the survivor set, the
+    Whoever is missing when a phase's deadline passes is left behind, and the others go on if they
+    are enough. Else the attempt fails, and all admitted hospitals may take part in the next. Once enough survivors signed the survivor set, the
     round is for that set or for none: then there is no other attempt, only patience.
     """
 
@@ -352,6 +351,7 @@ class Aggregator:
         parts: dict[str, Any] = {
             'keys': tuple(inbox.keys[name] for name in inbox.keyed),
             'members': inbox.members,
+            'survivors': inbox.survivors,
             'updates': tuple(inbox.chunks()),
             'settles': tuple(inbox.settles.values()),
             'reveals': tuple(inbox.reveals.values()),

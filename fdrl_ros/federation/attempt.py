@@ -3,8 +3,9 @@
 """
 What an attempt at a round rests on: keys, members, and who survived (Bonawitz et al. 2017).
 
-Two digests stand for it in what the hospitals sign. The digest of the list of keys names all who
-published keys, and the threshold; the set-up's names the members who mask with each other too.
+Three digests stand for it in what the hospitals sign. That of the list of keys names all who
+published keys, and the threshold; the set-up's names the members who mask with each other too, and
+the one that is settled the survivors.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,6 +22,7 @@ Try = tuple[int, int]
 """A round and the attempt at it."""
 
 _SETUP = b'fdrl_ros set-up of an attempt 1'
+_SETTLE = b'fdrl_ros survivors of an attempt 1'
 
 
 def attempt_of(envelope: Envelope) -> Try:
@@ -63,6 +65,12 @@ def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:
     names = joined(*sorted(name.encode() for name in members))
     place = (keys.federation, keys.round, keys.attempt)
     return hashlib.sha256(binding(_SETUP, *place, keys.digest, names)).digest()
+
+
+def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
+    """Return the SHA-256 over the digest of the set-up and the survivors."""
+    names = joined(*sorted(name.encode() for name in survivors))
+    return hashlib.sha256(joined(_SETTLE, setup, names)).digest()
 
 
 def sealed_in(sealed: bytes, names: Collection[str], sender: str) -> dict[str, bytes]:

@@ -200,9 +200,7 @@ class Hospital:
 
     def _take_settle(self, message: Settle) -> None:
         self._channel.accept(message, 'hospital')
-        now = attempt_of(message.envelope) == self._try()
-        told = self._status.survivors if self._status is not None and now else ()
-        self._part(message).take_settle(message, told)
+        self._part(message).take_settle(message)
 
     def _take_status(self, message: RoundStatus) -> None:
         envelope = message.envelope

@@ -21,6 +21,7 @@ from fdrl_ros.federation.attempt import (
     key_list,
     keys_of,
     sealed_in,
+    settle_digest,
     setup_digest,
     Try,
 )
@@ -116,12 +117,9 @@ class Inbox:
             case MaskedUpdate():
                 self._check_update(message, sender)
             case Settle() | Reveal():
-                told = (self.setup_digest, self.survivors)
-                if sender not in self.survivors or told != (
-                    message.setup_digest,
-                    message.survivors,
-                ):
-                    raise RoundError(sender, f'signed other survivors: {message.survivors}')
+                told = settle_digest(self.setup_digest, self.survivors)
+                if sender not in self.survivors or message.settle_digest != told:
+                    raise RoundError(sender, 'signed other survivors')
         if isinstance(message, Reveal):
             check_reveal(message, self.members)
         return True

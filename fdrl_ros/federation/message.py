@@ -165,10 +165,9 @@ class MaskedUpdate(Message):
 
 @dataclass(frozen=True)
 class Settle(Message):
-    """A survivor's signature on the survivor set; `update_hash` is of its own update."""
+    """A survivor's signature on set-up and survivor set; `update_hash` is of its own update."""
 
-    setup_digest: bytes = field(metadata=_HASH)
-    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    settle_digest: bytes = field(metadata=_HASH)
     update_hash: bytes = field(metadata=_HASH)
 
 
@@ -182,8 +181,7 @@ class Reveal(Message):
     `missing` have none, since what they sealed for this holder could not be opened.
     """
 
-    setup_digest: bytes = field(metadata=_HASH)
-    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    settle_digest: bytes = field(metadata=_HASH)
     missing: tuple[str, ...] = field(metadata=_NAMES)
     shares: bytes = field(metadata={'most': SHARE_BYTES * MOST_HOSPITALS})
 
@@ -226,13 +224,14 @@ class DecryptRequest(Message):
     """
     The aggregator's request: everything that proves which sum may be decrypted.
 
-    Keys of all who published them, `members` who masked with each other, updates of the
-    survivors, signatures on the survivor set, revealed shares, hash of the aggregator's own sums.
+    Keys of all who published them, `members` who masked with each other, `survivors` and their
+    updates, signatures on the survivor set, revealed shares, hash of the aggregator's own sums.
     Without updates it asks to abandon the round: nothing is decrypted, the older weights stay.
     """
 
     keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
     members: tuple[str, ...] = field(metadata=_NAMES)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
     updates: tuple[MaskedUpdate, ...]
     settles: tuple[Settle, ...] = field(metadata=_NAMES)
     reveals: tuple[Reveal, ...] = field(metadata=_NAMES)

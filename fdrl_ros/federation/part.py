@@ -16,7 +16,15 @@ from fdrl_ros.crypto.round_secret import AttemptSecrets
 from fdrl_ros.crypto.sealing import deal, KeyList, open_shares, seal_shares, SealError
 from fdrl_ros.crypto.sharing import SharePair
 from fdrl_ros.errors import RoundError
-from fdrl_ros.federation.attempt import check_set, key_list, keys_of, sealed_in, setup_digest, Try
+from fdrl_ros.federation.attempt import (
+    check_set,
+    key_list,
+    keys_of,
+    sealed_in,
+    settle_digest,
+    setup_digest,
+    Try,
+)
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.message import (
     Delivery,
@@ -71,7 +79,8 @@ class Part:
         self._delivery: Delivery | None = None
         self._settles: dict[str, Settle] = {}
         self._setup: Setup | None = None
-        self._signed: tuple[str, ...] = ()
+        self._signed = b''
+        self._list: KeyList | None = None
         self._said: set[str] = set()
 
     # What the others say.
@@ -98,17 +107,16 @@ class Part:
             raise RoundError(message.envelope.sender, 'other shares than before in this attempt')
         self._delivery = message
 
-    def take_settle(self, message: Settle, told: tuple[str, ...]) -> None:
+    def take_settle(self, message: Settle) -> None:
         """
         Keep another survivor's signature on the survivor set.
 
-        :param told: the survivors that this hospital was told of, if it was.
-        :raises RoundError: if the two were told of different ones: somebody lies.
+        :raises RoundError: if this hospital signed another one: somebody lies.
         """
         sender = message.envelope.sender
         self._settles.setdefault(sender, message)
-        if told and message.survivors != told:
-            raise RoundError(sender, f'signed {message.survivors}, told to this hospital: {told}')
+        if self._signed and message.settle_digest != self._signed:
+            raise RoundError(sender, 'signed other survivors than this hospital was told of')
 
     # What this hospital says.
 
@@ -137,25 +145,23 @@ class Part:
 
         :raises RoundError: if it is none, or another was signed or settled before.
         """
-        sent = self._log.sent(self._of)
-        if self._signed and self._signed != survivors:
-            raise RoundError(AGGREGATOR, f'survivors {survivors}, signed were {self._signed}')
-        if sent is None or self._signed:
+        settled = settle_digest(setup.digest, survivors)
+        if self._signed and self._signed != settled:
+            raise RoundError(AGGREGATOR, f'other survivors than were signed: {survivors}')
+        sent = None if self._signed else self._log.sent(self._of)
+        if sent is None:
             return ()
         check_set(survivors, setup.members, self._roster.quorum, AGGREGATOR)
         before = self._log.revealed(self._of[0])
         if before and set(before) != set(survivors):
             raise RoundError(AGGREGATOR, f'the round was settled for {", ".join(before)}')
         self._log.note_settled(self._of, survivors)
-        self._signed = survivors
-        settle = self._channel.seal(
-            Settle,
-            *self._of,
-            setup_digest=setup.digest,
-            survivors=survivors,
-            update_hash=sent.update_hash,
+        self._signed = settled
+        return (
+            self._channel.seal(
+                Settle, *self._of, settle_digest=settled, update_hash=sent.update_hash
+            ),
         )
-        return (settle,)
 
     def reveal(self, setup: Setup, survivors: tuple[str, ...]) -> tuple[Message, ...]:
         """
@@ -166,8 +172,11 @@ class Part:
 
         :raises RoundError: if shares were revealed for another set before.
         """
-        signed = self._signers(setup, survivors)
-        if 'reveal' in self._said or len(signed) < self._roster.threshold:
+        settled = settle_digest(setup.digest, survivors)
+        signed = {name for name, each in self._settles.items() if each.settle_digest == settled}
+        if 'reveal' in self._said or self._signed != settled:
+            return ()
+        if len((signed & set(survivors)) | {self._name}) < self._roster.threshold:
             return ()
         self._log.note_revealed(self._of[0], survivors)
         self.first('reveal')
@@ -178,8 +187,7 @@ class Part:
         reveal = self._channel.seal(
             Reveal,
             *self._of,
-            setup_digest=setup.digest,
-            survivors=survivors,
+            settle_digest=settled,
             missing=tuple(name for name in setup.members if name not in setup.shares),
             shares=b''.join(shares),
         )
@@ -195,16 +203,6 @@ class Part:
             seed_hash=hash_of_seed(secrets.self_seed),
         )
 
-    def _signers(self, setup: Setup, survivors: tuple[str, ...]) -> set[str]:
-        """Return the survivors that signed exactly this set, this hospital among them."""
-        signed = {
-            name
-            for name, settle in self._settles.items()
-            if name in survivors
-            and (settle.setup_digest, settle.survivors) == (setup.digest, survivors)
-        }
-        return signed | {self._name} if self._signed == survivors else set()
-
     # What it rests on.
 
     @cached_property
@@ -218,13 +216,17 @@ class Part:
 
         :raises CryptoError: if it is none that shares can be made along.
         """
+        if self._list is not None and set(keyed) == self._list.keys.keys():
+            return self._list
         others = [name for name in keyed if name != self._name]
         if any(name not in self._keys for name in others):
             return None
         envelope = Envelope(self._roster.federation, *self._of, self._name, 0)
         halves = self._secrets.mask.public, self._secrets.sealing.public
         own = RoundKey(envelope, *halves, hash_of_seed(self._secrets.self_seed))
-        return key_list(self._roster, [own, *(self._keys[name] for name in others)], self._of)
+        keys = [own, *(self._keys[name] for name in others)]
+        self._list = key_list(self._roster, keys, self._of)
+        return self._list
 
     def setup(self, keys: KeyList, status: RoundStatus) -> Setup | None:
         """

@@ -22,6 +22,7 @@ from fdrl_ros.federation.attempt import (
     check_set,
     key_list,
     keys_of,
+    settle_digest,
     setup_digest,
 )
 from fdrl_ros.federation.channel import Channel
@@ -99,14 +100,15 @@ def check_request(
     check_each(request.settles, 'signatures on the survivors')
     if len(request.settles) < roster.threshold:
         raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
-    survivors = request.settles[0].survivors
+    survivors = request.survivors
     check_set(survivors, members, roster.quorum, sender)
-    told = (setup_digest(keys, members), survivors)
+    setup = setup_digest(keys, members)
+    told = settle_digest(setup, survivors)
     check_each(request.reveals, 'reveals')
     signed: tuple[Settle | Reveal, ...] = (*request.settles, *request.reveals)
     for each in signed:
         name = each.envelope.sender
-        if name not in survivors or (each.setup_digest, each.survivors) != told:
+        if name not in survivors or each.settle_digest != told:
             raise RoundError(name, 'signed for other survivors or another set-up')
     for reveal in request.reveals:
         check_reveal(reveal, members)
@@ -116,7 +118,7 @@ def check_request(
         if name not in updates or update.chunk != len(updates[name]):
             raise RoundError(sender, f'chunk {update.chunk} of {name} is out of place')
         check_signed(update)
-        if update.base_digest != base_digest or update.setup_digest != told[0]:
+        if update.base_digest != base_digest or update.setup_digest != setup:
             raise RoundError(name, 'trained from another policy, or masked for other members')
         updates[name].append(update)
     for name, chunks in updates.items():

@@ -108,8 +108,8 @@ def test_any_changed_bit_of_what_is_signed_breaks_the_signature(position, bit):
 
 
 def test_canonical_bytes_tell_apart_where_fields_end():
-    one = Settle(Envelope('f', 1, 1, 's', 1), b'', ('ab', 'c'), b'')
-    two = Settle(Envelope('f', 1, 1, 's', 1), b'', ('a', 'bc'), b'')
+    one = Settle(Envelope('f', 1, 1, 's', 1), b'ab', b'c')
+    two = Settle(Envelope('f', 1, 1, 's', 1), b'a', b'bc')
     assert one.canonical() != two.canonical()
 
 
