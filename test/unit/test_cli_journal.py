@@ -3,11 +3,13 @@
 """`fdrl journal` shows who contributed to what, and finds whatever was done to the journals."""
 
 import json
+from pathlib import Path
 import shutil
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.federation.journal import FILE, head_noted
+from fdrl_ros.federation.journal_entry import FIELDS
 from fdrl_ros.prepare import Layout
 from journals import digest, Federation, honest, HOSPITALS, policy
 import pytest
@@ -181,3 +183,9 @@ def test_show_and_verify_refuse_what_is_no_federation(run, tmp_path):
         assert result.exit_code == 1 and 'its parties have not started yet' in result.stderr
     result = fdrl('show', run, '--party', 'hospital_9')
     assert result.exit_code == 1 and 'expected one of hospital_1, hospital_2' in result.stderr
+
+
+def test_every_kind_of_entry_is_documented_with_its_fields():
+    page = (Path(__file__).parents[2] / 'docs' / 'journal.md').read_text('utf-8')
+    rows = [line.strip('| ').split(' | ') for line in page.splitlines() if line.startswith('| ')]
+    assert {row[0]: tuple(row[2].split(', ')) for row in rows[1:]} == dict(FIELDS)
