@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aggregator's node: runs the rounds, and lets the operator pause, resume, stop and admit."""
 
-from collections.abc import Callable
 import sys
 from typing import Any
 
 from fdrl_ros.assembly import open_aggregator
-from fdrl_ros.errors import FdrlError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.message import (
     DecryptRequest,
@@ -16,7 +14,6 @@ from fdrl_ros.federation.message import (
     Phase,
     RoundStatus,
 )
-from fdrl_ros.federation.party import Outcome
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.diagnostics import Health
@@ -47,10 +44,11 @@ class AggregatorNode(PartyNode):
     def begin(self) -> None:
         """Offer the operator's services."""
         super().begin()
-        for name in ('pause', 'resume', 'stop'):
-            self.answer(Trigger, f'~/{name}', self._operator(name))
-        for name in ('admit', 'withdraw'):
-            self.answer(Member, f'~/{name}', self._operator(name))
+        self.offer(Trigger, 'pause', lambda party, request: party.pause(self.now))
+        self.offer(Trigger, 'resume', lambda party, request: party.resume(self.now))
+        self.offer(Trigger, 'stop', lambda party, request: party.stop(self.now))
+        self.offer(Member, 'admit', lambda party, said: party.admit(said.hospital, self.now))
+        self.offer(Member, 'withdraw', lambda party, said: party.withdraw(said.hospital, self.now))
         self.every(0.1, self._ask)
 
     def make_party(self, prepared: Any, store: Store) -> Aggregator:
@@ -81,33 +79,6 @@ class AggregatorNode(PartyNode):
         response = future.result()
         if response is not None and not response.received:
             self.get_logger().warning(f'the key authority refused: {response.reason}')
-
-    def _operator(self, name: str) -> Callable[[Any, Any], Any]:
-        """Make the callback of one of the operator's services."""
-
-        def serve(request: Any, response: Any) -> Any:
-            def ask() -> Outcome:
-                method = getattr(self.party, name)
-                hospital = getattr(request, 'hospital', None)
-                outcome: Outcome = (
-                    method(self.now) if hospital is None else method(hospital, self.now)
-                )
-                return outcome
-
-            if self.party is None:
-                response.success, response.message = False, 'the aggregator is not ready'
-                return response
-            refusal: FdrlError | None
-            try:
-                refusal = self.act(ask)
-            except FdrlError as error:
-                self.fail(error)
-                refusal = error
-            response.success = refusal is None
-            response.message = str(refusal) if refusal else f'{name}: done'
-            return response
-
-        return serve
 
     def health(self) -> Health:
         """Add the phase."""

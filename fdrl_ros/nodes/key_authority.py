@@ -14,7 +14,7 @@ from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.prepare import load_policy
-from fdrl_ros.srv import Decrypt
+from fdrl_ros.srv import Decrypt, RollBack
 from fdrl_ros.validation import PublicValidation
 
 
@@ -29,9 +29,12 @@ class KeyAuthorityNode(PartyNode):
         super().__init__('key_authority', post)
 
     def begin(self) -> None:
-        """Offer to decrypt."""
+        """Offer to decrypt, and the operator's service."""
         super().begin()
         self.answer(Decrypt, f'{self.settings.federation}/decrypt', self._decrypt)
+        self.offer(
+            RollBack, 'roll_back', lambda party, said: party.roll_back(said.round, self.now)
+        )
 
     def make_party(self, prepared: Any, store: Store) -> KeyAuthority:
         """Put the key authority together."""

@@ -174,6 +174,30 @@ class PartyNode(ManagedNode):
             self._run(job)
         return None
 
+    def offer(self, kind: type[Any], name: str, order: Callable[[Any, Any], Outcome]) -> None:
+        """
+        Make a service of the operator, whose answer has `success` and `message`.
+
+        :param name: below the node's.
+        :param order: what the party shall do, told the party and the request.
+        """
+
+        def serve(request: Any, response: Any) -> None:
+            party = self.party
+            if party is None:
+                response.success, response.message = False, f'{self.get_name()} is not ready'
+                return
+            refusal: FdrlError | None
+            try:
+                refusal = self.act(lambda: order(party, request))
+            except FdrlError as error:
+                self.fail(error)
+                refusal = error
+            response.success = refusal is None
+            response.message = str(refusal) if refusal else f'{name}: done'
+
+        self.answer(kind, f'~/{name}', serve)
+
     def send(self, message: Message) -> None:
         """Publish a message of the party."""
         target = to_ros(message, WIRES[type(message)].type())

@@ -4,14 +4,11 @@
 
 import os
 import signal
-from typing import Any
 
 from fdrl_ros.bringup import hospital_graph, server_graph
 from fdrl_ros.federation.message import Phase
 from fdrl_ros.nodes.watch import Progressed, Spent
-import pytest
-import rclpy
-from rclpy.context import Context
+from fdrl_ros.srv import RollBack
 from std_srvs.srv import Trigger
 
 
@@ -71,12 +68,26 @@ def test_aggregator_killed_between_rounds_goes_on(live, reference):
 
 def test_operator_pauses_and_resumes(live, reference):
     late = begin_without_the_last(live)
-    assert ask(live, Trigger, '/federation/aggregator/pause').success
+    assert live.ask(Trigger, '/federation/aggregator/pause').success
     live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
-    assert ask(live, Trigger, '/federation/aggregator/resume').success
+    assert live.ask(Trigger, '/federation/aggregator/resume').success
     live.wait(lambda: live.phase is Phase.OPEN, 10.0)
     live.runner.start(hospital_graph(live.settings, late))
     assert live.finish() == reference.digest
+
+
+def test_operator_rolls_back_to_an_older_policy(live, reference):
+    service = '/federation/key_authority/roll_back'
+    late = begin_without_the_last(live)
+    refused = live.ask(RollBack, service, round=7)
+    assert not refused.success and 'no older policy of round 7' in refused.message
+    live.runner.start(hospital_graph(live.settings, late))
+    live.finish()
+    assert live.ask(RollBack, service, round=1).success
+    live.wait(lambda: live.policy(3) is not None, 10.0)
+    older, newest = live.policy(1), live.policy(3)
+    assert newest.digest == older.digest != live.policy(2).digest
+    assert newest.rolled_back and not newest.contributors
 
 
 def begin_without_the_last(live) -> str:
@@ -87,22 +98,3 @@ def begin_without_the_last(live) -> str:
         live.runner.start(hospital_graph(live.settings, name))
     live.wait(lambda: live.phase is Phase.OPEN, 30.0)
     return late
-
-
-def ask(live, kind: type[Any], name: str) -> Any:
-    """Call a service of the federation and return the answer."""
-    context = Context()
-    rclpy.init(context=context, domain_id=live.settings.federation_domain)
-    node = rclpy.create_node('operator', context=context)
-    executor = rclpy.executors.SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    try:
-        client = node.create_client(kind, name)
-        if not client.wait_for_service(10.0):
-            pytest.fail(f'no service {name}')
-        future = client.call_async(kind.Request())
-        executor.spin_until_future_complete(future, 10.0)
-        return future.result()
-    finally:
-        node.destroy_node()
-        rclpy.shutdown(context=context)
