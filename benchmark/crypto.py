@@ -18,6 +18,7 @@ which it has not, are counted apart.
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 import sys
 import tempfile
@@ -27,9 +28,11 @@ import checkout  # noqa: F401
 import crypto_members as members
 import crypto_party
 import crypto_peers as peers
+import crypto_protocol
 import crypto_training
 import crypto_work as work
 from fdrl_ros.plan import Plan
+from fdrl_ros.policy import NetworkShape
 from sampling import where_time_goes
 from turns import (
     as_process,
@@ -47,8 +50,12 @@ from turns import (
     write,
 )
 
+REFERENCE = NetworkShape(8, 3, (128, 128))
+"""A network of ours with the 18,180 weights that are compared: a value and three advantages."""
 LARGE = 5_000_000
 """Weights of the large network."""
+VIRTUAL = 200
+"""Hospitals that are played in one process."""
 CURVE = (10, 30, 100, 300, 1000)
 """Members of a round."""
 QUICK = (10, 30)
@@ -73,6 +80,7 @@ ROWS = (
     Row('default_network_round_s', 'default', None, '', HE, False),
     Row('protocol_s', 'protocol', 'training', TRAINING, None, False),
     Row('overhead_fraction', 'protocol', 'training', TRAINING, 0.10, False, 'own/peer'),
+    Row('overhead_without_disk', 'memory', 'training', TRAINING, 0.10, False, 'own/peer'),
     *(Row(f'members_{each}_hospital_s', f'hospital {each}', None, '', None) for each in CURVE),
     *(Row(f'members_{each}_key_authority_s', f'key {each}', None, '', None) for each in CURVE),
 )
@@ -82,6 +90,8 @@ BYTES = (
     Row('default_network_upload_bytes', '', None, '', 200_000, False),
     *(Row(f'members_{each}_upload_bytes', '', None, '', None, False) for each in CURVE),
 )
+VIRTUAL_ROUND = Row('virtual_hospitals_200_round_s', '', None, '', 60.0, False)
+"""All parties of a round of the default network, on one core; without training."""
 PARTIES = (
     *(Row(f'five_million_{each}_s', each, None, '', 20.0, False) for each in crypto_party.PARTIES),
     *(
@@ -99,8 +109,8 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
     :param quick: whether to leave out what takes long.
     """
     updates = work.Updates.draw(work.parameters(), work.HOSPITALS)
-    default = Plan().shape.n_parameters
-    small = work.Updates.draw(default, work.HOSPITALS)
+    default = Plan().shape
+    small = work.Updates.draw(default.n_parameters, work.HOSPITALS)
     collected = COLLECTED if quick else 0
     found = {
         'round': Measurement(lambda: work.encrypted_rounds(updates), 's'),
@@ -113,7 +123,8 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
             lambda: members.hospital(work.parameters(), work.HOSPITALS, shares=False), 's'
         ),
         'default': Measurement(lambda: work.encrypted_rounds(small), 's'),
-        'protocol': Timed(lambda: members.protocol(default, work.HOSPITALS), 's'),
+        'protocol': Timed(lambda: crypto_protocol.protocol(folder, default, work.HOSPITALS), 's'),
+        'memory': Timed(lambda: crypto_protocol.protocol(None, default, work.HOSPITALS), 's'),
         'training': Measurement(
             lambda: crypto_training.training(folder, collected, progress), 's'
         ),
@@ -138,7 +149,7 @@ def of_authority(count: int) -> Timed:
 def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
     """Return by name of the row what a hospital sends, its unit, and what the peer's sends."""
     updates = work.Updates.draw(work.parameters(), 1)
-    ours = members.upload(work.parameters(), work.HOSPITALS)
+    ours = crypto_protocol.upload(REFERENCE, work.HOSPITALS)
     plain = len(peers.plain_upload(updates))
     theirs: float | None = None
     try:
@@ -149,7 +160,7 @@ def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
         'upload_bytes': (ours, 'B', theirs),
         'upload_over_plain': (ours / plain, '1', plain),
         'default_network_upload_bytes': (
-            members.upload(Plan().shape.n_parameters, work.HOSPITALS),
+            crypto_protocol.upload(Plan().shape, work.HOSPITALS),
             'B',
             None,
         ),
@@ -160,44 +171,72 @@ def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
     return found
 
 
-def table(
-    found: Mapping[str, Measurement],
-    sent: Mapping[str, tuple[float, str, float | None]],
-    large: crypto_party.Found,
-    run: dict[str, Any],
-) -> dict[str, Any]:
+@dataclass
+class Once:
     """
-    Print the table and return what goes into the file.
+    What is measured once.
 
     :param sent: what :func:`uploads` found.
     :param large: seconds and memory of each kind of party of the large round, if there was one.
+    :param virtual: seconds of a round of 200 hospitals, if there was one.
+    """
+
+    sent: Mapping[str, tuple[float, str, float | None]]
+    large: crypto_party.Found = field(default_factory=dict)
+    virtual: float | None = None
+
+
+def measure_once(folder: Path, quick: bool) -> Once:
+    """
+    Measure what takes long, or does not change.
+
+    :param folder: for ciphertexts and the parties' state.
+    :param quick: whether to leave out what takes long.
+    """
+    progress('bytes')
+    once = Once(uploads(quick))
+    if not quick:
+        (folder / 'large').mkdir()
+        once.large = crypto_party.large_round(folder / 'large', LARGE, work.HOSPITALS, progress)
+        progress(f'a round of {VIRTUAL} hospitals')
+        once.virtual = crypto_protocol.virtual_round(folder, Plan().shape, VIRTUAL)
+    return once
+
+
+def table(found: Mapping[str, Measurement], once: Once, run: dict[str, Any]) -> dict[str, Any]:
+    """
+    Print the table and return what goes into the file.
+
+    :param found: what was measured in turns.
     :param run: what every figure tells of how it came.
     """
     made = Table([row.name for row in (*ROWS, *BYTES, *PARTIES)], run)
     for row in BYTES:
-        if row.name in sent:
-            value, unit, peer = sent[row.name]
+        if row.name in once.sent:
+            value, unit, peer = once.sent[row.name]
             made.add_one(row, value, unit, peer_value=peer)
     for row in ROWS:
         if row.own in found:
             made.add(row, found)
     for row in PARTIES:
-        if large:
-            seconds, memory = large[row.own]
+        if once.large:
+            seconds, memory = once.large[row.own]
             in_seconds = row.name.endswith('_s')
             made.add_one(row, seconds if in_seconds else memory, 's' if in_seconds else 'MB')
+    if once.virtual is not None:
+        made.add_one(VIRTUAL_ROUND, once.virtual, 's')
     made.end()
     return made.written
 
 
-def splits(seconds: float) -> dict[str, list[tuple[str, float]]]:
+def splits(folder: Path, seconds: float) -> dict[str, list[tuple[str, float]]]:
     """Return where the time of our part goes."""
     updates = work.Updates.draw(work.parameters(), work.HOSPITALS)
     works = {
         'the encrypted round': work.encrypted_rounds(updates),
         'masks and keys': work.masks_and_keys(updates),
-        'the protocol, as one hospital waits for it': members.protocol(
-            Plan().shape.n_parameters, work.HOSPITALS
+        'a whole round of ten hospitals': crypto_protocol.protocol(
+            folder, Plan().shape, work.HOSPITALS
         ),
     }
     shares = {}
@@ -214,7 +253,7 @@ def arguments() -> argparse.Namespace:
         '--folder',
         type=Path,
         default=Path(),
-        help='for 350 MB of ciphertexts and a ledger, in a temporary folder in it (this folder)',
+        help='on a disk; 350 MB are written in a temporary folder in it (this folder)',
     )
     parser.add_argument(
         '--quick', action='store_true', help='one short turn, without what takes long'
@@ -235,18 +274,15 @@ def main() -> None:
     run = circumstances(given, work.SEED, ('numpy', 'tenseal', 'cryptography', 'backports.zstd'))
     try:
         with tempfile.TemporaryDirectory(dir=given.folder, prefix='benchmark_') as name:
-            folder = Path(name)
-            wanted, quick = measurements(folder, given.quick), given.quick
+            folder, quick = Path(name), given.quick
+            wanted = measurements(folder, quick)
             found = measure(wanted, given.repeats, given.seconds, warm=not quick)
-            large: crypto_party.Found = {}
-            if not quick:
-                (folder / 'large').mkdir()
-                large = crypto_party.large_round(folder / 'large', LARGE, work.HOSPITALS, progress)
-        shares = splits(min(2.0, 2.0 * given.seconds))
+            once = measure_once(folder, quick)
+            shares = splits(folder, min(2.0, 2.0 * given.seconds))
     except KeyboardInterrupt:
         sys.exit('\ninterrupted: nothing is written')
     progress('')
-    written = table(found, uploads(given.quick), large, run)
+    written = table(found, once, run)
     for title, share in shares.items():
         show_shares(title, share)
     if given.json:

@@ -6,6 +6,7 @@ import importlib
 import json
 from pathlib import Path
 
+from fdrl_ros.policy import NetworkShape
 from fdrl_ros.trainer.records import Records
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ GOALS = {
     'overhead_fraction': 0.10,
     'five_million_hospital_s': 20.0,
     'five_million_key_authority_mb': 1500.0,
+    'virtual_hospitals_200_round_s': 60.0,
 }
-LONG = ('members_100_', 'members_300_', 'members_1000_', 'five_million_')
+LONG = ('members_100_', 'members_300_', 'members_1000_', 'five_million_', 'virtual_')
 
 
 @pytest.fixture
@@ -51,7 +53,8 @@ def crypto(module, work, monkeypatch):
 
 
 def test_every_goal_has_its_row(crypto):
-    rows = {row.name: row for row in (*crypto.ROWS, *crypto.BYTES, *crypto.PARTIES)}
+    every = (*crypto.ROWS, *crypto.BYTES, *crypto.PARTIES, crypto.VIRTUAL_ROUND)
+    rows = {row.name: row for row in every}
     for name, goal in GOALS.items():
         assert (rows[name].at_least, rows[name].goal) == (name.startswith('speedup'), goal)
     measured = crypto.measurements(Path(), quick=False)
@@ -71,8 +74,8 @@ def test_quick_mode_writes_every_row_but_those_that_take_long(crypto, monkeypatc
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_network_has_the_weights_of_the_comparison(work):
-    assert work.parameters() == 18_180
+def test_the_network_has_the_weights_of_the_comparison(crypto, work):
+    assert work.parameters() == crypto.REFERENCE.n_parameters == 18_180
     assert len(work.shapes()) == 6
 
 
@@ -97,13 +100,30 @@ def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
     assert np.abs(mean - updates.mean).max() <= work.Round(updates).error < 1e-4
 
 
-def test_upload_is_what_the_calls_return(module, work):
-    members = module('crypto_members')
-    member = members.Member(work.parameters(), 3)
-    sealed, sent = member.secrets(), member.update()
-    signatures = member.sign(sent)
-    parts = [*sealed.values(), *sent, *signatures, bytes(3 * 32), bytes(3 * 33)]
-    assert members.upload(work.parameters(), 3) == sum(map(len, parts))
+def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much(module):
+    protocol = module('crypto_protocol')
+    shape = NetworkShape(4, 3, (5,))
+    federation = protocol.Federation(None, shape, 4)
+    deltas = [each.delta(1) for each in federation.learners.values()]
+    federation.play()
+    assert federation.round == 1
+    expected = federation.start + np.mean(deltas, axis=0)
+    np.testing.assert_allclose(federation.weights, expected, rtol=0, atol=1e-4)
+    for each in federation.parties.values():
+        assert each.seconds > 0 and each.sent > 0
+    federation.play()
+    assert federation.round == 2
+
+
+def test_upload_of_the_real_parties_holds_what_a_hospital_makes(module):
+    members, protocol = module('crypto_members'), module('crypto_protocol')
+    shape = NetworkShape(4, 3, (5,))
+    made, sent = members.upload(shape.n_parameters, 4), protocol.upload(shape, 4)
+    assert made + protocol.LINKS * 32 < sent < made + protocol.LINKS * 32 + 4_000
+    sealed = members.Member(shape.n_parameters, 4).secrets()
+    scheme = members.choose_scheme(shape.n_parameters, 4, 16)
+    parts = [*sealed.values(), bytes(scheme.ciphertext_bytes), bytes(3 * 32), bytes(4 * 33)]
+    assert made == sum(map(len, parts))
 
 
 def test_parties_of_a_large_round_find_fedavg_and_a_wrong_sum_is_noticed(module, tmp_path):
