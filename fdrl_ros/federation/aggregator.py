@@ -7,16 +7,15 @@ from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
+from fdrl_ros.federation.asking import Asking
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.inbox import Inbox
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.message import (
-    DecryptRequest,
     Delivery,
     EncryptionKey,
     GlobalPolicy,
-    hash_of_sums,
     MaskedUpdate,
     Message,
     Phase,
@@ -39,8 +38,9 @@ class Aggregator:
     Moves a round through OPEN, SHARE, TRAIN, SETTLE, REVEAL and SUM to RELEASED.
 
     Whoever is missing when a phase's deadline passes is left behind, and the others go on if they
-    are enough. Else the attempt fails, and all admitted hospitals may take part in the next. Once enough survivors signed the survivor set, the
-    round is for that set or for none: then there is no other attempt, only patience.
+    are enough. Else the attempt fails, and all admitted hospitals may take part in the next one.
+    Once enough survivors signed the survivor set, the round is for that set or for none: then
+    there is no other attempt, only patience.
     """
 
     takes = (
@@ -83,9 +83,7 @@ class Aggregator:
         saved, of = Inbox.load(channel.roster, store), (self._round, self._attempt)
         self._inbox = saved if saved and saved.of == of else self._new_inbox()
         self._failure = ''
-        self._sum_hash = b''
-        self._asked = 0
-        self._abandoned = False
+        self._asking = Asking(channel, self._inbox)
 
     @property
     def phase(self) -> Phase:
@@ -173,8 +171,8 @@ class Aggregator:
         of, sum_hash = result
         if self._phase is not Phase.SUM or of != self._inbox.of:
             return Outcome()
-        self._sum_hash = sum_hash
-        return self._ask()
+        self._asking.sum_hash = sum_hash
+        return self._asking.request()
 
     def tick(self, now: float) -> Outcome:
         """End the phases whose deadline has passed."""
@@ -252,9 +250,9 @@ class Aggregator:
             case Phase.SETTLE if len(inbox.settles) >= self._threshold:
                 inbox.reveal()
                 return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
-            case Phase.REVEAL if inbox.recoverable() and len(inbox.reveals) > self._asked:
+            case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.reveals:
                 entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
-                return entered + Outcome(jobs=(Job('sum', self._add),))
+                return entered + Outcome(jobs=(self._adding(),))
             case _ if in_time:
                 return Outcome()
             case Phase.SETTLE | Phase.REVEAL:
@@ -263,7 +261,7 @@ class Aggregator:
                 return self._fail(now, f'no answer in time from {_names(late)}')
             case Phase.SUM:
                 self._deadline = now + self._timeouts[Phase.SUM]
-                return self._say('waiting for the key authority', now) + self._ask()
+                return self._say('waiting for the key authority', now) + self._asking.request()
             case Phase.FAILED:
                 return self._open(now, f'again: {self._failure}')
         return Outcome()
@@ -297,7 +295,7 @@ class Aggregator:
             return self._enter(Phase.FINISHED, now, 'stopped by the operator')
         ready = self._codec is not None and self._policy_round == self._round - 1
         if self._phase is Phase.SUM and ready:
-            return self._ask()  # the key authority was away
+            return self._asking.request()  # the key authority was away
         if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
             return Outcome()
         if self._round > self._settings.rounds:
@@ -309,11 +307,12 @@ class Aggregator:
     def _open(self, now: float, reason: str) -> Outcome:
         """Open a new attempt, or go on in one whose survivors are fixed."""
         inbox = self._inbox
-        if self._abandoned:
-            return self._enter(Phase.SUM, now, reason) + self._ask()
+        if self._asking.abandoned:
+            return self._enter(Phase.SUM, now, reason) + self._asking.request()
         if inbox.revealing:
             can = {*inbox.reveals, *(set(inbox.survivors) & set(self._orders.admitted))}
-            if len(can) < self._threshold or len(inbox.reveals) == len(can) == self._asked:
+            tried = self._asking.reveals == len(can) or inbox.lacking()
+            if len(can) < self._threshold or (len(inbox.reveals) == len(can) and tried):
                 return self._abandon(now)
             again = self._deliver() + self._enter(Phase.REVEAL, now, reason)
             return again + self._advance(now, in_time=True)
@@ -326,8 +325,9 @@ class Aggregator:
         return self._enter(Phase.OPEN, now, reason)
 
     def _new_inbox(self) -> Inbox:
-        self._sum_hash, self._asked, self._abandoned = b'', 0, False
-        return Inbox(self._channel.roster, self._store, (self._round, self._attempt))
+        inbox = Inbox(self._channel.roster, self._store, (self._round, self._attempt))
+        self._asking = Asking(self._channel, inbox)
+        return inbox
 
     def _deliver(self) -> Outcome:
         """Hand each member what the others sealed for it."""
@@ -338,34 +338,18 @@ class Aggregator:
 
     def _abandon(self, now: float) -> Outcome:
         """End a round that can never be summed any more: the older policy is released anew."""
-        self._abandoned = True
-        who = _names(self._inbox.survivors)
-        return self._enter(Phase.SUM, now, f'abandoned: no sum without {who}') + self._ask()
+        self._asking.abandoned = True
+        reason = f'abandoned: shares of {_names(self._inbox.lacking())} are too few or wrong'
+        return self._enter(Phase.SUM, now, reason) + self._asking.request()
 
-    def _ask(self) -> Outcome:
-        """Send the request to the key authority, for the first time or again."""
-        inbox = self._inbox
-        if not self._abandoned and not self._sum_hash:
-            return Outcome()
-        self._asked = len(inbox.reveals)
-        parts: dict[str, Any] = {
-            'keys': tuple(inbox.keys[name] for name in inbox.keyed),
-            'members': inbox.members,
-            'survivors': inbox.survivors,
-            'updates': tuple(inbox.chunks()),
-            'settles': tuple(inbox.settles.values()),
-            'reveals': tuple(inbox.reveals.values()),
-        }
-        if self._abandoned:
-            parts = dict.fromkeys(parts, ())
-        request = self._channel.seal(DecryptRequest, *inbox.of, **parts, sum_hash=self._sum_hash)
-        return Outcome((request,))
-
-    def _add(self, report: Report, stopped: Stopped) -> tuple[tuple[int, int], bytes]:
-        """Add the survivors' ciphertexts chunk by chunk; runs as a job."""
+    def _adding(self) -> Job:
         assert self._public
-        columns = self._inbox.columns()
-        return self._inbox.of, hash_of_sums(map(self._public.add, columns))
+        public, asking, of = self._public, self._asking, self._inbox.of
+
+        def add(report: Report, stopped: Stopped) -> tuple[tuple[int, int], bytes]:
+            return of, asking.add(public)
+
+        return Job('sum', add)
 
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""

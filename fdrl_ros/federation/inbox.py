@@ -39,7 +39,6 @@ from fdrl_ros.federation.store import Store
 
 _LISTS = 'fixed'
 _MESSAGE = 'heard '
-_SETTLED = (Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 
 
 class Inbox:
@@ -93,23 +92,22 @@ class Inbox:
         sender = message.envelope.sender
         if attempt_of(message.envelope) != self.of:
             raise RoundError(sender, f'of {attempt_of(message.envelope)}, now at {self.of}')
-        wanted: tuple[Phase, ...]
         match message:
             case RoundKey():
-                wanted, new = (Phase.OPEN,), self._new_key(message, admitted)
+                awaited, new = phase is Phase.OPEN, self._new_key(message, admitted)
             case Shares():
-                wanted, new = (Phase.SHARE,), sender not in self.shares
+                awaited, new = phase is Phase.SHARE, sender not in self.shares
             case MaskedUpdate():
                 before = self.updates.get(sender, {}).get(message.chunk)
                 new = before is None or before.ciphertext != message.ciphertext
-                wanted = (Phase.TRAIN,)
-            case Settle():
-                wanted, new = _SETTLED, sender not in self.settles
+                awaited = phase is Phase.TRAIN
             case _:
-                wanted, new = _SETTLED[1:], sender not in self.reveals
+                # Once survivors are fixed in whatever phase: it is said once, and needed later.
+                heard = self.settles if isinstance(message, Settle) else self.reveals
+                awaited, new = bool(self.survivors), sender not in heard
         if not new:
             return False
-        if phase not in wanted:
+        if not awaited:
             raise RoundError(sender, f'{type(message).__name__} in phase {phase.name}')
         match message:
             case Shares():
@@ -208,13 +206,13 @@ class Inbox:
                 sealed.append(self.shares[sender].sealed[start : start + SEALED_BYTES])
             yield {'to': to, 'senders': senders, 'sealed': b''.join(sealed)}
 
-    def recoverable(self) -> bool:
-        """Tell whether there are enough shares of every secret that the sum needs."""
+    def lacking(self) -> list[str]:
+        """Return the members of whose secrets there are too few revealed shares."""
         held = dict.fromkeys(self.members, len(self.reveals))
         for reveal in self.reveals.values():
             for name in reveal.missing:
                 held[name] -= 1
-        return min(held.values()) >= self._roster.threshold
+        return [name for name, count in held.items() if count < self._roster.threshold]
 
     def _put(self, message: Message) -> None:
         sender = message.envelope.sender

@@ -82,6 +82,12 @@ class Part:
         self._signed = b''
         self._list: KeyList | None = None
         self._said: set[str] = set()
+        # Of senders who may be gone by now.
+        for message in log.heard(of):
+            if isinstance(message, RoundKey):
+                self._keys[message.envelope.sender] = message
+            elif isinstance(message, Delivery):
+                self._delivery = message
 
     # What the others say.
 
@@ -240,6 +246,7 @@ class Part:
         if self._setup is None and self._delivery is not None:
             check_set(members, keys.members, self._roster.quorum, sender)
             shares = self._open(keys, members, self._delivery)
+            self._log.keep_heard(self._of, [*self._keys.values(), self._delivery])
             self._setup = Setup(setup_digest(keys, members), members, shares)
         if self._setup is not None and members != self._setup.members:
             raise RoundError(sender, f'changed the members to {members}')

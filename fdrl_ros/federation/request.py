@@ -10,12 +10,13 @@ enough survivors signed the survivor set, and enough of them revealed what takes
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 import hmac
 
 from fdrl_ros.crypto.masking import leftover_mask, WrongSecretError
 from fdrl_ros.crypto.sealing import KeyList
-from fdrl_ros.crypto.sharing import Recovery, SHARE_BYTES
-from fdrl_ros.errors import RoundError
+from fdrl_ros.crypto.sharing import InconsistentSharesError, Recovery, SHARE_BYTES, ShareError
+from fdrl_ros.errors import CryptoError, RoundError
 from fdrl_ros.federation.attempt import (
     attempt_of,
     check_reveal,
@@ -142,7 +143,8 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> np.ndarray:
     Put together what masks are left in the sum: self masks, and pair masks with who dropped out.
 
     :returns: integers modulo the plaintext modulus, one for each slot of the update.
-    :raises ShareError: if there are too few shares, or they contradict each other.
+    :raises CryptoError: if there are too few shares, or so many contradict each other that it
+        cannot be told whose are wrong; if it can, the others' are used.
     :raises WrongSecretError: if they restore what is not a member's secret.
     """
     shares: dict[str, dict[str, bytes]] = {name: {} for name in checked.members}
@@ -151,14 +153,21 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> np.ndarray:
         for place, name in enumerate(present):
             start = SHARE_BYTES * place
             shares[name][holder] = reveal.shares[start : start + SHARE_BYTES]
-    recoveries: dict[tuple[str, ...], Recovery] = {}
+    keys = checked.keys
+
+    @cache
+    def recovery(holders: tuple[str, ...]) -> Recovery:
+        return Recovery(keys.threshold, keys.members, holders)
 
     def restored(name: str) -> bytes:
-        holders = tuple(shares[name])
-        if holders not in recoveries:
-            keys = checked.keys
-            recoveries[holders] = Recovery(keys.threshold, keys.members, holders)
-        return recoveries[holders].recover(shares[name])
+        try:
+            try:
+                return recovery(tuple(shares[name])).recover(shares[name])
+            except InconsistentSharesError as error:
+                honest = {each: x for each, x in shares[name].items() if each not in error.holders}
+                return recovery(tuple(honest)).recover(honest)
+        except ShareError as error:
+            raise CryptoError(f'a secret of {name} cannot be restored: {error}') from error
 
     published = {key.envelope.sender: key for key in checked.request.keys}
     seeds = {name: restored(name) for name in checked.survivors}

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a hospital durably notes of its rounds: its update, what it sent, signed and revealed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 import json
 
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.attempt import Try
+from fdrl_ros.federation.encoding import encode, Reader
 from fdrl_ros.federation.local_update import LocalUpdate
-from fdrl_ros.federation.message import GlobalPolicy, hash_of_chunks
+from fdrl_ros.federation.message import GlobalPolicy, hash_of_chunks, Message, message_from_bytes
 from fdrl_ros.federation.store import Store
 
 HASH = 32
@@ -24,6 +25,15 @@ class Sent:
     setup_digest: bytes
     update_hash: bytes
     chunks: int
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Messages of others that a hospital's part in an attempt rests on."""
+
+    round: int
+    attempt: int
+    messages: tuple[bytes, ...]
 
 
 class RoundLog:
@@ -64,6 +74,19 @@ class RoundLog:
                 'sending': json.dumps(head).encode(),
             },
         )
+
+    def keep_heard(self, of: Try, messages: Iterable[Message]) -> None:
+        """Note whose keys and shares an attempt rests on: their senders may be gone later."""
+        heard = Heard(*of, tuple(message.to_bytes() for message in messages))
+        self._store.put('heard', encode(heard))
+
+    def heard(self, of: Try) -> list[Message]:
+        """Return what :meth:`keep_heard` noted of an attempt; nothing if it was of another."""
+        saved = self._store.get('heard')
+        heard = Heard(0, 0, ()) if saved is None else Reader(saved).read(Heard)
+        if (heard.round, heard.attempt) != of:
+            return []
+        return [message_from_bytes(each) for each in heard.messages]
 
     def sent(self, of: Try) -> Sent | None:
         """Return what was sent in an attempt, or was about to be."""

@@ -1,0 +1,113 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Masks come off whoever drops out, restarts or reveals wrong shares in the middle of a round."""
+
+from dataclasses import replace
+
+from conftest import Bench, SHAPE
+from fdrl_ros.crypto.sharing import SHARE_BYTES
+from fdrl_ros.federation.message import (
+    Phase,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Settle,
+    Shares,
+    Verdict,
+)
+from fdrl_ros.policy import decode_weights
+import numpy as np
+import pytest
+from test_refusals import resealed, Tap
+
+
+def ends_with(bench, names):
+    """Run to the end; the policy must be the average over exactly these hospitals."""
+    assert bench.run()
+    policy = bench.federation.parties[names[0]].policy
+    assert not policy.rolled_back and set(policy.contributors) == set(names)
+    weights = decode_weights(policy.weights, SHAPE.n_parameters)
+    np.testing.assert_allclose(weights, bench.expected(1, sorted(names)), atol=2e-3)
+
+
+def test_a_liar_s_shares_are_found_and_left_out(tmp_path):
+    bench = Bench(tmp_path, hospitals=7, rounds=1)  # t = 5
+    verdicts = Tap(bench, Verdict)
+
+    def lie(message):
+        if message.envelope.sender != 'hospital_2':
+            return [message]
+        wrong = bytes([message.shares[-1] ^ 1])
+        return [resealed(bench, message, shares=message.shares[:-1] + wrong)]
+
+    Tap(bench, Reveal, change=lie)
+    ends_with(bench, bench.names)
+    refused = [each.reason for each in verdicts.messages if not each.accepted]
+    assert all('cannot be restored' in reason or 'not that of' in reason for reason in refused)
+
+
+@pytest.mark.parametrize('kind', [Settle, Reveal])
+def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(tmp_path, kind):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    held = []
+    tap = Tap(bench, kind, change=lambda m: held.append(m) or [] if not done else [m])
+    done: list = []
+    phase = Phase.SETTLE if kind is Settle else Phase.REVEAL
+    assert bench.run(lambda: len(held) == 4 and bench.aggregator.phase is phase)
+    bench.kill('hospital_4')
+    bench.kill('aggregator')
+    bench.start('aggregator')
+    done.append(True)
+    # Said while the aggregator waits for the others, and never again.
+    for message in held[:3]:
+        bench.federation.post(message)
+    assert bench.aggregator.phase is Phase.WAITING and tap
+    ends_with(bench, bench.names)
+
+
+def test_a_hospital_that_starts_again_needs_nobody_who_is_gone(tmp_path):
+    bench = Bench(tmp_path, hospitals=6, rounds=1)  # t = 5
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.kill('hospital_6')
+    reveals = Tap(bench, Reveal)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    bench.kill('hospital_1')
+    bench.start('hospital_1')
+    ends_with(bench, bench.names[:5])
+    assert 'hospital_1' in {each.envelope.sender for each in reveals.messages}
+
+
+def test_a_hospital_says_the_same_in_every_life(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    tap = Tap(bench, RoundKey, Shares, Settle, Reveal)
+    for phase in (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL):
+        assert bench.run(lambda phase=phase: bench.aggregator.phase is phase)
+        bench.kill('hospital_2')
+        bench.start('hospital_2')
+    ends_with(bench, bench.names)
+    said: dict = {}
+    for message in tap.messages:
+        envelope = message.envelope
+        place = (envelope.sender, type(message), envelope.round, envelope.attempt)
+        bare = replace(message, envelope=replace(envelope, counter=0, signature=b''))
+        said.setdefault(place, set()).add(bare)
+    assert all(len(different) == 1 for different in said.values())
+    assert len([m for m in tap.messages if m.envelope.sender == 'hospital_2']) > 4
+
+
+def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+
+    def spoil(message):
+        if message.envelope.sender != 'hospital_3':
+            return [message]
+        return [resealed(bench, message, sealed=bytes(len(message.sealed)))]
+
+    told = Tap(bench, RoundStatus)
+    reveals = Tap(bench, Reveal)
+    Tap(bench, Shares, change=spoil)
+    assert bench.run()
+    assert {each.missing for each in reveals.messages if 'hospital_3' in each.missing}
+    assert any('shares of hospital_3 are too few' in each.reason for each in told.messages)
+    assert bench.federation.parties['hospital_1'].policy.rolled_back
+    assert SHARE_BYTES * 3 in {len(each.shares) for each in reveals.messages}
