@@ -241,6 +241,24 @@ def test_wrong_or_missing_passphrase_stops_everybody_before_anything_else(bare, 
     assert not bare.plan.exists()
 
 
+def test_key_for_decryption_is_checked_with_the_others(bare, tmp_path):
+    told = replace(bare, passphrase_file=passphrase_file(tmp_path / 'passphrase'))
+    open_secret_context(bare, choose_scheme(100, 4, 16))
+    clear = bare.he_key.read_bytes()
+    change_passphrase(bare.keys, None, told.passphrase)
+    check_keys(told)
+    bare.he_key.write_bytes(clear)
+    for refused in (
+        lambda: check_keys(told),
+        lambda: open_secret_context(told, choose_scheme(100, 4, 16)),
+    ):
+        with pytest.raises(PassphraseError, match='he_secret.key is not encrypted'):
+            refused()
+    bare.he_key.write_bytes(clear[:-1])
+    with pytest.raises(KeyFileError, match='damaged'):
+        check_keys(told)
+
+
 def test_layout_takes_no_passphrase_to_another_process(bare, tmp_path):
     told = replace(bare, passphrase_file=passphrase_file(tmp_path / 'passphrase'))
     told.passphrase.key(b'salt', 14)

@@ -4,6 +4,8 @@
 
 import json
 import os
+from pathlib import Path
+import shlex
 import stat
 import sys
 import time
@@ -14,6 +16,7 @@ from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli import main
 from fdrl_ros.crypto import sealed
 from fdrl_ros.crypto.keystore import KEY_FILE, PASSPHRASE_VARIABLE, write_secret
+from fdrl_ros.crypto.roster import CLOCK_SKEW
 from fdrl_ros.crypto.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.sealed import label
 from fdrl_ros.env.cohort import Cohort
@@ -254,3 +257,44 @@ def test_a_run_goes_on_through_every_change_of_its_keys(
     assert again.exit_code == 1 and 'is encrypted: put the passphrase' in again.stderr
     done('keys', 'passphrase', run, '--clear', '--passphrase-file', passphrase)
     assert trained(run, '--rounds', 5)[0] == 5
+
+
+PAGE = (Path(__file__).resolve().parents[2] / 'docs' / 'keys.md').read_text('utf-8')
+
+
+def blocks(language):
+    """Return the code of a language on the page, block by block."""
+    return [each.split('```')[0] for each in PAGE.split(f'```{language}\n')[1:]]
+
+
+def test_page_on_keys_tells_commands_that_work(tmp_path, monkeypatch, passphrase):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, str(passphrase))
+    write_secret(tmp_path / 'new', b'battery staple')
+    lines = [line for block in blocks('bash') for line in block.splitlines()]
+    told = [shlex.split(line, comments=True) for line in lines if line.startswith('fdrl ')]
+    assert [words[2] for words in told] == [
+        *('init', 'show', 'rotate', 'rotate', 'revoke', 'admit', 'make', 'renew', 'passphrase')
+    ]
+    for words in told:
+        done(*words[1:])
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, str(tmp_path / 'new'))
+    assert 'roster 7' in done('keys', 'rotate', 'keys', 'north')
+
+
+def test_page_on_keys_tells_a_script_that_works(tmp_path, monkeypatch, passphrase, capsys):
+    monkeypatch.chdir(tmp_path)
+    (script,) = blocks('python')
+    exec(compile(script, 'keys.md', 'exec'), {})
+    said = capsys.readouterr().out.split()
+    assert said[0] == '2' and said[-1] == "['south']"
+
+
+def test_page_on_keys_tells_the_numbers_of_the_code():
+    words = ' '.join(PAGE.split())
+    assert f'N = 2^{sealed.COST}, r = 8, p = 1' in words
+    mebibytes = [128 * 8 * 2**cost // 2**20 for cost in (sealed.COST, sealed.COSTS[-1])]
+    assert f'takes {mebibytes[0]} MiB' in words and f'more than {mebibytes[1]} MiB' in words
+    sizes = sealed.PASSPHRASE_BYTES
+    assert f'key file of {sizes[0]} to {sizes[-1]} bytes' in words
+    assert f'{CLOCK_SKEW // 60} minutes off' in words

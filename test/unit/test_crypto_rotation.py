@@ -31,7 +31,7 @@ from fdrl_ros.crypto.rotation import (
     rotate_he,
     Succession,
 )
-from fdrl_ros.crypto.sealed import label, Passphrase
+from fdrl_ros.crypto.sealed import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import (
     KeyFileError,
@@ -238,6 +238,15 @@ def test_he_key_that_is_damaged_or_relabelled_is_refused(directory, tmp_path):
             load_he(path)
     shutil.copy(directory / 'hospital_1' / KEY_FILE, path)
     with pytest.raises(KeyFileError, match='not the secret key of the homomorphic'):
+        load_he(path)
+    holds = label(data, path).holds
+    key, about = unseal(data, holds, None, path)
+    for changed in (about | {'public': '00' * 32}, about | {'after_round': None}, {}):
+        path.write_bytes(seal(key, holds, changed, None))
+        with pytest.raises(KeyFileError, match='label is of another key'):
+            load_he(path)
+    path.write_bytes(seal(key[:-1], holds, about, None))
+    with pytest.raises(KeyFileError, match='checksum'):
         load_he(path)
 
 
