@@ -20,6 +20,7 @@ from fdrl_ros.errors import LedgerError, RecordsError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
+from fdrl_ros.federation.journal import FILE, Journal
 from fdrl_ros.federation.key_authority import KeyAuthority
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.released import Released, Validation
@@ -212,15 +213,20 @@ def last_sent(directory: Path, plan: Plan) -> Head | None:
 
 def open_channel(layout: Layout, name: str, store: Store) -> Channel:
     """
-    Open a party's end of the signed conversation with its key.
+    Open a party's end of the signed conversation with its key, and its journal.
+
+    The journal is closed with the store.
 
     :raises RosterError: if the roster is not valid now, older than one used before, or does not
         name the party.
     :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
     :raises KeyFileError: if the key is missing, damaged, or not that of the roster.
+    :raises JournalError: if the journal was changed or cut, or is open elsewhere.
     """
     identity, roster = layout.credentials(name)
-    return Channel(identity, roster, store)
+    journal = Journal(layout.party(name) / FILE, identity, roster.federation, store)
+    store.before_closing(journal.close)
+    return Channel(identity, roster, store, journal)
 
 
 def open_hospital(

@@ -159,9 +159,12 @@ class Bench:
             self.seeds[name] = RoundSeeds(folder, federation='test', name=name)
         return self.seeds[name]
 
+    def channel(self, name: str, store: Store) -> Channel:
+        return Channel(self.identities[name], self.roster, store)
+
     def make(self, name: str):
         store = self.store(name)
-        channel = Channel(self.identities[name], self.roster, store)
+        channel = self.channel(name, store)
         if name == 'aggregator':
             return Aggregator(channel, self.settings, store)
         if name == 'key_authority':

@@ -104,6 +104,7 @@ class Aggregator:
     def pause(self, now: float) -> Outcome:
         """Stop where the round is and wait for :meth:`resume`; nothing trained is lost."""
         self._orders.paused = True
+        self._note_order('pause')
         if self._phase is Phase.FINISHED:
             return Outcome()
         return self._enter(Phase.PAUSED, now, 'paused by the operator')
@@ -111,11 +112,13 @@ class Aggregator:
     def resume(self, now: float) -> Outcome:
         """Go on with the round that was paused."""
         self._orders.paused = False
+        self._note_order('resume')
         return self._open(now, 'resumed') if self._phase is Phase.PAUSED else Outcome()
 
     def stop(self, now: float) -> Outcome:
         """End the federation after the last released policy."""
         self._orders.stop()
+        self._note_order('stop')
         return self._enter(Phase.FINISHED, now, 'stopped by the operator')
 
     def admit(self, hospital: str, now: float) -> Outcome:
@@ -125,6 +128,7 @@ class Aggregator:
         :raises RoundError: if the roster does not name it.
         """
         self._orders.admit(hospital, admitted=True)
+        self._note_order('admit', hospital)
         return Outcome()
 
     def withdraw(self, hospital: str, now: float) -> Outcome:
@@ -134,6 +138,7 @@ class Aggregator:
         :raises RoundError: if the roster does not name it.
         """
         self._orders.admit(hospital, admitted=False)
+        self._note_order('withdraw', hospital)
         if hospital in self._inbox.keys and Phase.OPEN <= self._phase <= Phase.REVEAL:
             return self._fail(now, f'{hospital} was withdrawn')
         return Outcome()
@@ -287,6 +292,7 @@ class Aggregator:
             inbox.members = names
             return self._deliver() + self._enter(Phase.TRAIN, now, reason)
         inbox.settle(names)
+        self._note('settle', survivors=names, dropped=tuple(sorted(missing)))
         return self._enter(Phase.SETTLE, now, reason)
 
     def _begin(self, now: float) -> Outcome:
@@ -322,6 +328,7 @@ class Aggregator:
         self._attempt += 1
         self._store.put_number('attempt', self._attempt)
         self._inbox = self._new_inbox()
+        self._note('open', members=tuple(self._orders.admitted), reason=reason)
         return self._enter(Phase.OPEN, now, reason)
 
     def _new_inbox(self) -> Inbox:
@@ -354,7 +361,15 @@ class Aggregator:
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
         self._failure = reason
+        self._note('fail', reason=reason)
         return self._enter(Phase.FAILED, now, reason)
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        of = {'round': self._round, 'attempt': self._attempt}
+        self._channel.journal.append(kind, **of, **fields)
+
+    def _note_order(self, action: str, hospital: str = '') -> None:
+        self._note('operator', action=action, hospital=hospital)
 
     def _enter(self, phase: Phase, now: float, reason: str) -> Outcome:
         self._phase = phase

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from fdrl_ros.crypto.roster import Member, Roster
 from fdrl_ros.crypto.signing import Identity, verify
 from fdrl_ros.errors import ReplayError, RosterError, RoundError, SignatureError
+from fdrl_ros.federation.journal import Journal
 from fdrl_ros.federation.message import Envelope, Message
 from fdrl_ros.federation.store import Store
 
@@ -43,16 +44,20 @@ class Channel:
     an old message then is its round and attempt.
     """
 
-    def __init__(self, identity: Identity, roster: Roster, store: Store) -> None:
+    def __init__(
+        self, identity: Identity, roster: Roster, store: Store, journal: Journal | None = None
+    ) -> None:
         """
         Speak as `identity` in the federation of `roster`.
 
+        :param journal: where this party writes down what it does; in memory unless given.
         :raises SignatureError: if the roster names another key for this identity.
         """
         if roster.member(identity.name).public != identity.public:
             raise SignatureError(identity.name, 'the roster holds another key for this name')
         self.name = identity.name
         self.roster = roster
+        self.journal = journal or Journal(None, identity, roster.federation)
         self._identity = identity
         self._store = store
         self._heard: dict[tuple[str, type[Message]], int] = {}

@@ -20,7 +20,6 @@ from fdrl_ros.federation.message import (
     EncryptionKey,
     GlobalPolicy,
     HospitalPolicy,
-    MaskedUpdate,
     Message,
     Phase,
     RoundKey,
@@ -175,6 +174,13 @@ class Hospital:
             raise MessageError(sender, 'the digest is not that of the weights')
         self._log.check(message, self._channel.name)
         self._policy, self._weights = message, weights
+        self._channel.journal.append(
+            'policy',
+            round=message.envelope.round,
+            attempt=message.envelope.attempt,
+            policy=message.digest,
+            included=self._channel.name in message.contributors,
+        )
         # The round is over: nothing may be derived from its seed any more.
         self._seeds.forget(message.envelope.round)
         self._log.end(message.envelope.round)
@@ -301,7 +307,7 @@ class Hospital:
         if sent is not None and sent.setup_digest != setup.digest:
             raise RoundError(AGGREGATOR, 'the update of this attempt was masked for other members')
         if sent is not None:
-            return self._send() if part.first('update') else Outcome()
+            return Outcome(tuple(part.send(sent)))
         if self._busy:
             return Outcome()
         self._busy = True
@@ -337,32 +343,6 @@ class Hospital:
             return of, setup, codec.encrypt(slots, mask, public)
 
         return Job('encrypt', encrypt)
-
-    def _send(self) -> Outcome:
-        """Sign and send the chunks that are durably noted, after a restart again."""
-        of = self._try()
-        sent, update = self._log.sent(of), self._log.update
-        assert sent is not None and update is not None
-        result = update.result
-        return Outcome(
-            tuple(
-                self._channel.seal(
-                    MaskedUpdate,
-                    *of,
-                    chunk=number,
-                    chunks=sent.chunks,
-                    base_digest=update.base,
-                    setup_digest=sent.setup_digest,
-                    ciphertext=self._log.chunk(number),
-                    ledger_entries=result.ledger_entries,
-                    ledger_head=result.ledger_head,
-                    ledger_base_entries=result.ledger_base_entries,
-                    ledger_base_head=result.ledger_base_head,
-                    ledger_links=b'' if number else result.ledger_links,
-                )
-                for number in range(sent.chunks)
-            )
-        )
 
     def _own_policy(self) -> Outcome:
         """Publish this hospital's own policy of the round that just ended, if it chose to."""

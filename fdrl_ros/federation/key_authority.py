@@ -22,6 +22,7 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.request import check_request, Checked, leftover_of
+from fdrl_ros.federation.round_log import HASH
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import fed_avg, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
@@ -71,6 +72,7 @@ class KeyAuthority:
         """
         self._channel = channel
         self._shape = shape
+        self._start = start
         self._settings = settings
         self._validate = validate
         self._store = store
@@ -97,6 +99,7 @@ class KeyAuthority:
             else Released(0, 0, start, (), b'', False, 'public starting policy')
         )
         self._busy = False
+        self._refused = (0, '')
 
     @property
     def round(self) -> int:
@@ -116,6 +119,9 @@ class KeyAuthority:
             bits=self._settings.bits,
             limit=self._settings.limit,
         )
+        if (self._channel.journal.newest_round('release') or 0) < self._released.round:
+            self._note_release(self._policy_before())  # killed between the two
+        self._channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
         saved = self._store.get('summed')
         summed = Released.from_bytes(saved, self._shape.n_parameters) if saved else None
         jobs: tuple[Job, ...] = ()
@@ -173,6 +179,12 @@ class KeyAuthority:
             raise RoundError('operator', 'a sum is being decrypted: ask again after this round')
         if saved is None or to_round >= self._released.round:
             raise RoundError('operator', f'there is no older policy of round {to_round}')
+        self._channel.journal.append(
+            'operator',
+            round=self._released.round + 1,
+            action=f'roll back to round {to_round}',
+            hospital='',
+        )
         older = Released.from_bytes(saved, self._shape.n_parameters)
         reason = f'rolled back to the policy of round {to_round} by the operator'
         round = self._released.round + 1
@@ -184,9 +196,37 @@ class KeyAuthority:
             f'policy {released.round - KEPT}',
             {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()},
         )
-        self._released = released
+        before, self._released = self._released.weights, released
+        self._note_release(before)
         note = f'released the policy of round {released.round}: {released.reason}'
         return Outcome((self._policy_message(),), notes=(note,))
+
+    def _policy_before(self) -> np.ndarray:
+        """Return the weights that the newest round began from."""
+        saved = self._store.get(f'policy {self._released.round - 1}')
+        if saved is None:
+            return self._start
+        return Released.from_bytes(saved, self._shape.n_parameters).weights
+
+    def _note_release(self, before: np.ndarray) -> None:
+        """Write down whose updates made the newest policy."""
+        released, contributors = self._released, {}
+        for place, name in enumerate(released.contributors):
+            contributors[name] = {
+                'size': released.sizes[place],
+                'update': released.update_hashes[HASH * place : HASH * (place + 1)],
+                'ledger': self._watch.head(name),
+            }
+        self._channel.journal.append(
+            'release',
+            round=released.round,
+            attempt=released.attempt,
+            contributors=contributors,
+            before=digest_of(before),
+            policy=digest_of(released.weights),
+            rolled_back=released.rolled_back,
+            reason=released.reason,
+        )
 
     def _check(self, request: DecryptRequest) -> Checked:
         digest = digest_of(self._released.weights)
@@ -248,6 +288,7 @@ class KeyAuthority:
             b''.join(checked.hashes[name] for name in survivors),
             False,
             '',
+            tuple(sizes),
         )
         # After a crash it is validated and released from the store.
         self._store.put('summed', summed.to_bytes())
@@ -301,5 +342,12 @@ class KeyAuthority:
         verdict = self._channel.seal(
             Verdict, envelope.round, envelope.attempt, accepted=accepted, reason=reason
         )
-        notes = () if accepted else (f'refused to decrypt round {envelope.round}: {reason}',)
-        return Outcome((verdict,), notes=notes)
+        if accepted:
+            return Outcome((verdict,))
+        if (envelope.round, reason) != self._refused:
+            # The same again says nothing new, and must not fill the disk.
+            self._refused = (envelope.round, reason)
+            of = {'round': envelope.round, 'attempt': envelope.attempt}
+            self._channel.journal.append('refuse', **of, reason=reason)
+        note = f'refused to decrypt round {envelope.round}: {reason}'
+        return Outcome((verdict,), notes=(note,))

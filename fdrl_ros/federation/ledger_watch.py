@@ -27,6 +27,11 @@ class LedgerWatch:
         """Keep the heads in `store`."""
         self._store = store
 
+    def head(self, hospital: str) -> Head | None:
+        """Return the newest head that was seen of a hospital, if one was."""
+        saved = self._store.get(_SEEN + hospital)
+        return None if saved is None else _from_bytes(saved)[1]
+
     def take(self, update: MaskedUpdate) -> None:
         """
         Check the ledger's head in the first chunk of an update, and remember it.

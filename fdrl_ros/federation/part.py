@@ -7,9 +7,10 @@ After Bonawitz et al. 2017. Everything follows from the round's seed and from wh
 say, so a hospital that starts again in the middle says the same once more.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from fdrl_ros.crypto.masking import net_mask
 from fdrl_ros.crypto.round_secret import AttemptSecrets
@@ -30,6 +31,7 @@ from fdrl_ros.federation.message import (
     Delivery,
     Envelope,
     hash_of_seed,
+    MaskedUpdate,
     Message,
     Reveal,
     RoundKey,
@@ -37,8 +39,9 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.round_log import RoundLog
+from fdrl_ros.federation.round_log import RoundLog, Sent
 from fdrl_ros.federation.round_seeds import RoundSeeds
+from fdrl_ros.privacy.ledger_entry import Head
 import numpy as np
 
 AGGREGATOR = 'aggregator'
@@ -145,6 +148,30 @@ class Part:
         joined = b''.join(sealed[name] for name in sorted(sealed))
         return (self._channel.seal(Shares, *self._of, keys_digest=keys.digest, sealed=joined),)
 
+    def send(self, sent: Sent) -> Iterator[Message]:
+        """Send the chunks that are durably noted."""
+        update = self._log.update
+        if update is None or not self.first('update'):
+            return
+        result = update.result
+        ledger = Head(result.ledger_entries, result.ledger_head)
+        self._note('sent', update=sent.update_hash, ledger=ledger)
+        for number in range(sent.chunks):
+            yield self._channel.seal(
+                MaskedUpdate,
+                *self._of,
+                chunk=number,
+                chunks=sent.chunks,
+                base_digest=update.base,
+                setup_digest=sent.setup_digest,
+                ciphertext=self._log.chunk(number),
+                ledger_entries=result.ledger_entries,
+                ledger_head=result.ledger_head,
+                ledger_base_entries=result.ledger_base_entries,
+                ledger_base_head=result.ledger_base_head,
+                ledger_links=b'' if number else result.ledger_links,
+            )
+
     def settle(self, setup: Setup, survivors: tuple[str, ...]) -> tuple[Message, ...]:
         """
         Sign the survivor set: one in an attempt.
@@ -163,6 +190,7 @@ class Part:
             raise RoundError(AGGREGATOR, f'the round was settled for {", ".join(before)}')
         self._log.note_settled(self._of, survivors)
         self._signed = settled
+        self._note('signed', survivors=survivors)
         return (
             self._channel.seal(
                 Settle, *self._of, settle_digest=settled, update_hash=sent.update_hash
@@ -186,6 +214,8 @@ class Part:
             return ()
         self._log.note_revealed(self._of[0], survivors)
         self.first('reveal')
+        dropped = tuple(name for name in setup.members if name not in survivors)
+        self._note('revealed', seeds=survivors, masks=dropped)
         shares = (
             pair.self_seed if name in survivors else pair.mask_secret
             for name, pair in sorted(setup.shares.items())
@@ -198,6 +228,10 @@ class Part:
             shares=b''.join(shares),
         )
         return (reveal,)
+
+    def _note(self, kind: str, **fields: Any) -> None:
+        round, attempt = self._of
+        self._channel.journal.append(kind, round=round, attempt=attempt, **fields)
 
     def _seal_key(self) -> RoundKey:
         secrets = self._secrets

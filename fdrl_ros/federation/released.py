@@ -28,6 +28,8 @@ class Released:
     update_hashes: bytes
     rolled_back: bool
     reason: str
+    sizes: tuple[int, ...] = ()
+    """Declared n_i of each contributor."""
 
     def to_bytes(self) -> bytes:
         """Serialise for the store: a JSON line, then the weights."""
@@ -38,6 +40,7 @@ class Released:
             'update_hashes': self.update_hashes.hex(),
             'rolled_back': self.rolled_back,
             'reason': self.reason,
+            'sizes': self.sizes,
         }
         return json.dumps(head).encode() + b'\n' + encode_weights(self.weights)
 
@@ -47,5 +50,6 @@ class Released:
         line, weights = data.split(b'\n', 1)
         head = json.loads(line)
         head['contributors'] = tuple(head['contributors'])
+        head['sizes'] = tuple(head['sizes'])
         head['update_hashes'] = bytes.fromhex(head['update_hashes'])
         return cls(weights=decode_weights(weights, n_parameters), **head)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a party must not forget: a small durable table of named bytes."""
 
+from collections.abc import Callable
 import os
 from pathlib import Path
 import sqlite3
@@ -27,6 +28,7 @@ class Store:
         :raises StoreError: if it is damaged, locked by another process, or cannot be written.
         """
         self.path = path
+        self._closing: list[Callable[[], None]] = []
         try:
             if path is not None:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -107,8 +109,14 @@ class Store:
             self._reserve_counters(self._next_counter)
         return self._next_counter
 
+    def before_closing(self, action: Callable[[], None]) -> None:
+        """Have something that writes here closed before the file is let go."""
+        self._closing.append(action)
+
     def close(self) -> None:
         """Let go of the file."""
+        while self._closing:
+            self._closing.pop()()
         self._table.close()
 
 

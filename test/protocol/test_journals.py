@@ -1,0 +1,96 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Every party writes down what it did, and the journals of a run agree, kills or not."""
+
+from conftest import Bench
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.journal import FILE, Journal, read
+from fdrl_ros.federation.journal_rounds import compare
+from fdrl_ros.federation.message import Phase
+import pytest
+from test_refusals import resealed
+
+
+class Journaled(Bench):
+    """A federation whose journals lie on the disk."""
+
+    def channel(self, name, store):
+        folder = self.directory / f'{name}_journal'
+        folder.mkdir(exist_ok=True)
+        journal = Journal(folder / FILE, self.identities[name], 'test', store)
+        store.before_closing(journal.close)
+        return Channel(self.identities[name], self.roster, store, journal)
+
+    def paths(self):
+        return {name: self.directory / f'{name}_journal' / FILE for name in self.identities}
+
+    def compared(self):
+        paths = {name: path for name, path in self.paths().items() if path.exists()}
+        for name in list(self.federation.parties):
+            self.kill(name)
+        return compare(paths, self.roster, seen={})
+
+
+def kinds(path):
+    return [entry.kind for entry in read(path)]
+
+
+def test_journals_of_a_run_say_who_contributed_to_what_and_agree(tmp_path):
+    bench = Journaled(tmp_path, hospitals=4, rounds=2)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.kill('hospital_4')
+    assert bench.run()
+    paths = bench.paths()
+    found = bench.compared()
+    assert not found.problems and set(found.released) == {1, 2}
+    release = [entry for entry in read(paths['key_authority']) if entry.kind == 'release']
+    assert [set(entry.fields['contributors']) for entry in release] == [set(bench.names[:3])] * 2
+    assert release[0].fields['contributors']['hospital_2']['size'] == 20
+    hospital = kinds(paths['hospital_1'])
+    assert hospital == ['begin', 'policy'] + ['sent', 'signed', 'revealed', 'policy'] * 2
+    assert {'open', 'settle'} <= set(kinds(paths['aggregator']))
+
+
+@pytest.mark.parametrize('name', ['hospital_1', 'aggregator', 'key_authority'])
+@pytest.mark.parametrize(
+    'phase', [Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM]
+)
+def test_journals_agree_whoever_is_killed_and_when(tmp_path, name, phase):
+    bench = Journaled(tmp_path, hospitals=3, rounds=2)
+    assert bench.run(lambda: bench.aggregator.phase is phase)
+    bench.kill(name)
+    bench.start(name)
+    assert bench.run()
+    assert not bench.compared().problems
+
+
+def test_a_roll_back_and_an_abandoned_round_stand_in_the_journal(tmp_path):
+    bench = Journaled(tmp_path, rounds=4)
+    assert bench.run(lambda: bench.key_authority.round == 2)
+    federation, authority = bench.federation, bench.key_authority
+    federation.apply('key_authority', lambda: authority.roll_back(1, federation.now))
+    assert bench.run()
+    path = bench.paths()['key_authority']
+    assert not bench.compared().problems
+    (order,) = [entry for entry in read(path) if entry.kind == 'operator']
+    assert order.fields['action'] == 'roll back to round 1'
+
+
+def test_a_request_that_is_refused_again_and_again_does_not_fill_the_journal(tmp_path):
+    bench = Journaled(tmp_path, rounds=1)
+    asked = []
+    post = bench.federation.post
+
+    def tapped(message):
+        if type(message).__name__ == 'DecryptRequest':
+            asked.append(message)
+        post(message)
+
+    bench.federation.post = tapped
+    assert bench.run(lambda: bool(asked))
+    authority = bench.key_authority
+    for number in range(50):
+        bad = resealed(bench, asked[0], sum_hash=bytes([number]) * 32, settles=())
+        authority.handle(bad, bench.federation.now)
+    path = bench.paths()['key_authority']
+    assert kinds(path).count('refuse') == 1
