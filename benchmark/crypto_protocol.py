@@ -203,8 +203,10 @@ class Federation:
 
     def _until(self, round: int) -> None:
         def arrived() -> bool:
-            policies = [self._hospital(name).policy for name in self.hospitals]
-            return all(each is not None and each.envelope.round >= round for each in policies)
+            policies = (self._hospital(name).policy for name in self.hospitals)
+            return self.round >= round and all(
+                each is not None and each.envelope.round >= round for each in policies
+            )
 
         if not self._local.run(arrived, ticks=100) or self._local.refused:
             refused = [str(error) for _, error in self._local.refused[:1]]
