@@ -10,6 +10,7 @@ nothing comes back from them.
 from collections.abc import Callable
 from dataclasses import dataclass
 import math
+import os
 import sys
 from typing import Any
 
@@ -48,6 +49,9 @@ class TrainerSettings(PartySettings):
     robot_domain: int = setting(
         -1, 'DDS domain of the robots that get the policies; -1 for none', minimum=-1, maximum=232
     )
+    niceness: int = setting(
+        10, 'how far training gives way to other processes (nice)', minimum=0, maximum=19
+    )
 
 
 class TrainerNode(PartyNode):
@@ -84,6 +88,9 @@ class TrainerNode(PartyNode):
 
     def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> LocalTraining:
         """Collect records if there are none yet; open the ledger and verify it."""
+        # Of this thread alone: what is said to the others does not wait.
+        niceness = max(self.settings.niceness, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
         plan = self.plan()
         records = open_records(
             self.layout,
