@@ -3,6 +3,7 @@
 """A federation whose learners are simple enough to check by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 import hashlib
 from pathlib import Path
 
@@ -93,6 +94,7 @@ class Bench:
     :param shape: of the network; another takes another start, of its size.
     :param secret: to take the same key pair for many federations of one size.
     :param driver: what moves the messages.
+    :param expires: until when the roster is valid, by the parties' `clocks`.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Bench:
         shape: NetworkShape = SHAPE,
         secret: SecretContext | None = None,
         driver: LocalFederation | None = None,
+        expires: int | None = None,
     ) -> None:
         self.directory = directory
         self.encryption, self.personal, self.step = encryption, personal, step
@@ -131,6 +134,8 @@ class Bench:
             ),
             True,
         )
+        self.roster = replace(self.roster, expires=expires)
+        self.clocks = dict.fromkeys((*names, *SERVERS), 0.0)
         size = shape.n_parameters
         self.learners = {name: KnownLearner(i, size=size) for i, name in enumerate(names, 1)}
         self.settings = RoundSettings(rounds=rounds)
@@ -160,7 +165,7 @@ class Bench:
         return self.seeds[name]
 
     def channel(self, name: str, store: Store) -> Channel:
-        return Channel(self.identities[name], self.roster, store)
+        return Channel(self.identities[name], self.roster, store, clock=lambda: self.clocks[name])
 
     def make(self, name: str):
         store = self.store(name)

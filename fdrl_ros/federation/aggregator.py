@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
-from fdrl_ros.errors import CryptoError, MessageError, RoundError
+from fdrl_ros.errors import CryptoError, MessageError, RosterError, RoundError
 from fdrl_ros.federation.asking import Asking
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.inbox import Inbox
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.message import (
-    Delivery,
     EncryptionKey,
     GlobalPolicy,
     MaskedUpdate,
@@ -290,7 +289,7 @@ class Aggregator:
             return self._enter(Phase.SHARE, now, reason)
         if self._phase is Phase.SHARE:
             inbox.members = names
-            return self._deliver() + self._enter(Phase.TRAIN, now, reason)
+            return self._inbox.deliver(self._channel) + self._enter(Phase.TRAIN, now, reason)
         inbox.settle(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(missing)))
         return self._enter(Phase.SETTLE, now, reason)
@@ -320,11 +319,15 @@ class Aggregator:
             tried = self._asking.reveals == len(can) or inbox.lacking()
             if len(can) < self._threshold or (len(inbox.reveals) == len(can) and tried):
                 return self._abandon(now)
-            again = self._deliver() + self._enter(Phase.REVEAL, now, reason)
+            again = self._inbox.deliver(self._channel) + self._enter(Phase.REVEAL, now, reason)
             return again + self._advance(now, in_time=True)
         if inbox.survivors and self._phase is Phase.WAITING:
-            again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
+            again = self._inbox.deliver(self._channel) + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
+        try:
+            self._channel.check_roster()
+        except RosterError as error:
+            return self._fail(now, str(error))
         self._attempt += 1
         self._store.put_number('attempt', self._attempt)
         self._inbox = self._new_inbox()
@@ -335,13 +338,6 @@ class Aggregator:
         inbox = Inbox(self._channel.roster, self._store, (self._round, self._attempt))
         self._asking = Asking(self._channel, inbox)
         return inbox
-
-    def _deliver(self) -> Outcome:
-        """Hand each member what the others sealed for it."""
-        deliveries = self._inbox.deliveries()
-        return Outcome(
-            tuple(self._channel.seal(Delivery, *self._inbox.of, **each) for each in deliveries)
-        )
 
     def _abandon(self, now: float) -> Outcome:
         """End a round that can never be summed any more: the older policy is released anew."""
@@ -389,6 +385,8 @@ class Aggregator:
             survivors=inbox.survivors,
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
+            roster_digest=self._channel.roster.digest_bytes,
+            key_digest=bytes.fromhex(self._public.digest) if self._public else b'',
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'

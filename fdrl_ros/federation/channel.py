@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signing what a party sends and checking what it hears."""
 
+from collections.abc import Callable
+import time
 from typing import Any, TypeVar
 
 from fdrl_ros.crypto.roster import Member, Roster
@@ -45,22 +47,38 @@ class Channel:
     """
 
     def __init__(
-        self, identity: Identity, roster: Roster, store: Store, journal: Journal | None = None
+        self,
+        identity: Identity,
+        roster: Roster,
+        store: Store,
+        journal: Journal | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """
         Speak as `identity` in the federation of `roster`.
 
         :param journal: where this party writes down what it does; in memory unless given.
+        :param clock: tells seconds since 1970, by which a roster expires.
         :raises SignatureError: if the roster names another key for this identity.
         """
         if roster.member(identity.name).public != identity.public:
             raise SignatureError(identity.name, 'the roster holds another key for this name')
         self.name = identity.name
+        self._clock = clock
         self.roster = roster
         self.journal = journal or Journal(None, identity, roster.federation)
         self._identity = identity
         self._store = store
         self._heard: dict[tuple[str, type[Message]], int] = {}
+
+    def check_roster(self) -> None:
+        """
+        Refuse to go on with a roster that expired while this party was running.
+
+        :raises RosterTimeError: if it did, or is not valid yet.
+        """
+        self.roster.check_time(self._clock())
 
     def seal(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
         """Make a signed message of this party."""

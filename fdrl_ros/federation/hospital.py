@@ -214,6 +214,12 @@ class Hospital:
         of, before = attempt_of(envelope), self._status
         if of < self._try() or envelope.round < self._log.round:
             raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
+        if message.roster_digest != self._channel.roster.digest_bytes:
+            raise RoundError(
+                sender,
+                f'goes by roster {message.roster_digest.hex()[:16]}, this hospital by '
+                f'{self._channel.roster.digest[:16]}: give both the newest one',
+            )
         if before is not None and of == self._try():
             for what, phase in (('keyed', 0), ('members', Phase.TRAIN), ('survivors', 0)):
                 old, new = getattr(before, what), getattr(message, what)
@@ -250,15 +256,15 @@ class Hospital:
     def _advance(self) -> Outcome:
         """Do whatever the present phase asks of this hospital and was not done yet."""
         status, name = self._status, self._channel.name
-        ready = status is not None and self._codec is not None and self._up_to_date()
+        ready = self._public is not None and self._up_to_date()
         if status is None or not ready or status.phase not in TAKING_PART:
-            return Outcome()
-        if status.phase == Phase.OPEN:
-            return self._announce_key(status)
-        if name not in status.keyed:
             return Outcome()
         part = self._part(status)
         try:
+            if status.phase == Phase.OPEN:
+                return self._announce_key(status)
+            if name not in status.keyed:
+                return Outcome()
             hospitals = [member.name for member in self._channel.roster.hospitals]
             check_set(status.keyed, hospitals, self._quorum, AGGREGATOR)
             return self._take_part(part, status)
@@ -271,6 +277,7 @@ class Hospital:
         round = status.envelope.round
         if self._declined == round:
             return Outcome()
+        self._channel.check_roster()
         if not self._has_update(round):
             try:
                 self._learner.check_affordable(round)
@@ -362,11 +369,13 @@ class Hospital:
         return Outcome((released,))
 
     def _up_to_date(self) -> bool:
-        """Whether this hospital holds the policy that the round starts from."""
+        """Whether this hospital holds the policy and the encryption context of the round."""
         policy, status = self._policy, self._status
         return (
             policy is not None
             and status is not None
+            and self._public is not None
+            and status.key_digest.hex() == self._public.digest
             and status.policy_digest == policy.digest
             and status.envelope.round == policy.envelope.round + 1
         )

@@ -10,7 +10,6 @@ goes on in the same attempt, with the same survivors. Before, a new attempt cost
 from collections.abc import Collection, Iterator
 from functools import cached_property
 import json
-from typing import Any
 
 from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.crypto.sealing import KeyList, SEALED_BYTES
@@ -25,7 +24,9 @@ from fdrl_ros.federation.attempt import (
     setup_digest,
     Try,
 )
+from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.message import (
+    Delivery,
     MaskedUpdate,
     Message,
     message_from_bytes,
@@ -35,6 +36,7 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
 )
+from fdrl_ros.federation.party import Outcome
 from fdrl_ros.federation.store import Store
 
 _LISTS = 'fixed'
@@ -193,10 +195,11 @@ class Inbox:
         """Return what the members' masks are bound to, once they are fixed."""
         return setup_digest(self.key_list, self.members)
 
-    def deliveries(self) -> Iterator[dict[str, Any]]:
-        """Yield, for each member, the fields of the delivery of what the others sealed for it."""
+    def deliver(self, channel: Channel) -> Outcome:
+        """Hand each member what the others sealed for it."""
         place = {each: place for place, each in enumerate(sorted(self.keyed))}
         members = sorted(self.members)
+        messages = []
         for to in members:
             senders = tuple(each for each in members if each != to)
             sealed = []
@@ -204,7 +207,11 @@ class Inbox:
                 # A sender seals nothing for itself.
                 start = SEALED_BYTES * (place[to] - (place[sender] < place[to]))
                 sealed.append(self.shares[sender].sealed[start : start + SEALED_BYTES])
-            yield {'to': to, 'senders': senders, 'sealed': b''.join(sealed)}
+            joined = b''.join(sealed)
+            messages.append(
+                channel.seal(Delivery, *self.of, to=to, senders=senders, sealed=joined)
+            )
+        return Outcome(tuple(messages))
 
     def lacking(self) -> list[str]:
         """Return the members of whose secrets there are too few revealed shares."""

@@ -149,6 +149,7 @@ class KeyAuthority:
         try:
             if message.envelope.round != self._released.round + 1:
                 raise RoundError(sender, f'the next round is {self._released.round + 1}')
+            self._channel.check_roster()
             checked = self._check(message) if message.updates else None
         except FdrlError as error:
             return self._verdict(message, False, str(error))

@@ -89,7 +89,8 @@ class RoundStatus(Message):
     State of the present round; `time_left` in seconds, 0 for none.
 
     `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
-    arrived, who mask with each other, and `survivors` those whose update arrived.
+    arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
+    of the policy that the round starts from, the roster and the encryption context.
     """
 
     phase: int
@@ -98,6 +99,8 @@ class RoundStatus(Message):
     survivors: tuple[str, ...] = field(metadata=_NAMES)
     time_left: float
     policy_digest: bytes = field(metadata=_HASH)
+    roster_digest: bytes = field(metadata=_HASH)
+    key_digest: bytes = field(metadata=_HASH)
     reason: str
 
 

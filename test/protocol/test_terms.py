@@ -6,7 +6,13 @@ from conftest import Bench, SHAPE, START
 from fdrl_ros.crypto.encryption import SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, MessageError, PolicyError, RoundError
-from fdrl_ros.federation.message import EncryptionKey, HospitalPolicy, Phase
+from fdrl_ros.federation.message import (
+    EncryptionKey,
+    HospitalPolicy,
+    MaskedUpdate,
+    Phase,
+    RoundKey,
+)
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
@@ -138,3 +144,44 @@ def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(
     assert not policy.rolled_back and len(policy.contributors) == 3
     with pytest.raises(CryptoError):
         bench.secret.decrypt(bytes(bench.scheme.ciphertext_bytes))
+
+
+def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    bench.kill('hospital_2')
+    bench.roster = bench.roster.successor(disjoint_patients=False)
+    bench.start('hospital_2')
+    said = Tap(bench, RoundKey)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    assert 'hospital_2' not in {each.envelope.sender for each in said.messages}
+    reasons = [str(error) for name, error in bench.federation.refused if name == 'hospital_2']
+    assert any('goes by roster' in reason for reason in reasons)
+
+
+@pytest.mark.parametrize('name', ['hospital_1', 'aggregator', 'key_authority'])
+def test_a_roster_that_expires_while_a_party_runs_ends_its_part(tmp_path, name):
+    bench = Bench(tmp_path, rounds=2, expires=10**9)
+    clock = bench.clocks
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    clock[name] = 1e9 + 301.0
+    assert not bench.run(ticks=60)
+    assert bench.key_authority.round == 1
+    clock[name] = 1e9 + 299.0  # within what clocks may differ by
+    assert bench.run()
+
+
+def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with(tmp_path):
+    bench = Bench(tmp_path, rounds=1)
+    old = Tap(bench, EncryptionKey)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
+    bench.kill('key_authority')
+    bench.secret = SecretContext.generate(bench.scheme)
+    bench.start('key_authority')
+    bench.kill('hospital_1')
+    hospital = bench.make('hospital_1')
+    hospital.handle(old.messages[0], 0.0)  # before the new one, as after a restart
+    bench.federation.join('hospital_1', hospital)
+    sent = Tap(bench, MaskedUpdate)
+    assert bench.run()
+    new = bench.secret.public
+    assert all(new.wrote(each.ciphertext) for each in sent.messages)

@@ -32,7 +32,7 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
 
 def said(sender='aggregator', counter=1, key=None, federation='trial', phase=Phase.FINISHED):
     envelope = Envelope(federation, 1, 0, sender, counter)
-    status = RoundStatus(envelope, int(phase), (), (), (), 0.0, b'', '')
+    status = RoundStatus(envelope, int(phase), (), (), (), 0.0, b'', b'', b'', '')
     return status.signed_by(key or KEYS.get(sender, KEYS['aggregator']))
 
 
