@@ -194,9 +194,9 @@ class GlobalPolicy(Message):
     """The policy released after a round; `update_hashes` joins 32 bytes per contributor."""
 
     weights: bytes
-    digest: bytes
-    contributors: tuple[str, ...]
-    update_hashes: bytes
+    digest: bytes = field(metadata=_HASH)
+    contributors: tuple[str, ...] = field(metadata=_NAMES)
+    update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
     rolled_back: bool
     secure: bool
     reason: str
@@ -207,7 +207,7 @@ class HospitalPolicy(Message):
     """A hospital's own policy, released by choice."""
 
     weights: bytes
-    digest: bytes
+    digest: bytes = field(metadata=_HASH)
     unit: str
     epsilon: float
     delta: float
