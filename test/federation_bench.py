@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A federation whose learners are simple enough to check by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 import hashlib
 from pathlib import Path
 
 from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.quantisation import EncryptionSettings
+from fdrl_ros.crypto.quantisation import EncryptionSettings, Quantisation
 from fdrl_ros.crypto.roster import Member, Roster
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import BudgetExceededError
@@ -39,6 +39,11 @@ def start_of(shape: NetworkShape) -> np.ndarray:
 
 
 START = start_of(SHAPE)
+
+
+def identities_of(hospitals: Collection[str]) -> dict[str, Identity]:
+    """Make an identity for every party."""
+    return {name: Identity.generate(name) for name in (*hospitals, *SERVERS, 'operator')}
 
 
 class KnownLearner:
@@ -93,6 +98,8 @@ class Bench:
     :param directory: of what the parties keep; without one it stays in memory, and outlives them.
     :param shape: of the network; another takes another start, of its size.
     :param secret: to take the same key pair for many federations of one size.
+    :param release: whether hospitals release policies of their own.
+    :param identities: to take the same ones for many federations of the same hospitals.
     :param driver: what moves the messages.
     :param expires: until when the roster is valid, by the parties' `clocks`.
     """
@@ -108,17 +115,18 @@ class Bench:
         step: Step = fed_avg,
         shape: NetworkShape = SHAPE,
         secret: SecretContext | None = None,
+        release: bool = True,
+        identities: dict[str, Identity] | None = None,
         driver: LocalFederation | None = None,
         expires: int | None = None,
     ) -> None:
         self.directory = directory
         self.encryption, self.personal, self.step = encryption, personal, step
         self.shape, self.first = shape, start_of(shape)
+        self.release = release
         names = [f'hospital_{i}' for i in range(1, hospitals + 1)]
         self.names = names
-        self.identities = {
-            name: Identity.generate(name) for name in (*names, *SERVERS, 'operator')
-        }
+        self.identities = identities or identities_of(names)
         self.roster = Roster(
             'test',
             2 * hospitals // 3 + 1,
@@ -146,7 +154,7 @@ class Bench:
         self.stores: dict[str, Store] = {}
         self.seeds: dict[str, RoundSeeds] = {}
         self.validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, 'ok')
-        self.federation = LocalFederation({}) if driver is None else driver
+        self.federation = self.driver = LocalFederation({}) if driver is None else driver
         for name in (*SERVERS, *names):
             self.start(name)
 
@@ -194,7 +202,7 @@ class Bench:
             unit='patient',
             delta=1e-4,
             quorum=3,
-            release=True,
+            release=self.release,
             personal=self.personal,
         )
 
@@ -218,7 +226,9 @@ class Bench:
         """Tell whether all rounds are done and every hospital that runs has the last policy."""
         hospitals = [self.federation.parties.get(name) for name in self.names]
         return self.aggregator.phase is Phase.FINISHED and all(
-            each.policy.envelope.round == self.settings.rounds for each in hospitals if each
+            each.policy is not None and each.policy.envelope.round == self.settings.rounds
+            for each in hospitals
+            if each
         )
 
     def expected(self, rounds: int, members: list[str] | None = None) -> np.ndarray:
@@ -230,3 +240,20 @@ class Bench:
             deltas = np.stack([self.learners[name].delta(round) for name in names])
             weights = weights + sizes @ deltas / sizes.sum()
         return weights
+
+    def exact(self, survivors: Collection[str]) -> np.ndarray:
+        """Return what the first round has to release: from the survivors' very integers."""
+        members = [self.roster.member(name) for name in survivors]
+        sizes, largest = [member.size for member in members], self.roster.n_max
+        quantisation = Quantisation(
+            limit=self.encryption.limit, bits=self.encryption.bits, members=len(self.names)
+        )
+        total = np.zeros(self.first.size, dtype=np.int64)
+        for name, size in zip(survivors, sizes, strict=True):
+            learner = self.learners[name]
+            after = (self.first + learner.delta(1)).astype(np.float64)
+            total += quantisation.quantise(
+                size / largest * (after - self.first), learner.rounding(1, total.size)
+            )
+        average = largest / sum(sizes) * quantisation.dequantise_sum(total, len(survivors))
+        return (self.first.astype(np.float64) + average).astype(np.float32)

@@ -149,9 +149,16 @@ class RoundLog:
             raise RoundError(sender, f'round {round} left this hospital out')
 
     def end(self, round: int) -> None:
-        """Forget what was needed up to a round that is over, and the chunks of its update."""
+        """
+        Forget what was needed up to a round that is over, and the chunks of its update.
+
+        After a restart a hospital hears once more that the round before is over, and has chunks
+        of the next one to send again.
+        """
         for name in self._store.matching('s* *') | self._store.matching('revealed *'):
             kind, number, *_ = name.split(' ')
             if kind in ('sent', 'settled', 'revealed') and int(number) < round:
                 self._store.replace(name, {})
-        self._store.replace('chunk *', {})
+        sending = json.loads(self._store.get('sending') or 'null')
+        if sending is not None and sending['of'][0] <= round:
+            self._store.replace('chunk *', {})
