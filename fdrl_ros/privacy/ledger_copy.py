@@ -14,6 +14,7 @@ from fdrl_ros.errors import LedgerCorruptError, LedgerError, LedgerLockedError
 
 _TRIES = 1000
 _JOURNAL = '-journal'
+_LOG = '-wal'
 
 
 @contextmanager
@@ -22,16 +23,18 @@ def opened_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
     Open a private copy of a database; yield the connection and where the copy lies.
 
     A journal of an interrupted or running commit is copied too, so that SQLite rolls that commit
-    back in the copy, as it would in the original.
+    back in the copy, as it would in the original; and a write-ahead log, which has the newest
+    commits of files that are written so.
 
     :raises LedgerError: if the file cannot be read.
     """
-    main, journal = _both(path)
+    main, *beside = _all(path)
     with tempfile.TemporaryDirectory(prefix='fdrl_') as folder:
         copy = Path(folder) / 'copy'
         copy.write_bytes(main)
-        if journal:
-            copy.with_name(copy.name + _JOURNAL).write_bytes(journal)
+        for suffix, content in zip((_JOURNAL, _LOG), beside, strict=True):
+            if content:
+                copy.with_name(copy.name + suffix).write_bytes(content)
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             yield connection, copy
 
@@ -53,19 +56,19 @@ def in_use(path: Path) -> bool:
     return False
 
 
-def _both(path: Path) -> tuple[bytes, bytes]:
+def _all(path: Path) -> tuple[bytes, bytes, bytes]:
     """
-    Read a file and its journal as they were at one moment.
+    Read a file, its journal and its write-ahead log as they were at one moment.
 
-    While the file is being written its journal is there. So if both look the same twice, no write
-    fell between, or the journal undoes it.
+    While the file is being written its journal is there, or all that is written is in the log.
+    So if they look the same twice, no write fell between, or it is undone or done again.
     """
     if not path.is_file():
         raise LedgerError(f'ledger {path} is missing or not a plain file')
-    before: tuple[bytes, bytes] | None = None
+    before: tuple[bytes, bytes, bytes] | None = None
     for _ in range(_TRIES):
-        journal = _content(path.with_name(path.name + _JOURNAL))
-        now = _content(path), journal
+        journal, log = (_content(path.with_name(path.name + each)) for each in (_JOURNAL, _LOG))
+        now = _content(path), journal, log
         if now == before:
             if not now[0]:
                 raise LedgerCorruptError(f'ledger {path} is empty: it was cut')

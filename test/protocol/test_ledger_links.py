@@ -12,6 +12,7 @@ import pytest
 from test_refusals import Tap
 
 NAME = 'hospital_1'
+ENDS = ('', '-wal')  # a state file, and the newest writes to it while it is open
 SERVERS = ('aggregator', 'key_authority')
 
 
@@ -25,15 +26,16 @@ def run_to_policy(bench, round):
 
 def backup(bench):
     """Copy all that a hospital keeps: state, which has its last update, and ledger."""
-    state = bench.directory / f'{NAME}.sqlite'
-    shutil.copy(state, bench.directory / 'backup.sqlite')
+    for end in ENDS:
+        shutil.copy(bench.directory / f'{NAME}.sqlite{end}', bench.directory / f'backup{end}')
     return list(bench.learners[NAME].links)
 
 
 def restore(bench, links):
     """Put a whole machine back; what it trains from now on is other than what it had trained."""
     bench.kill(NAME)
-    shutil.copy(bench.directory / 'backup.sqlite', bench.directory / f'{NAME}.sqlite')
+    for end in ENDS:
+        shutil.copy(bench.directory / f'backup{end}', bench.directory / f'{NAME}.sqlite{end}')
     learner = bench.learners[NAME]
     learner.links, learner.life = links, 'restored'
     bench.start(NAME)
