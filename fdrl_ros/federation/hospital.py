@@ -173,6 +173,7 @@ class Hospital:
         if digest_of(weights) != message.digest:
             raise MessageError(sender, 'the digest is not that of the weights')
         self._log.check(message, self._channel.name)
+        self._log.note_summed(message, self._channel.name)
         self._policy, self._weights = message, weights
         self._channel.journal.append(
             'policy',

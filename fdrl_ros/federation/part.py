@@ -169,7 +169,7 @@ class Part:
                 ledger_head=result.ledger_head,
                 ledger_base_entries=result.ledger_base_entries,
                 ledger_base_head=result.ledger_base_head,
-                ledger_links=b'' if number else result.ledger_links,
+                ledger_links=b'' if number else self._log.links(),
             )
 
     def settle(self, setup: Setup, survivors: tuple[str, ...]) -> tuple[Message, ...]:

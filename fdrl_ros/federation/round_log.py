@@ -12,6 +12,10 @@ from fdrl_ros.federation.encoding import encode, Reader
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import GlobalPolicy, hash_of_chunks, Message, message_from_bytes
 from fdrl_ros.federation.store import Store
+from fdrl_ros.privacy.ledger_entry import DIGEST
+
+SPARE = 512
+"""Links of a ledger that always go along: a server may have been put back some rounds."""
 
 HASH = 32
 """Bytes of the hash of an update."""
@@ -94,6 +98,24 @@ class RoundLog:
         if head is None or tuple(head['of']) != of:
             return None
         return Sent(of, bytes.fromhex(head['setup']), bytes.fromhex(head['hash']), head['n'])
+
+    def note_summed(self, policy: GlobalPolicy, name: str) -> None:
+        """Note that a released policy has this hospital's update: both servers saw its ledger."""
+        update = self.update
+        if update and update.round == policy.envelope.round and name in policy.contributors:
+            self._store.put_number('ledger seen', update.result.ledger_entries)
+
+    def links(self) -> bytes:
+        """
+        Return the links of the ledger that go along with the update.
+
+        They reach back to the newest head that both servers saw, and further by :data:`SPARE`.
+        """
+        assert self.update is not None
+        result = self.update.result
+        first = min(self._store.get_number('ledger seen'), result.ledger_base_entries)
+        count = max(SPARE, result.ledger_entries - first)
+        return result.ledger_links[-DIGEST * count :]
 
     def chunk(self, number: int) -> bytes:
         """Return a chunk of what was last sent."""

@@ -6,8 +6,10 @@ import shutil
 
 from conftest import Bench
 from fdrl_ros.errors import LedgerHeadError, RoundError
+from fdrl_ros.federation import round_log
 from fdrl_ros.federation.ledger_watch import heads_seen
 from fdrl_ros.federation.message import MaskedUpdate, Phase, Verdict
+from fdrl_ros.privacy.ledger_entry import DIGEST
 import pytest
 from test_refusals import Tap
 
@@ -184,3 +186,23 @@ def test_links_are_in_the_first_chunk_and_under_the_signature(tmp_path):
         links = b'' if message.chunk else b''.join(bench.learners[message.envelope.sender].links)
         assert message.ledger_links == links
         assert message.canonical().endswith(links)
+
+
+def test_links_go_back_to_what_both_servers_saw_and_a_little_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(round_log, 'SPARE', 3)
+    bench = Bench(tmp_path, hospitals=4, rounds=5)
+    tap = Tap(bench, MaskedUpdate)
+    assert bench.run(lambda: bench.key_authority.round == 3)
+    leave_out(bench)
+    run_to_policy(bench, 4)
+    bench.aggregator.admit(NAME, bench.federation.now)
+    assert bench.run()
+    sent = {}
+    for message in tap.messages:
+        if not message.chunk:
+            place = (message.envelope.sender, message.envelope.round)
+            sent[place] = len(message.ledger_links) // DIGEST
+    # Two blocks a round; who was left out goes back to its last round that was summed.
+    assert [sent['hospital_2', round] for round in (1, 2, 3, 4, 5)] == [2, 3, 3, 3, 3]
+    trained = bench.learners[NAME].trained
+    assert sent[NAME, 5] == max(3, 2 * len([each for each in trained if each > 3]))
