@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
-from fdrl_ros.errors import CryptoError, MessageError, RosterError, RoundError
+from fdrl_ros.errors import CryptoError, RosterError, RoundError
 from fdrl_ros.federation.asking import Asking
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
@@ -24,12 +24,14 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
     Verdict,
+    Wanted,
 )
 from fdrl_ros.federation.orders import Orders
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import open_key, UpdateCodec
+from fdrl_ros.federation.updates import check_update
 
 
 class Aggregator:
@@ -51,6 +53,7 @@ class Aggregator:
         Settle,
         Shares,
         Verdict,
+        Wanted,
     )
 
     def __init__(self, channel: Channel, settings: RoundSettings, store: Store) -> None:
@@ -79,8 +82,8 @@ class Aggregator:
         self._codec: UpdateCodec | None = None
         self._public: PublicContext | None = None
         self._watch = LedgerWatch(store)
-        saved, of = Inbox.load(channel.roster, store), (self._round, self._attempt)
-        self._inbox = saved if saved and saved.of == of else self._new_inbox()
+        at = self._round, self._attempt
+        self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
         self._failure = ''
         self._asking = Asking(channel, self._inbox)
 
@@ -155,16 +158,21 @@ class Aggregator:
                 return self._take_policy(message, now)
             case Verdict():
                 return self._take_verdict(message, now)
+            case Wanted():
+                self._channel.accept(message, 'key_authority')
+                return self._asking.relay(message)
         sender = message.envelope.sender
         if not isinstance(message, self.takes):
             raise RoundError(sender, f'{type(message).__name__} to the aggregator')
         self._channel.accept(message, 'hospital')
         if not self._inbox.check(message, self._phase, self._orders.admitted):
-            return Outcome()
+            return self._pull(now)
         if isinstance(message, MaskedUpdate):
-            self._check_update(message, sender)
+            assert self._codec and self._public
+            check_update(message, self._codec, self._public, self._policy_digest)
+            self._watch.take(message)
         self._inbox.add(message)
-        return self._advance(now, in_time=True)
+        return self._pull(now) + self._advance(now, in_time=True)
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
@@ -181,8 +189,14 @@ class Aggregator:
     def tick(self, now: float) -> Outcome:
         """End the phases whose deadline has passed."""
         if self._deadline is None or now < self._deadline:
-            return Outcome()
+            return self._pull(now)
         return self._advance(now, in_time=False)
+
+    def _pull(self, now: float) -> Outcome:
+        """Ask hospitals for more of their updates."""
+        if self._phase is not Phase.TRAIN:
+            return Outcome()
+        return Outcome(tuple(self._inbox.updates.ask(self._channel, now)))
 
     def _take_policy(self, message: GlobalPolicy, now: float) -> Outcome:
         sender = self._channel.accept(message, 'key_authority').name
@@ -204,8 +218,8 @@ class Aggregator:
     def _readable(self) -> bool:
         """Tell whether the updates that are here were encrypted under the present key."""
         assert self._public
-        first = next(iter(self._inbox.updates.values()), {})
-        return all(self._public.wrote(chunk.ciphertext) for chunk in first.values())
+        chunk = self._inbox.updates.any()
+        return chunk is None or self._public.wrote(chunk.ciphertext)
 
     def _take_new_key(self, now: float) -> Outcome:
         """End an attempt whose updates nobody can decrypt any more."""
@@ -218,19 +232,6 @@ class Aggregator:
         if self._phase is Phase.SUM and not message.accepted and ours:
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Outcome()
-
-    def _check_update(self, message: MaskedUpdate, sender: str) -> None:
-        """Refuse an update that could not be summed with the others."""
-        assert self._codec and self._public
-        if message.chunks != self._codec.scheme.ciphertexts:
-            raise MessageError(sender, f'chunk {message.chunk} of {message.chunks}')
-        if message.base_digest != self._policy_digest:
-            raise RoundError(sender, 'trained from another policy')
-        try:
-            self._public.residues(message.ciphertext)
-        except CryptoError as error:
-            raise MessageError(sender, str(error)) from error
-        self._watch.take(message)
 
     # How a round goes on.
 
@@ -249,7 +250,7 @@ class Aggregator:
             case Phase.TRAIN:
                 assert self._codec
                 chunks = self._codec.scheme.ciphertexts
-                sent = {name for name in inbox.members if inbox.complete(name, chunks)}
+                sent = {n for n in inbox.members if inbox.updates.is_complete(n, chunks)}
                 return self._gather(now, sent, set(inbox.members), in_time)
             case Phase.SETTLE if len(inbox.settles) >= self._threshold:
                 inbox.reveal()

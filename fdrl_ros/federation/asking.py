@@ -5,9 +5,11 @@
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
+from fdrl_ros.errors import RoundError
+from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.inbox import Inbox
-from fdrl_ros.federation.message import DecryptRequest, hash_of_sums
+from fdrl_ros.federation.message import DecryptRequest, hash_of_sums, Relay, Wanted
 from fdrl_ros.federation.party import Outcome
 
 
@@ -27,7 +29,8 @@ class Asking:
 
     def add(self, public: PublicContext) -> bytes:
         """Add the survivors' ciphertexts chunk by chunk, and return the hash of the sums."""
-        return hash_of_sums(map(public.add, self._inbox.columns()))
+        inbox = self._inbox
+        return hash_of_sums(map(public.add, inbox.updates.columns(inbox.survivors)))
 
     def request(self) -> Outcome:
         """Send the request, for the first time or again; nothing while there is no sum."""
@@ -39,11 +42,24 @@ class Asking:
             'keys': tuple(inbox.keys[name] for name in inbox.keyed),
             'members': inbox.members,
             'survivors': inbox.survivors,
-            'updates': tuple(inbox.chunks()),
+            'update_hashes': inbox.updates.hashes(inbox.survivors),
             'settles': tuple(inbox.settles.values()),
             'reveals': tuple(inbox.reveals.values()),
         }
         if self.abandoned:
-            parts = dict.fromkeys(parts, ())
+            parts = {name: type(value)() for name, value in parts.items()}
         request = self._channel.seal(DecryptRequest, *inbox.of, **parts, sum_hash=self.sum_hash)
         return Outcome((request,))
+
+    def relay(self, wanted: Wanted) -> Outcome:
+        """
+        Hand on the chunks that the key authority asks for.
+
+        :raises RoundError: if there is nothing to ask for.
+        """
+        inbox, sender = self._inbox, wanted.envelope.sender
+        if attempt_of(wanted.envelope) != inbox.of or not self.sum_hash or self.abandoned:
+            raise RoundError(sender, f'wants updates of {attempt_of(wanted.envelope)}')
+        updates = inbox.updates.items(inbox.survivors, wanted.first, wanted.count)
+        relay = self._channel.seal(Relay, *inbox.of, first=wanted.first, updates=updates)
+        return Outcome((relay,))

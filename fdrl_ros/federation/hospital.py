@@ -25,10 +25,11 @@ from fdrl_ros.federation.message import (
     RoundKey,
     RoundStatus,
     Settle,
+    Wanted,
 )
 from fdrl_ros.federation.part import AGGREGATOR, Part, Setup
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
-from fdrl_ros.federation.round_log import RoundLog
+from fdrl_ros.federation.round_log import RoundLog, Written
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import open_key, UpdateCodec
@@ -51,7 +52,7 @@ class Hospital:
     takes part on; a retry masks the same noised update.
     """
 
-    takes = (Delivery, EncryptionKey, GlobalPolicy, RoundKey, RoundStatus, Settle)
+    takes = (Delivery, EncryptionKey, GlobalPolicy, RoundKey, RoundStatus, Settle, Wanted)
 
     def __init__(
         self,
@@ -132,6 +133,8 @@ class Hospital:
                 self._take_settle(message)
             case RoundStatus():
                 self._take_status(message)
+            case Wanted():
+                return self._take_wanted(message)
             case _:
                 raise RoundError(
                     message.envelope.sender, f'{type(message).__name__} to a hospital'
@@ -154,9 +157,9 @@ class Hospital:
             self._log.keep(result)
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Outcome(notes=(note,)) + self._advance()
-        of, setup, chunks = result
+        of, setup, written = result
         if of == self._try():
-            self._log.keep_sent(of, setup.digest, chunks)
+            self._log.keep_sent(of, setup.digest, written)
         return self._advance()
 
     # What the others say.
@@ -204,6 +207,14 @@ class Hospital:
         if message.to != self._channel.name:
             raise RoundError(sender, f'shares for {message.to}')
         self._part(message).take_delivery(message)
+
+    def _take_wanted(self, message: Wanted) -> Outcome:
+        sender = self._channel.accept(message, 'aggregator').name
+        of = attempt_of(message.envelope)
+        sent = self._log.sent(of) if of == self._try() else None
+        if sent is None or message.to != self._channel.name:
+            raise RoundError(sender, f'wants an update of {of} from {message.to}')
+        return Outcome(self._part(message).chunks(sent, message.first, message.count))
 
     def _take_settle(self, message: Settle) -> None:
         self._channel.accept(message, 'hospital')
@@ -315,7 +326,7 @@ class Hospital:
         if sent is not None and sent.setup_digest != setup.digest:
             raise RoundError(AGGREGATOR, 'the update of this attempt was masked for other members')
         if sent is not None:
-            return Outcome(tuple(part.send(sent)))
+            return Outcome(part.send(sent))
         if self._busy:
             return Outcome()
         self._busy = True
@@ -344,11 +355,11 @@ class Hospital:
         shared = self._shared
         uniforms = self._learner.rounding(of[0], codec.n_parameters)
 
-        def encrypt(report: Report, stopped: Stopped) -> tuple[Try, Setup, tuple[bytes, ...]]:
+        def encrypt(report: Report, stopped: Stopped) -> tuple[Try, Setup, Written]:
             weights = update.result.weights[shared]
             slots = codec.encode(weights, base[shared], share, uniforms)
             mask = part.mask(setup, codec.masked_slots(), codec.scheme.plain_modulus)
-            return of, setup, codec.encrypt(slots, mask, public)
+            return of, setup, self._log.write(of, codec.encrypt(slots, mask, public))
 
         return Job('encrypt', encrypt)
 

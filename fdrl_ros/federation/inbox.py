@@ -7,7 +7,7 @@ From the moment at which the survivors are fixed it is durable: an aggregator th
 goes on in the same attempt, with the same survivors. Before, a new attempt costs little.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import cached_property
 import json
 
@@ -38,8 +38,10 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.party import Outcome
 from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.updates import Updates
 
 _LISTS = 'fixed'
+_UPDATES = 'updates'
 _MESSAGE = 'heard '
 
 
@@ -58,26 +60,27 @@ class Inbox:
         """Whether enough survivors signed: the round is for this set, or for none."""
         self.keys: dict[str, RoundKey] = {}
         self.shares: dict[str, Shares] = {}
-        self.updates: dict[str, dict[int, MaskedUpdate]] = {}
+        self.updates = Updates(store, of)
         self.settles: dict[str, Settle] = {}
         self.reveals: dict[str, Reveal] = {}
 
     @classmethod
-    def load(cls, roster: Roster, store: Store) -> 'Inbox | None':
+    def load(cls, roster: Roster, store: Store, of: Try) -> 'Inbox | None':
         """
-        Return the attempt whose survivors were fixed last, if there is one.
+        Return an attempt as it was stored, if its survivors were fixed.
 
         :raises StoreError: if what is stored cannot be read.
         """
         lists = json.loads(store.get(_LISTS) or b'null')
-        if lists is None:
+        if lists is None or (lists['round'], lists['attempt']) != of:
             return None
-        inbox = cls(roster, store, (lists['round'], lists['attempt']))
+        inbox = cls(roster, store, of)
         inbox.keyed, inbox.members = tuple(lists['keyed']), tuple(lists['members'])
         inbox.survivors, inbox.revealing = tuple(lists['survivors']), lists['revealing']
         try:
             for data in store.matching(f'{_MESSAGE}*').values():
                 inbox._put(message_from_bytes(data))
+            inbox.updates.load(store.get(_UPDATES) or b'{}')
         except Exception as error:
             raise StoreError(f'the state of the aggregator is damaged: {error}') from error
         return inbox
@@ -100,9 +103,7 @@ class Inbox:
             case Shares():
                 awaited, new = phase is Phase.SHARE, sender not in self.shares
             case MaskedUpdate():
-                before = self.updates.get(sender, {}).get(message.chunk)
-                new = before is None or before.ciphertext != message.ciphertext
-                awaited = phase is Phase.TRAIN
+                awaited, new = phase is Phase.TRAIN, not self.updates.is_known(message)
             case _:
                 # Once survivors are fixed in whatever phase: it is said once, and needed later.
                 heard = self.settles if isinstance(message, Settle) else self.reveals
@@ -144,7 +145,7 @@ class Inbox:
     def _check_update(self, message: MaskedUpdate, sender: str) -> None:
         if sender not in self.members:
             raise RoundError(sender, 'update of a hospital that is no member of this attempt')
-        known = message.chunk in self.updates.get(sender, {})
+        known = self.updates.has(sender, message.chunk)
         if known or not 0 <= message.chunk < message.chunks:
             raise MessageError(sender, f'chunk {message.chunk} of {message.chunks}')
         if message.setup_digest != self.setup_digest:
@@ -159,31 +160,14 @@ class Inbox:
     def settle(self, survivors: tuple[str, ...]) -> None:
         """Fix the survivors, durably with all that was heard so far."""
         self.survivors = survivors
-        heard = [*self.keys.values(), *self.shares.values()]
-        every = dict(_entry(each) for each in (*heard, *self.chunks()))
-        self._store.replace(f'{_MESSAGE}*', {**every, _LISTS: self._lists()})
+        heard = (*self.keys.values(), *self.shares.values())
+        lists = {_UPDATES: self.updates.index(), _LISTS: self._lists()}
+        self._store.replace(f'{_MESSAGE}*', {**dict(map(_entry, heard)), **lists})
 
     def reveal(self) -> None:
         """Fix durably that the round is for these survivors or for none."""
         self.revealing = True
         self._store.put(_LISTS, self._lists())
-
-    def complete(self, name: str, chunks: int) -> bool:
-        """Tell whether the whole update of a hospital is there."""
-        return len(self.updates.get(name, {})) == chunks
-
-    def chunks(self) -> Iterator[MaskedUpdate]:
-        """Yield the updates of the survivors, chunk by chunk."""
-        for name in self.survivors:
-            for number in sorted(self.updates[name]):
-                yield self.updates[name][number]
-
-    def columns(self) -> list[list[bytes]]:
-        """Return the survivors' ciphertexts of each place in the update."""
-        each = [sorted(self.updates[name].items()) for name in self.survivors]
-        return [
-            [message.ciphertext for _, message in column] for column in zip(*each, strict=True)
-        ]
 
     @cached_property
     def key_list(self) -> KeyList:
@@ -229,7 +213,7 @@ class Inbox:
             case Shares():
                 self.shares[sender] = message
             case MaskedUpdate():
-                self.updates.setdefault(sender, {})[message.chunk] = message
+                self.updates.add(message)
             case Settle():
                 self.settles[sender] = message
             case Reveal():
@@ -250,7 +234,5 @@ class Inbox:
 
 def _entry(message: Message) -> tuple[str, bytes]:
     """Return name and bytes of a message in the store."""
-    chunk = f' {message.chunk}' if isinstance(message, MaskedUpdate) else ''
-    return f'{_MESSAGE}{type(message).__name__} {message.envelope.sender}{chunk}', (
-        message.to_bytes()
-    )
+    name = f'{_MESSAGE}{type(message).__name__} {message.envelope.sender}'
+    return name, message.to_bytes()

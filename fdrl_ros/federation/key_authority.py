@@ -8,22 +8,25 @@ from typing import Any
 
 from fdrl_ros.crypto.encryption import CkksScheme, SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
-from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
+from fdrl_ros.errors import CryptoError, FdrlError, RoundError
+from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
-    hash_of_sums,
     Message,
+    Relay,
     Verdict,
+    Wanted,
 )
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.released import Released, Validation
-from fdrl_ros.federation.request import check_request, Checked, leftover_of
+from fdrl_ros.federation.request import check_request, leftover_of
 from fdrl_ros.federation.round_log import HASH
 from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.summing import Summing
 from fdrl_ros.federation.update import fed_avg, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 import numpy as np
@@ -44,7 +47,7 @@ class KeyAuthority:
     one hospital.
     """
 
-    takes = (DecryptRequest,)
+    takes = (DecryptRequest, Relay)
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class KeyAuthority:
         )
         self._busy = False
         self._refused = (0, '')
+        self._summing: Summing | None = None
 
     @property
     def round(self) -> int:
@@ -131,11 +135,13 @@ class KeyAuthority:
         return Outcome((key, self._policy_message()), jobs)
 
     def tick(self, now: float) -> Outcome:
-        """Let time pass: the key authority only answers."""
-        return Outcome()
+        """Ask for updates that did not come."""
+        return self._pull(now)
 
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a request to decrypt; see :class:`Party`."""
+        if isinstance(message, Relay):
+            return self._take_relay(message, now)
         if not isinstance(message, DecryptRequest):
             raise RoundError(
                 message.envelope.sender, f'{type(message).__name__} to the key authority'
@@ -150,13 +156,59 @@ class KeyAuthority:
             if message.envelope.round != self._released.round + 1:
                 raise RoundError(sender, f'the next round is {self._released.round + 1}')
             self._channel.check_roster()
-            checked = self._check(message) if message.updates else None
+            checked = check_request(message, self._channel) if message.survivors else None
         except FdrlError as error:
             return self._verdict(message, False, str(error))
-        self._busy = True
-        return self._verdict(message, True, '') + Outcome(
-            jobs=(Job('decrypt', self._decryptor(message, checked)),)
+        accepted = self._verdict(message, True, '')
+        if checked is None:
+            return accepted + self._begin(lambda: self._abandoned(message), message)
+        if self._summing is None or not self._summing.go_on(checked):
+            base = digest_of(self._released.weights)
+            watch = self._watch.take
+            self._summing = Summing(checked, self._channel, self._public, base, watch)
+        return accepted + self._pull(now)
+
+    def _pull(self, now: float) -> Outcome:
+        """Ask the aggregator for more of the updates, or decrypt when all are here."""
+        summing = self._summing
+        if summing is None or self._busy:
+            return Outcome()
+        of = attempt_of(summing.checked.request.envelope)
+        if summing.is_whole:
+            self._summing = None
+            return self._begin(lambda: self._decrypt(summing), summing.checked.request)
+        return Outcome(
+            tuple(
+                self._channel.seal(Wanted, *of, to='aggregator', first=first, count=count)
+                for first, count in summing.wanted(now)
+            )
         )
+
+    def _take_relay(self, message: Relay, now: float) -> Outcome:
+        sender, summing = self._channel.accept(message, 'aggregator').name, self._summing
+        of = attempt_of(message.envelope)
+        if summing is None or of != attempt_of(summing.checked.request.envelope):
+            raise RoundError(sender, f'updates of {of} that were not asked for')
+        try:
+            summing.take(message)
+        except FdrlError as error:
+            self._summing = None
+            return self._verdict(summing.checked.request, False, str(error))
+        return self._pull(now)
+
+    def _begin(self, work: Callable[[], Released], request: DecryptRequest) -> Outcome:
+        """Do on the worker what ends the round, unless it is refused."""
+        self._busy = True
+
+        def decrypt(
+            report: Report, stopped: Stopped
+        ) -> Released | tuple[DecryptRequest, FdrlError]:
+            try:
+                return work()
+            except FdrlError as error:
+                return request, error
+
+        return Outcome(jobs=(Job('decrypt', decrypt),))
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
         """Publish the policy, or the reason why there is none."""
@@ -197,7 +249,7 @@ class KeyAuthority:
             f'policy {released.round - KEPT}',
             {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()},
         )
-        before, self._released = self._released.weights, released
+        before, self._released, self._summing = self._released.weights, released, None
         self._note_release(before)
         note = f'released the policy of round {released.round}: {released.reason}'
         return Outcome((self._policy_message(),), notes=(note,))
@@ -229,39 +281,14 @@ class KeyAuthority:
             reason=released.reason,
         )
 
-    def _check(self, request: DecryptRequest) -> Checked:
-        digest = digest_of(self._released.weights)
-        return check_request(request, self._channel, self._codec, digest, self._watch.take)
-
-    def _decryptor(
-        self, request: DecryptRequest, checked: Checked | None
-    ) -> Callable[[Report, Stopped], Released | tuple[DecryptRequest, FdrlError]]:
-        def decrypt(
-            report: Report, stopped: Stopped
-        ) -> Released | tuple[DecryptRequest, FdrlError]:
-            try:
-                if checked is None:
-                    return self._rolled_back(request, 'the round was abandoned')
-                return self._decrypt(checked)
-            except FdrlError as error:
-                return request, error
-
-        return decrypt
-
-    def _decrypt(self, checked: Checked) -> Released:
+    def _decrypt(self, summing: Summing) -> Released:
         """
-        Re-add, compare, decrypt once, validate.
+        Take off the masks, decrypt once, validate.
 
         :raises FdrlError: if the request is refused; a later one may bring what it lacked.
         """
+        checked = summing.checked
         request, survivors = checked.request, checked.survivors
-        columns = zip(
-            *([each.ciphertext for each in chunks] for chunks in checked.updates.values()),
-            strict=True,
-        )
-        sums = [self._public.add(column) for column in columns]
-        if hash_of_sums(sums) != request.sum_hash:
-            raise MessageError(request.envelope.sender, 'its sum is not the sum of the updates')
         leftover = leftover_of(checked, self._codec)
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
@@ -273,7 +300,7 @@ class KeyAuthority:
         if begun != chosen:
             self._store.replace('', {'decrypting': chosen, **self._served()})
         try:
-            slots = np.stack([self._secret.decrypt(each) for each in sums])
+            slots = np.stack([self._secret.decrypt(each) for each in summing.sums])
             slots = self._codec.unmask(slots, leftover)
             sizes = [self._channel.roster.member(name).size for name in survivors]
             average = self._codec.average(slots, sizes, self._channel.roster.n_max)
@@ -306,6 +333,9 @@ class KeyAuthority:
         if isinstance(scheme, CkksScheme) and count >= scheme.decryptions:
             raise CryptoError(f'the secret key has served {count} rounds: start with a new one')
         return {name: str(count + 1).encode()}
+
+    def _abandoned(self, request: DecryptRequest) -> Released:
+        return self._rolled_back(request, 'the round was abandoned')
 
     def _rolled_back(self, request: DecryptRequest, reason: str) -> Released:
         """End the round with the older weights."""

@@ -12,7 +12,6 @@ from fdrl_ros.federation.message import (
     Delivery,
     EncryptionKey,
     GlobalPolicy,
-    MaskedUpdate,
     Message,
     Reveal,
     RoundKey,
@@ -23,12 +22,11 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.federation.party import Job, Outcome, Party
 
 # Kinds whose newest message a late joiner still gets, as long as its sender runs: as a latched
-# topic does. Of updates it gets every chunk, of deliveries its own.
+# topic does. Of deliveries it gets its own. Updates are asked for.
 LATCHED = (
     Delivery,
     EncryptionKey,
     GlobalPolicy,
-    MaskedUpdate,
     Reveal,
     RoundKey,
     RoundStatus,
@@ -66,7 +64,7 @@ class LocalFederation:
         self._tick = tick
         self.now = 0.0
         self._queue: deque[tuple[str, Callable[[], Outcome]]] = deque()
-        self._latched: dict[tuple[str, type[Message], str | int], Message] = {}
+        self._latched: dict[tuple[str, type[Message], str], Message] = {}
         self._stopped = False
         for name, party in parties.items():
             self.join(name, party)
@@ -131,7 +129,7 @@ class LocalFederation:
         """Deliver a message to everyone but its sender."""
         sender = message.envelope.sender
         if isinstance(message, LATCHED):
-            part: Any = getattr(message, 'to', None) or getattr(message, 'chunk', 0)
+            part = getattr(message, 'to', '')
             kind: type[Message] = type(message)
             self._latched[sender, kind, part] = message
         for name in self.parties:

@@ -19,6 +19,7 @@ from fdrl_ros.crypto.sharing import SHARE_BYTES
 from fdrl_ros.crypto.signing import Identity, SIGNATURE_BYTES
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.encoding import encode, Reader
+from fdrl_ros.federation.pull import STEP
 from fdrl_ros.privacy.ledger_entry import DIGEST, MOST_LINKS
 
 PROTOCOL_VERSION = 3
@@ -167,6 +168,28 @@ class MaskedUpdate(Message):
 
 
 @dataclass(frozen=True)
+class Wanted(Message):
+    """
+    What a server asks `to` for: `count` things from number `first` on, of what it has to send.
+
+    The aggregator asks a hospital for chunks of its update, the key authority the aggregator for
+    the chunks of all survivors in turn: of each the first, then of each the second.
+    """
+
+    to: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Relay(Message):
+    """Chunks of the survivors as they signed them, from number `first` on."""
+
+    first: int
+    updates: tuple[MaskedUpdate, ...] = field(metadata={'most': STEP})
+
+
+@dataclass(frozen=True)
 class Settle(Message):
     """A survivor's signature on set-up and survivor set; `update_hash` is of its own update."""
 
@@ -227,15 +250,16 @@ class DecryptRequest(Message):
     """
     The aggregator's request: everything that proves which sum may be decrypted.
 
-    Keys of all who published them, `members` who masked with each other, `survivors` and their
-    updates, signatures on the survivor set, revealed shares, hash of the aggregator's own sums.
-    Without updates it asks to abandon the round: nothing is decrypted, the older weights stay.
+    Keys of all who published them, `members` who masked with each other, `survivors` and the
+    hashes of their updates, signatures on the survivor set, revealed shares, hash of the
+    aggregator's own sums. The updates themselves follow as the key authority asks for them.
+    Without survivors it asks to abandon the round: nothing is decrypted, the older weights stay.
     """
 
     keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
     members: tuple[str, ...] = field(metadata=_NAMES)
     survivors: tuple[str, ...] = field(metadata=_NAMES)
-    updates: tuple[MaskedUpdate, ...]
+    update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
     settles: tuple[Settle, ...] = field(metadata=_NAMES)
     reveals: tuple[Reveal, ...] = field(metadata=_NAMES)
     sum_hash: bytes = field(metadata=_HASH)
@@ -250,6 +274,8 @@ KINDS: dict[str, type[Message]] = {
         Shares,
         Delivery,
         MaskedUpdate,
+        Wanted,
+        Relay,
         Settle,
         Reveal,
         GlobalPolicy,
@@ -282,9 +308,9 @@ def hash_of_seed(seed: bytes) -> bytes:
     return hashlib.sha256(b'fdrl_ros self seed hash 1' + seed).digest()
 
 
-def hash_of_chunks(chunks: Iterable[bytes]) -> bytes:
+def hash_of_hashes(hashes: Iterable[bytes]) -> bytes:
     """Return the SHA-256 over the SHA-256 of each chunk, in order: the hash of an update."""
-    return hashlib.sha256(b''.join(hashlib.sha256(chunk).digest() for chunk in chunks)).digest()
+    return hashlib.sha256(b''.join(hashes)).digest()
 
 
 def hash_of_sums(sums: Iterable[bytes]) -> bytes:

@@ -7,7 +7,7 @@ After Bonawitz et al. 2017. Everything follows from the round's seed and from wh
 say, so a hospital that starts again in the middle says the same once more.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,6 +39,7 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
 )
+from fdrl_ros.federation.pull import FIRST, numbers
 from fdrl_ros.federation.round_log import RoundLog, Sent
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.privacy.ledger_entry import Head
@@ -148,29 +149,21 @@ class Part:
         joined = b''.join(sealed[name] for name in sorted(sealed))
         return (self._channel.seal(Shares, *self._of, keys_digest=keys.digest, sealed=joined),)
 
-    def send(self, sent: Sent) -> Iterator[Message]:
-        """Send the chunks that are durably noted."""
+    def send(self, sent: Sent) -> tuple[Message, ...]:
+        """Send the first chunks of what is durably noted; the others are asked for."""
         update = self._log.update
         if update is None or not self.first('update'):
-            return
-        result = update.result
-        ledger = Head(result.ledger_entries, result.ledger_head)
+            return ()
+        ledger = Head(update.result.ledger_entries, update.result.ledger_head)
         self._note('sent', update=sent.update_hash, ledger=ledger)
-        for number in range(sent.chunks):
-            yield self._channel.seal(
-                MaskedUpdate,
-                *self._of,
-                chunk=number,
-                chunks=sent.chunks,
-                base_digest=update.base,
-                setup_digest=sent.setup_digest,
-                ciphertext=self._log.chunk(number),
-                ledger_entries=result.ledger_entries,
-                ledger_head=result.ledger_head,
-                ledger_base_entries=result.ledger_base_entries,
-                ledger_base_head=result.ledger_base_head,
-                ledger_links=b'' if number else self._log.links(),
-            )
+        return self.chunks(sent, 0, FIRST)
+
+    def chunks(self, sent: Sent, first: int, count: int) -> tuple[Message, ...]:
+        """Sign chunks of what is durably noted."""
+        return tuple(
+            self._channel.seal(MaskedUpdate, *self._of, **self._log.fields(sent, number))
+            for number in numbers(first, count, len(sent.chunks))
+        )
 
     def settle(self, setup: Setup, survivors: tuple[str, ...]) -> tuple[Message, ...]:
         """

@@ -8,7 +8,6 @@ enough survivors signed the survivor set, and enough of them revealed what takes
 (spec section 4; Bonawitz et al. 2017). Whoever asks is believed nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 import hmac
@@ -29,26 +28,25 @@ from fdrl_ros.federation.attempt import (
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.message import (
     DecryptRequest,
-    hash_of_chunks,
     hash_of_seed,
-    MaskedUpdate,
     Message,
     Reveal,
     Settle,
 )
 from fdrl_ros.federation.update import UpdateCodec
+from fdrl_ros.privacy.ledger_entry import DIGEST
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Checked:
     """
-    A request that may be granted.
+    A request that may be granted, once the updates that it names have been seen.
 
     :param survivors: whose updates are in the sum.
     :param keys: of all who published keys.
     :param members: who masked with each other, in the order of the names.
-    :param updates: chunks of each survivor, in order.
+    :param setup: digest of keys and members.
     :param hashes: of each survivor's update, 32 bytes.
     :param reveals: by their holders.
     """
@@ -57,23 +55,15 @@ class Checked:
     survivors: tuple[str, ...]
     keys: KeyList
     members: tuple[str, ...]
-    updates: dict[str, list[MaskedUpdate]]
+    setup: bytes
     hashes: dict[str, bytes]
     reveals: dict[str, Reveal]
 
 
-def check_request(
-    request: DecryptRequest,
-    channel: Channel,
-    codec: UpdateCodec,
-    base_digest: bytes,
-    watch: Callable[[MaskedUpdate], None],
-) -> Checked:
+def check_request(request: DecryptRequest, channel: Channel) -> Checked:
     """
     Refuse a request that does not prove that its sum may be decrypted.
 
-    :param base_digest: of the policy that the updates have to start from.
-    :param watch: refuses updates whose privacy ledger is not in order.
     :raises FdrlError: if so; nothing was decrypted.
     """
     sender, roster = request.envelope.sender, channel.roster
@@ -113,29 +103,17 @@ def check_request(
             raise RoundError(name, 'signed for other survivors or another set-up')
     for reveal in request.reveals:
         check_reveal(reveal, members)
-    updates: dict[str, list[MaskedUpdate]] = {name: [] for name in survivors}
-    for update in request.updates:
-        name = update.envelope.sender
-        if name not in updates or update.chunk != len(updates[name]):
-            raise RoundError(sender, f'chunk {update.chunk} of {name} is out of place')
-        check_signed(update)
-        if update.base_digest != base_digest or update.setup_digest != setup:
-            raise RoundError(name, 'trained from another policy, or masked for other members')
-        updates[name].append(update)
-    for name, chunks in updates.items():
-        if len(chunks) != codec.scheme.ciphertexts:
-            raise RoundError(sender, f'{len(chunks)} chunks of {name} are not a whole update')
+    if len(request.update_hashes) != DIGEST * len(survivors):
+        raise RoundError(sender, 'not one update hash per survivor')
     hashes = {
-        name: hash_of_chunks(each.ciphertext for each in chunks)
-        for name, chunks in updates.items()
+        name: request.update_hashes[DIGEST * place : DIGEST * (place + 1)]
+        for place, name in enumerate(survivors)
     }
     for settle in request.settles:
         if settle.update_hash != hashes[settle.envelope.sender]:
             raise RoundError(settle.envelope.sender, 'signed another update')
-    for update in request.updates:
-        watch(update)
     reveals = {reveal.envelope.sender: reveal for reveal in request.reveals}
-    return Checked(request, survivors, keys, members, updates, hashes, reveals)
+    return Checked(request, survivors, keys, members, setup, hashes, reveals)
 
 
 def leftover_of(checked: Checked, codec: UpdateCodec) -> np.ndarray:

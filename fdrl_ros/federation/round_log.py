@@ -4,13 +4,16 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+import hashlib
 import json
+from typing import Any
 
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.attempt import Try
 from fdrl_ros.federation.encoding import encode, Reader
 from fdrl_ros.federation.local_update import LocalUpdate
-from fdrl_ros.federation.message import GlobalPolicy, hash_of_chunks, Message, message_from_bytes
+from fdrl_ros.federation.message import GlobalPolicy, hash_of_hashes, Message, message_from_bytes
+from fdrl_ros.federation.spool import Place
 from fdrl_ros.federation.store import Store
 from fdrl_ros.privacy.ledger_entry import DIGEST
 
@@ -20,6 +23,8 @@ SPARE = 512
 HASH = 32
 """Bytes of the hash of an update."""
 
+_SPOOL = 'sent'
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -28,7 +33,15 @@ class Sent:
     of: Try
     setup_digest: bytes
     update_hash: bytes
-    chunks: int
+    chunks: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where the chunks of an update lie on disk, and their hash."""
+
+    update_hash: bytes
+    chunks: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,7 @@ class RoundLog:
     def __init__(self, store: Store, n_parameters: int) -> None:
         """Go on from what the store holds."""
         self._store = store
+        self._writing = ''
         saved = store.get('update')
         self.update = LocalUpdate.from_bytes(saved, n_parameters) if saved else None
 
@@ -65,18 +79,37 @@ class RoundLog:
         self._store.put('update', update.to_bytes())
         self.update = update
 
-    def keep_sent(self, of: Try, setup_digest: bytes, chunks: tuple[bytes, ...]) -> None:
+    def write(self, of: Try, chunks: Iterable[bytes]) -> Written:
+        """
+        Write to disk what may be sent, chunk by chunk, on whatever thread.
+
+        :raises StoreError: if there is no room.
+        """
+        self._writing = _spool(of)
+        self._store.erase_spools(_SPOOL, but=self._writing)
+        spool = self._store.spool(self._writing)
+        places, hashes = [], []
+        try:
+            for chunk in chunks:
+                places.append(spool.append(chunk))
+                hashes.append(hashlib.sha256(chunk).digest())
+            spool.sync()
+        finally:
+            self._writing = ''
+        return Written(hash_of_hashes(hashes), tuple(places))
+
+    def keep_sent(self, of: Try, setup_digest: bytes, written: Written) -> None:
         """Note what is about to be sent, so that after a restart the same is sent again."""
-        hashed = hash_of_chunks(chunks)
         before = self._store.get(f'sent {of[0]}') or b''
-        head = {'of': of, 'setup': setup_digest.hex(), 'hash': hashed.hex(), 'n': len(chunks)}
+        head = {
+            'of': of,
+            'setup': setup_digest.hex(),
+            'hash': written.update_hash.hex(),
+            'chunks': written.chunks,
+        }
         self._store.replace(
-            'chunk *',
-            {
-                **{f'chunk {number}': chunk for number, chunk in enumerate(chunks)},
-                f'sent {of[0]}': before + hashed,
-                'sending': json.dumps(head).encode(),
-            },
+            '',
+            {f'sent {of[0]}': before + written.update_hash, 'sending': json.dumps(head).encode()},
         )
 
     def keep_heard(self, of: Try, messages: Iterable[Message]) -> None:
@@ -97,7 +130,8 @@ class RoundLog:
         head = json.loads(self._store.get('sending') or b'null')
         if head is None or tuple(head['of']) != of:
             return None
-        return Sent(of, bytes.fromhex(head['setup']), bytes.fromhex(head['hash']), head['n'])
+        chunks = tuple((start, count) for start, count in head['chunks'])
+        return Sent(of, bytes.fromhex(head['setup']), bytes.fromhex(head['hash']), chunks)
 
     def note_summed(self, policy: GlobalPolicy, name: str) -> None:
         """Note that a released policy has this hospital's update: both servers saw its ledger."""
@@ -117,9 +151,26 @@ class RoundLog:
         count = max(SPARE, result.ledger_entries - first)
         return result.ledger_links[-DIGEST * count :]
 
-    def chunk(self, number: int) -> bytes:
-        """Return a chunk of what was last sent."""
-        return self._store.get(f'chunk {number}') or b''
+    def fields(self, sent: Sent, number: int) -> dict[str, Any]:
+        """
+        Return the fields of the message that brings a chunk of what was sent.
+
+        :raises StoreError: if it is not there any more.
+        """
+        assert self.update is not None
+        result = self.update.result
+        return {
+            'chunk': number,
+            'chunks': len(sent.chunks),
+            'base_digest': self.update.base,
+            'setup_digest': sent.setup_digest,
+            'ciphertext': self._store.opened(_spool(sent.of)).read(sent.chunks[number]),
+            'ledger_entries': result.ledger_entries,
+            'ledger_head': result.ledger_head,
+            'ledger_base_entries': result.ledger_base_entries,
+            'ledger_base_head': result.ledger_base_head,
+            'ledger_links': b'' if number else self.links(),
+        }
 
     def note_settled(self, of: Try, survivors: tuple[str, ...]) -> None:
         """
@@ -181,6 +232,10 @@ class RoundLog:
             kind, number, *_ = name.split(' ')
             if kind in ('sent', 'settled', 'revealed') and int(number) < round:
                 self._store.replace(name, {})
-        sending = json.loads(self._store.get('sending') or 'null')
-        if sending is not None and sending['of'][0] <= round:
-            self._store.replace('chunk *', {})
+        of = json.loads(self._store.get('sending') or b'null')
+        if of is not None and of['of'][0] <= round:
+            self._store.erase_spools(_SPOOL, but=self._writing)
+
+
+def _spool(of: Try) -> str:
+    return f'{_SPOOL}-{of[0]}-{of[1]}'

@@ -8,6 +8,7 @@ from pathlib import Path
 import sqlite3
 
 from fdrl_ros.errors import PrivacyError, StoreError
+from fdrl_ros.federation.spool import Spool
 from fdrl_ros.privacy.ledger_copy import opened_copy
 
 # Counters are handed out from blocks that are durable before their first number is used.
@@ -29,6 +30,7 @@ class Store:
         """
         self.path = path
         self._closing: list[Callable[[], None]] = []
+        self._spools: dict[str, Spool] = {}
         try:
             if path is not None:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -111,14 +113,45 @@ class Store:
             self._reserve_counters(self._next_counter)
         return self._next_counter
 
+    def spool(self, name: str, *, fresh: bool = True) -> Spool:
+        """
+        Open a file for what is too long for this table; it is closed with it.
+
+        :param fresh: whether to begin with an empty one.
+        :raises StoreError: if it cannot be used.
+        """
+        path = self.path and self.path.with_name(f'{self.path.stem}.{name}.spool')
+        self._spools[name] = Spool(path, fresh=fresh)
+        return self._spools[name]
+
+    def opened(self, name: str) -> Spool:
+        """
+        Return a spool that was written, maybe by an earlier process.
+
+        :raises StoreError: if it is not there any more.
+        """
+        return self._spools.get(name) or self.spool(name, fresh=False)
+
+    def erase_spools(self, kind: str, but: str = '') -> None:
+        """Remove the spools whose names begin so, those of an earlier process too."""
+        for name in [each for each in self._spools if each.startswith(kind) and each != but]:
+            self._spools.pop(name).erase()
+        if self.path is not None:
+            begin = f'{self.path.stem}.{kind}'
+            for path in self.path.parent.glob(f'{begin}*.spool'):
+                if path.name != f'{self.path.stem}.{but}.spool':
+                    path.unlink(missing_ok=True)
+
     def before_closing(self, action: Callable[[], None]) -> None:
         """Have something that writes here closed before the file is let go."""
         self._closing.append(action)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file, and of the spools."""
         while self._closing:
             self._closing.pop()()
+        for each in self._spools.values():
+            each.close()
         self._table.close()
 
 

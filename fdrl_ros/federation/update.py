@@ -7,6 +7,7 @@ What travels is the quantised (n_i / n_max) (theta_i - theta); the sum is applie
 theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fdrl_ros.crypto.encryption import AnyScheme, choose_scheme, CkksScheme, PublicContext
@@ -52,10 +53,11 @@ class UpdateCodec:
 
     def encrypt(
         self, slots: np.ndarray, mask: np.ndarray, public: PublicContext
-    ) -> tuple[bytes, ...]:
-        """Mask packed slots modulo the plaintext modulus and encrypt each row."""
-        masked = (slots + mask) % self.scheme.plain_modulus
-        return tuple(public.encrypt(row) for row in masked)
+    ) -> Iterator[bytes]:
+        """Mask packed slots modulo the plaintext modulus and encrypt row by row."""
+        modulus = self.scheme.plain_modulus
+        pairs = zip(slots, mask, strict=True)
+        return public.encrypt_rows((row + own) % modulus for row, own in pairs)
 
     def masked_slots(self) -> tuple[int, int]:
         """Return the shape of a whole update's masks: (ciphertexts, slots)."""

@@ -12,7 +12,9 @@ from fdrl_ros.federation.message import (
     Delivery,
     Message,
     Phase,
+    Relay,
     RoundStatus,
+    Wanted,
 )
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import to_ros
@@ -28,7 +30,7 @@ class AggregatorNode(PartyNode):
     """Moves the aggregator's messages; asks the key authority by a service."""
 
     groups = ('rounds',)
-    sends = (RoundStatus, Delivery)
+    sends = (RoundStatus, Delivery, Wanted, Relay)
     member = 'aggregator'
 
     def __init__(self, post: Post) -> None:

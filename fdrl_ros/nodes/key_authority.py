@@ -7,7 +7,13 @@ from typing import Any
 
 from fdrl_ros.assembly import open_key_authority
 from fdrl_ros.federation.key_authority import KeyAuthority
-from fdrl_ros.federation.message import DecryptRequest, EncryptionKey, GlobalPolicy, Verdict
+from fdrl_ros.federation.message import (
+    DecryptRequest,
+    EncryptionKey,
+    GlobalPolicy,
+    Verdict,
+    Wanted,
+)
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.diagnostics import Health
 from fdrl_ros.nodes.managed_node import run_node
@@ -22,11 +28,15 @@ class KeyAuthorityNode(PartyNode):
     """Moves the key authority's messages."""
 
     groups = ('encryption', 'validation', 'world')
-    sends = (EncryptionKey, GlobalPolicy, Verdict)
+    sends = (EncryptionKey, GlobalPolicy, Verdict, Wanted)
     member = 'key_authority'
 
     def __init__(self, post: Post) -> None:
         super().__init__('key_authority', post)
+
+    def addressees(self) -> list[str]:
+        """Return who relays updates."""
+        return ['aggregator']
 
     def begin(self) -> None:
         """Offer to decrypt, and the operator's service."""

@@ -63,8 +63,7 @@ class PartyNode(ManagedNode):
         self.layout.credentials(self.member)
         self._senders: dict[tuple[type[Message], str], Any] = {}
         for kind in self.sends:
-            hospitals = [each.name for each in self.layout.roster().hospitals]
-            for to in hospitals if kind in ADDRESSED else ['']:
+            for to in self.addressees() if kind in ADDRESSED else ['']:
                 self._senders[kind, to] = self.publisher(
                     WIRES[kind].type, self.topic(kind, to), WIRES[kind].sending
                 )
@@ -74,6 +73,10 @@ class PartyNode(ManagedNode):
         """Name the topic of a kind of message, of the addressee's if there is one."""
         below = f'/{to}' if to else ''
         return f'{self.settings.federation}/{WIRES[kind].topic}{below}'
+
+    def addressees(self) -> list[str]:
+        """Return whom messages with an addressee are for."""
+        return [each.name for each in self.layout.roster().hospitals]
 
     def begin(self) -> None:
         """Prepare what takes long on the worker, then start the party."""

@@ -35,8 +35,9 @@ LATCHED: Final = _profile(1, latched=True)
 OPERATING: Final = _profile(10, latched=True)
 """To publish the operating state: a client that waits for a move sees it begin and end."""
 
-KEPT: Final = _profile(256, latched=True)
-"""To publish chunks and signatures, which a server that starts again in between still gets."""
+KEPT: Final = _profile(64, latched=True)
+"""To publish chunks of updates, of which half as many at most are on their way (federation.pull),
+so that none is overwritten; a server that was cut off for long gets them when it is back."""
 
 HEARD: Final = _profile(1000, latched=True)
 """To hear both; a depth of 1 would keep one message of *all* hospitals together."""

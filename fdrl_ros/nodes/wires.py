@@ -40,6 +40,8 @@ WIRES: dict[type[Message], Wire] = {
     protocol.Shares: Wire('shares', ros.Shares, qos.LATCHED),
     protocol.Delivery: Wire('delivery', ros.Delivery, qos.LATCHED),
     protocol.MaskedUpdate: Wire('update', ros.MaskedUpdate, qos.KEPT),
+    protocol.Wanted: Wire('wanted', ros.Wanted, qos.EVENT),
+    protocol.Relay: Wire('relay', ros.Relay, qos.EVENT),
     protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
     protocol.Reveal: Wire('reveal', ros.Reveal, qos.LATCHED),
     protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
@@ -47,5 +49,5 @@ WIRES: dict[type[Message], Wire] = {
 }
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
 
-ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery,)
+ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Wanted)
 """Kinds that are for one party each, on a topic of its own: nobody else has to hear them."""

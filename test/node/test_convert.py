@@ -29,6 +29,8 @@ KINDS = [
     protocol.Shares,
     protocol.Delivery,
     protocol.MaskedUpdate,
+    protocol.Wanted,
+    protocol.Relay,
     protocol.Settle,
     protocol.Reveal,
     protocol.GlobalPolicy,
@@ -115,10 +117,10 @@ def test_more_links_of_a_ledger_than_an_update_may_have_are_refused():
     for size, refused in ((16384 * 32, False), (16384 * 32 + 1, True)):
         update = ros.MaskedUpdate()
         update.ledger_links.frombytes(bytes(size))
-        request = Decrypt.Request(updates=[update])
+        relay = ros.Relay(updates=[update])
         for source, kind in (
             (update, protocol.MaskedUpdate),
-            (request, protocol.DecryptRequest),
+            (relay, protocol.Relay),
         ):
             if refused:
                 with pytest.raises(MessageError, match=r'524289 of ledger_links: at most'):

@@ -20,7 +20,13 @@ from dropouts import keys_read_once
 from fdrl_ros.crypto.masking import mask, pair_key
 from fdrl_ros.crypto.round_secret import RoundSecret
 from fdrl_ros.crypto.sharing import positions, PRIME, share
-from fdrl_ros.federation.message import DecryptRequest, GlobalPolicy, MaskedUpdate, Settle
+from fdrl_ros.federation.message import (
+    DecryptRequest,
+    GlobalPolicy,
+    MaskedUpdate,
+    Relay,
+    Settle,
+)
 import numpy as np
 import pytest
 from worlds import count_wins, DISTINGUISHERS, draw_worlds, LOST, run_world, SAFE
@@ -59,8 +65,10 @@ def said_without_ciphertexts(messages):
                 *('keys', 'updates', 'settles', 'reveals'),
             )
         )
+        if isinstance(message, Relay):
+            left += said_without_ciphertexts(message.updates)
         if isinstance(message, DecryptRequest):
-            nested = (message.keys, message.updates, message.settles, message.reveals)
+            nested = (message.keys, message.settles, message.reveals)
             left += [each for some in nested for each in said_without_ciphertexts(some)]
     return left
 

@@ -272,9 +272,10 @@ def test_key_authority_decrypts_no_sum_that_leaves_a_survivor_out(tmp_path):
     bench.secret.decrypt = lambda each: decrypted.append(each) or decrypt(each)
 
     def cheat(request):
-        updates = tuple(u for u in request.updates if u.envelope.sender != 'hospital_4')
+        three, hashes = request.survivors[:3], request.update_hashes[: 3 * 32]
         settles = tuple(s for s in request.settles if s.envelope.sender != 'hospital_4')
-        return [resealed(bench, request, updates=updates, settles=settles)]
+        changes = {'survivors': three, 'update_hashes': hashes, 'settles': settles}
+        return [resealed(bench, request, **changes)]
 
     Tap(bench, DecryptRequest, change=cheat)
     assert ends_with_the_older_policy(bench)
@@ -287,7 +288,8 @@ def test_key_authority_decrypts_no_single_update(tmp_path):
     bench.secret.decrypt = decrypted.append
 
     def cheat(request):
-        first = {'updates': request.updates[:1], 'settles': request.settles[:1]}
+        hashes, settles = request.update_hashes[:32], request.settles[:1]
+        first = {'survivors': request.survivors[:1], 'update_hashes': hashes, 'settles': settles}
         return [resealed(bench, request, **first)]
 
     Tap(bench, DecryptRequest, change=cheat)

@@ -1,0 +1,247 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Updates of many chunks arrive whole whatever is lost, and never many chunks are on their way."""
+
+from collections import Counter
+from dataclasses import replace
+import random
+
+from conftest import Bench, SHAPE
+from fdrl_ros.federation.message import (
+    DecryptRequest,
+    MaskedUpdate,
+    Phase,
+    Relay,
+    Wanted,
+)
+from fdrl_ros.federation.pull import FIRST, PATIENCE, Pull, STEP, WINDOW
+from fdrl_ros.federation.updates import AT_ONCE
+from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+from test_refusals import resealed, Tap
+
+LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
+
+
+@pytest.fixture(scope='module')
+def secret():
+    """Draw one key pair for all federations here."""
+    return Bench(None, rounds=1, shape=LONG).secret
+
+
+@pytest.fixture
+def bench(tmp_path, secret):
+    return Bench(tmp_path, rounds=1, shape=LONG, secret=secret)
+
+
+def ends_exactly(bench, names=('hospital_1', 'hospital_2', 'hospital_3')):
+    assert bench.run()
+    policy = bench.federation.parties[names[0]].policy
+    assert not policy.rolled_back and policy.contributors == tuple(names)
+    weights = decode_weights(policy.weights, bench.shape.n_parameters)
+    np.testing.assert_allclose(weights, bench.expected(1, list(names)), atol=2e-3)
+
+
+def test_an_update_is_many_chunks_here(bench):
+    assert bench.scheme.ciphertexts == 44 > WINDOW + FIRST
+
+
+def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
+    federation, under_way, most = bench.federation, Counter(), Counter()
+    deliver, handle = federation._deliver, bench.aggregator.handle
+    relays = Tap(bench, Relay)
+
+    def noted(name, message):
+        if isinstance(message, MaskedUpdate) and name == 'aggregator':
+            under_way[message.envelope.sender] += 1
+            most['all'] = max(most['all'], sum(under_way.values()))
+            most['one'] = max(most['one'], *under_way.values())
+        deliver(name, message)
+
+    def handled(message, now):
+        if isinstance(message, MaskedUpdate):
+            under_way[message.envelope.sender] -= 1
+        return handle(message, now)
+
+    federation._deliver, bench.aggregator.handle = noted, handled
+    updates = Tap(bench, MaskedUpdate)
+    ends_exactly(bench)
+    assert len(updates.messages) == 3 * 44
+    assert sum(len(each.updates) for each in relays.messages) == 3 * 44
+    assert most['one'] <= WINDOW and most['all'] <= AT_ONCE * WINDOW + 3 * FIRST
+    assert not bench.federation.refused
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_what_is_lost_is_asked_for_again(bench, seed):
+    chance = random.Random(seed)
+    Tap(
+        bench,
+        MaskedUpdate,
+        Wanted,
+        Relay,
+        change=lambda m: [m] if getattr(m, 'chunk', 1) == 0 or chance.random() < 0.7 else [],
+    )
+    ends_exactly(bench)
+    assert bench.aggregator._attempt == 0  # the first attempt was enough
+    assert all(learner.trained == [1] for learner in bench.learners.values())
+
+
+def test_a_hospital_that_starts_again_in_the_middle_goes_on(bench):
+    updates = Tap(bench, MaskedUpdate)
+    assert bench.run(lambda: len(updates.messages) > 60)
+    bench.kill('hospital_1')
+    bench.start('hospital_1')
+    ends_exactly(bench)
+    assert bench.learners['hospital_1'].trained == [1]
+    assert {message.envelope.attempt for message in updates.messages} == {1}
+
+
+def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path, secret):
+    bench = Bench(tmp_path, hospitals=4, rounds=1, shape=LONG)
+    late = lambda m: m.envelope.sender == 'hospital_4' and m.chunk > 20  # noqa: E731
+    Tap(bench, MaskedUpdate, change=lambda m: [] if late(m) else [m])
+    ends_exactly(bench)
+
+
+def test_an_aggregator_that_starts_again_later_needs_no_updates_of_the_past(bench):
+    bench.settings = replace(bench.settings, rounds=2)
+    bench.kill('aggregator')
+    bench.start('aggregator')
+    assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
+    bench.kill('aggregator')
+    bench.start('aggregator')
+    assert bench.run()
+
+
+@pytest.mark.parametrize('name', ['key_authority', 'aggregator'])
+def test_a_server_that_starts_again_while_the_key_authority_adds_goes_on(bench, name):
+    relays = Tap(bench, Relay)
+    assert bench.run(lambda: len(relays.messages) > 5)
+    bench.kill(name)
+    bench.start(name)
+    ends_exactly(bench)
+    assert {message.envelope.attempt for message in relays.messages} == {1}
+
+
+def test_a_request_that_is_repeated_meanwhile_does_not_begin_anew(bench):
+    relays, requests = Tap(bench, Relay), Tap(bench, DecryptRequest)
+    assert bench.run(lambda: len(relays.messages) > 5)
+    again = resealed(bench, requests.messages[0])
+    bench.federation.apply('key_authority', lambda: bench.key_authority.handle(again, 0.0))
+    ends_exactly(bench)
+    firsts = [message.first for message in relays.messages]
+    assert set(firsts) == set(range(0, 3 * 44, STEP)) and len(firsts) <= 17 + WINDOW // STEP
+
+
+def spoilt_chunk(bench, relay):
+    first, *others = relay.updates
+    changed = replace(first, ciphertext=first.ciphertext[:-1] + b'\0')
+    return resealed(bench, relay, updates=(changed, *others))
+
+
+def other_order(bench, relay):
+    return resealed(bench, relay, updates=relay.updates[::-1])
+
+
+def twice_the_same(bench, relay):
+    return resealed(bench, relay, updates=relay.updates[:1] * 2)
+
+
+def another_update(bench, relay):
+    """Return a relay with a chunk that the hospital signed for this attempt, but never sent."""
+    first, *others = relay.updates
+    ciphertext = bench.secret.public.encrypt(np.zeros(4096, dtype=np.int64))
+    changed = resealed(bench, first, ciphertext=ciphertext)
+    return resealed(bench, relay, updates=(changed, *others))
+
+
+@pytest.mark.parametrize('lie', [spoilt_chunk, other_order, twice_the_same, another_update])
+def test_what_was_not_sent_is_not_summed(bench, lie, monkeypatch):
+    decrypted: list = []
+    monkeypatch.setattr(bench.secret, 'decrypt', decrypted.append)
+    lied: list = []
+
+    def change(relay):
+        if not lied and relay.first > 40:
+            lied.append(relay)
+            return [lie(bench, relay)]
+        return [relay]
+
+    Tap(bench, Relay, change=change)
+    hospital = bench.federation.parties['hospital_1']
+    assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1, ticks=60)
+    assert hospital.policy.digest == digest_of(bench.first)
+    assert hospital.policy.rolled_back and lied and not decrypted
+
+
+def test_relays_that_nobody_asked_for_are_refused(bench):
+    relays = Tap(bench, Relay)
+    ends_exactly(bench)
+    relay = resealed(bench, relays.messages[0])
+    bench.federation.refused.clear()
+    bench.federation.apply('key_authority', lambda: bench.key_authority.handle(relay, 0.0))
+    assert 'not asked for' in str(bench.federation.refused[0][1])
+
+
+@pytest.mark.parametrize('changes', [{'to': 'hospital_2'}, {'first': 44}, {'count': -1}])
+def test_who_asks_for_what_is_not_there_gets_nothing(bench, changes):
+    updates, wanted = Tap(bench, MaskedUpdate), Tap(bench, Wanted)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN and wanted.messages)
+    ask = next(m for m in wanted.messages if m.to == 'hospital_1')
+    before = len(updates.messages)
+    hospital, bad = bench.federation.parties['hospital_1'], resealed(bench, ask, **changes)
+    bench.federation.apply('hospital_1', lambda: hospital.handle(bad, 0.0))
+    assert len(updates.messages) == before
+    ends_exactly(bench)
+
+
+def test_updates_lie_in_files_that_go_with_their_round(bench, tmp_path):
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
+    spools = {path.name: path.stat() for path in tmp_path.glob('*.spool')}
+    assert set(spools) == {
+        'aggregator.updates-1-1.spool',
+        *(f'{name}.sent-1-1.spool' for name in bench.names),
+    }
+    size = 44 * bench.scheme.ciphertext_bytes
+    assert 3 * size < spools['aggregator.updates-1-1.spool'].st_size < 3 * size + 3 * 44 * 1000
+    assert spools['hospital_1.sent-1-1.spool'].st_size == size
+    assert all(each.st_mode & 0o777 == 0o600 for each in spools.values())
+    ends_exactly(bench)
+    assert not list(tmp_path.glob('*.spool'))
+    # Policies are there, ciphertexts not.
+    assert (tmp_path / 'aggregator.sqlite').stat().st_size < size / 3
+
+
+@settings(max_examples=200, deadline=None)
+@given(count=strategies.integers(1, 200), seed=strategies.integers(0, 2**32))
+def test_a_pull_asks_for_everything_and_never_for_much(count, seed):
+    chance, pull = random.Random(seed), Pull(FIRST)
+    have: set[int] = {0}
+    coming = set(range(1, min(FIRST, count)))
+    now = 0.0
+    for _ in range(2000):
+        for first, size in pull.next(have, count, now):
+            assert 1 <= size <= STEP and first + size <= count
+            assert not have & set(range(first, first + size))
+            coming |= set(range(first, first + size))
+        assert len(coming) <= WINDOW
+        if len(have) == count:
+            break
+        if coming:
+            number = chance.choice(sorted(coming))
+            coming.remove(number)
+            if chance.random() < 0.8:
+                have.add(number)
+        else:
+            now += PATIENCE
+    assert have == set(range(count))
+
+
+def test_short_updates_are_not_asked_for(tmp_path):
+    bench = Bench(tmp_path, rounds=1, shape=SHAPE)
+    asked = Tap(bench, Wanted)
+    assert bench.run()
+    assert {message.to for message in asked.messages} == {'aggregator'}
