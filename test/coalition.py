@@ -151,30 +151,32 @@ class Coalition:
     ) -> None:
         self.shares.setdefault((dealer, of, listed.digest, kind), {})[holder] = share
 
-    def restored(self, name: str, of: Try, kind: str) -> bytes | None:
-        """Return a secret if it is known: one's own, or that which enough shares restore."""
+    def restored(self, name: str, of: Try, kind: str, public: bytes = b'') -> bytes | None:
+        """
+        Return a secret if it is known: one's own, a guess, or what enough shares restore.
+
+        :param public: the mask key whose secret it shall be, if several were published.
+        """
+        candidates = [_of_kind(secrets, kind) for secrets in self.own(name, of)]
         if (name, of, kind) in self.found:
-            return self.found[name, of, kind]
-        for secrets in self.own(name, of):
-            if self._fits(name, of, kind, own := _of_kind(secrets, kind)):
-                return own
+            candidates.append(self.found[name, of, kind])
         for (dealer, where, digest, what), shares in self.shares.items():
             if (dealer, where, what) == (name, of, kind) and len(shares) >= self.roster.threshold:
                 listed = self.lists[digest]
+                recovery = Recovery(listed.threshold, listed.members, list(shares))
                 try:
-                    found = Recovery(listed.threshold, listed.members, list(shares))
-                    secret = found.recover(shares)
+                    candidates.append(recovery.recover(shares))
                 except ShareError:
                     continue
-                if self._fits(name, of, kind, secret):
-                    return secret
-        return None
+        fitting = (each for each in candidates if self._fits(name, of, kind, each, public))
+        return next(fitting, None)
 
-    def _fits(self, name: str, of: Try, kind: str, secret: bytes) -> bool:
+    def _fits(self, name: str, of: Try, kind: str, secret: bytes, public: bytes) -> bool:
+        keys = self.keys.get((name, of), [])
         if kind == SELF:
-            return any(k.seed_hash == hash_of_seed(secret) for k in self.keys.get((name, of), ()))
-        public = RoundSecret.from_bytes(secret).public
-        return any(k.mask_key == public for k in self.keys.get((name, of), ()))
+            return any(key.seed_hash == hash_of_seed(secret) for key in keys)
+        found = RoundSecret.from_bytes(secret).public
+        return found == public if public else any(key.mask_key == found for key in keys)
 
     def rows(self) -> list[list[Row]]:
         """Return the honest updates that are held, chunk by chunk, less all known masks."""
@@ -204,7 +206,7 @@ class Coalition:
             if peer == sender:
                 continue
             for end, other in ((sender, peer), (peer, sender)):
-                secret = self.restored(end, of, MASK)
+                secret = self.restored(end, of, MASK, listed.keys[end].mask)
                 if secret is not None:
                     key = pair_key(
                         RoundSecret.from_bytes(secret),

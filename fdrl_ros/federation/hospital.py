@@ -309,6 +309,8 @@ class Hospital:
         if status.phase == Phase.SHARE:
             return outcome + Outcome(part.share(keys))
         setup = part.setup(keys, status) if name in status.members else None
+        doubts = (f'somebody lies: {each}' for each in part.contradictions(keys, status))
+        outcome += Outcome(notes=tuple(filter(part.first, doubts)))
         if setup is None:
             return outcome
         if status.phase == Phase.TRAIN:

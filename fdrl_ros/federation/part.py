@@ -83,7 +83,7 @@ class Part:
         self._delivery: Delivery | None = None
         self._settles: dict[str, Settle] = {}
         self._setup: Setup | None = None
-        self._signed = b''
+        self._told = self._signed = b''
         self._list: KeyList | None = None
         self._said: set[str] = set()
         # Of senders who may be gone by now.
@@ -121,12 +121,28 @@ class Part:
         """
         Keep another survivor's signature on the survivor set.
 
-        :raises RoundError: if this hospital signed another one: somebody lies.
+        :raises RoundError: if this hospital was told of another one: somebody lies.
         """
         sender = message.envelope.sender
         self._settles.setdefault(sender, message)
-        if self._signed and message.settle_digest != self._signed:
+        if self._told and message.settle_digest != self._told:
             raise RoundError(sender, 'signed other survivors than this hospital was told of')
+
+    def contradictions(self, keys: KeyList, status: RoundStatus) -> list[str]:
+        """Return what others said that cannot be if this hospital was told the truth."""
+        found = []
+        if status.survivors:
+            setup = setup_digest(keys, status.members)
+            self._told = settle_digest(setup, status.survivors)
+            found += [
+                f'{name} signed other survivors than this hospital was told of'
+                for name, each in self._settles.items()
+                if each.settle_digest != self._told
+            ]
+        if self._setup is not None and len(self._setup.shares) < len(self._setup.members):
+            missing = sorted(set(self._setup.members) - self._setup.shares.keys())
+            found.append(f'the shares of {", ".join(missing)} cannot be opened')
+        return found
 
     # What this hospital says.
 

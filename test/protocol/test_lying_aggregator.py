@@ -1,0 +1,522 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+An aggregator that lies, with c < 2t - n hospitals on its side, gains nothing and is noticed.
+
+It has the secret key of the encryption too, so what it can compute is what masks do not hide: of
+one round one sum, over the honest hospitals of one survivor set, whatever it told to whom.
+"""
+
+from dataclasses import replace
+
+from conftest import Bench
+from dropouts import keys_read_once
+from fdrl_ros.federation.message import (
+    DecryptRequest,
+    MaskedUpdate,
+    Phase,
+    Relay,
+    Reveal,
+    RoundKey,
+    Settle,
+    Verdict,
+)
+from liar import (
+    draw_liar,
+    gains_nothing,
+    Story,
+)
+import pytest
+from test_refusals import resealed, Tap
+
+FIRST, SECOND = (1, 1), (1, 2)
+
+
+@pytest.fixture(autouse=True)
+def quick():
+    with keys_read_once():
+        yield
+
+
+def everybody(liar, **changes):
+    names = tuple(liar.bench.names)
+    return replace(Story(names, names, names), **changes)
+
+
+def without(liar, *numbers):
+    left = {f'hospital_{number}' for number in numbers}
+    return tuple(name for name in liar.bench.names if name not in left)
+
+
+def too_few(liar):
+    return tuple(liar.bench.names[: liar.bench.roster.quorum - 1])
+
+
+# What may be said to whom; each returns what somebody will complain of.
+
+
+def other_survivors_to_one(liar):
+    story = everybody(liar)
+    other = everybody(liar, survivors=without(liar, 2))
+    liar.run_attempt(FIRST, {**dict.fromkeys(liar.honest, story), 'hospital_1': other})
+    return 'signed other survivors than this hospital was told of'
+
+
+def one_told_that_it_did_not_survive(liar):
+    story = everybody(liar)
+    other = everybody(liar, survivors=without(liar, 1))
+    liar.run_attempt(FIRST, {**dict.fromkeys(liar.honest, story), 'hospital_1': other})
+    return 'signed other survivors than this hospital was told of'
+
+
+def other_members_to_one(liar):
+    story, fewer = everybody(liar), without(liar, 2)
+    other = everybody(liar, members=fewer, survivors=fewer)
+    liar.run_attempt(FIRST, {**dict.fromkeys(liar.honest, story), 'hospital_1': other})
+    return 'signed other survivors than this hospital was told of'
+
+
+def other_names_in_the_list_of_keys_to_one(liar):
+    story, fewer = everybody(liar), without(liar, 2)
+    liar.run_attempt(
+        FIRST,
+        {**dict.fromkeys(liar.honest, story), 'hospital_1': Story(fewer, fewer, fewer)},
+    )
+    return 'cannot be opened'
+
+
+def other_keys_of_its_own_hospitals_to_one(liar):
+    story = everybody(liar)
+    other = everybody(liar, variant=1)
+    liar.run_attempt(FIRST, {**dict.fromkeys(liar.honest, story), 'hospital_1': other})
+    return 'cannot be opened'
+
+
+def other_keys_of_its_own_hospitals_to_half(liar):
+    stories = [everybody(liar), everybody(liar, variant=1)]
+    liar.run_attempt(FIRST, {name: stories[place % 2] for place, name in enumerate(liar.honest)})
+    return 'cannot be opened'
+
+
+def another_set_in_the_next_attempt(liar):
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, everybody(liar)))
+    other = everybody(liar, survivors=without(liar, 2))
+    liar.run_attempt(SECOND, dict.fromkeys(liar.honest, other))
+    return 'the round was settled for'
+
+
+def another_set_in_the_next_attempt_after_restarts(liar):
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, everybody(liar)))
+    for name in liar.honest:
+        liar.restart(name)
+    other = everybody(liar, survivors=without(liar, 2))
+    liar.run_attempt(SECOND, dict.fromkeys(liar.honest, other))
+    return 'the round was settled for'
+
+
+def another_set_in_the_same_attempt_after_restarts(liar):
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.SETTLE)
+    for name in liar.honest:
+        liar.restart(name)
+    other = everybody(liar, survivors=without(liar, 2))
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, other))
+    return 'another survivor set than'
+
+
+def training_again_with_other_members(liar):
+    story, fewer = everybody(liar), without(liar, 2)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.SETTLE)
+    for name in liar.honest:
+        liar.status(name, FIRST, Phase.TRAIN, Story(story.keyed, fewer, fewer))
+    return 'changed the members of an attempt'
+
+
+def lists_that_are_emptied_and_filled_with_others(liar):
+    story, fewer = everybody(liar), without(liar, 2)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.SETTLE)
+    for name in liar.honest:
+        liar.status(name, FIRST, Phase.OPEN, Story((), (), ()))
+        liar.status(name, FIRST, Phase.REVEAL, Story(story.keyed, (), ()))
+        liar.status(name, FIRST, Phase.REVEAL, Story(story.keyed, story.members, fewer))
+    return 'other survivors than were signed'
+
+
+def members_too_few_for_the_threshold(liar):
+    few = too_few(liar)
+    story = everybody(liar, members=few, survivors=few)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story))
+    return 'are too few'
+
+
+def survivors_too_few_for_the_threshold(liar):
+    story = everybody(liar, survivors=too_few(liar))
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story))
+    return 'are too few'
+
+
+def survivors_that_are_no_members(liar):
+    fewer = without(liar, 2)
+    story = everybody(liar, members=fewer)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story))
+    return 'not all of'
+
+
+def a_survivor_twice(liar):
+    story = everybody(liar, survivors=(*without(liar, 2), 'hospital_1'))
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story))
+    return 'are not all different'
+
+
+def an_old_status_again(liar):
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, everybody(liar)), until=Phase.TRAIN)
+    old = liar.say_status(
+        FIRST, Phase.SHARE, keyed=tuple(liar.bench.names), members=(), survivors=()
+    )
+    liar.tell('hospital_1', old)
+    liar.status('hospital_1', FIRST, Phase.TRAIN, everybody(liar))
+    liar.forget_what_was_told()
+    liar.tell('hospital_1', old)
+    return 'RoundStatus counter'
+
+
+def a_status_of_the_attempt_before(liar):
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.TRAIN)
+    liar.run_attempt(SECOND, dict.fromkeys(liar.honest, story), until=Phase.TRAIN)
+    liar.status('hospital_1', FIRST, Phase.SETTLE, story)
+    return 'status of a past attempt'
+
+
+def forged_delivery(change):
+    def lie(liar):
+        story = everybody(liar)
+        liar.forge = lambda delivery: change(liar, delivery)
+        liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story))
+
+    return lie
+
+
+def a_copied_key(liar):
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.OPEN)
+    (stolen,) = [
+        each for each in liar.said
+        if isinstance(each, RoundKey) and each.envelope.sender == 'hospital_2'
+    ]  # fmt: skip
+    liar.tell('hospital_1', stolen)
+    fields = {'mask_key': stolen.mask_key, 'sealing_key': stolen.sealing_key}
+    copied = liar.seal(RoundKey, liar.corrupt[0], FIRST, **fields, seed_hash=stolen.seed_hash)
+    liar.tell('hospital_1', copied)
+    return 'the round key of hospital_2'
+
+
+def its_own_key_to_a_hospital(liar):
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.OPEN)
+    own = next(each for each in liar.said if isinstance(each, RoundKey))
+    name = own.envelope.sender
+    keys = liar.keys_for(FIRST, 0)
+    fields = {'mask_key': own.mask_key, 'sealing_key': own.sealing_key}
+    keys[liar.corrupt[0]] = liar.seal(
+        RoundKey, liar.corrupt[0], FIRST, **fields, seed_hash=own.seed_hash
+    )
+    for each in keys.values():
+        if each.envelope.sender != name:
+            liar.tell(name, each)
+    liar.status(name, FIRST, Phase.SHARE, story)
+    return 'a key comes twice'
+
+
+def other_keys_in_the_same_attempt(liar):
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.SHARE)
+    liar.tell('hospital_1', liar.keys_for(FIRST, 1)[liar.corrupt[0]])
+    return 'other round keys than before'
+
+
+def a_signature_of_an_honest_hospital(liar):
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.SETTLE)
+    fake = liar.seal(
+        Settle, liar.corrupt[0], FIRST, settle_digest=bytes(32), update_hash=bytes(32)
+    )
+    envelope = replace(fake.envelope, sender='hospital_2', counter=10**6)
+    liar.tell('hospital_1', replace(fake, envelope=envelope))
+    return 'bad signature'
+
+
+def one_byte(liar, delivery):
+    sealed = bytes([delivery.sealed[0] ^ 1]) + delivery.sealed[1:]
+    return replace(delivery, sealed=sealed)
+
+
+def in_another_order(liar, delivery):
+    size = len(delivery.sealed) // len(delivery.senders)
+    return replace(delivery, sealed=delivery.sealed[size:] + delivery.sealed[:size])
+
+
+def of_others(liar, delivery):
+    return replace(delivery, senders=delivery.senders[1:], sealed=delivery.sealed[121:])
+
+
+def for_another(liar, delivery):
+    return replace(delivery, to='hospital_2' if delivery.to != 'hospital_2' else 'hospital_1')
+
+
+def of_another_length(liar, delivery):
+    return replace(delivery, sealed=delivery.sealed[:-1])
+
+
+def none_at_all(liar, delivery):
+    return replace(delivery, sealed=bytes(len(delivery.sealed)))
+
+
+LIES = {
+    lie.__name__: lie
+    for lie in (
+        other_survivors_to_one,
+        one_told_that_it_did_not_survive,
+        other_members_to_one,
+        other_names_in_the_list_of_keys_to_one,
+        other_keys_of_its_own_hospitals_to_one,
+        other_keys_of_its_own_hospitals_to_half,
+        another_set_in_the_next_attempt,
+        another_set_in_the_next_attempt_after_restarts,
+        another_set_in_the_same_attempt_after_restarts,
+        training_again_with_other_members,
+        lists_that_are_emptied_and_filled_with_others,
+        members_too_few_for_the_threshold,
+        survivors_too_few_for_the_threshold,
+        survivors_that_are_no_members,
+        a_survivor_twice,
+        an_old_status_again,
+        a_status_of_the_attempt_before,
+        a_copied_key,
+        its_own_key_to_a_hospital,
+        other_keys_in_the_same_attempt,
+        a_signature_of_an_honest_hospital,
+    )
+}
+FORGED = {
+    one_byte: 'cannot be opened',
+    in_another_order: 'cannot be opened',
+    of_others: 'delivered shares of',
+    for_another: 'shares for hospital_',
+    of_another_length: 'bytes of shares for',
+    none_at_all: 'cannot be opened',
+}
+
+
+@pytest.mark.parametrize(('hospitals', 'corrupt'), [(5, 2), (10, 3)])
+@pytest.mark.parametrize('name', LIES)
+def test_each_lie_is_noticed_and_gains_nothing(name, hospitals, corrupt):
+    liar = draw_liar(hospitals, corrupt, seed=1)
+    expected = LIES[name](liar)
+    caught = liar.caught()
+    assert any(expected in complaint for _, complaint in caught), caught
+    assert {who for who, _ in caught} <= set(liar.honest)
+    assert gains_nothing(liar)
+
+
+@pytest.mark.parametrize('change', FORGED)
+def test_a_forged_delivery_is_noticed_and_gains_nothing(change):
+    liar = draw_liar(5, 2, seed=1)
+    forged_delivery(change)(liar)
+    assert any(FORGED[change] in complaint for _, complaint in liar.caught())
+    assert gains_nothing(liar)
+
+
+def test_nothing_is_revealed_before_enough_survivors_signed():
+    liar = draw_liar(5, 2, seed=1)
+    story = everybody(liar)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.TRAIN)
+    for name in liar.honest:
+        liar.status(name, FIRST, Phase.REVEAL, story)
+    assert not [each for each in liar.said if isinstance(each, Reveal)]
+    assert len([each for each in liar.said if isinstance(each, Settle)]) == 3
+    assert not liar.facts()
+
+
+def test_truth_is_not_taken_for_a_lie():
+    liar = draw_liar(5, 2, seed=1)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, everybody(liar)))
+    assert not liar.caught()
+    assert liar.facts() == [dict.fromkeys(liar.honest, 1)]
+
+
+def test_with_2t_minus_n_hospitals_on_its_side_it_gets_two_sums():
+    liar = draw_liar(5, 3, seed=1)
+    one, other = (
+        everybody(liar, survivors=without(liar, 2)),
+        everybody(liar, survivors=without(liar, 1)),
+    )
+    liar.run_attempt(FIRST, {'hospital_1': one, 'hospital_2': other})
+    assert not gains_nothing(liar)
+    assert len(liar.facts()) == 2
+    assert liar.caught()
+
+
+# What it may ask of the key authority.
+
+
+def other_survivors(bench, request):
+    return {'survivors': request.survivors[1:]}
+
+
+def one_survivor_more(bench, request):
+    return {'survivors': (*request.survivors, 'hospital_9')}
+
+
+def other_members(bench, request):
+    return {'members': request.members[1:]}
+
+
+def no_reveal_of_one(bench, request):
+    return {'reveals': request.reveals[: bench.roster.threshold - 1]}
+
+
+def a_reveal_twice(bench, request):
+    return {'reveals': (*request.reveals[:-1], request.reveals[0])}
+
+
+def a_signature_twice(bench, request):
+    return {'settles': (*request.settles[:-1], request.settles[0])}
+
+
+def too_few_signatures(bench, request):
+    return {'settles': request.settles[: bench.roster.threshold - 1]}
+
+
+def a_key_left_out(bench, request):
+    return {'keys': request.keys[1:]}
+
+
+def a_key_of_its_own(bench, request):
+    key = request.keys[0]
+    return {'keys': (replace(key, mask_key=bytes([9]) * 32), *request.keys[1:])}
+
+
+def another_sum(bench, request):
+    return {'sum_hash': bytes(32)}
+
+
+def other_updates(bench, request):
+    return {'update_hashes': request.update_hashes[:-32] + bytes(32)}
+
+
+def no_updates(bench, request):
+    return {'update_hashes': b''}
+
+
+ASKED = (
+    other_survivors,
+    one_survivor_more,
+    other_members,
+    no_reveal_of_one,
+    a_reveal_twice,
+    a_signature_twice,
+    too_few_signatures,
+    a_key_left_out,
+    a_key_of_its_own,
+    another_sum,
+    other_updates,
+    no_updates,
+)
+
+
+def in_another_order_of_updates(bench, updates):
+    return updates[::-1]
+
+
+def an_update_twice(bench, updates):
+    return (*updates[:-1], updates[0])
+
+
+def another_s_ciphertext(bench, updates):
+    return (replace(updates[0], ciphertext=updates[1].ciphertext), *updates[1:])
+
+
+def a_ciphertext_of_its_own(bench, updates):
+    """Ask for the secret key: the second polynomial is 1, the first is 0."""
+    residues = bench.secret.public.residues(updates[0].ciphertext)
+    residues[0], residues[1], residues[1, :, 0] = 0, 0, 1
+    crafted = replace(updates[0], ciphertext=bench.secret.public._wire(residues))
+    return (crafted, *updates[1:])
+
+
+def a_ciphertext_of_its_own_with_a_signature_of_its_own(bench, updates):
+    crafted, *others = a_ciphertext_of_its_own(bench, updates)
+    return (crafted.signed_by(bench.identities['aggregator']), *others)
+
+
+RELAYED = (
+    in_another_order_of_updates,
+    an_update_twice,
+    another_s_ciphertext,
+    a_ciphertext_of_its_own,
+    a_ciphertext_of_its_own_with_a_signature_of_its_own,
+)
+
+
+@pytest.mark.parametrize('change', ASKED)
+def test_key_authority_decrypts_nothing_but_the_sum_that_was_settled(change):
+    bench = Bench(None, hospitals=4, rounds=1)
+    decrypted: list = []
+    bench.secret.decrypt = decrypted.append
+
+    def lie(request):
+        return [
+            resealed(bench, request, **change(bench, request)) if request.survivors else request
+        ]
+
+    Tap(bench, DecryptRequest, change=lie)
+    refused_without_decryption(bench, decrypted)
+
+
+@pytest.mark.parametrize('change', RELAYED)
+def test_key_authority_decrypts_nothing_that_was_put_in_between(change):
+    bench = Bench(None, hospitals=4, rounds=1)
+    decrypted: list = []
+    bench.secret.decrypt = decrypted.append
+
+    def lie(relay):
+        return [resealed(bench, relay, updates=change(bench, relay.updates))]
+
+    Tap(bench, Relay, change=lie)
+    refused_without_decryption(bench, decrypted)
+
+
+def refused_without_decryption(bench, decrypted):
+    """Run to the end of a round that the aggregator has to give up, and look at its reasons."""
+    verdicts = Tap(bench, Verdict)
+    assert bench.run(lambda: bench.key_authority.round == 1, ticks=60)
+    assert [each.reason for each in verdicts.messages if not each.accepted]
+    assert not decrypted
+    bench.run(ticks=1)
+    assert bench.federation.parties['hospital_1'].policy.rolled_back
+
+
+@pytest.mark.parametrize('kind', [MaskedUpdate, RoundKey])
+def test_key_authority_mixes_no_two_attempts(kind):
+    bench = Bench(None, hospitals=4, rounds=1)
+    decrypted: list = []
+    bench.secret.decrypt = decrypted.append
+    said = Tap(bench, kind)
+    Tap(bench, Settle, change=lambda each: [each] if each.envelope.attempt == 2 else [])
+
+    def mix(message):
+        name = 'updates' if isinstance(message, Relay) else 'keys'
+        parts = getattr(message, name)
+        if not parts:
+            return [message]  # it gave the round up
+        sender = parts[0].envelope.sender
+        before = next(each for each in said.messages if each.envelope.sender == sender)
+        assert before.envelope.attempt == 1
+        return [resealed(bench, message, **{name: (before, *parts[1:])})]
+
+    Tap(bench, Relay if kind is MaskedUpdate else DecryptRequest, change=mix)
+    verdicts = Tap(bench, Verdict)
+    assert bench.run(lambda: bench.key_authority.round == 1, ticks=80)
+    assert any('signed for attempt (1, 1)' in each.reason for each in verdicts.messages)
+    assert not decrypted
