@@ -224,8 +224,8 @@ class Hospital:
         envelope = message.envelope
         sender = self._channel.accept(message, 'aggregator').name
         of, before = attempt_of(envelope), self._status
-        if of < self._try() or envelope.round < self._log.round:
-            raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
+        if of < (now_at := max(self._try(), self._log.newest)):
+            raise RoundError(sender, f'status of a past attempt, now at {now_at}')
         if message.roster_digest != self._channel.roster.digest_bytes:
             raise RoundError(
                 sender,

@@ -74,6 +74,17 @@ class RoundLog:
         """Return the round of the newest update: nothing before it matters any more."""
         return self.update.round if self.update else 0
 
+    @property
+    def newest(self) -> Try:
+        """
+        Return the attempt of the newest masked update: there is no way back before it.
+
+        Who masked for other members in an older attempt again would put the same self mask on
+        both, and one reveal would take it off both: two sums of one round.
+        """
+        sending = json.loads(self._store.get('sending') or 'null')
+        return max((self.round, 0), tuple(sending['of']) if sending else (0, 0))
+
     def keep(self, update: LocalUpdate) -> None:
         """Note the result of local training, before anything of it is sent."""
         self._store.put('update', update.to_bytes())

@@ -5,6 +5,7 @@ An aggregator that lies, with c < 2t - n hospitals on its side, gains nothing an
 
 It has the secret key of the encryption too, so what it can compute is what masks do not hide: of
 one round one sum, over the honest hospitals of one survivor set, whatever it told to whom.
+`test/paper/test_lies_in_full.py` tells many more random lies.
 """
 
 from dataclasses import replace
@@ -24,6 +25,7 @@ from fdrl_ros.federation.message import (
 from liar import (
     draw_liar,
     gains_nothing,
+    lie_at_random,
     Story,
 )
 import pytest
@@ -122,6 +124,20 @@ def another_set_in_the_same_attempt_after_restarts(liar):
     other = everybody(liar, survivors=without(liar, 2))
     liar.run_attempt(FIRST, dict.fromkeys(liar.honest, other))
     return 'another survivor set than'
+
+
+def back_to_an_older_attempt_with_other_members_after_restarts(liar):
+    """Both updates of the old attempt would have the same self mask on."""
+    fewer = without(liar, 2)
+    story = everybody(liar)
+    liar.run_attempt(
+        FIRST, dict.fromkeys(liar.honest, Story(fewer, fewer, fewer)), until=Phase.TRAIN
+    )
+    liar.run_attempt(SECOND, dict.fromkeys(liar.honest, story), until=Phase.TRAIN)
+    for name in liar.honest:
+        liar.restart(name)
+    liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story))
+    return 'status of a past attempt'
 
 
 def training_again_with_other_members(liar):
@@ -284,6 +300,7 @@ LIES = {
         another_set_in_the_next_attempt,
         another_set_in_the_next_attempt_after_restarts,
         another_set_in_the_same_attempt_after_restarts,
+        back_to_an_older_attempt_with_other_members_after_restarts,
         training_again_with_other_members,
         lists_that_are_emptied_and_filled_with_others,
         members_too_few_for_the_threshold,
@@ -343,6 +360,18 @@ def test_truth_is_not_taken_for_a_lie():
     liar.run_attempt(FIRST, dict.fromkeys(liar.honest, everybody(liar)))
     assert not liar.caught()
     assert liar.facts() == [dict.fromkeys(liar.honest, 1)]
+
+
+@pytest.mark.parametrize(('hospitals', 'corrupt'), [(5, 2), (7, 2), (10, 3)])
+def test_random_lies_are_noticed_and_gain_nothing(hospitals, corrupt):
+    noticed, sums = [], 0
+    for seed in range(6):
+        liar = draw_liar(hospitals, corrupt, seed)
+        noticed += lie_at_random(liar, liar.rng.randint(1, 3))
+        assert gains_nothing(liar)
+        sums += bool(liar.facts())
+    assert all(noticed) and len(noticed) > 2
+    assert sums > 1
 
 
 def test_with_2t_minus_n_hospitals_on_its_side_it_gets_two_sums():
