@@ -27,7 +27,7 @@ from fdrl_ros.federation.message import (
     Wanted,
 )
 from fdrl_ros.federation.orders import Orders
-from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.party import Job, Outcome
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import open_key, UpdateCodec
@@ -85,6 +85,7 @@ class Aggregator:
         at = self._round, self._attempt
         self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
         self._failure = ''
+        self._job: Job | None = None
         self._asking = Asking(channel, self._inbox)
 
     @property
@@ -176,14 +177,13 @@ class Aggregator:
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
+        if job is not self._job or self._phase is not Phase.SUM:
+            return Outcome()  # the round went on without it
         if isinstance(result, CryptoError):
             return self._fail(now, f'the updates cannot be added: {result}')
         if isinstance(result, Exception):
             raise result
-        of, sum_hash = result
-        if self._phase is not Phase.SUM or of != self._inbox.of:
-            return Outcome()
-        self._asking.sum_hash = sum_hash
+        self._asking.sum_hash = result
         return self._asking.request()
 
     def tick(self, now: float) -> Outcome:
@@ -257,7 +257,8 @@ class Aggregator:
                 return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
             case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.reveals:
                 entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
-                return entered + Outcome(jobs=(self._adding(),))
+                self._job = self._adding()
+                return entered + Outcome(jobs=(self._job,))
             case _ if in_time:
                 return Outcome()
             case Phase.SETTLE | Phase.REVEAL:
@@ -348,12 +349,8 @@ class Aggregator:
 
     def _adding(self) -> Job:
         assert self._public
-        public, asking, of = self._public, self._asking, self._inbox.of
-
-        def add(report: Report, stopped: Stopped) -> tuple[tuple[int, int], bytes]:
-            return of, asking.add(public)
-
-        return Job('sum', add)
+        public, asking = self._public, self._asking
+        return Job('sum', lambda report, stopped: asking.add(public))
 
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""

@@ -21,7 +21,7 @@ class Spool:
     """
     A file that grows, until it is erased with all that is in it.
 
-    Threads may read while one appends.
+    Threads may read while one appends, and when it was closed are told so by a StoreError.
     """
 
     def __init__(self, path: Path | None, *, fresh: bool) -> None:
@@ -57,7 +57,7 @@ class Spool:
         try:
             if os.pwrite(self._file.fileno(), data, self.end) != len(data):
                 raise StoreError(f'no room for {len(data)} bytes in {self.path}')
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise StoreError(f'cannot write {self.path}: {error}') from error
         self.end += len(data)
         if self.end - self._begun >= WRITTEN:
@@ -76,7 +76,7 @@ class Spool:
         start, count = place
         try:
             data = os.pread(self._file.fileno(), count, start)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise StoreError(f'cannot read {self.path}: {error}') from error
         if len(data) != count:
             raise StoreError(f'{self.path} is damaged: it ends early')
