@@ -97,7 +97,6 @@ class RoundLog:
         :raises StoreError: if there is no room.
         """
         self._writing = _spool(of)
-        self._store.erase_spools(_SPOOL, but=self._writing)
         spool = self._store.spool(self._writing)
         places, hashes = [], []
         try:
@@ -122,6 +121,8 @@ class RoundLog:
             '',
             {f'sent {of[0]}': before + written.update_hash, 'sending': json.dumps(head).encode()},
         )
+        # Not before: until now what was sent last may have to be said again.
+        self._store.erase_spools(_SPOOL, but=_spool(of))
 
     def keep_heard(self, of: Try, messages: Iterable[Message]) -> None:
         """Note whose keys and shares an attempt rests on: their senders may be gone later."""

@@ -13,6 +13,7 @@ from random import Random
 from conftest import Bench
 from dropouts import CHUNKED, DroppingFederation, keys_read_once, secret_of, Stage
 from fdrl_ros.federation.message import MaskedUpdate, Phase
+from liar import draw_liar, Story
 import pytest
 from restarts import check_nothing_is_reused, draw_points, points_of, policy_of, RestartBench
 
@@ -68,6 +69,26 @@ def test_a_sum_that_comes_when_the_round_is_over_is_not_missed():
     bench.federation.post(policy)
     assert bench.run()
     assert bench.federation.parties['hospital_1'].policy.rolled_back
+
+
+def test_a_hospital_killed_before_it_notes_a_retry_still_has_what_it_sent_last():
+    liar = draw_liar(5, 2, seed=1)
+    names = tuple(liar.bench.names)
+    stories = dict.fromkeys(liar.honest, Story(names, names, names))
+    liar.run_attempt((1, 1), stories, until=Phase.TRAIN)
+    before = [each for each in liar.said if isinstance(each, MaskedUpdate)]
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    liar.parties['hospital_1']._log.keep_sent = killed
+    with pytest.raises(KeyboardInterrupt):
+        liar.run_attempt((1, 2), stories, until=Phase.TRAIN)
+    liar.restart('hospital_1')
+    liar.run_attempt((1, 1), stories, until=Phase.TRAIN)
+    (again,) = [each for each in liar.said[-5:] if isinstance(each, MaskedUpdate)]
+    assert again.envelope.sender == 'hospital_1' and again.envelope.attempt == 1
+    assert again.ciphertext in {each.ciphertext for each in before}
 
 
 @pytest.mark.parametrize('stage', [Stage.BEFORE_SENDING, Stage.WHILE_SENDING])
