@@ -248,6 +248,7 @@ class Federation:
             delta=1e-4,
             quorum=3,
             release=False,
+            encryption=settings,
         )
 
 

@@ -255,6 +255,7 @@ def open_hospital(
         delta=plan.privacy.delta,
         quorum=max(plan.rounds.quorum, channel.roster.quorum),
         release=plan.federation.release,
+        encryption=plan.encryption,
         personal=plan.federation.personal_layers,
     )
 

@@ -98,17 +98,21 @@ class Coalition:
                     self.keys.setdefault((message.envelope.sender, of), []).append(message)
                 case RoundStatus() if message.keyed:
                     told = [self.keys[name, of][0] for name in message.keyed]
-                    self.tell(told, message.members, message.survivors)
+                    self.tell(told, message.members, message.survivors, message.terms_digest)
                 case Shares() | Reveal() | MaskedUpdate():
                     self.heard.append(message)
 
     def tell(
-        self, keys: Collection[RoundKey], members: Collection[str], survivors: Collection[str]
+        self,
+        keys: Collection[RoundKey],
+        members: Collection[str],
+        survivors: Collection[str],
+        terms: bytes,
     ) -> None:
         """Note a list of keys, members and survivors that some hospital was told of."""
         pairs = {k.envelope.sender: MemberKeys(k.mask_key, k.sealing_key) for k in keys}
         of = attempt_of(next(iter(keys)).envelope)
-        listed = KeyList(self.roster.federation, *of, self.roster.threshold, pairs)
+        listed = KeyList(self.roster.federation, *of, self.roster.threshold, pairs, terms)
         listed = self.lists.setdefault(listed.digest, listed)
         setup = setup_digest(listed, members)
         self.setups[setup] = listed, tuple(sorted(members))
@@ -217,6 +221,7 @@ class Coalition:
                         mine=end,
                         theirs=other,
                         members=members,
+                        setup=message.setup_digest,
                     )
                     take_off(key, sender < peer)
                     break

@@ -203,6 +203,7 @@ class Bench:
             delta=1e-4,
             quorum=3,
             release=self.release,
+            encryption=self.encryption,
             personal=self.personal,
         )
 

@@ -32,6 +32,7 @@ from fdrl_ros.federation.message import (
     Shares,
 )
 from fdrl_ros.federation.party import Outcome
+from fdrl_ros.federation.update import open_key
 from fdrl_ros.policy import digest_of
 from federation_bench import Bench, ENCRYPTION, SHAPE
 
@@ -126,6 +127,11 @@ class Liar:
                 result = error
             self._carry_out(name, party.finish(job, result, 0.0))
 
+    @property
+    def terms(self) -> bytes:
+        """Digest of what all hospitals start from."""
+        return open_key(self.key).digest(digest_of(self.bench.first), self.bench.roster)
+
     def forget_what_was_told(self) -> None:
         """Say things again that were said before."""
         self._heard.clear()
@@ -143,7 +149,7 @@ class Liar:
 
     def say_status(self, of: Try, phase: Phase, **lists: tuple[str, ...]) -> RoundStatus:
         """Make a status of one's own."""
-        roster, public = self.bench.roster, self.bench.secret.public
+        roster = self.bench.roster
         status: RoundStatus = self.seal(
             RoundStatus,
             'aggregator',
@@ -152,7 +158,7 @@ class Liar:
             time_left=0.0,
             policy_digest=digest_of(self.bench.first),
             roster_digest=roster.digest_bytes,
-            key_digest=bytes.fromhex(public.digest),
+            terms_digest=self.terms,
             reason='',
             **lists,
         )
@@ -214,14 +220,14 @@ class Liar:
                 self.tell(name, each)
         try:
             told = [keys[each] for each in story.keyed]
-            listed[name] = key_list(self.bench.roster, told, of)
+            listed[name] = key_list(self.bench.roster, told, of, self.terms)
         except (KeyError, CryptoError):
             return
         self.lists[listed[name].digest] = listed[name]
         for variant in range(2):  # it may have heard the other before
             keys |= self.keys_for(of, variant)
             told = [keys[each] for each in story.keyed]
-            self.coalition.tell(told, story.members, story.survivors)
+            self.coalition.tell(told, story.members, story.survivors, self.terms)
 
     def delivery(self, name: str, of: Try, members: Iterable[str], keys: KeyList) -> Delivery:
         """Hand a hospital what there is for it, and for what is missing anything."""

@@ -65,6 +65,7 @@ def pair_key(
     mine: str,
     theirs: str,
     members: Collection[str],
+    setup: bytes = b'',
 ) -> bytes:
     """
     Derive the key of one pair's mask; both ends derive the same.
@@ -76,6 +77,7 @@ def pair_key(
     :param round: round number, >= 0.
     :param attempt: attempt within the round, >= 0.
     :param members: names of all members who mask with each other, in any order.
+    :param setup: digest of what else they have to agree on.
     :returns: 32 bytes, for one call of :func:`mask`.
     :raises CryptoError: on a bad key, or names that are no pair of these members.
     """
@@ -83,7 +85,7 @@ def pair_key(
         raise CryptoError(f'{mine!r} cannot make a pair with itself')
     if len(set(members)) != len(members) or not {mine, theirs} <= set(members):
         raise CryptoError(f'{mine!r} and {theirs!r}: expected two of the members {members!r}')
-    bound = _bound(federation, round, attempt, members)
+    bound = _bound(federation, round, attempt, members, setup)
     return _pair_key(secret, their_public, mine, theirs, bound)
 
 
@@ -115,6 +117,7 @@ def net_mask(
     count: int,
     modulus: int,
     self_seed: bytes | None = None,
+    setup: bytes = b'',
 ) -> NDArray[np.int64]:
     """
     Sum a member's pair masks, plus where its name sorts lower and minus where higher.
@@ -127,6 +130,8 @@ def net_mask(
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
     :param self_seed: 32 bytes, adds the mask of this member alone.
+    :param setup: digest of what the members have to agree on: who was told otherwise masks so
+        that nothing cancels.
     :returns: integers in [0, t), shape (count,), to be added to the slots modulo t.
     :raises CryptoError: if there is no peer, one is ourselves, or two have the same key.
     """
@@ -136,7 +141,7 @@ def net_mask(
         raise CryptoError(f'{mine!r} is in its own list of peers')
     if len(set(peers.values())) != len(peers):
         raise CryptoError('two peers have the same round key')
-    bound = _bound(federation, round, attempt, [mine, *peers])
+    bound = _bound(federation, round, attempt, [mine, *peers], setup)
     terms = [
         (_pair_key(secret, public, mine, theirs, bound), mine < theirs)
         for theirs, public in peers.items()
@@ -156,6 +161,7 @@ def leftover_mask(
     attempt: int,
     count: int,
     modulus: int,
+    setup: bytes = b'',
 ) -> NDArray[np.int64]:
     """
     Sum what masks remain in the sum over the survivors, to be subtracted modulo t.
@@ -167,6 +173,7 @@ def leftover_mask(
     :param publics: public mask keys of all members who mask with each other: of both.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
+    :param setup: as the members had it.
     :returns: integers in [0, t), shape (count,).
     :raises WrongSecretError: if a mask secret does not belong to its public key.
     :raises CryptoError: if a secret is missing or too many, or both secrets of one member are
@@ -186,7 +193,7 @@ def leftover_mask(
     for name, secret in secrets.items():
         if secret.public != publics[name]:
             raise WrongSecretError(name)
-    bound = _bound(federation, round, attempt, publics)
+    bound = _bound(federation, round, attempt, publics, setup)
 
     def terms() -> Iterable[tuple[bytes, bool]]:
         yield from ((seed, True) for seed in self_seeds.values())
@@ -198,10 +205,12 @@ def leftover_mask(
     return _sum_of_masks(terms(), count, modulus)
 
 
-def _bound(federation: str, round: int, attempt: int, members: Collection[str]) -> bytes:
+def _bound(
+    federation: str, round: int, attempt: int, members: Collection[str], setup: bytes
+) -> bytes:
     """Write down what every pair's key is bound to: the member set is digested once for all."""
     names = hashlib.sha256(joined(*sorted(name.encode() for name in members)))
-    return binding(_PAIR_MASK, federation, round, attempt, names.digest())
+    return binding(_PAIR_MASK, federation, round, attempt, names.digest(), setup)
 
 
 def _pair_key(

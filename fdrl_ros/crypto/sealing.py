@@ -73,6 +73,8 @@ class KeyList:
     :param attempt: attempt within the round, >= 0.
     :param threshold: t, how many members must agree, at least 2.
     :param keys: names and public halves, from signed messages.
+    :param terms: digest of what else all have to agree on: who was told otherwise has another
+        list, and his shares and masks fit nobody's.
     :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
     """
 
@@ -81,6 +83,7 @@ class KeyList:
     attempt: int
     threshold: int
     keys: Mapping[str, MemberKeys]
+    terms: bytes = b''
 
     def __post_init__(self) -> None:
         """Refuse a list that nothing can be shared along."""
@@ -103,7 +106,8 @@ class KeyList:
             for part in (name.encode(), self.keys[name].mask, self.keys[name].sealing)
         )
         threshold = self.threshold.to_bytes(8, 'big')
-        data = binding(_KEYS, self.federation, self.round, self.attempt, threshold, *rows)
+        place = (self.federation, self.round, self.attempt)
+        data = binding(_KEYS, *place, threshold, self.terms, *rows)
         return hashlib.sha256(data).digest()
 
     @property

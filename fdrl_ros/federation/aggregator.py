@@ -5,7 +5,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fdrl_ros.crypto.encryption import PublicContext
 from fdrl_ros.errors import CryptoError, RosterError, RoundError
 from fdrl_ros.federation.asking import Asking
 from fdrl_ros.federation.attempt import attempt_of
@@ -30,7 +29,7 @@ from fdrl_ros.federation.orders import Orders
 from fdrl_ros.federation.party import Job, Outcome
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import open_key, UpdateCodec
+from fdrl_ros.federation.update import open_key, Terms
 from fdrl_ros.federation.updates import check_update
 
 
@@ -79,8 +78,7 @@ class Aggregator:
         self._deadline: float | None = None
         self._policy_digest = b''
         self._policy_round: int | None = None
-        self._codec: UpdateCodec | None = None
-        self._public: PublicContext | None = None
+        self._terms: Terms | None = None
         self._watch = LedgerWatch(store)
         at = self._round, self._attempt
         self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
@@ -116,7 +114,9 @@ class Aggregator:
         """Go on with the round that was paused."""
         self._orders.paused = False
         self._note_order('resume')
-        return self._open(now, 'resumed') if self._phase is Phase.PAUSED else Outcome()
+        if self._phase is not Phase.PAUSED:
+            return Outcome()
+        return self._enter(Phase.WAITING, now, 'resumed') + self._begin(now)
 
     def stop(self, now: float) -> Outcome:
         """End the federation after the last released policy."""
@@ -153,8 +153,8 @@ class Aggregator:
         match message:
             case EncryptionKey():
                 self._channel.accept(message, 'key_authority')
-                self._codec, self._public = open_key(message)
-                return self._begin(now) if self._readable() else self._take_new_key(now)
+                self._terms = open_key(message)
+                return self._begin(now) if self._agreed() else self._take_new_key(now)
             case GlobalPolicy():
                 return self._take_policy(message, now)
             case Verdict():
@@ -169,8 +169,8 @@ class Aggregator:
         if not self._inbox.check(message, self._phase, self._orders.admitted):
             return self._pull(now)
         if isinstance(message, MaskedUpdate):
-            assert self._codec and self._public
-            check_update(message, self._codec, self._public, self._policy_digest)
+            assert self._terms
+            check_update(message, self._terms.codec, self._terms.public, self._policy_digest)
             self._watch.take(message)
         self._inbox.add(message)
         return self._pull(now) + self._advance(now, in_time=True)
@@ -215,16 +215,20 @@ class Aggregator:
         self._inbox = self._new_inbox()
         return released + self._begin(now)
 
-    def _readable(self) -> bool:
-        """Tell whether the updates that are here were encrypted under the present key."""
-        assert self._public
-        chunk = self._inbox.updates.any()
-        return chunk is None or self._public.wrote(chunk.ciphertext)
+    def _terms_digest(self) -> bytes:
+        if self._terms is None:
+            return b''
+        return self._terms.digest(self._policy_digest, self._channel.roster)
+
+    def _agreed(self) -> bool:
+        """Tell whether the present attempt, if there is one, rests on what counts now."""
+        under_way = Phase.OPEN <= self._phase <= Phase.SUM
+        return not under_way or self._inbox.terms == self._terms_digest()
 
     def _take_new_key(self, now: float) -> Outcome:
         """End an attempt whose updates nobody can decrypt any more."""
         why = 'the key authority has a new key'
-        return self._abandon(now) if self._inbox.revealing else self._fail(now, why)
+        return self._abandon(now, why) if self._inbox.revealing else self._fail(now, why)
 
     def _take_verdict(self, message: Verdict, now: float) -> Outcome:
         self._channel.accept(message, 'key_authority')
@@ -248,8 +252,8 @@ class Aggregator:
             case Phase.SHARE:
                 return self._gather(now, set(inbox.shares), set(inbox.keyed), in_time)
             case Phase.TRAIN:
-                assert self._codec
-                chunks = self._codec.scheme.ciphertexts
+                assert self._terms
+                chunks = self._terms.codec.scheme.ciphertexts
                 sent = {n for n in inbox.members if inbox.updates.is_complete(n, chunks)}
                 return self._gather(now, sent, set(inbox.members), in_time)
             case Phase.SETTLE if len(inbox.settles) >= self._threshold:
@@ -257,10 +261,13 @@ class Aggregator:
                 return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
             case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.reveals:
                 entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
-                self._job = self._adding()
+                assert self._terms
+                self._job = self._asking.adding(self._terms.public)
                 return entered + Outcome(jobs=(self._job,))
             case _ if in_time:
                 return Outcome()
+            case Phase.REVEAL if self._asking.reveals:
+                return self._abandon(now, self._failure)
             case Phase.SETTLE | Phase.REVEAL:
                 answers = inbox.settles if self._phase is Phase.SETTLE else inbox.reveals
                 late = set(inbox.survivors) - set(answers)
@@ -280,10 +287,8 @@ class Aggregator:
         if len(here) < self._quorum:
             if self._phase is not Phase.OPEN:
                 return self._fail(now, f'no answer in time from {_names(missing)}')
-            if in_time:
-                return Outcome()
-            self._deadline = now + self._timeouts[Phase.OPEN]
-            return self._say(f'waiting for {_names(missing)}', now)
+            # In a new attempt, whose number is ahead of those that hospitals know of.
+            return Outcome() if in_time else self._open(now, f'waiting for {_names(missing)}')
         reason = f'without {_names(missing)}' if missing else 'all hospitals answered'
         names, inbox = tuple(name for name in self._orders.admitted if name in here), self._inbox
         if self._phase is Phase.OPEN:
@@ -300,7 +305,7 @@ class Aggregator:
         """Open the next attempt if everything for it is there."""
         if self._orders.over:
             return self._enter(Phase.FINISHED, now, 'stopped by the operator')
-        ready = self._codec is not None and self._policy_round == self._round - 1
+        ready = self._terms is not None and self._policy_round == self._round - 1
         if self._phase is Phase.SUM and ready:
             return self._asking.request()  # the key authority was away
         if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
@@ -316,15 +321,14 @@ class Aggregator:
         inbox = self._inbox
         if self._asking.abandoned:
             return self._enter(Phase.SUM, now, reason) + self._asking.request()
+        agreed = inbox.terms == self._terms_digest()
         if inbox.revealing:
-            can = {*inbox.reveals, *(set(inbox.survivors) & set(self._orders.admitted))}
-            tried = self._asking.reveals == len(can) or inbox.lacking()
-            if len(can) < self._threshold or (len(inbox.reveals) == len(can) and tried):
-                return self._abandon(now)
-            again = self._inbox.deliver(self._channel) + self._enter(Phase.REVEAL, now, reason)
+            if not agreed or self._asking.is_hopeless(self._orders.admitted, self._threshold):
+                return self._abandon(now, self._failure)
+            again = inbox.deliver(self._channel) + self._enter(Phase.REVEAL, now, reason)
             return again + self._advance(now, in_time=True)
-        if inbox.survivors and self._phase is Phase.WAITING:
-            again = self._inbox.deliver(self._channel) + self._enter(Phase.SETTLE, now, reason)
+        if inbox.survivors and self._phase is Phase.WAITING and agreed:
+            again = inbox.deliver(self._channel) + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         try:
             self._channel.check_roster()
@@ -337,25 +341,25 @@ class Aggregator:
         return self._enter(Phase.OPEN, now, reason)
 
     def _new_inbox(self) -> Inbox:
-        inbox = Inbox(self._channel.roster, self._store, (self._round, self._attempt))
+        of = (self._round, self._attempt)
+        inbox = Inbox(self._channel.roster, self._store, of, self._terms_digest())
         self._asking = Asking(self._channel, inbox)
         return inbox
 
-    def _abandon(self, now: float) -> Outcome:
+    def _abandon(self, now: float, why: str) -> Outcome:
         """End a round that can never be summed any more: the older policy is released anew."""
         self._asking.abandoned = True
-        reason = f'abandoned: shares of {_names(self._inbox.lacking())} are too few or wrong'
-        return self._enter(Phase.SUM, now, reason) + self._asking.request()
-
-    def _adding(self) -> Job:
-        assert self._public
-        public, asking = self._public, self._asking
-        return Job('sum', lambda report, stopped: asking.add(public))
+        if lacking := self._inbox.lacking():
+            why = f'too few shares of {_names(lacking)}; {why}'
+        return self._enter(Phase.SUM, now, f'abandoned: {why}') + self._asking.request()
 
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
+        if self._phase in (Phase.PAUSED, Phase.FINISHED):
+            return Outcome()
+        if reason != self._failure:
+            self._note('fail', reason=reason)
         self._failure = reason
-        self._note('fail', reason=reason)
         return self._enter(Phase.FAILED, now, reason)
 
     def _note(self, kind: str, **fields: Any) -> None:
@@ -384,7 +388,7 @@ class Aggregator:
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
             roster_digest=self._channel.roster.digest_bytes,
-            key_digest=bytes.fromhex(self._public.digest) if self._public else b'',
+            terms_digest=self._terms_digest(),
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the aggregator asks the key authority at the end of an attempt."""
 
+from collections.abc import Collection
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
@@ -10,7 +11,7 @@ from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.inbox import Inbox
 from fdrl_ros.federation.message import DecryptRequest, hash_of_sums, Relay, Wanted
-from fdrl_ros.federation.party import Outcome
+from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 
 
 class Asking:
@@ -27,10 +28,21 @@ class Asking:
         self.reveals = 0
         """How many reveals the newest request had."""
 
-    def add(self, public: PublicContext) -> bytes:
-        """Add the survivors' ciphertexts chunk by chunk, and return the hash of the sums."""
+    def adding(self, public: PublicContext) -> Job:
+        """Return the job that adds the survivors' ciphertexts: to the hash of the sums."""
         inbox = self._inbox
-        return hash_of_sums(map(public.add, inbox.updates.columns(inbox.survivors)))
+
+        def add(report: Report, stopped: Stopped) -> bytes:
+            return hash_of_sums(map(public.add, inbox.updates.columns(inbox.survivors)))
+
+        return Job('sum', add)
+
+    def is_hopeless(self, admitted: Collection[str], threshold: int) -> bool:
+        """Tell whether too few can reveal any more, or all who can have, and it was no use."""
+        inbox = self._inbox
+        can = {*inbox.reveals, *(set(inbox.survivors) & set(admitted))}
+        no_use = self.reveals == len(can) or inbox.lacking()
+        return len(can) < threshold or (len(inbox.reveals) == len(can) and bool(no_use))
 
     def request(self) -> Outcome:
         """Send the request, for the first time or again; nothing while there is no sum."""

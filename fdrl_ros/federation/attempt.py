@@ -49,15 +49,16 @@ def keys_of(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
     return keys
 
 
-def key_list(roster: Roster, messages: Iterable[RoundKey], of: Try) -> KeyList:
+def key_list(roster: Roster, messages: Iterable[RoundKey], of: Try, terms: bytes) -> KeyList:
     """
     Put together the list that shares are made along.
 
     :param messages: signed round keys of one attempt, checked by :func:`keys_of`.
+    :param terms: digest of terms, roster and starting policy.
     :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
     """
     keys = {each.envelope.sender: MemberKeys(each.mask_key, each.sealing_key) for each in messages}
-    return KeyList(roster.federation, *of, roster.threshold, keys)
+    return KeyList(roster.federation, *of, roster.threshold, keys, terms)
 
 
 def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:

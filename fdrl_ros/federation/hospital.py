@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from fdrl_ros.crypto.encryption import PublicContext
+from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
@@ -32,7 +32,7 @@ from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.round_log import RoundLog, Written
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import open_key, UpdateCodec
+from fdrl_ros.federation.update import open_key, Terms
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.trainer.learner import Learner, TrainingStopped
 import numpy as np
@@ -66,6 +66,7 @@ class Hospital:
         delta: float,
         quorum: int,
         release: bool,
+        encryption: EncryptionSettings,
         personal: tuple[str, ...] = (),
     ) -> None:
         """
@@ -76,6 +77,7 @@ class Hospital:
         :param delta: of the learner's guarantee.
         :param quorum: fewest members of a round that this hospital takes part in.
         :param release: whether to publish its own policy after each round.
+        :param encryption: what this hospital agreed to encrypt by.
         :param personal: layers that never leave this hospital, except in a released own policy.
         """
         self._channel = channel
@@ -87,10 +89,10 @@ class Hospital:
         self._quorum = max(quorum, channel.roster.quorum)
         self._release = release
         self._personal = personal
+        self._encryption = encryption
         self._shared = shape.shared(personal)
         self._member = channel.roster.member(channel.name)
-        self._codec: UpdateCodec | None = None
-        self._public: PublicContext | None = None
+        self._terms: Terms | None = None
         self._policy: GlobalPolicy | None = None
         self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
         self._status: RoundStatus | None = None
@@ -98,6 +100,7 @@ class Hospital:
         self._busy = False
         self._declined = 0
         self._log = RoundLog(store, shape.n_parameters)
+        seeds.forget(self._log.over)
 
     @property
     def policy(self) -> GlobalPolicy | None:
@@ -107,7 +110,7 @@ class Hospital:
     @property
     def round(self) -> int:
         """The round that this hospital works at."""
-        return self._status.envelope.round if self._status else 0
+        return self._try()[0]
 
     def start(self, now: float) -> Outcome:
         """Begin: a hospital waits for the servers to speak."""
@@ -166,7 +169,7 @@ class Hospital:
 
     def _take_policy(self, message: GlobalPolicy) -> Outcome:
         sender = self._channel.accept(message, 'key_authority').name
-        newest = self._policy.envelope.round if self._policy else self._log.round - 2
+        newest = self._policy.envelope.round if self._policy else self._log.over - 1
         if message.envelope.round <= newest:
             raise RoundError(sender, f'policy of round {message.envelope.round} is not newer')
         try:
@@ -178,16 +181,13 @@ class Hospital:
         self._log.check(message, self._channel.name)
         self._log.note_summed(message, self._channel.name)
         self._policy, self._weights = message, weights
-        self._channel.journal.append(
-            'policy',
-            round=message.envelope.round,
-            attempt=message.envelope.attempt,
-            policy=message.digest,
-            included=self._channel.name in message.contributors,
-        )
+        round, attempt = attempt_of(message.envelope)
+        what = {'policy': message.digest, 'included': self._channel.name in message.contributors}
+        self._channel.journal.append('policy', round=round, attempt=attempt, **what)
         # The round is over: nothing may be derived from its seed any more.
-        self._seeds.forget(message.envelope.round)
-        self._log.end(message.envelope.round)
+        self._log.end(round)
+        self._seeds.forget(round)
+        self._parts = {of: part for of, part in self._parts.items() if of[0] > round}
         return self._own_policy() + self._advance()
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
@@ -200,7 +200,11 @@ class Hospital:
             )
         if message.members < len(self._channel.roster.hospitals):
             raise MessageError(sender, f'sums of {message.members} updates overflow')
-        self._codec, self._public = open_key(message)
+        terms, ours = open_key(message), self._encryption
+        found = (message.limit, terms.codec.kind, message.bits)
+        if found != (ours.limit, ours.scheme, ours.bits):
+            raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {ours}')
+        self._terms = terms
 
     def _take_delivery(self, message: Delivery) -> None:
         sender = self._channel.accept(message, 'aggregator').name
@@ -223,21 +227,18 @@ class Hospital:
     def _take_status(self, message: RoundStatus) -> None:
         envelope = message.envelope
         sender = self._channel.accept(message, 'aggregator').name
-        of, before = attempt_of(envelope), self._status
-        if of < (now_at := max(self._try(), self._log.newest)):
-            raise RoundError(sender, f'status of a past attempt, now at {now_at}')
+        of = attempt_of(envelope)
+        if of < self._try():
+            raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
         if message.roster_digest != self._channel.roster.digest_bytes:
             raise RoundError(
                 sender,
                 f'goes by roster {message.roster_digest.hex()[:16]}, this hospital by '
                 f'{self._channel.roster.digest[:16]}: give both the newest one',
             )
-        if before is not None and of == self._try():
-            for what, phase in (('keyed', 0), ('members', Phase.TRAIN), ('survivors', 0)):
-                old, new = getattr(before, what), getattr(message, what)
-                late = min(before.phase, message.phase) >= phase
-                if old and new and old != new and late and message.phase <= Phase.SUM:
-                    raise RoundError(sender, f'changed the {what} of an attempt to {new}')
+        part = self._parts.get(of) or Part(self._channel, self._seeds, self._log, of)
+        part.take_lists(message)
+        self._parts[of] = part
         self._status = message
         self._parts = {key: part for key, part in self._parts.items() if key >= of}
 
@@ -263,13 +264,13 @@ class Hospital:
     # What this hospital does about it.
 
     def _try(self) -> Try:
-        return (0, 0) if self._status is None else attempt_of(self._status.envelope)
+        """Return the present attempt; after a restart the one before which nothing is said."""
+        return attempt_of(self._status.envelope) if self._status else self._log.floor
 
     def _advance(self) -> Outcome:
         """Do whatever the present phase asks of this hospital and was not done yet."""
         status, name = self._status, self._channel.name
-        ready = self._public is not None and self._up_to_date()
-        if status is None or not ready or status.phase not in TAKING_PART:
+        if status is None or status.phase not in TAKING_PART or not self._up_to_date():
             return Outcome()
         part = self._part(status)
         try:
@@ -303,7 +304,7 @@ class Hospital:
         name = self._channel.name
         # Said again after a restart: others may have started again too.
         outcome = Outcome(part.say_key())
-        keys = part.key_list(status.keyed)
+        keys = part.key_list(status.keyed, status.terms_digest)
         if keys is None:
             return outcome
         if status.phase == Phase.SHARE:
@@ -351,8 +352,9 @@ class Hospital:
         return Job('train', train)
 
     def _encryption_job(self, part: Part, setup: Setup) -> Job:
-        assert self._log.update and self._codec and self._public
-        codec, public, update, of = self._codec, self._public, self._log.update, self._try()
+        assert self._log.update and self._terms
+        codec, public = self._terms.codec, self._terms.public
+        update, of = self._log.update, self._try()
         base, share = self._weights, self._member.size / self._channel.roster.n_max
         shared = self._shared
         uniforms = self._learner.rounding(of[0], codec.n_parameters)
@@ -383,16 +385,12 @@ class Hospital:
         return Outcome((released,))
 
     def _up_to_date(self) -> bool:
-        """Whether this hospital holds the policy and the encryption context of the round."""
-        policy, status = self._policy, self._status
-        return (
-            policy is not None
-            and status is not None
-            and self._public is not None
-            and status.key_digest.hex() == self._public.digest
-            and status.policy_digest == policy.digest
-            and status.envelope.round == policy.envelope.round + 1
-        )
+        """Whether this hospital starts from what the aggregator says that all start from."""
+        policy, status, terms = self._policy, self._status, self._terms
+        if policy is None or status is None or terms is None:
+            return False
+        ours = terms.digest(policy.digest, self._channel.roster)
+        return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1
 
     def _has_update(self, round: int) -> bool:
         update = self._log.update

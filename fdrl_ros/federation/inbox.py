@@ -48,11 +48,16 @@ _MESSAGE = 'heard '
 class Inbox:
     """Messages of one attempt by their senders; `keyed`, `members` and `survivors` are lists."""
 
-    def __init__(self, roster: Roster, store: Store, of: Try) -> None:
-        """Begin an attempt with nothing."""
+    def __init__(self, roster: Roster, store: Store, of: Try, terms: bytes = b'') -> None:
+        """
+        Begin an attempt with nothing.
+
+        :param terms: digest of what the attempt rests on.
+        """
         self._roster = roster
         self._store = store
         self.of = of
+        self.terms = terms
         self.keyed: tuple[str, ...] = ()
         self.members: tuple[str, ...] = ()
         self.survivors: tuple[str, ...] = ()
@@ -74,7 +79,7 @@ class Inbox:
         lists = json.loads(store.get(_LISTS) or b'null')
         if lists is None or (lists['round'], lists['attempt']) != of:
             return None
-        inbox = cls(roster, store, of)
+        inbox = cls(roster, store, of, bytes.fromhex(lists['terms']))
         inbox.keyed, inbox.members = tuple(lists['keyed']), tuple(lists['members'])
         inbox.survivors, inbox.revealing = tuple(lists['survivors']), lists['revealing']
         try:
@@ -172,7 +177,9 @@ class Inbox:
     @cached_property
     def key_list(self) -> KeyList:
         """Return the list of keys that shares are made along, once it is fixed."""
-        return key_list(self._roster, [self.keys[name] for name in self.keyed], self.of)
+        return key_list(
+            self._roster, [self.keys[name] for name in self.keyed], self.of, self.terms
+        )
 
     @cached_property
     def setup_digest(self) -> bytes:
@@ -228,6 +235,7 @@ class Inbox:
             'members': self.members,
             'survivors': self.survivors,
             'revealing': self.revealing,
+            'terms': self.terms.hex(),
         }
         return json.dumps(lists).encode()
 

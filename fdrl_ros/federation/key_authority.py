@@ -23,11 +23,11 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.released import Released, Validation
-from fdrl_ros.federation.request import check_request, leftover_of
+from fdrl_ros.federation.request import check_request, Checked, leftover_of
 from fdrl_ros.federation.round_log import HASH
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.summing import Summing
-from fdrl_ros.federation.update import fed_avg, UpdateCodec
+from fdrl_ros.federation.update import fed_avg, Terms, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 import numpy as np
 
@@ -76,11 +76,9 @@ class KeyAuthority:
         self._channel = channel
         self._shape = shape
         self._start = start
-        self._settings = settings
         self._validate = validate
         self._store = store
         self._secure = secure
-        self._personal = personal
         self._shared = shape.shared(personal)
         self._step = step
         self._codec = UpdateCodec.agree(
@@ -94,6 +92,14 @@ class KeyAuthority:
             raise CryptoError('the secret key is of another scheme than settings and roster ask')
         self._secret = secret
         self._public = secret.public
+        self._announced: dict[str, Any] = {
+            'context': secret.public_bytes(),
+            'n_parameters': self._codec.n_parameters,
+            'personal': personal,
+            'members': self._codec.quantisation.members,
+            'bits': settings.bits,
+            'limit': settings.limit,
+        }
         self._watch = LedgerWatch(store)
         saved = store.get('released')
         self._released = (
@@ -112,17 +118,7 @@ class KeyAuthority:
 
     def start(self, now: float) -> Outcome:
         """Announce the encryption key and the newest policy."""
-        key = self._channel.seal(
-            EncryptionKey,
-            0,
-            0,
-            context=self._secret.public_bytes(),
-            n_parameters=self._codec.n_parameters,
-            personal=self._personal,
-            members=self._codec.quantisation.members,
-            bits=self._settings.bits,
-            limit=self._settings.limit,
-        )
+        key = self._channel.seal(EncryptionKey, 0, 0, **self._announced)
         if (self._channel.journal.newest_round('release') or 0) < self._released.round:
             self._note_release(self._policy_before())  # killed between the two
         self._channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
@@ -156,7 +152,7 @@ class KeyAuthority:
             if message.envelope.round != self._released.round + 1:
                 raise RoundError(sender, f'the next round is {self._released.round + 1}')
             self._channel.check_roster()
-            checked = check_request(message, self._channel) if message.survivors else None
+            checked = self._checked(message) if message.survivors else None
         except FdrlError as error:
             return self._verdict(message, False, str(error))
         accepted = self._verdict(message, True, '')
@@ -219,6 +215,12 @@ class KeyAuthority:
         if isinstance(result, Exception):
             raise result
         return self._release(result)
+
+    def _checked(self, request: DecryptRequest) -> Checked:
+        announced = EncryptionKey(request.envelope, **self._announced)
+        terms = Terms.of(self._codec, self._public, announced)
+        digest = terms.digest(digest_of(self._released.weights), self._channel.roster)
+        return check_request(request, self._channel, digest)
 
     def roll_back(self, to_round: int, now: float) -> Outcome:
         """

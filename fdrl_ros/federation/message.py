@@ -91,7 +91,7 @@ class RoundStatus(Message):
 
     `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
     arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
-    of the policy that the round starts from, the roster and the encryption context.
+    of the policy that the round starts from, the roster, and all that hospitals must agree on.
     """
 
     phase: int
@@ -101,7 +101,7 @@ class RoundStatus(Message):
     time_left: float
     policy_digest: bytes = field(metadata=_HASH)
     roster_digest: bytes = field(metadata=_HASH)
-    key_digest: bytes = field(metadata=_HASH)
+    terms_digest: bytes = field(metadata=_HASH)
     reason: str
 
 

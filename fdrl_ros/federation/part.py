@@ -33,6 +33,7 @@ from fdrl_ros.federation.message import (
     hash_of_seed,
     MaskedUpdate,
     Message,
+    Phase,
     Reveal,
     RoundKey,
     RoundStatus,
@@ -86,6 +87,7 @@ class Part:
         self._told = self._signed = b''
         self._list: KeyList | None = None
         self._said: set[str] = set()
+        self._lists: dict[str, tuple[str, ...]] = {}
         # Of senders who may be gone by now.
         for message in log.heard(of):
             if isinstance(message, RoundKey):
@@ -94,6 +96,23 @@ class Part:
                 self._delivery = message
 
     # What the others say.
+
+    def take_lists(self, status: RoundStatus) -> None:
+        """
+        Keep the lists of this attempt; the first that are told count.
+
+        :raises RoundError: if one is another than before.
+        """
+        if not Phase.SHARE <= status.phase <= Phase.SUM:
+            return  # what is said of it then is for people
+        for what in ('keyed', 'members', 'survivors'):
+            names = getattr(status, what)
+            if what == 'members' and status.phase == Phase.SHARE:
+                continue
+            if names and self._lists.setdefault(what, names) != names:
+                raise RoundError(
+                    status.envelope.sender, f'changed the {what} of an attempt to {names}'
+                )
 
     def take_key(self, message: RoundKey) -> None:
         """
@@ -191,7 +210,7 @@ class Part:
         if self._signed and self._signed != settled:
             raise RoundError(AGGREGATOR, f'other survivors than were signed: {survivors}')
         sent = None if self._signed else self._log.sent(self._of)
-        if sent is None:
+        if sent is None or sent.setup_digest != setup.digest:
             return ()
         check_set(survivors, setup.members, self._roster.quorum, AGGREGATOR)
         before = self._log.revealed(self._of[0])
@@ -259,10 +278,11 @@ class Part:
         round, attempt = self._of
         return self._seeds.of(round).attempt(attempt)
 
-    def key_list(self, keyed: Collection[str]) -> KeyList | None:
+    def key_list(self, keyed: Collection[str], terms: bytes) -> KeyList | None:
         """
         Return the list that shares are made along, or None while a key of it is missing.
 
+        :param terms: digest of terms, roster and policy, as this hospital has them.
         :raises CryptoError: if it is none that shares can be made along.
         """
         if self._list is not None and set(keyed) == self._list.keys.keys():
@@ -274,7 +294,7 @@ class Part:
         halves = self._secrets.mask.public, self._secrets.sealing.public
         own = RoundKey(envelope, *halves, hash_of_seed(self._secrets.self_seed))
         keys = [own, *(self._keys[name] for name in others)]
-        self._list = key_list(self._roster, keys, self._of)
+        self._list = key_list(self._roster, keys, self._of, terms)
         return self._list
 
     def setup(self, keys: KeyList, status: RoundStatus) -> Setup | None:
@@ -326,5 +346,6 @@ class Part:
             count=shape[0] * shape[1],
             modulus=modulus,
             self_seed=self._secrets.self_seed,
+            setup=setup.digest,
         )
         return flat.reshape(shape)

@@ -60,10 +60,11 @@ class Checked:
     reveals: dict[str, Reveal]
 
 
-def check_request(request: DecryptRequest, channel: Channel) -> Checked:
+def check_request(request: DecryptRequest, channel: Channel, terms: bytes) -> Checked:
     """
     Refuse a request that does not prove that its sum may be decrypted.
 
+    :param terms: digest of what the round rests on.
     :raises FdrlError: if so; nothing was decrypted.
     """
     sender, roster = request.envelope.sender, channel.roster
@@ -85,7 +86,7 @@ def check_request(request: DecryptRequest, channel: Channel) -> Checked:
     check_each(request.keys, 'round keys')
     for key in request.keys:
         keys_of(key, request.keys)
-    keys = key_list(roster, request.keys, attempt_of(request.envelope))
+    keys = key_list(roster, request.keys, attempt_of(request.envelope), terms)
     members = tuple(sorted(request.members))
     check_set(members, keys.members, roster.quorum, sender)
     check_each(request.settles, 'signatures on the survivors')
@@ -163,4 +164,5 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> np.ndarray:
         attempt=envelope.attempt,
         count=size[0] * size[1],
         modulus=codec.scheme.plain_modulus,
+        setup=checked.setup,
     )

@@ -70,20 +70,20 @@ class RoundLog:
         self.update = LocalUpdate.from_bytes(saved, n_parameters) if saved else None
 
     @property
-    def round(self) -> int:
-        """Return the round of the newest update: nothing before it matters any more."""
-        return self.update.round if self.update else 0
+    def over(self) -> int:
+        """Return the newest round that is over for good: nothing is said in it ever again."""
+        return self._store.get_number('over')
 
     @property
-    def newest(self) -> Try:
+    def floor(self) -> Try:
         """
-        Return the attempt of the newest masked update: there is no way back before it.
+        Return the attempt before which nothing is said any more, also after a restart.
 
         Who masked for other members in an older attempt again would put the same self mask on
         both, and one reveal would take it off both: two sums of one round.
         """
-        sending = json.loads(self._store.get('sending') or 'null')
-        return max((self.round, 0), tuple(sending['of']) if sending else (0, 0))
+        heard = self._heard()
+        return max((self.over + 1, 0), (heard.round, heard.attempt))
 
     def keep(self, update: LocalUpdate) -> None:
         """Note the result of local training, before anything of it is sent."""
@@ -131,11 +131,14 @@ class RoundLog:
 
     def heard(self, of: Try) -> list[Message]:
         """Return what :meth:`keep_heard` noted of an attempt; nothing if it was of another."""
-        saved = self._store.get('heard')
-        heard = Heard(0, 0, ()) if saved is None else Reader(saved).read(Heard)
+        heard = self._heard()
         if (heard.round, heard.attempt) != of:
             return []
         return [message_from_bytes(each) for each in heard.messages]
+
+    def _heard(self) -> Heard:
+        saved = self._store.get('heard')
+        return Heard(0, 0, ()) if saved is None else Reader(saved).read(Heard)
 
     def sent(self, of: Try) -> Sent | None:
         """Return what was sent in an attempt, or was about to be."""
@@ -240,6 +243,7 @@ class RoundLog:
         After a restart a hospital hears once more that the round before is over, and has chunks
         of the next one to send again.
         """
+        self._store.put_number('over', max(round, self.over))
         for name in self._store.matching('s* *') | self._store.matching('revealed *'):
             kind, number, *_ = name.split(' ')
             if kind in ('sent', 'settled', 'revealed') and int(number) < round:

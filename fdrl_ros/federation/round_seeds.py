@@ -6,6 +6,7 @@ from pathlib import Path
 import re
 
 from fdrl_ros.crypto.round_secret import erase_seed, RoundSeed
+from fdrl_ros.errors import CryptoError
 
 _NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft)?')
 
@@ -22,13 +23,17 @@ class RoundSeeds:
         self._directory = directory
         self._federation, self._name = federation, name
         self._seeds: dict[int, RoundSeed] = {}
+        self._last = 0
 
     def of(self, round: int) -> RoundSeed:
         """
         Return the seed of a round; the first call draws it, and stores it durably.
 
         :raises KeyFileError: if its file is damaged, open to others, or cannot be written.
+        :raises CryptoError: if the round is over: a second seed would mask the same update anew.
         """
+        if round <= self._last:
+            raise CryptoError(f'round {round} is over: its seed was erased')
         if round not in self._seeds:
             federation, name = self._federation, self._name
             self._seeds[round] = (
@@ -46,6 +51,7 @@ class RoundSeeds:
 
         :raises KeyFileError: if a file cannot be removed.
         """
+        self._last = max(last, self._last)
         self._seeds = {round: seed for round, seed in self._seeds.items() if round > last}
         if self._directory is None:
             return

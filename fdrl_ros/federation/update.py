@@ -8,13 +8,19 @@ theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+import hashlib
 
 from fdrl_ros.crypto.encryption import AnyScheme, choose_scheme, CkksScheme, PublicContext
 from fdrl_ros.crypto.quantisation import Quantisation
+from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.crypto.round_secret import joined
 from fdrl_ros.errors import CryptoError, MessageError
+from fdrl_ros.federation.encoding import encode
 from fdrl_ros.federation.message import EncryptionKey
 import numpy as np
+
+_TERMS = b'fdrl_ros terms of a round 1'
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,11 @@ class UpdateCodec:
             Quantisation(limit=limit, bits=bits, members=members),
             choose_scheme(n_parameters, members, bits, kind),
         )
+
+    @property
+    def kind(self) -> str:
+        """Name the scheme as the settings do."""
+        return 'ckks' if isinstance(self.scheme, CkksScheme) else 'bfv'
 
     def encode(
         self, weights: np.ndarray, base: np.ndarray, share: float, uniforms: np.ndarray
@@ -98,7 +109,35 @@ def fed_avg(weights: np.ndarray, average: np.ndarray) -> np.ndarray:
     return (weights.astype(np.float64) + average).astype(np.float32)
 
 
-def open_key(message: EncryptionKey) -> tuple[UpdateCodec, PublicContext]:
+@dataclass(frozen=True)
+class Terms:
+    """
+    What a federation encrypts by, as the key authority announced it.
+
+    :param content: canonical bytes of all fields of the announcement.
+    """
+
+    codec: UpdateCodec
+    public: PublicContext
+    content: bytes
+
+    @classmethod
+    def of(cls, codec: UpdateCodec, public: PublicContext, message: EncryptionKey) -> 'Terms':
+        """Take an announcement that was checked."""
+        named = (each.name for each in fields(message) if each.name != 'envelope')
+        return cls(codec, public, b''.join(encode(getattr(message, name)) for name in named))
+
+    def digest(self, policy_digest: bytes, roster: Roster) -> bytes:
+        """
+        Return the SHA-256 over all that hospitals must agree on for a sum to mean anything.
+
+        :param policy_digest: of the policy that the round starts from.
+        """
+        parts = joined(_TERMS, self.content, policy_digest, roster.digest_bytes)
+        return hashlib.sha256(parts).digest()
+
+
+def open_key(message: EncryptionKey) -> Terms:
     """
     Derive the scheme from an announcement, and check that its context is of that scheme.
 
@@ -114,4 +153,4 @@ def open_key(message: EncryptionKey) -> tuple[UpdateCodec, PublicContext]:
         raise MessageError(message.envelope.sender, str(error)) from error
     if public.scheme != codec.scheme:
         raise MessageError(message.envelope.sender, 'a context of weaker or other parameters')
-    return codec, public
+    return Terms.of(codec, public, message)

@@ -103,6 +103,7 @@ def mask_of(view, unknown, chunk):
             mine=low,
             theirs=high,
             members=members,
+            setup=setup,
         )
     return mask(key, scheme.slots * (chunk + 1), scheme.plain_modulus)[scheme.slots * chunk :]
 

@@ -155,7 +155,7 @@ def lists_that_are_emptied_and_filled_with_others(liar):
         liar.status(name, FIRST, Phase.OPEN, Story((), (), ()))
         liar.status(name, FIRST, Phase.REVEAL, Story(story.keyed, (), ()))
         liar.status(name, FIRST, Phase.REVEAL, Story(story.keyed, story.members, fewer))
-    return 'other survivors than were signed'
+    return 'changed the survivors of an attempt'
 
 
 def members_too_few_for_the_threshold(liar):

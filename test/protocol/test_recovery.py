@@ -108,6 +108,6 @@ def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer(tmp
     Tap(bench, Shares, change=spoil)
     assert bench.run()
     assert {each.missing for each in reveals.messages if 'hospital_3' in each.missing}
-    assert any('shares of hospital_3 are too few' in each.reason for each in told.messages)
+    assert any('too few shares of hospital_3' in each.reason for each in told.messages)
     assert bench.federation.parties['hospital_1'].policy.rolled_back
     assert SHARE_BYTES * 3 in {len(each.shares) for each in reveals.messages}

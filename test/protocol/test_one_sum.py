@@ -1,0 +1,211 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Lying servers never get two sums of one round, nor a sum that is one hospital's update."""
+
+from dataclasses import replace
+
+from conftest import Bench
+from fdrl_ros.errors import CryptoError, MessageError, RoundError
+from fdrl_ros.federation.message import (
+    Delivery,
+    EncryptionKey,
+    GlobalPolicy,
+    MaskedUpdate,
+    Phase,
+    RoundKey,
+    RoundStatus,
+    Settle,
+    Verdict,
+)
+from fdrl_ros.policy import digest_of, encode_weights
+import numpy as np
+import pytest
+from test_refusals import refusals, resealed, Tap
+
+VICTIM = 'hospital_3'
+
+
+def tell_others(bench, kind, change):
+    """Deliver something else of a kind to all hospitals but the victim."""
+    deliver = bench.federation._deliver
+
+    def lie(name, message):
+        if isinstance(message, kind) and name in bench.names and name != VICTIM:
+            message = change(message)
+        deliver(name, message)
+
+    bench.federation._deliver = lie
+
+
+def test_hospitals_refuse_a_quantisation_that_they_did_not_agree_to(tmp_path):
+    """Who is told a huge limit adds nothing: the sum would be the update of the one who is not."""
+    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    tell_others(bench, EncryptionKey, lambda message: resealed(bench, message, limit=1e6))
+    assert not bench.run(ticks=100)
+    assert len({name for name, _ in refusals(bench, MessageError)}) == 4
+    assert bench.key_authority.round == 0
+
+
+def test_hospitals_that_start_from_different_policies_are_never_summed(tmp_path):
+    """Weights of 1e10 swallow every step of float32: who has them adds nothing."""
+    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    huge = np.full(bench.shape.n_parameters, 1e10, dtype=np.float32)
+    fields = {'weights': encode_weights(huge), 'digest': digest_of(huge)}
+    tell_others(bench, GlobalPolicy, lambda message: resealed(bench, message, **fields))
+    tell_others(
+        bench,
+        RoundStatus,
+        lambda message: resealed(
+            bench,
+            message,
+            policy_digest=digest_of(huge),
+            terms_digest=b'\0' * 32 if message.terms_digest else b'',
+        ),
+    )
+    assert not bench.run(ticks=100)
+    assert bench.key_authority.round == 0
+
+
+def test_what_hospitals_rest_on_is_in_every_digest_that_they_sign(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    inbox = bench.aggregator._inbox
+    before = inbox.setup_digest
+    inbox.terms = bytes(32)
+    del inbox.key_list, inbox.setup_digest
+    assert inbox.setup_digest != before
+
+
+def replayed(bench, name, messages):
+    """Start a hospital again and give it old messages; return what it says and does."""
+    hospital, said, jobs = bench.make(name), [], []
+    for message in messages:
+        try:
+            outcome = hospital.handle(message, 0.0)
+        except (MessageError, CryptoError):
+            continue
+        said += outcome.messages
+        jobs += outcome.jobs
+    return said, jobs
+
+
+def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over(tmp_path):
+    """Its update of that round, summed over another set, would show itself."""
+    bench = Bench(tmp_path, hospitals=5, rounds=3)
+    tap = Tap(bench, GlobalPolicy, EncryptionKey, RoundStatus)
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    federation, authority = bench.federation, bench.key_authority
+    federation.apply('key_authority', lambda: authority.roll_back(0, federation.now))
+    assert bench.run(lambda: bench.aggregator.round == 3)
+    bench.kill(VICTIM)
+    opening = next(m for m in tap.messages if isinstance(m, RoundStatus) and m.phase == Phase.OPEN)
+    key = next(m for m in tap.messages if isinstance(m, EncryptionKey))
+    start = next(m for m in tap.messages if isinstance(m, GlobalPolicy))
+    for attempt in (1, 7):
+        envelope = replace(opening.envelope, attempt=attempt)
+        status = resealed(bench, replace(opening, envelope=envelope))
+        said, jobs = replayed(bench, VICTIM, [key, start, status])
+        assert not [m for m in said if isinstance(m, RoundKey)] and not jobs, attempt
+        bench.stores.pop(VICTIM).close()
+
+
+def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt(tmp_path):
+    """The same masks on two plaintexts would show the difference."""
+    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    kinds = (GlobalPolicy, EncryptionKey, RoundKey, Delivery, RoundStatus, MaskedUpdate)
+    tap = Tap(bench, *kinds)
+    Tap(bench, Settle, change=lambda message: [])
+    assert bench.run(
+        lambda: bench.aggregator._attempt == 2 and bench.aggregator.phase is Phase.SETTLE
+    )
+    bench.kill(VICTIM)
+    first = [
+        m
+        for m in tap.messages
+        if isinstance(m, EncryptionKey | GlobalPolicy)
+        or (m.envelope.attempt == 1 and m.envelope.sender != VICTIM)
+    ]
+    said, jobs = replayed(bench, VICTIM, [m for m in first if not isinstance(m, MaskedUpdate)])
+    assert not jobs and not [m for m in said if isinstance(m, MaskedUpdate)]
+
+
+@pytest.mark.parametrize('order', ['pause', 'stop'])
+def test_stop_and_pause_hold_whatever_the_key_authority_does(tmp_path, order):
+    bench = Bench(tmp_path, rounds=2)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
+    federation, aggregator = bench.federation, bench.aggregator
+    federation.apply('aggregator', lambda: getattr(aggregator, order)(federation.now))
+    bench.kill('key_authority')
+    bench.secret = type(bench.secret).generate(bench.scheme)
+    bench.start('key_authority')
+    bench.run(ticks=300, until=lambda: False)
+    assert aggregator.phase in (Phase.PAUSED, Phase.FINISHED)
+    assert bench.key_authority.round == 0
+
+
+def test_resuming_after_the_last_round_trains_no_further(tmp_path):
+    bench = Bench(tmp_path, rounds=1)
+    assert bench.run()
+    bench.kill('aggregator')
+    bench.start('aggregator')
+    federation, aggregator = bench.federation, bench.aggregator
+    bench.run(ticks=2, until=lambda: False)
+    aggregator.pause(federation.now)
+    aggregator._phase = Phase.PAUSED
+    federation.apply('aggregator', lambda: aggregator.resume(federation.now))
+    bench.run(ticks=50, until=lambda: False)
+    assert aggregator.phase is Phase.FINISHED
+    assert all(learner.trained == [1] for learner in bench.learners.values())
+
+
+def test_one_liar_and_one_who_is_away_cannot_hold_a_round_for_ever(tmp_path):
+    bench = Bench(tmp_path, hospitals=7, rounds=1)  # t = 5
+
+    def lie(message):
+        if message.envelope.sender != 'hospital_2':
+            return [message]
+        return [resealed(bench, message, seed_hash=b'\5' * 32)]
+
+    Tap(bench, RoundKey, change=lie)
+    verdicts = Tap(bench, Verdict)
+    told = Tap(bench, RoundStatus)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.REVEAL)
+    bench.kill('hospital_7')
+    assert bench.run(ticks=600)
+    assert any('hospital_2' in each.reason for each in verdicts.messages)
+    abandoned = [each.reason for each in told.messages if each.reason.startswith('abandoned:')]
+    assert abandoned and all('hospital_2' in reason for reason in abandoned)
+
+
+def test_an_aggregator_that_lost_all_it_knew_goes_on(tmp_path):
+    bench = Bench(tmp_path, rounds=3)
+    Tap(bench, Settle, change=lambda m: [m] if m.envelope.attempt > 2 else [])
+    assert bench.run(lambda: bench.aggregator._attempt == 3)
+    bench.kill('aggregator')
+    for path in tmp_path.glob('aggregator.sqlite*'):
+        path.unlink()
+    bench.start('aggregator')
+    assert bench.run()
+    assert all(learner.trained == [1, 2, 3] for learner in bench.learners.values())
+
+
+@pytest.mark.parametrize('round', [1, 2])
+def test_a_seed_that_was_erased_is_not_drawn_again(tmp_path, round):
+    bench = Bench(tmp_path, rounds=2)
+    assert bench.run()
+    bench.kill('hospital_1')
+    hospital = bench.make('hospital_1')
+    with pytest.raises(CryptoError, match='is over'):
+        hospital._seeds.of(round)
+
+
+def test_lists_cannot_be_changed_behind_a_failure(tmp_path):
+    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    hospital = bench.federation.parties['hospital_1']
+    assert bench.run(lambda: hospital._status and hospital._status.phase == Phase.TRAIN)
+    status = hospital._status
+    hospital.handle(resealed(bench, status, phase=int(Phase.FAILED), keyed=(), members=()), 0.0)
+    four = tuple(bench.names[:4])
+    for changes in ({'keyed': four}, {'members': four}):
+        with pytest.raises(RoundError, match='changed the'):
+            hospital.handle(resealed(bench, status, **changes), 0.0)
