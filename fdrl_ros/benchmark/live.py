@@ -114,7 +114,11 @@ class LiveFederation:
             with_variables(middleware(settings)),
             Runner(settings, self._layout.log, restarts=1) as runner,
             watching.Watch(
-                self._roster, settings.federation_domain, ROBOTS, settings.robot_domain
+                self._roster,
+                settings.federation_domain,
+                ROBOTS,
+                settings.robot_domain,
+                n_parameters=self._plan.shape.n_parameters,
             ) as watch,
         ):
             self._say(

@@ -8,7 +8,7 @@ checked for what Python or the signature's encoding cannot hold, before anybody 
 """
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args, get_origin, get_type_hints, TypeVar
 
 from fdrl_ros.errors import MessageError
@@ -43,11 +43,12 @@ def to_ros(message: Message | Envelope, target: Any) -> Any:
     return target
 
 
-def from_ros(source: Any, kind: type[M]) -> M:
+def from_ros(source: Any, kind: type[M], **apart: Any) -> M:
     """
     Read a ROS message or service request.
 
     :param source: whose fields are those of `kind`.
+    :param apart: fields that came beside it.
     :raises MessageError: if it holds a number or a payload that no honest sender would send.
     """
     sender = source.envelope.sender
@@ -95,7 +96,7 @@ def from_ros(source: Any, kind: type[M]) -> M:
         return lambda value: value
 
     made: M = read(source, kind)
-    return made
+    return replace(made, **apart)
 
 
 def _item_to_ros(item: Any) -> Any:

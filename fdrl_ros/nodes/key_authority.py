@@ -56,7 +56,7 @@ class KeyAuthorityNode(PartyNode):
     def _decrypt(self, request: Any, response: Any) -> Any:
         """Take a request; the policy or the verdict follows on its topic."""
         refusals = []
-        self._guarded(lambda: refusals.append(self.take(request, DecryptRequest)))()
+        self.guarded(lambda: refusals.append(self.take(request, DecryptRequest)))()
         refusal = refusals[0] if refusals else self.fault
         response.received = refusal is None
         response.reason = str(refusal) if refusal else ''

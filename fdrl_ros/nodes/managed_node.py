@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lifecycle node as this package wants it, and the process around it."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, ExitStack
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -160,6 +160,15 @@ class ManagedNode(LifecycleNode):
         assert self._made is not None, 'outside of a transition'
         self._made.callback(undo)
 
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Make things while the node is active already; deactivation undoes them."""
+        self._made = self._active
+        try:
+            yield
+        finally:
+            self._made = None
+
     def publisher(self, kind: type[Any], topic: str, profile: QoSProfile) -> Any:
         """Make a publisher that is silent while the node is inactive."""
         made = self.create_lifecycle_publisher(kind, topic, profile)
@@ -170,18 +179,19 @@ class ManagedNode(LifecycleNode):
         self, kind: type[Any], topic: str, callback: Callable[[Any], None], profile: QoSProfile
     ) -> None:
         """Make a subscription."""
-        made = self.create_subscription(kind, topic, self._guarded(callback), profile)
+        made = self.create_subscription(kind, topic, self.guarded(callback), profile)
         self.keep(lambda: self.destroy_subscription(made))
 
-    def every(self, period: float, callback: Callable[[], None]) -> None:
-        """Make a timer on the steady clock."""
-        guarded = self._guarded(callback)
+    def every(self, period: float, callback: Callable[[], None]) -> Any:
+        """Make a timer on the steady clock, and return it."""
+        guarded = self.guarded(callback)
         made = self.create_timer(period, lambda: guarded(), clock=self._steady)
         self.keep(lambda: self.destroy_timer(made))
+        return made
 
     def answer(self, kind: type[Any], name: str, callback: Callable[[Any, Any], Any]) -> None:
         """Make a service; `callback` fills in the response, and a fault leaves it as it is."""
-        guarded = self._guarded(callback)
+        guarded = self.guarded(callback)
 
         def serve(request: Any, response: Any) -> Any:
             guarded(request, response)
@@ -203,7 +213,7 @@ class ManagedNode(LifecycleNode):
     ) -> None:
         """Run a job on the worker; `done` and `reported` are called on the executor's thread."""
         assert self.worker is not None, 'inactive'
-        self.worker.submit(run, self._guarded(done), self._guarded(reported))
+        self.worker.submit(run, self.guarded(done), self.guarded(reported))
 
     # The lifecycle.
 
@@ -287,7 +297,7 @@ class ManagedNode(LifecycleNode):
             self.abandoned = True
             self.get_logger().warning(f'a job did not stop within {PATIENCE:g} s and is left')
 
-    def _guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
+    def guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
         """Turn what a callback raises into a fault of the node."""
 
         def call(*arguments: Any) -> None:

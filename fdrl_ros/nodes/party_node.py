@@ -14,9 +14,10 @@ from fdrl_ros.federation.message import Message
 from fdrl_ros.federation.party import Job, Outcome, Party
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import from_ros, to_ros
+from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
-from fdrl_ros.nodes.wires import ADDRESSED, WIRES
+from fdrl_ros.nodes.wires import ADDRESSED, Wire, WIRES, WITH_WEIGHTS
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.settings import setting
 from fdrl_ros.stopwatch import Stopwatch
@@ -61,11 +62,16 @@ class PartyNode(ManagedNode):
         # A new one, so that a passphrase that was changed is read again.
         self.layout = replace(self.layout, passphrase_file=Path(file) if file else None)
         self.layout.credentials(self.member)
+        self.courier = Courier(self)
         self._senders: dict[tuple[type[Message], str], Any] = {}
         for kind in self.sends:
+            wire = WIRES[kind]
             for to in self.addressees() if kind in ADDRESSED else ['']:
-                self._senders[kind, to] = self.publisher(
-                    WIRES[kind].type, self.topic(kind, to), WIRES[kind].sending
+                topic = self.topic(kind, to)
+                self._senders[kind, to] = (
+                    self.courier.publisher(wire.type, topic)
+                    if kind in WITH_WEIGHTS
+                    else self.publisher(wire.type, topic, wire.sending)
                 )
         self.state_file = self.layout.state(self.member)
 
@@ -81,6 +87,7 @@ class PartyNode(ManagedNode):
     def begin(self) -> None:
         """Prepare what takes long on the worker, then start the party."""
         self.keep(self._drop_party)
+        self.courier.begin()
         self.submit(self.prepare, self._start, self.reported)
         self.every(TICK, self._tick)
 
@@ -113,33 +120,37 @@ class PartyNode(ManagedNode):
     def _start(self, prepared: Any) -> None:
         if isinstance(prepared, Exception):
             raise prepared
-        self._made = self._active
-        try:
+        with self.later():
             store = Store(self.state_file)
             self.keep(store.close)
             party = self.make_party(prepared, store)
             self.party = party
             for kind in party.takes:
                 if kind in WIRES:
-                    topic = self.topic(kind, self.member if kind in ADDRESSED else '')
-                    self.hear(WIRES[kind].type, topic, self._hearer(kind), WIRES[kind].hearing)
-        finally:
-            self._made = None
+                    self._hear(kind, WIRES[kind])
         self.act(lambda: party.start(self.now))
 
     def _drop_party(self) -> None:
         self.party, self.job = None, ''
 
-    def _hearer(self, kind: type[Message]) -> Callable[[Any], None]:
-        def hear(source: Any) -> None:
-            self.take(source, kind)
+    def _hear(self, kind: type[Message], wire: Wire) -> None:
+        topic = self.topic(kind, self.member if kind in ADDRESSED else '')
+        if kind not in WITH_WEIGHTS:
+            self.hear(wire.type, topic, self._taker(kind), wire.hearing)
+            return
+        self.courier.hear(wire.type, topic, 4 * self.plan().shape.n_parameters, self._taker(kind))
 
-        return hear
+    def _taker(self, kind: type[Message]) -> Callable[..., None]:
+        def take(source: Any, weights: bytes | None = None) -> None:
+            self.take(source, kind, **({} if weights is None else {'weights': weights}))
 
-    def take(self, source: Any, kind: type[Message]) -> MessageError | None:
+        return take
+
+    def take(self, source: Any, kind: type[Message], **apart: Any) -> MessageError | None:
         """
         Give a ROS message to the party.
 
+        :param apart: fields that came beside it.
         :returns: why it was refused, or None.
         """
         party = self.party
@@ -149,7 +160,7 @@ class PartyNode(ManagedNode):
             return None
 
         def handle() -> Outcome:
-            message = from_ros(source, kind)
+            message = from_ros(source, kind, **apart)
             outcome = party.handle(message, self.now)
             self.accepted(message)
             return outcome

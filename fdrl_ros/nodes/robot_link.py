@@ -6,8 +6,8 @@ from typing import Any
 
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.courier import Courier
 import rclpy
 from rclpy.context import Context
 
@@ -31,10 +31,13 @@ class RobotLink:
             enable_rosout=False,
             use_global_arguments=False,
         )
-        self._global = self._node.create_publisher(
-            ros.GlobalPolicy, f'{federation}/policy', qos.LATCHED
-        )
-        self._own = self._node.create_publisher(ros.HospitalPolicy, 'policy', qos.LATCHED)
+        self._federation = federation
+
+    def open(self, courier: Courier) -> None:
+        """Make the publishers."""
+        make, topic = self._node.create_publisher, f'{self._federation}/policy'
+        self._global = courier.publisher(ros.GlobalPolicy, topic, make)
+        self._own = courier.publisher(ros.HospitalPolicy, 'policy', make)
 
     def publish(self, message: Message, stamp: Any) -> None:
         """Publish a policy as its sender signed it; the selectors check it themselves."""

@@ -15,6 +15,7 @@ from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
+from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.party_node import worth_telling
@@ -83,27 +84,24 @@ class SelectorNode(ManagedNode):
         self.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
         self.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
         self.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
-        self.hear(
-            ros.GlobalPolicy,
-            f'{self.settings.federation}/policy',
-            self._taker(GlobalPolicy),
-            qos.HEARD,
-        )
+        courier, size = Courier(self), 4 * self._shape.n_parameters
+        courier.begin()
+        topic = f'{self.settings.federation}/policy'
+        courier.hear(ros.GlobalPolicy, topic, size, self._taker(GlobalPolicy))
         for member in self._roster.hospitals:
-            self.hear(
-                ros.HospitalPolicy,
-                f'/{member.name}/policy',
-                self._taker(HospitalPolicy),
-                qos.HEARD,
-            )
+            topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
+            courier.hear(ros.HospitalPolicy, topic, size, take)
         self.every(PERIOD, self._watch)
 
     # Policies.
 
-    def _taker(self, kind: type[GlobalPolicy] | type[HospitalPolicy]) -> Callable[[Any], None]:
-        def take(source: Any) -> None:
+    def _taker(
+        self, kind: type[GlobalPolicy] | type[HospitalPolicy]
+    ) -> Callable[[Any, bytes | None], None]:
+        def take(source: Any, weights: bytes | None) -> None:
+            apart = {} if weights is None else {'weights': weights}
             try:
-                name = self._shelf.take(from_ros(source, kind))
+                name = self._shelf.take(from_ros(source, kind, **apart))
             except MessageError as error:
                 self.refused += 1
                 if worth_telling(self.refused):

@@ -75,7 +75,7 @@ class TrainerNode(PartyNode):
         super().open()
         self._progress = self.publisher(ros.Progress, 'progress', qos.EVENT)
         self._privacy = self.publisher(ros.Privacy, 'privacy', qos.LATCHED)
-        self._policy = self.publisher(ros.HospitalPolicy, 'policy', qos.LATCHED)
+        self._policy = self.courier.publisher(ros.HospitalPolicy, 'policy')
         domain = self.settings.robot_domain
         self._robots: RobotLink | None = None
         if domain >= 0:
@@ -85,6 +85,7 @@ class TrainerNode(PartyNode):
                 self.get_name(), self.get_namespace(), self.settings.federation, domain
             )
             self.keep(self._robots.close)
+            self._robots.open(self.courier)
 
     def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> LocalTraining:
         """Collect records if there are none yet; open the ledger and verify it."""

@@ -24,8 +24,9 @@ from fdrl_ros.federation.message import (
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
+from fdrl_ros.nodes.long_weights import BESIDE, WeightsIn
 from fdrl_ros.nodes.party_node import worth_telling
-from fdrl_ros.nodes.wires import WIRES
+from fdrl_ros.nodes.wires import WIRES, WITH_WEIGHTS
 from fdrl_ros.witness import Witness
 import rclpy
 from rclpy.context import Context
@@ -141,11 +142,14 @@ class Watch(Closing):
         federation_domain: int,
         robots: tuple[str, ...] = (),
         robot_domain: int | None = None,
+        *,
+        n_parameters: int = 0,
     ) -> None:
         """
         Join the domains.
 
         :param roster: whom to believe, and whose progress to look at.
+        :param n_parameters: of the policies; without it only short ones are heard.
         """
         self._witness = Witness(roster)
         self._refused = 0
@@ -153,23 +157,15 @@ class Watch(Closing):
         self._ending = threading.Event()
         self._closing: list[Callable[[], None]] = []
         federation = self._join(federation_domain)
+        self._size = 4 * n_parameters
         for kind in (RoundStatus, GlobalPolicy, MaskedUpdate):
             wire = WIRES[kind]
-            self._hear(
-                federation,
-                wire.type,
-                f'{FEDERATION}/{wire.topic}',
-                self._sayer(kind),
-                wire.hearing,
-            )
+            topic = f'{FEDERATION}/{wire.topic}'
+            self._hear_said(federation, kind, wire.type, topic, wire.hearing)
         self._hear(federation, DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
         for name in (member.name for member in roster.hospitals):
-            self._hear(
-                federation,
-                ros.HospitalPolicy,
-                f'/{name}/policy',
-                self._sayer(HospitalPolicy),
-                qos.HEARD,
+            self._hear_said(
+                federation, HospitalPolicy, ros.HospitalPolicy, f'/{name}/policy', qos.HEARD
             )
             self._hear(
                 federation,
@@ -268,10 +264,26 @@ class Watch(Closing):
         except Full:
             pass
 
-    def _sayer(self, kind: type[Message]) -> Callable[[Any], None]:
-        def say(source: Any) -> None:
+    def _hear_said(
+        self, node: Any, kind: type[Message], source: type[Any], topic: str, profile: Any
+    ) -> None:
+        """Hear a kind of message of the protocol; long weights on this very thread."""
+        say = self._sayer(kind)
+        if kind not in WITH_WEIGHTS:
+            self._hear(node, source, topic, say, profile)
+            return
+
+        def listen(take: Callable[[Any], None]) -> None:
+            self._hear(node, ros.Piece, f'{topic}/{BESIDE}', take, qos.PIECES)
+
+        whole = WeightsIn(self._size, lambda work, done: done(work()), listen, say)
+        self._hear(node, source, topic, whole.take, profile)
+
+    def _sayer(self, kind: type[Message]) -> Callable[..., None]:
+        def say(source: Any, weights: bytes | None = None) -> None:
             try:
-                message = from_ros(source, kind)
+                apart = {} if weights is None else {'weights': weights}
+                message = from_ros(source, kind, **apart)
                 self._witness.accept(message)
             except ReplayError:
                 return  # said again, to who came late

@@ -20,15 +20,16 @@ WAITING = 16
 class Worker:
     """Runs jobs in order and hands results and reports back to the executor's thread."""
 
-    def __init__(self, name: str, post: Post) -> None:
+    def __init__(self, name: str, post: Post, waiting: int = WAITING) -> None:
         """
         Start the thread.
 
         :param post: makes the executor call something on its own thread.
+        :param waiting: how many jobs may wait.
         """
         self._post = post
         self._jobs: Queue[tuple[Run, Callable[[Any], None], Callable[[Any], None]] | None]
-        self._jobs = Queue(WAITING)
+        self._jobs = Queue(waiting)
         self._stopping = threading.Event()
         self._newest: tuple[Callable[[Any], None], Any] | None = None
         self._lock = threading.Lock()
@@ -50,7 +51,7 @@ class Worker:
         try:
             self._jobs.put_nowait((run, done, reported))
         except Full:
-            raise FdrlError(f'{WAITING} jobs wait already') from None
+            raise FdrlError(f'{self._jobs.maxsize} jobs wait already') from None
 
     def close(self, timeout: float) -> bool:
         """

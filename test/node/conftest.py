@@ -70,26 +70,26 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     return Reference(directory, play(Layout(played)))
 
 
-def play(layout: Layout) -> bytes:
+def play(layout: Layout, plan: Plan = PLAN) -> bytes:
     """Run all rounds in process and return the digest of the last policy."""
-    stores = {name: Store(layout.state(name)) for name in (*PLAN.hospitals, *SERVERS)}
+    stores = {name: Store(layout.state(name)) for name in (*plan.hospitals, *SERVERS)}
     trainings = {
-        name: open_training(layout.party(name), name, PLAN, open_records(layout, name, PLAN))
-        for name in PLAN.hospitals
+        name: open_training(layout.party(name), name, plan, open_records(layout, name, plan))
+        for name in plan.hospitals
     }
     hospitals = {
-        name: open_hospital(layout, name, PLAN, trainings[name], stores[name])
-        for name in PLAN.hospitals
+        name: open_hospital(layout, name, plan, trainings[name], stores[name])
+        for name in plan.hospitals
     }
     parties: dict[str, Party] = {
-        'aggregator': open_aggregator(layout, PLAN, stores['aggregator']),
-        'key_authority': open_key_authority(layout, PLAN, stores['key_authority']),
+        'aggregator': open_aggregator(layout, plan, stores['aggregator']),
+        'key_authority': open_key_authority(layout, plan, stores['key_authority']),
         **hospitals,
     }
     first = hospitals['hospital_1']
     federation = LocalFederation(parties)
     assert federation.run(
-        lambda: first.policy is not None and first.policy.envelope.round == PLAN.rounds.rounds
+        lambda: first.policy is not None and first.policy.envelope.round == plan.rounds.rounds
     )
     assert first.policy is not None
     for training in trainings.values():
@@ -198,6 +198,7 @@ def live(settings: BringupSettings) -> Iterator[Live]:
             settings.federation_domain,
             ('robot_1',),
             settings.robot_domain,
+            n_parameters=PLAN.shape.n_parameters,
         ) as watch,
         Runner(settings, log, restarts=1) as runner,
     ):
