@@ -83,7 +83,6 @@ class Aggregator:
         at = self._round, self._attempt
         self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
         self._failure = ''
-        self._job: Job | None = None
         self._asking = Asking(channel, self._inbox)
 
     @property
@@ -177,13 +176,16 @@ class Aggregator:
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
-        if job is not self._job or self._phase is not Phase.SUM:
-            return Outcome()  # the round went on without it
-        if isinstance(result, CryptoError):
-            return self._fail(now, f'the updates cannot be added: {result}')
         if isinstance(result, Exception):
             raise result
-        self._asking.sum_hash = result
+        asking, found = result
+        if asking is not self._asking or self._phase is not Phase.SUM:
+            return Outcome()  # the round went on without it
+        if isinstance(found, CryptoError):
+            return self._fail(now, f'the updates cannot be added: {found}')
+        if isinstance(found, Exception):
+            raise found
+        self._asking.sum_hash = found
         return self._asking.request()
 
     def tick(self, now: float) -> Outcome:
@@ -262,8 +264,7 @@ class Aggregator:
             case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.reveals:
                 entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
                 assert self._terms
-                self._job = self._asking.adding(self._terms.public)
-                return entered + Outcome(jobs=(self._job,))
+                return entered + Outcome(jobs=(self._asking.adding(self._terms.public),))
             case _ if in_time:
                 return Outcome()
             case Phase.REVEAL if self._asking.reveals:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from fdrl_ros.crypto.encryption import PublicContext
-from fdrl_ros.errors import RoundError
+from fdrl_ros.errors import FdrlError, RoundError
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.inbox import Inbox
@@ -29,11 +29,15 @@ class Asking:
         """How many reveals the newest request had."""
 
     def adding(self, public: PublicContext) -> Job:
-        """Return the job that adds the survivors' ciphertexts: to the hash of the sums."""
+        """Return the job that adds the survivors' ciphertexts: this, and the sums' hash."""
         inbox = self._inbox
 
-        def add(report: Report, stopped: Stopped) -> bytes:
-            return hash_of_sums(map(public.add, inbox.updates.columns(inbox.survivors)))
+        def add(report: Report, stopped: Stopped) -> tuple['Asking', bytes | FdrlError]:
+            try:
+                columns = inbox.updates.columns(inbox.survivors)
+                return self, hash_of_sums(map(public.add, columns))
+            except FdrlError as error:
+                return self, error
 
         return Job('sum', add)
 
