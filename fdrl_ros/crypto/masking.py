@@ -39,7 +39,7 @@ CHUNK: Final = 2**14
 # Masks at a time; at most 127, so that a byte counts how often their sum wraps either way.
 TOGETHER: Final = 100
 
-_PAIR_MASK = b'fdrl_ros pair mask 2'
+_PAIR_MASK = b'fdrl_ros pair mask 3'
 _ZEROS = memoryview(bytes(8 * CHUNK))
 
 

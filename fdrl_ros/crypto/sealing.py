@@ -35,7 +35,7 @@ from fdrl_ros.errors import CryptoError
 # Two shares and the authenticator: every sealed message has this size.
 SEALED_BYTES: Final = 2 * SHARE_BYTES + 16
 
-_KEYS = b'fdrl_ros list of keys 1'
+_KEYS = b'fdrl_ros list of keys 2'
 _SEALED = b'fdrl_ros sealed shares 1'
 _NONCE = bytes(12)
 

@@ -118,11 +118,9 @@ def test_every_view_is_that_of_the_other_world_under_other_pair_masks(name):
         masks = {u: mask_of(view, u, chunk) for row in rows for u in row.unknown}
 
         def seen(updates, masks, chunk=chunk, rows=rows):
-            return [
-                (view.slots(updates, row.sender)[chunk]
-                + sum(sign * masks[u] for u, sign in row.unknown.items())) % modulus
-                for row in rows
-            ]  # fmt: skip
+            hidden = [sum(sign * masks[u] for u, sign in row.unknown.items()) for row in rows]
+            shown = [view.slots(updates, row.sender)[chunk] for row in rows]
+            return [(x + each) % modulus for x, each in zip(shown, hidden, strict=True)]
 
         real = [row.slots for row in rows]
         np.testing.assert_array_equal(seen(worlds[0], masks), real)

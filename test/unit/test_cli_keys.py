@@ -176,6 +176,8 @@ def test_passphrase_is_asked_for_where_somebody_can_answer(keys, monkeypatch):
     done('keys', 'passphrase', keys, typed='correct horse\ncorrect horse\n')
 
     class Terminal:
+        """Where somebody types."""
+
         def isatty(self):
             return True
 
