@@ -15,17 +15,24 @@ from fdrl_ros.federation.store import Store
 
 M = TypeVar('M', bound=Message)
 
+MOST_COUNT = 10**18
+"""No round, attempt or counter gets that far."""
+
 
 def check_signed(roster: Roster, message: Message, role: str) -> Member:
     """
     Check who says a message; see :meth:`Channel.verify`, which needs a key of its own besides.
 
     :raises SignatureError: unless a member of that role signed exactly this.
-    :raises RoundError: if it belongs to another federation.
+    :raises RoundError: if it belongs to another federation, or to no round that can be.
     """
     envelope = message.envelope
     if envelope.federation != roster.federation:
         raise RoundError(envelope.sender, f'of federation {envelope.federation!r}')
+    place = envelope.round, envelope.attempt, envelope.counter
+    if not all(0 <= number < MOST_COUNT for number in place):
+        # Keys, stores and journals count from 0 and so far.
+        raise RoundError(envelope.sender, f'round, attempt and counter cannot be {place}')
     try:
         member = roster.member(envelope.sender)
     except RosterError as error:
