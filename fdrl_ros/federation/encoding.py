@@ -80,9 +80,10 @@ class Reader:
         """
         values = {}
         for name, most, read in _fields(kind):  # type: ignore[arg-type]
+            # Before anything of it is read: what is too long must not take memory.
+            if most is not None and (count := self._peek_length()) > most:
+                raise MessageError('', f'{count} of {name}: at most {most}')
             values[name] = read(self)
-            if most is not None and len(values[name]) > most:
-                raise MessageError('', f'{len(values[name])} of {name}: at most {most}')
         return values
 
     def end(self) -> None:
@@ -112,6 +113,11 @@ class Reader:
         """Take the letter of a type."""
         if (found := self.take(1)) != wanted:
             raise MessageError('', f'{found!r} where {wanted!r} was expected')
+
+    def _peek_length(self) -> int:
+        """Return how long the next value says that it is, if it has a length."""
+        head = self._data[self._at + 1 : self._at + 5]
+        return int.from_bytes(head, 'little') if len(head) == 4 else 0
 
     def length(self, letter: bytes) -> int:
         """Take a letter and a length, which cannot be more than there is."""

@@ -25,6 +25,7 @@ from fdrl_ros.federation.message import (
     message_from_bytes,
     Phase,
     RoundKey,
+    RoundStatus,
 )
 from federation_bench import identities_of
 from fuzzing import Fuzzer, state_of
@@ -120,6 +121,21 @@ def test_numbers_that_nobody_counts_to_are_refused_of_everybody(federation, fiel
         with pytest.raises(RoundError, match='cannot be'):
             bench.federation.parties[name].handle(changed, 0.0)
         assert state_of(bench.federation.parties[name]) == before
+
+
+def test_what_is_too_long_is_refused_before_it_takes_memory(monkeypatch):
+    names = ('',) * 10**6
+    status = RoundStatus(Envelope('f', 1, 1, 's', 1), 1, names, (), (), 0.0, b'', b'', b'', '')
+    data = status.to_bytes()
+    tracemalloc.start()
+    with pytest.raises(MessageError, match='1000000 of keyed: at most 1000'):
+        message_from_bytes(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10**5 < len(data)
+    monkeypatch.setattr(encoding, 'MOST_BYTES', 1000)
+    with pytest.raises(MessageError, match='at most 1000'):
+        message_from_bytes(bytes(1001))
 
 
 def values_of(kind, most=None):
