@@ -9,9 +9,11 @@ that were signed shows when the message is whole again.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 import hashlib
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.memory_file import fetch, MemoryFiles
@@ -24,6 +26,8 @@ SHORT: Final = 2**18
 BESIDE: Final = 'weights'
 """Topic of the pieces, below that of the message."""
 
+Weighted = TypeVar('Weighted', bound=GlobalPolicy | HospitalPolicy)
+
 Work = Callable[[], Any]
 Done = Callable[[Any], None]
 Run = Callable[[Work, Done], None]
@@ -32,6 +36,13 @@ Run = Callable[[Work, Done], None]
 
 Publishers = Callable[[type[Any], str, QoSProfile], Any]
 """Makes a publisher of a type on a topic."""
+
+
+def apart(message: Weighted) -> tuple[Weighted, bytes]:
+    """Take out of a message of the protocol the weights that do not travel in it."""
+    if len(message.weights) <= SHORT:
+        return message, b''
+    return replace(message, weights=b''), message.weights
 
 
 class WeightsOut:
@@ -48,19 +59,22 @@ class WeightsOut:
         self._files = MemoryFiles()
         self.stream = Stream(make(ros.Piece, f'{topic}/{BESIDE}', qos.PIECES))
 
-    def publish(self, message: Any) -> None:
-        """Publish a message, a long one as soon as its weights can be read."""
-        if len(message.weights) <= SHORT:
+    def publish(self, message: Any, beside: bytes = b'') -> None:
+        """
+        Publish a message, with long weights beside it as soon as these can be read.
+
+        :param beside: weights that :func:`apart` took out of it.
+        """
+        if not beside:
             self._message.publish(message)
             return
-        data, digest = message.weights.tobytes(), bytes(message.digest)
-        del message.weights[:]
+        digest = bytes(message.digest)
 
         def announce(_: Any) -> None:
             self._message.publish(message)
-            self.stream.begin(data, digest)
+            self.stream.begin(beside, digest)
 
-        self._run(lambda: self._files.offer(data, digest), announce)
+        self._run(lambda: self._files.offer(beside, digest), announce)
 
     def close(self) -> None:
         """Take back what lies in memory."""

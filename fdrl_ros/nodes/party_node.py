@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fdrl_ros.errors import FdrlError, MessageError, RoundError
-from fdrl_ros.federation.message import Message
+from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
 from fdrl_ros.federation.party import Job, Outcome, Party
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import from_ros, to_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
+from fdrl_ros.nodes.long_weights import apart
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.wires import ADDRESSED, Wire, WIRES, WITH_WEIGHTS
 from fdrl_ros.nodes.worker import Post
@@ -214,9 +215,13 @@ class PartyNode(ManagedNode):
 
     def send(self, message: Message) -> None:
         """Publish a message of the party."""
-        target = to_ros(message, WIRES[type(message)].type())
-        sender = self._senders[type(message), getattr(message, 'to', '')]
-        sender.publish(self.stamped(target))
+        kind = type(message)
+        sender, target = self._senders[kind, getattr(message, 'to', '')], WIRES[kind].type()
+        if isinstance(message, GlobalPolicy | HospitalPolicy):
+            shown, weights = apart(message)
+            sender.publish(self.stamped(to_ros(shown, target)), weights)
+        else:
+            sender.publish(self.stamped(to_ros(message, target)))
 
     def _run(self, job: Job) -> None:
         self.job = job.name

@@ -8,6 +8,7 @@ from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.courier import Courier
+from fdrl_ros.nodes.long_weights import apart
 import rclpy
 from rclpy.context import Context
 
@@ -47,8 +48,9 @@ class RobotLink:
             target, publisher = ros.HospitalPolicy(), self._own
         else:
             return
-        to_ros(message, target).header.stamp = stamp
-        publisher.publish(target)
+        shown, weights = apart(message)
+        to_ros(shown, target).header.stamp = stamp
+        publisher.publish(target, weights)
 
     def close(self) -> None:
         """Leave the domain."""

@@ -33,6 +33,7 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.diagnostics import Health, Level
+from fdrl_ros.nodes.long_weights import apart
 from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.party_node import PartyNode, PartySettings
 from fdrl_ros.nodes.robot_link import RobotLink
@@ -113,7 +114,8 @@ class TrainerNode(PartyNode):
     def send(self, message: Message) -> None:
         """Publish; a released policy goes to the robots too."""
         if isinstance(message, HospitalPolicy):
-            self._policy.publish(self.stamped(to_ros(message, ros.HospitalPolicy())))
+            shown, weights = apart(message)
+            self._policy.publish(self.stamped(to_ros(shown, ros.HospitalPolicy())), weights)
             self._to_robots(message)
         else:
             super().send(message)

@@ -49,7 +49,7 @@ WIRES: dict[type[Message], Wire] = {
 }
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
 
-WITH_WEIGHTS: tuple[type[Message], ...] = (protocol.GlobalPolicy, protocol.HospitalPolicy)
+WITH_WEIGHTS = (protocol.GlobalPolicy, protocol.HospitalPolicy)
 """Kinds whose weights, if they are long, travel beside the message (nodes.long_weights)."""
 
 ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Wanted)

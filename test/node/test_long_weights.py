@@ -220,11 +220,11 @@ def test_long_weights_reach_readers_before_and_after(link, elsewhere, monkeypatc
         monkeypatch.setattr(long_weights, 'fetch', lambda digest, size: None)
     out, first = link.out(), link.reader()
     (data, digest), (newer, newest) = some(), some()
-    out.publish(announcement(data, digest))
+    out.publish(announcement(b'', digest), data)
     assert link.spin(lambda: len(link.heard) == 1)
     link.reader()
     assert link.spin(lambda: len(link.heard) == 2)
-    out.publish(announcement(newer, newest, 'newer'))
+    out.publish(announcement(b'', newest, 'newer'), newer)
     assert link.spin(lambda: len(link.heard) == 4)
     assert [said[1] for said in link.heard] == [data, data, newer, newer]
     assert all(not len(said[0].weights) for said in link.heard)
