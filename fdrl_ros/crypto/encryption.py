@@ -291,9 +291,9 @@ class SecretContext:
             return flood(self.scheme, message, self._flood_secret, ciphertext)
         least = int(self.scheme.noise_margin)
         if budget is None or budget < least:
+            # How much is left would tell of the secret key whoever malformed it.
             raise CryptoError(
-                f'{budget} bits of noise budget left, an honest sum leaves at least {least}: a '
-                f'ciphertext was malformed'
+                'less noise budget than honest sums leave: a ciphertext is malformed'
             )
         return message
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import math
 from typing import Final
 
+from fdrl_ros.crypto.checksum import check_sums, checks_for
 from fdrl_ros.crypto.parameters import Parameters
 from fdrl_ros.crypto.primes import is_prime, plain_prime
 from fdrl_ros.errors import CryptoError
@@ -69,7 +70,12 @@ class Scheme(Parameters):
     @property
     def integers_per_ciphertext(self) -> int:
         """Return how many integers of an update one ciphertext holds."""
-        return self.slots * self.values_per_slot
+        return (self.slots - self.checks) * self.values_per_slot
+
+    @cached_property
+    def checks(self) -> int:
+        """Return how many slots of a ciphertext are sums of the others."""
+        return checks_for(self.plain_modulus)
 
     @cached_property
     def dropped_bytes(self) -> int:
@@ -97,12 +103,17 @@ class Scheme(Parameters):
 
     def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
         powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
-        return integers.reshape(-1, self.slots, self.values_per_slot) @ powers
+        rows = integers.reshape(-1, self.slots - self.checks, self.values_per_slot) @ powers
+        return np.hstack((rows, check_sums(rows, self.plain_modulus)))
 
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+        row, sums = row[: -self.checks], row[-self.checks :]
+        if ((check_sums(row[None], self.plain_modulus)[0] - sums) % self.plain_modulus).any():
+            # In what way tells of the secret key: see there.
+            raise CryptoError('check slots do not fit: masks did not cancel, or made-up updates')
         if row.min() < 0 or row.max() >= self.radix**self.values_per_slot:
             raise CryptoError('sums out of range: masks did not cancel or an update is malformed')
-        values = np.empty((self.slots, self.values_per_slot), dtype=np.int64)
+        values = np.empty((row.size, self.values_per_slot), dtype=np.int64)
         for place in range(self.values_per_slot):
             row, values[:, place] = np.divmod(row, self.radix)
         flat = values.reshape(-1)

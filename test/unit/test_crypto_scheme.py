@@ -5,6 +5,7 @@
 from dataclasses import replace
 import math
 
+from fdrl_ros.crypto.checksum import check_sums, checks_for
 from fdrl_ros.crypto.parameters import SECURITY_128
 from fdrl_ros.crypto.primes import coefficient_primes, is_prime, plain_prime
 from fdrl_ros.crypto.scheme import CANDIDATES, choose_scheme, Scheme
@@ -151,7 +152,7 @@ def test_all_members_at_the_top_level_do_not_overflow(shape):
     members, bits = shape
     scheme = choose_scheme(20_000, members, bits)
     top = scheme.pack(np.full(20_000, 2**bits - 1))
-    assert members * int(top.max()) < scheme.plain_modulus
+    assert members * int(top[:, : -scheme.checks].max()) < scheme.plain_modulus
     assert (scheme.unpack(members * top) == members * (2**bits - 1)).all()
 
 
@@ -168,16 +169,64 @@ def test_sums_that_members_cannot_have_made_are_refused():
     for place, value, words in (
         ((0, 0), -1, 'out of range'),
         ((0, 0), scheme.radix**scheme.values_per_slot, 'out of range'),
-        ((0, 4095), 1, 'padding'),
+        ((0, -scheme.checks - 1), 1, 'padding'),
     ):
         bad = sums.copy()
         bad[place] = value
+        with pytest.raises(CryptoError, match='check slots do not fit'):
+            scheme.unpack(bad)
+        bad[:, -scheme.checks :] = check_sums(bad[:, : -scheme.checks], scheme.plain_modulus)
         with pytest.raises(CryptoError, match=words):
             scheme.unpack(bad)
     with pytest.raises(CryptoError):
         scheme.unpack(sums[:, :-1])
     with pytest.raises(CryptoError):
         scheme.unpack(sums, 99)
+
+
+@pytest.mark.parametrize('members', [3, 10, 1000])
+def test_check_slots_are_the_weighted_sums_of_the_others(members):
+    scheme = choose_scheme(9000, members, 16)
+    modulus, size = scheme.plain_modulus, scheme.slots - scheme.checks
+    rows = np.random.default_rng(6).integers(0, modulus, (2, size))
+    rows[0] = modulus - 1
+    # What each slot alone adds are the weights; the rest follows in whole numbers.
+    for check in range(scheme.checks):
+        units = range(0, size, 997)
+        weights = {}
+        for slot in units:
+            unit = np.zeros((1, size), dtype=np.int64)
+            unit[0, slot] = 1
+            weights[slot] = int(check_sums(unit, modulus)[0, check])
+        assert len(set(weights.values())) == len(weights) and min(weights.values()) > 0
+        for row in rows:
+            few = np.zeros((1, size), dtype=np.int64)
+            few[0, units] = row[units]
+            expected = sum(weights[slot] * int(row[slot]) for slot in units) % modulus
+            assert check_sums(few, modulus)[0, check] == expected
+    both = check_sums(rows.sum(axis=0)[None] % modulus, modulus)
+    assert np.array_equal(both[0], check_sums(rows, modulus).sum(axis=0) % modulus)
+
+
+def test_slots_are_found_wrong_wherever_and_with_all_but_one_sum_made_up():
+    scheme = choose_scheme(8000, 3, 16)
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        sums = scheme.pack(rng.integers(0, 2**16, 8000))
+        sums[0, rng.integers(scheme.slots)] += rng.integers(1, scheme.plain_modulus)
+        sums %= scheme.plain_modulus
+        right = check_sums(sums[:, : -scheme.checks], scheme.plain_modulus)
+        wrong = rng.integers(scheme.checks)
+        if (right[0, wrong] - sums[0, wrong - scheme.checks]) % scheme.plain_modulus:
+            right[0, wrong] = sums[0, wrong - scheme.checks]
+            sums[:, -scheme.checks :] = right
+        with pytest.raises(CryptoError, match='check slots do not fit'):
+            scheme.unpack(sums)
+
+
+@pytest.mark.parametrize('modulus', [40961, 2654209, 2**37, 2**59])
+def test_a_guess_of_all_sums_but_one_has_a_chance_of_one_in_2_to_64(modulus):
+    assert modulus ** (checks_for(modulus) - 1) >= 2**64
 
 
 def test_sums_of_fewer_members_are_held_against_their_number():
@@ -204,7 +253,8 @@ def test_rows_are_those_of_the_whole():
 
 def test_parts_that_are_no_update_are_refused():
     scheme = choose_scheme(20_000, 3, 16)
-    whole, rest = np.zeros(8192, dtype=int), np.zeros(20_000 - 2 * 8192, dtype=int)
+    size = scheme.integers_per_ciphertext
+    whole, rest = np.zeros(size, dtype=int), np.zeros(20_000 - 2 * size, dtype=int)
     for parts in ([whole, whole], [whole, whole, rest, rest], [rest, whole, whole], [whole] * 3):
         with pytest.raises(CryptoError):
             list(scheme.pack_rows(parts))
