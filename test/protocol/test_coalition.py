@@ -224,7 +224,7 @@ def test_who_knows_the_sum_alone_can_make_up_rows_that_look_the_same(name):
         assert looks(view, open_rows, updates).max() > 100
 
 
-@pytest.mark.parametrize('name', ['five', 'seven, one lost while sending', 'ten, two lost'])
+@pytest.mark.parametrize('name', ['five', 'seven, one lost while sending'])
 def test_no_distinguisher_has_an_advantage_over_a_coin(name):
     wins = count_wins(SAFE[name], ROUNDS, seed=5)
     assert all(ROUNDS - MOST <= each <= MOST for each in wins.values()), wins

@@ -4,7 +4,7 @@
 Parties that are killed and started again: the end is the same, and nothing is reused.
 
 They die after an event, after a message, and before, after and within durable writes. Here are
-some 80 of the thousand points of a run of two rounds, and 30 kills in one of four rounds;
+some 50 of the thousand points of a run of two rounds, and 30 kills in one of four rounds;
 `test/paper/test_restarts_in_full.py` has all of them, and 200 kills in twenty rounds.
 """
 
@@ -17,7 +17,7 @@ from liar import draw_liar, Story
 import pytest
 from restarts import check_nothing_is_reused, draw_points, points_of, policy_of, RestartBench
 
-EVERY = 12
+EVERY = 18
 
 
 @pytest.fixture(autouse=True)
