@@ -16,22 +16,11 @@ import tempfile
 import time
 from typing import Any, TypeVar
 
-from crypto_work import SEED, threshold
-from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.quantisation import EncryptionSettings
-from fdrl_ros.crypto.roster import Member, Roster
-from fdrl_ros.crypto.signing import Identity
-from fdrl_ros.federation.aggregator import Aggregator
-from fdrl_ros.federation.channel import Channel
-from fdrl_ros.federation.hospital import Hospital
-from fdrl_ros.federation.key_authority import KeyAuthority
-from fdrl_ros.federation.local import LocalFederation
+from crypto_work import SEED
 from fdrl_ros.federation.message import Message
 from fdrl_ros.federation.party import Job, Outcome, Party
-from fdrl_ros.federation.released import Validation
-from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.virtual import SERVERS, VirtualFederation
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
@@ -39,8 +28,6 @@ from fdrl_ros.trainer.settings import LearnerSettings
 import numpy as np
 from turns import Work
 
-FEDERATION = 'measured'
-SERVERS = ('aggregator', 'key_authority')
 SIZE = 500
 """Patients n_i of every hospital."""
 EPOCHS = LearnerSettings().epochs
@@ -145,9 +132,9 @@ class Clocked:
             self.seconds += time.perf_counter() - begun
 
 
-class Federation:
+class Federation(VirtualFederation):
     """
-    Real parties, and whole rounds of them.
+    Real parties whose work is timed, and whole rounds of them.
 
     :param folder: for their state; without one it lies in memory.
     :param shape: of the network.
@@ -155,101 +142,37 @@ class Federation:
     """
 
     def __init__(self, folder: Path | None, shape: NetworkShape, hospitals: int) -> None:
-        folder = folder and Path(tempfile.mkdtemp(dir=folder))
-        self.hospitals = [f'hospital_{each:03d}' for each in range(hospitals)]
-        self.identities = {name: Identity.generate(name) for name in (*self.hospitals, *SERVERS)}
-        members = [
-            Member(name, 'hospital', self.identities[name].public, SIZE) for name in self.hospitals
-        ]
-        members += [Member(name, name, self.identities[name].public) for name in SERVERS]
-        self.roster = Roster(FEDERATION, threshold(hospitals), tuple(members), True)
-        self.start = shape.draw(np.random.default_rng(SEED))
-        self.learners = {
-            name: KnownStep(number, shape) for number, name in enumerate(self.hospitals)
-        }
-        self.parties = {
-            name: Clocked(self._party(name, folder, shape)) for name in (*SERVERS, *self.hospitals)
-        }
-        self._local = LocalFederation(self.parties)
-        self._until(0)
+        self.clocked: dict[str, Clocked] = {}
+        super().__init__(
+            {f'hospital_{each:03d}': KnownStep(each, shape) for each in range(hospitals)},
+            shape.draw(np.random.default_rng(SEED)),
+            shape,
+            directory=folder and Path(tempfile.mkdtemp(dir=folder)),
+        )
+        self.play(0)
 
-    @property
-    def round(self) -> int:
-        """The newest round whose policy was released."""
-        released = self.parties['key_authority'].party
-        assert isinstance(released, KeyAuthority)
-        return released.round
+    def join(self, name: str) -> None:
+        """Start a party whose work is timed."""
+        self.parties[name] = self.make(name)
+        self.clocked[name] = Clocked(self.parties[name])
+        self.driver.join(name, self.clocked[name])
 
-    @property
-    def weights(self) -> np.ndarray:
-        """The newest policy as the first hospital has it, shape (n_parameters,)."""
-        policy = self._hospital(self.hospitals[0]).policy
-        assert policy is not None
-        return np.frombuffer(policy.weights, '<f4')
-
-    def play(self) -> None:
+    def play(self, rounds: int = 1) -> np.ndarray:
         """
         Play one round, until every hospital has its policy.
 
-        :raises RuntimeError: if it does not end, or a message was refused.
+        :raises RuntimeError: if a message was refused.
         """
-        for each in self.parties.values():
+        for each in self.clocked.values():
             each.seconds, each.sent = 0.0, 0
-        self._until(self.round + 1)
+        weights = super().play(rounds)
+        if self.driver.refused:
+            raise RuntimeError(f'refused: {self.driver.refused[0]}')
+        return weights
 
     def seconds_for(self, name: str) -> float:
         """Return what the last round added to a hospital: its own part, and the servers'."""
-        return sum(self.parties[each].seconds for each in (name, *SERVERS))
-
-    def _until(self, round: int) -> None:
-        def arrived() -> bool:
-            policies = (self._hospital(name).policy for name in self.hospitals)
-            return self.round >= round and all(
-                each is not None and each.envelope.round >= round for each in policies
-            )
-
-        if not self._local.run(arrived, ticks=100) or self._local.refused:
-            refused = [str(error) for _, error in self._local.refused[:1]]
-            raise RuntimeError(f'round {round} did not end as it ought to: {refused}')
-
-    def _hospital(self, name: str) -> Hospital:
-        party = self.parties[name].party
-        assert isinstance(party, Hospital)
-        return party
-
-    def _party(self, name: str, folder: Path | None, shape: NetworkShape) -> Party:
-        store = Store(folder and folder / f'{name}.sqlite')
-        channel = Channel(self.identities[name], self.roster, store)
-        if name == 'aggregator':
-            return Aggregator(channel, RoundSettings(rounds=100_000), store)
-        settings = EncryptionSettings()
-        if name == 'key_authority':
-            scheme = choose_scheme(shape.n_parameters, len(self.hospitals), settings.bits)
-            return KeyAuthority(
-                channel,
-                shape,
-                self.start,
-                SecretContext.generate(scheme),
-                settings,
-                lambda weights: Validation(True, 'not tried'),
-                store,
-                secure=False,
-            )
-        seeds = folder and folder / name
-        if seeds:
-            seeds.mkdir(mode=0o700)
-        return Hospital(
-            channel,
-            self.learners[name],
-            shape,
-            store,
-            RoundSeeds(seeds, federation=FEDERATION, name=name),
-            unit='patient',
-            delta=1e-4,
-            quorum=3,
-            release=False,
-            encryption=settings,
-        )
+        return sum(self.clocked[each].seconds for each in (name, *SERVERS))
 
 
 def protocol(folder: Path | None, shape: NetworkShape, hospitals: int) -> Work:
@@ -264,7 +187,7 @@ def protocol(folder: Path | None, shape: NetworkShape, hospitals: int) -> Work:
 
     def work() -> float:
         federation.play()
-        return float(np.mean([federation.seconds_for(name) for name in federation.hospitals]))
+        return float(np.mean([federation.seconds_for(name) for name in federation.learners]))
 
     return work
 
@@ -281,4 +204,4 @@ def upload(shape: NetworkShape, hospitals: int) -> int:
     """Return the bytes of all messages that a hospital sends in a round."""
     federation = Federation(None, shape, hospitals)
     federation.play()
-    return max(federation.parties[name].sent for name in federation.hospitals)
+    return max(federation.clocked[name].sent for name in federation.learners)

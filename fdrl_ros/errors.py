@@ -94,6 +94,16 @@ class RoundError(MessageError):
     reason = 'misplaced'
 
 
+class LateError(RoundError):
+    """
+    The message belongs to a round or attempt that is over.
+
+    That is nothing to warn of: whoever starts again is told again what was said last.
+    """
+
+    reason = 'late'
+
+
 class LedgerHeadError(MessageError):
     """The sender's privacy ledger does not go on from the head that was seen of it."""
 

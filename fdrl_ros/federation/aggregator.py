@@ -5,7 +5,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fdrl_ros.errors import CryptoError, RosterError, RoundError
+from fdrl_ros.errors import CryptoError, LateError, RosterError, RoundError
 from fdrl_ros.federation.asking import Asking
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
@@ -204,7 +204,7 @@ class Aggregator:
         sender = self._channel.accept(message, 'key_authority').name
         round = message.envelope.round
         if self._policy_round is not None and round <= self._policy_round:
-            raise RoundError(sender, f'policy of round {round} is not newer')
+            raise LateError(sender, f'policy of round {round} is not newer')
         self._policy_round, self._policy_digest = round, message.digest
         if round < self._round:
             return self._begin(now)

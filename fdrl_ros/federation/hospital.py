@@ -8,6 +8,7 @@ from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
+    LateError,
     MessageError,
     PolicyError,
     RoundError,
@@ -171,7 +172,7 @@ class Hospital:
         sender = self._channel.accept(message, 'key_authority').name
         newest = self._policy.envelope.round if self._policy else self._log.over - 1
         if message.envelope.round <= newest:
-            raise RoundError(sender, f'policy of round {message.envelope.round} is not newer')
+            raise LateError(sender, f'policy of round {message.envelope.round} is not newer')
         try:
             weights = decode_weights(message.weights, self._shape.n_parameters)
         except PolicyError as error:
@@ -254,7 +255,8 @@ class Hospital:
         if self._status is None:
             near = of if of in self._parts or len(self._parts) < AHEAD else (0, 0)
         if not now_at <= of <= near:
-            raise RoundError(
+            refusal = LateError if of < now_at else RoundError
+            raise refusal(
                 message.envelope.sender, f'{type(message).__name__} of {of}, now at {now_at}'
             )
         if of not in self._parts:

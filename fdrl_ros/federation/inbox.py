@@ -13,7 +13,7 @@ import json
 
 from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.crypto.sealing import KeyList, SEALED_BYTES
-from fdrl_ros.errors import MessageError, RoundError, StoreError
+from fdrl_ros.errors import LateError, MessageError, RoundError, StoreError
 from fdrl_ros.federation.attempt import (
     attempt_of,
     check_reveal,
@@ -100,8 +100,9 @@ class Inbox:
         :raises MessageError: if it is refused.
         """
         sender = message.envelope.sender
-        if attempt_of(message.envelope) != self.of:
-            raise RoundError(sender, f'of {attempt_of(message.envelope)}, now at {self.of}')
+        if (of := attempt_of(message.envelope)) != self.of:
+            refusal = LateError if of < self.of else RoundError
+            raise refusal(sender, f'{type(message).__name__} of {of}, now at {self.of}')
         match message:
             case RoundKey():
                 awaited, new = phase is Phase.OPEN, self._new_key(message, admitted)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import logging
 from typing import Any
 
-from fdrl_ros.errors import FdrlError, MessageError
+from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.message import (
     Delivery,
     EncryptionKey,
@@ -114,6 +114,9 @@ class LocalFederation:
         """Let a party act, log what it refuses, and carry out what it wants."""
         try:
             outcome = action()
+        except LateError as error:
+            log.debug('%s refused: %s', name, error)
+            return
         except MessageError as error:
             self.refused.append((name, error))
             log.warning('%s refused: %s', name, error)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fdrl_ros.errors import FdrlError, MessageError, RoundError
+from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
 from fdrl_ros.federation.party import Job, Outcome, Party
 from fdrl_ros.federation.store import Store
@@ -178,7 +178,9 @@ class PartyNode(ManagedNode):
             outcome = action()
         except MessageError as error:
             self.refused[error.reason] += 1
-            if worth_telling(self.refused[error.reason]):
+            if isinstance(error, LateError):
+                self.get_logger().debug(f'refused: {error}')
+            elif worth_telling(self.refused[error.reason]):
                 self.get_logger().warning(f'refused: {error}')
             return error
         for note in outcome.notes:

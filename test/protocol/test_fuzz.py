@@ -74,7 +74,7 @@ def test_10_000_bad_messages_are_refused_and_change_nothing(federation):
     assert not bench.federation.refused
     assert sum(fuzzer.thrown.values()) == 13 * 6 * EACH >= 10_000
     assert min(fuzzer.thrown.values()) > 100, fuzzer.thrown
-    assert set(fuzzer.refused) == {'malformed', 'unsigned', 'replayed', 'misplaced'}
+    assert set(fuzzer.refused) == {'malformed', 'unsigned', 'replayed', 'misplaced', 'late'}
 
 
 def test_bad_messages_take_no_memory(federation):

@@ -111,3 +111,14 @@ def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer(tmp
     assert any('too few shares of hospital_3' in each.reason for each in told.messages)
     assert bench.federation.parties['hospital_1'].policy.rolled_back
     assert SHARE_BYTES * 3 in {len(each.shares) for each in reveals.messages}
+
+
+def test_who_starts_again_is_told_old_messages_and_does_not_complain(tmp_path, caplog):
+    bench = Bench(tmp_path, 4, 3)
+    bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.SETTLE)
+    for name in ('hospital_1', 'aggregator', 'key_authority'):
+        bench.kill(name)
+        bench.start(name)
+    assert bench.run()
+    assert not bench.federation.refused
+    assert not [each for each in caplog.records if each.levelname == 'WARNING']

@@ -109,7 +109,7 @@ def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much
     assert federation.round == 1
     expected = federation.start + np.mean(deltas, axis=0)
     np.testing.assert_allclose(federation.weights, expected, rtol=0, atol=1e-4)
-    for each in federation.parties.values():
+    for each in federation.clocked.values():
         assert each.seconds > 0 and each.sent > 0
     federation.play()
     assert federation.round == 2

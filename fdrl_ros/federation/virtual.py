@@ -1,0 +1,239 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A whole federation in one process, for research: give it learners, play rounds.
+
+Parties, messages, masks and encryption are those of the field. Since one process holds every
+key, they protect nobody here; what protects the policies is what the learners do (DP-SGD).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.quantisation import EncryptionSettings
+from fdrl_ros.crypto.roster import default_threshold, Member, Roster
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.errors import RoundError, SettingError
+from fdrl_ros.federation.aggregator import Aggregator
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.hospital import Hospital
+from fdrl_ros.federation.key_authority import KeyAuthority, Step
+from fdrl_ros.federation.local import LocalFederation
+from fdrl_ros.federation.message import GlobalPolicy
+from fdrl_ros.federation.party import Party
+from fdrl_ros.federation.released import Validation
+from fdrl_ros.federation.round_seeds import RoundSeeds
+from fdrl_ros.federation.settings import RoundSettings
+from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.update import fed_avg
+from fdrl_ros.policy import decode_weights, NetworkShape
+from fdrl_ros.privacy.ledger_entry import DIGEST, Head, MOST_LINKS
+from fdrl_ros.trainer.learner import Learner, TrainingProgress, TrainingResult
+import numpy as np
+
+SERVERS = ('aggregator', 'key_authority')
+FEDERATION = 'virtual'
+TICKS = 1000
+"""Jumps of the clock after which a round counts as stuck."""
+
+
+class PlainLearner:
+    """
+    A learner that is any function, without privacy: its epsilon is infinite.
+
+    :param step: from the global weights, shape (n_parameters,), float32, and the round, to the
+        weights after local training.
+    :param n_units: how many patients it stands for.
+    :param seed: of the stochastic rounding of its updates.
+    """
+
+    secure = False
+
+    def __init__(
+        self, step: Callable[[np.ndarray, int], np.ndarray], *, n_units: int, seed: int = 0
+    ) -> None:
+        self._step, self.n_units, self._seed = step, n_units, seed
+
+    def check_affordable(self, round: int) -> None:
+        """Afford every round."""
+
+    def train(
+        self,
+        weights: np.ndarray,
+        round: int,
+        *,
+        report: Callable[[TrainingProgress], None],
+        stopped: Callable[[], bool],
+    ) -> TrainingResult:
+        """Take the step of a round; the chain of a ledger has one entry a round, of no content."""
+        links = [hashlib.sha256(b'plain %d' % each).digest() for each in range(1, round + 1)]
+        *_, base, now = Head(0, bytes(DIGEST)).followed(b''.join(links))
+        after = np.asarray(self._step(weights, round), dtype=np.float32)
+        return TrainingResult(after, np.inf, *now, *base, b''.join(links[-MOST_LINKS:]))
+
+    def rounding(self, round: int, size: int) -> np.ndarray:
+        """Return uniforms in (0, 1)."""
+        return np.random.default_rng([self._seed, round]).uniform(1e-9, 1.0, size)
+
+
+class VirtualFederation:
+    """
+    Real parties of a federation with keys of their own, moved by the in-process driver.
+
+    :param learners: by the hospital's name; three at least. Any
+        :class:`fdrl_ros.trainer.learner.Learner`: :class:`fdrl_ros.trainer.trainer.Trainer`
+        trains with differential privacy, :class:`PlainLearner` is any function.
+    :param start: public starting weights, shape (n_parameters,).
+    :param shape: of the network.
+    :param directory: where the parties keep their state; in memory unless given.
+    :param threshold: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
+    :param personal: layers by name that no hospital sends.
+    :param step: the server's step, FedAvg unless given.
+    :param validate: test of each new policy, by the key authority.
+    :param report: called with a hospital's name and the progress of its training.
+    :raises SettingError: with fewer than three hospitals.
+    """
+
+    def __init__(
+        self,
+        learners: Mapping[str, Learner],
+        start: np.ndarray,
+        shape: NetworkShape,
+        *,
+        directory: Path | None = None,
+        threshold: int | None = None,
+        encryption: EncryptionSettings = EncryptionSettings(),  # noqa: B008
+        rounds: RoundSettings = RoundSettings(rounds=100_000),  # noqa: B008
+        personal: tuple[str, ...] = (),
+        step: Step = fed_avg,
+        validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, ''),
+        report: Callable[[str, Any], None] = lambda party, progress: None,
+    ) -> None:
+        if len(learners) < 3:
+            raise SettingError('learners', len(learners), 'three hospitals or more')
+        self.learners, self.start, self.shape = learners, start, shape
+        self._directory, self._encryption, self._rounds = directory, encryption, rounds
+        self._personal, self._step, self._validate = personal, step, validate
+        names = tuple(learners)
+        self.identities = {name: Identity.generate(name) for name in (*names, *SERVERS)}
+        sizes = dict.fromkeys(SERVERS, 0) | {name: learners[name].n_units for name in names}
+        members = tuple(
+            Member(
+                name,
+                'hospital' if name in learners else name,
+                self.identities[name].public,
+                sizes[name],
+            )
+            for name in (*names, *SERVERS)
+        )
+        agreeing = threshold or default_threshold(len(names))
+        self.roster = Roster(FEDERATION, agreeing, members, disjoint_patients=True)
+        n_shared = shape.shared(personal).size
+        scheme = choose_scheme(n_shared, len(names), encryption.bits, encryption.scheme)
+        self._secret = SecretContext.generate(scheme)
+        self._stores: dict[str, tuple[Store, RoundSeeds | None]] = {}
+        self.parties: dict[str, Party] = {}
+        self.driver = LocalFederation({}, report=report)
+        for name in (*SERVERS, *names):
+            self.join(name)
+
+    @property
+    def policy(self) -> GlobalPolicy | None:
+        """The newest global policy, as the first hospital that takes part checked it."""
+        return next((each.policy for each in self._hospitals()), None)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Its weights, shape (n_parameters,), float32; the public start before the first round."""
+        policy = self.policy
+        if policy is None:
+            return self.start
+        return decode_weights(policy.weights, self.shape.n_parameters)
+
+    @property
+    def round(self) -> int:
+        """The newest round whose policy was released."""
+        authority = self.parties['key_authority']
+        assert isinstance(authority, KeyAuthority)
+        return authority.round
+
+    def play(self, rounds: int = 1) -> np.ndarray:
+        """
+        Play rounds, until every hospital that takes part has the policy of the last one.
+
+        :returns: the new weights, shape (n_parameters,), float32.
+        :raises RoundError: if a round does not end, as when too few hospitals take part; it goes
+            on with the next call.
+        """
+        wanted = self.round + rounds
+
+        def arrived() -> bool:
+            policies = [each.policy for each in self._hospitals()]
+            return bool(policies) and all(
+                each and each.envelope.round >= wanted for each in policies
+            )
+
+        if not self.driver.run(arrived, ticks=TICKS * rounds):
+            raise RoundError('aggregator', f'round {self.round + 1} does not end')
+        return self.weights
+
+    def leave(self, hospital: str) -> None:
+        """Take a hospital away without a word, as when its host crashes."""
+        self.driver.leave(hospital)
+        del self.parties[hospital]
+
+    def join(self, name: str) -> None:
+        """Start a party, or start it again with what it kept."""
+        self.parties[name] = self.make(name)
+        self.driver.join(name, self.parties[name])
+
+    def make(self, name: str) -> Party:
+        """Put a party together from what it kept."""
+        if name not in self._stores:
+            self._stores[name] = self._open(name)
+        store, seeds = self._stores[name]
+        channel = Channel(self.identities[name], self.roster, store)
+        if name == 'aggregator':
+            return Aggregator(channel, self._rounds, store)
+        if seeds is None:
+            return KeyAuthority(
+                channel,
+                self.shape,
+                self.start,
+                self._secret,
+                self._encryption,
+                self._validate,
+                store,
+                secure=False,
+                personal=self._personal,
+                step=self._step,
+            )
+        return Hospital(
+            channel,
+            self.learners[name],
+            self.shape,
+            store,
+            seeds,
+            unit='patient',
+            delta=0.0,
+            quorum=self.roster.quorum,
+            release=False,
+            encryption=self._encryption,
+            personal=self._personal,
+        )
+
+    def _hospitals(self) -> Iterator[Hospital]:
+        parties = (self.parties.get(name) for name in self.learners)
+        return (each for each in parties if isinstance(each, Hospital))
+
+    def _open(self, name: str) -> tuple[Store, RoundSeeds | None]:
+        folder = self._directory and self._directory / name
+        if folder:
+            folder.mkdir(mode=0o700)
+        store = Store(folder and folder / 'state.sqlite')
+        if name in SERVERS:
+            return store, None
+        return store, RoundSeeds(folder, federation=FEDERATION, name=name)

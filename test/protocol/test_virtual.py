@@ -1,0 +1,70 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A whole federation from learners alone, as a researcher has it."""
+
+from fdrl_ros.errors import RoundError, SettingError
+from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
+from fdrl_ros.policy import NetworkShape
+import numpy as np
+import pytest
+
+SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
+SIZES = {'hospital_a': 10, 'hospital_b': 30, 'hospital_c': 20, 'hospital_d': 40}
+
+
+def delta(name: str, round: int) -> np.ndarray:
+    """Return what a hospital learns in a round."""
+    rng = np.random.default_rng([ord(name[-1]), round])
+    return rng.uniform(-0.04, 0.04, SHAPE.n_parameters).astype(np.float32)
+
+
+def federation(**more) -> VirtualFederation:
+    learners = {
+        name: PlainLearner(lambda w, r, name=name: w + delta(name, r), n_units=size)
+        for name, size in SIZES.items()
+    }
+    return VirtualFederation(learners, np.zeros(SHAPE.n_parameters), SHAPE, **more)
+
+
+def average(round: int, names=tuple(SIZES)) -> np.ndarray:
+    """Return FedAvg of what hospitals learn (FDRL Eq. 2)."""
+    sizes = np.array([SIZES[name] for name in names])
+    return sizes @ np.stack([delta(name, round) for name in names]) / sizes.sum()
+
+
+@pytest.mark.parametrize('on_disk', [False, True])
+def test_rounds_end_with_fedavg_also_without_a_hospital_and_when_it_is_back(on_disk, tmp_path):
+    made = federation(directory=tmp_path if on_disk else None)
+    expected = average(1) + average(2)
+    np.testing.assert_allclose(made.play(2), expected, rtol=0, atol=1e-4)
+    made.leave('hospital_b')
+    others = tuple(name for name in SIZES if name != 'hospital_b')
+    expected = expected + average(3, others)
+    np.testing.assert_allclose(made.play(), expected, rtol=0, atol=1e-4)
+    assert made.policy.contributors == others
+    made.join('hospital_b')
+    np.testing.assert_allclose(made.play(), expected + average(4), rtol=0, atol=2e-4)
+    assert made.round == 4 and not made.driver.refused
+
+
+def test_too_few_hospitals_are_told_and_the_round_goes_on_when_one_is_back():
+    made = federation()
+    made.play()
+    for name in ('hospital_a', 'hospital_b'):
+        made.leave(name)
+    with pytest.raises(RoundError, match='round 2 does not end'):
+        made.play()
+    made.join('hospital_a')
+    made.play()
+    assert made.round == 2 and len(made.policy.contributors) == 3
+
+
+def test_two_hospitals_are_no_federation():
+    learners = {name: PlainLearner(lambda w, r: w, n_units=1) for name in ('a', 'b')}
+    with pytest.raises(SettingError, match='three'):
+        VirtualFederation(learners, np.zeros(SHAPE.n_parameters), SHAPE)
+
+
+def test_the_step_of_the_server_is_anybodys():
+    made = federation(step=lambda weights, average: weights + 0.5 * average)
+    np.testing.assert_allclose(made.play(), 0.5 * average(1), rtol=0, atol=1e-4)
