@@ -11,6 +11,7 @@ back an older one; :mod:`fdrl_ros.crypto.roster_memory` remembers it.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 import hashlib
 import json
 from pathlib import Path
@@ -214,7 +215,7 @@ class Roster:
         """Return the SHA-256 digest of the canonical bytes, in hexadecimal."""
         return self.digest_bytes.hex()
 
-    @property
+    @cached_property
     def digest_bytes(self) -> bytes:
         """Return the same digest as 32 bytes, for parties to compare."""
         return hashlib.sha256(self.canonical()).digest()

@@ -30,22 +30,48 @@ def encode(value: Any) -> bytes:
 
     :param value: bool, int below 2^63, float, str, bytes, a tuple of these or a dataclass.
     """
-    if isinstance(value, bool):
-        return b'b' + struct.pack('<?', value)
-    if isinstance(value, int):
-        return b'i' + struct.pack('<q', value)
-    if isinstance(value, float):
-        return b'f' + struct.pack('<d', value)
-    if isinstance(value, str):
-        data = value.encode()
-        return b's' + _LENGTH.pack(len(data)) + data
-    if isinstance(value, bytes):
-        return b'y' + _LENGTH.pack(len(value)) + value
-    if isinstance(value, tuple):
-        return b't' + _LENGTH.pack(len(value)) + b''.join(map(encode, value))
-    if is_dataclass(value):
-        return b'm' + b''.join(encode(getattr(value, f.name)) for f in fields(value))
-    raise TypeError(f'a message cannot hold a {type(value).__name__}')
+    return _writer(type(value))(value)  # type: ignore[arg-type]
+
+
+def encode_fields(value: Any) -> bytes:
+    """Write down the fields of a dataclass, one after the other."""
+    names = _names(type(value))  # type: ignore[arg-type]
+    return b''.join([encode(getattr(value, name)) for name in names])
+
+
+def _write_text(value: str) -> bytes:
+    data = value.encode()
+    return b's' + _LENGTH.pack(len(data)) + data
+
+
+def _write_tuple(value: tuple[Any, ...]) -> bytes:
+    return b't' + _LENGTH.pack(len(value)) + b''.join([encode(each) for each in value])
+
+
+_WRITERS: dict[type, Callable[[Any], bytes]] = {
+    bool: lambda value: b'b' + struct.pack('<?', value),
+    int: lambda value: b'i' + struct.pack('<q', value),
+    float: lambda value: b'f' + struct.pack('<d', value),
+    str: _write_text,
+    bytes: lambda value: b'y' + _LENGTH.pack(len(value)) + value,
+    tuple: _write_tuple,
+}
+
+
+@cache
+def _writer(kind: type) -> Callable[[Any], bytes]:
+    """Return what writes values of a type, or of one derived from it."""
+    for each, write in _WRITERS.items():
+        if issubclass(kind, each):
+            return write
+    if is_dataclass(kind):
+        return lambda value: b'm' + encode_fields(value)
+    raise TypeError(f'a message cannot hold a {kind.__name__}')
+
+
+@cache
+def _names(kind: type[Any]) -> list[str]:
+    return [each.name for each in fields(kind)]
 
 
 class Reader:

@@ -161,14 +161,14 @@ class Inbox:
         """Take a message that was checked; durably if the survivors are fixed."""
         self._put(message)
         if self.survivors:
-            self._store.put(*_entry(message))
+            self._store.note(*_entry(message))
 
     def settle(self, survivors: tuple[str, ...]) -> None:
         """Fix the survivors, durably with all that was heard so far."""
         self.survivors = survivors
         heard = (*self.keys.values(), *self.shares.values())
         lists = {_UPDATES: self.updates.index(), _LISTS: self._lists()}
-        self._store.replace(f'{_MESSAGE}*', {**dict(map(_entry, heard)), **lists})
+        self._store.replace([f'{_MESSAGE}*'], {**dict(map(_entry, heard)), **lists})
 
     def reveal(self) -> None:
         """Fix durably that the round is for these survivors or for none."""

@@ -248,7 +248,7 @@ class KeyAuthority:
     def _release(self, released: Released) -> Outcome:
         """Keep and publish the outcome of a round."""
         self._store.replace(
-            f'policy {released.round - KEPT}',
+            [f'policy {released.round - KEPT}'],
             {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()},
         )
         before, self._released, self._summing = self._released.weights, released, None
@@ -300,7 +300,7 @@ class KeyAuthority:
         if begun.startswith(round) and begun != chosen:
             return self._rolled_back(request, 'another sum of this round was begun')
         if begun != chosen:
-            self._store.replace('', {'decrypting': chosen, **self._served()})
+            self._store.replace((), {'decrypting': chosen, **self._served()})
         try:
             slots = np.stack([self._secret.decrypt(each) for each in summing.sums])
             slots = self._codec.unmask(slots, leftover)

@@ -14,7 +14,7 @@ _SEEN = 'ledger '
 
 class LedgerWatch:
     """
-    The heads seen so far, durable.
+    The heads seen so far, durable as soon as anything is done with the updates that had them.
 
     A ledger that was cut or restored from a backup would hide spending, also when it has grown
     since past what was seen. So an update brings the links of the newest entries, and whoever
@@ -50,7 +50,7 @@ class LedgerWatch:
             raise LedgerHeadError(sender, f'its privacy ledger {problem}')
         value = b''.join(each.to_bytes(8, 'little') for each in (round, update.ledger_entries))
         if saved != (value := value + update.ledger_head):
-            self._store.put(_SEEN + sender, value)
+            self._store.note(_SEEN + sender, value)
 
 
 def heads_seen(path: Path) -> dict[str, Head]:

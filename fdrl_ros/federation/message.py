@@ -8,7 +8,7 @@ the protocol version, the kind, the envelope without the signature, and every ot
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 import hashlib
 from typing import Self
@@ -18,7 +18,7 @@ from fdrl_ros.crypto.sealing import SEALED_BYTES
 from fdrl_ros.crypto.sharing import SHARE_BYTES
 from fdrl_ros.crypto.signing import Identity, SIGNATURE_BYTES
 from fdrl_ros.errors import MessageError
-from fdrl_ros.federation.encoding import encode, Reader
+from fdrl_ros.federation.encoding import encode, encode_fields, Reader
 from fdrl_ros.federation.pull import STEP
 from fdrl_ros.privacy.ledger_entry import DIGEST, MOST_LINKS
 
@@ -76,7 +76,7 @@ class Message:
     def to_bytes(self) -> bytes:
         """Return the whole message with its signature, for stores and other transports."""
         kind = f'fdrl_ros/{PROTOCOL_VERSION}/{type(self).__name__}'
-        return encode(kind) + b''.join(encode(getattr(self, f.name)) for f in fields(self))
+        return encode(kind) + encode_fields(self)
 
     def signed_by(self, identity: Identity) -> Self:
         """Return this message with the signature of `identity`."""

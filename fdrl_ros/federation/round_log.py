@@ -118,7 +118,7 @@ class RoundLog:
             'chunks': written.chunks,
         }
         self._store.replace(
-            '',
+            (),
             {f'sent {of[0]}': before + written.update_hash, 'sending': json.dumps(head).encode()},
         )
         # Not before: until now what was sent last may have to be said again.
@@ -243,11 +243,12 @@ class RoundLog:
         After a restart a hospital hears once more that the round before is over, and has chunks
         of the next one to send again.
         """
-        self._store.put_number('over', max(round, self.over))
+        past = []
         for name in self._store.matching('s* *') | self._store.matching('revealed *'):
             kind, number, *_ = name.split(' ')
             if kind in ('sent', 'settled', 'revealed') and int(number) < round:
-                self._store.replace(name, {})
+                past.append(name)
+        self._store.replace(past, {'over': str(max(round, self.over)).encode()})
         of = json.loads(self._store.get('sending') or b'null')
         if of is not None and of['of'][0] <= round:
             self._store.erase_spools(_SPOOL, but=self._writing)

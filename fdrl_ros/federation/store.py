@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a party must not forget: a small durable table of named bytes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import os
 from pathlib import Path
 import sqlite3
@@ -67,21 +67,35 @@ class Store:
             value,
         )
 
+    def note(self, name: str, value: bytes) -> None:
+        """
+        Write a value that is durable at the latest with the next :meth:`put`.
+
+        It outlives a process that is killed; a host that loses its power may forget it. Only for
+        what was heard, and is acted upon after a :meth:`put`.
+        """
+        self._run('PRAGMA synchronous=NORMAL')
+        try:
+            self.put(name, value)
+        finally:
+            self._run('PRAGMA synchronous=FULL')
+
     def _run(self, statement: str, *values: str | bytes) -> sqlite3.Cursor:
         try:
             return self._table.execute(statement, values)
         except sqlite3.Error as error:
             raise StoreError(f'cannot use the state file {self.path}: {error}') from error
 
-    def replace(self, pattern: str, values: dict[str, bytes]) -> None:
+    def replace(self, patterns: Iterable[str], values: dict[str, bytes]) -> None:
         """
         Delete all values whose names match, and write others, in one durable step.
 
-        :param pattern: of the names, as in shells; nothing matches an empty one.
+        :param patterns: of the names, as in shells.
         """
         self._run('BEGIN IMMEDIATE')
         try:
-            self._run('DELETE FROM entry WHERE name GLOB ?', pattern)
+            for pattern in patterns:
+                self._run('DELETE FROM entry WHERE name GLOB ?', pattern)
             for name, value in values.items():
                 self.put(name, value)
             self._run('COMMIT')

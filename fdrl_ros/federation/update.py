@@ -114,7 +114,7 @@ class Terms:
     """
     What a federation encrypts by, as the key authority announced it.
 
-    :param content: canonical bytes of all fields of the announcement.
+    :param content: SHA-256 digest of the canonical bytes of all fields of the announcement.
     """
 
     codec: UpdateCodec
@@ -125,7 +125,8 @@ class Terms:
     def of(cls, codec: UpdateCodec, public: PublicContext, message: EncryptionKey) -> 'Terms':
         """Take an announcement that was checked."""
         named = (each.name for each in fields(message) if each.name != 'envelope')
-        return cls(codec, public, b''.join(encode(getattr(message, name)) for name in named))
+        content = b''.join(encode(getattr(message, name)) for name in named)
+        return cls(codec, public, hashlib.sha256(content).digest())
 
     def digest(self, policy_digest: bytes, roster: Roster) -> bytes:
         """
