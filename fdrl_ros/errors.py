@@ -104,10 +104,20 @@ class LateError(RoundError):
     reason = 'late'
 
 
+class OrderTimeError(MessageError):
+    """By this party's clock an operator's order is too old, or of the future."""
+
+    reason = 'untimely'
+
+
 class LedgerHeadError(MessageError):
     """The sender's privacy ledger does not go on from the head that was seen of it."""
 
     reason = 'unaccounted'
+
+
+class OrderError(FdrlError):
+    """An operator's order did not reach its server, or was refused."""
 
 
 class CryptoError(FdrlError):

@@ -17,7 +17,8 @@ from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.key_authority import KeyAuthority, Step
 from fdrl_ros.federation.local import LocalFederation
-from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.message import Order, Phase
+from fdrl_ros.federation.orders import ADDRESSEES, sign_order
 from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.settings import RoundSettings
@@ -154,6 +155,7 @@ class Bench:
         self.stores: dict[str, Store] = {}
         self.seeds: dict[str, RoundSeeds] = {}
         self.validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, 'ok')
+        self.ordered = 0
         self.federation = self.driver = LocalFederation({}) if driver is None else driver
         for name in (*SERVERS, *names):
             self.start(name)
@@ -219,6 +221,19 @@ class Bench:
         if name in ('aggregator', 'key_authority'):
             return self.federation.parties[name]
         raise AttributeError(name)
+
+    def signed_order(self, action: str, hospital: str = '', to_round: int = 0) -> Order:
+        """Sign an order as the operator, a moment after the one before."""
+        self.ordered += 1
+        now = self.clocks[ADDRESSEES[action]] + 1e-3 * self.ordered
+        operator = self.identities['operator']
+        return sign_order(operator, 'test', action, now, hospital=hospital, to_round=to_round)
+
+    def order(self, action: str, hospital: str = '', to_round: int = 0) -> None:
+        """Order something; it is done when this returns."""
+        order = self.signed_order(action, hospital, to_round)
+        party = self.federation.parties[order.to]
+        self.federation.apply(order.to, lambda: party.handle(order, self.federation.now))
 
     def run(self, until: Callable[[], bool] | None = None, ticks: int = 2000) -> bool:
         return self.federation.run(until or self.is_over, ticks=ticks)

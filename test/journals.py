@@ -65,7 +65,9 @@ def honest(rounds: int, hospitals: tuple[str, ...] = HOSPITALS) -> Told:
     """
     told = Told()
     told.add('key_authority', 'key', 0, digest=digest('key'))
-    told.add('aggregator', 'operator', 0, action='admit', hospital='hospital_1')
+    told.add(
+        'aggregator', 'operator', 0, operator='operator', action='admit', hospital='hospital_1'
+    )
     for name in hospitals:
         told.add(name, 'policy', 0, policy=policy(0), included=False)
     released = policy(0)

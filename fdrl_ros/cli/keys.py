@@ -4,29 +4,25 @@
 
 from collections.abc import Callable
 from pathlib import Path
-import sys
 import time
 from typing import Any
 
 import click
 from fdrl_ros.cli.keys_shown import find_keys, newest_round, show_keys, show_roster
+from fdrl_ros.cli.passphrase import asked, FILE, passphrase_option, told
 from fdrl_ros.crypto.keystore import (
     KEY_FILE,
     load_passphrase,
     make_federation,
     make_private_directory,
-    PASSPHRASE_VARIABLE,
-    read_secret,
     save_identity,
 )
 from fdrl_ros.crypto.roster import Roster
-from fdrl_ros.crypto.rotation import change_passphrase, private_keys, rotate_he, Succession
-from fdrl_ros.crypto.sealed import label, Passphrase
+from fdrl_ros.crypto.rotation import change_passphrase, rotate_he, Succession
 from fdrl_ros.crypto.signing import fingerprint, Identity
 from fdrl_ros.errors import SettingError
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
 DAY = 86400
 
 Command = Callable[..., Any]
@@ -44,11 +40,6 @@ def keys() -> None:
 
 
 _directory = click.argument('directory', type=DIRECTORY)
-_passphrase_file = click.option(
-    '--passphrase-file',
-    type=FILE,
-    help=f'File of mode 0600 with the passphrase of the keys.  [default: ${PASSPHRASE_VARIABLE}]',
-)
 _threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
 _public = click.option(
     '--public', metavar='HEX', help='Public half of a key that `fdrl keys make` made elsewhere.'
@@ -77,7 +68,7 @@ _public = click.option(
     '--valid-days', type=click.IntRange(min=1), help='Days from now on that the roster is valid.'
 )
 @click.option('--encrypt', is_flag=True, help='Ask for a passphrase that encrypts every key.')
-@_passphrase_file
+@passphrase_option
 def init(
     directory: Path,
     hospitals: tuple[str, ...],
@@ -95,7 +86,7 @@ def init(
     of the root goes to a place that is not on the network.
     """
     sizes = dict(_declared(each) for each in hospitals)
-    passphrase = _asked('Passphrase', confirm=True) if encrypt else _told(passphrase_file)
+    passphrase = asked('Passphrase', confirm=True) if encrypt else told(passphrase_file)
     roster = make_federation(
         directory,
         list(sizes),
@@ -116,7 +107,7 @@ def init(
 @keys.command()
 @_directory
 @click.argument('name')
-@_passphrase_file
+@passphrase_option
 def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
     """
     Make a key of party NAME alone, where it is going to be used.
@@ -126,7 +117,7 @@ def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
     """
     identity = Identity.generate(name)
     make_private_directory(directory / name)
-    save_identity(identity, directory / name / KEY_FILE, passphrase=_told(passphrase_file))
+    save_identity(identity, directory / name / KEY_FILE, passphrase=told(passphrase_file))
     click.echo(f'public {identity.public.hex()}\nfingerprint {fingerprint(identity.public)}')
 
 
@@ -144,7 +135,7 @@ def show(directory: Path) -> None:
     '--he', 'of_he', is_flag=True, help='The secret key of the homomorphic encryption instead.'
 )
 @_public
-@_passphrase_file
+@passphrase_option
 def rotate(
     directory: Path,
     name: str | None,
@@ -156,7 +147,7 @@ def rotate(
     if of_he == (name is not None):
         raise click.UsageError('name a party, or --he')
     directory = find_keys(directory)
-    passphrase = _told(passphrase_file, directory)
+    passphrase = told(passphrase_file, directory)
     if name is None:
         digest = rotate_he(directory, passphrase, after_round=newest_round(directory) or 0)
         click.echo(
@@ -172,13 +163,13 @@ def rotate(
 @_directory
 @click.argument('name')
 @_threshold
-@_passphrase_file
+@passphrase_option
 def revoke(
     directory: Path, name: str, threshold: int | None, passphrase_file: Path | None
 ) -> None:
     """Take hospital or operator NAME off the roster; what it signs counts no more."""
     directory = find_keys(directory)
-    roster = Succession(directory, _told(passphrase_file, directory)).revoke(name, threshold)
+    roster = Succession(directory, told(passphrase_file, directory)).revoke(name, threshold)
     click.echo(f'{name} is revoked')
     _published(roster)
 
@@ -188,7 +179,7 @@ def revoke(
 @click.argument('hospital', metavar='NAME=PATIENTS')
 @_threshold
 @_public
-@_passphrase_file
+@passphrase_option
 def admit(
     directory: Path,
     hospital: str,
@@ -203,7 +194,7 @@ def admit(
     """
     name, size = _declared(hospital)
     directory = find_keys(directory)
-    succession = Succession(directory, _told(passphrase_file, directory))
+    succession = Succession(directory, told(passphrase_file, directory))
     roster = succession.admit(name, size, threshold, _key(public))
     click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
     _published(roster)
@@ -216,11 +207,11 @@ def admit(
     type=click.IntRange(min=1),
     help='Days from now on; without an end unless given.',
 )
-@_passphrase_file
+@passphrase_option
 def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None) -> None:
     """Sign the roster anew with another end."""
     directory = find_keys(directory)
-    succession = Succession(directory, _told(passphrase_file, directory))
+    succession = Succession(directory, told(passphrase_file, directory))
     roster = succession.renew(_validity(valid_days))
     click.echo(f'valid {roster.validity}')
     _published(roster)
@@ -230,7 +221,7 @@ def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None)
 @_directory
 @click.option('--new-passphrase-file', type=FILE, help='File of mode 0600 with the new one.')
 @click.option('--clear', is_flag=True, help='Leave the keys in clear instead.')
-@_passphrase_file
+@passphrase_option
 def passphrase(
     directory: Path, new_passphrase_file: Path | None, clear: bool, passphrase_file: Path | None
 ) -> None:
@@ -243,13 +234,12 @@ def passphrase(
     if clear and new_passphrase_file is not None:
         raise click.UsageError('either --clear or --new-passphrase-file')
     directory = find_keys(directory)
-    before = _told(passphrase_file, directory)
+    before = told(passphrase_file, directory)
     after = None
     if not clear:
-        asked = new_passphrase_file is None
         after = (
-            _asked('New passphrase', confirm=True)
-            if asked
+            asked('New passphrase', confirm=True)
+            if new_passphrase_file is None
             else load_passphrase(new_passphrase_file)
         )
     names = change_passphrase(directory, before, after)
@@ -274,21 +264,6 @@ def _key(text: str | None) -> bytes | None:
 def _validity(days: int | None) -> tuple[int, int | None]:
     now = int(time.time())
     return (0, None) if days is None else (now, now + days * DAY)
-
-
-def _told(file: Path | None, directory: Path | None = None) -> Passphrase | None:
-    """Return the passphrase that a file holds, or ask for it where somebody is there to answer."""
-    found = load_passphrase(file)
-    if found is None and directory is not None and sys.stdin.isatty():
-        paths = [directory / name for name in private_keys(directory)]
-        if any(label(read_secret(path), path).sealed for path in paths):
-            return _asked('Passphrase', confirm=False)
-    return found
-
-
-def _asked(what: str, *, confirm: bool) -> Passphrase:
-    typed: str = click.prompt(what, hide_input=True, confirmation_prompt=confirm)
-    return Passphrase(typed.encode())
 
 
 def _published(roster: Roster) -> None:

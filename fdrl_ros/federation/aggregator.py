@@ -16,6 +16,7 @@ from fdrl_ros.federation.message import (
     GlobalPolicy,
     MaskedUpdate,
     Message,
+    Order,
     Phase,
     Reveal,
     RoundKey,
@@ -47,6 +48,7 @@ class Aggregator:
         EncryptionKey,
         GlobalPolicy,
         MaskedUpdate,
+        Order,
         Reveal,
         RoundKey,
         Settle,
@@ -73,7 +75,7 @@ class Aggregator:
         self._threshold = channel.roster.threshold
         self._round = store.get_number('round', 1)
         self._attempt = store.get_number('attempt', 0)
-        self._orders = Orders(channel.roster, store)
+        self._orders = Orders(channel, store)
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''
@@ -99,52 +101,6 @@ class Aggregator:
         """Say where the federation stands; rounds begin when the first policy is there."""
         return self._say('waiting for the key authority', now)
 
-    # What the operator may ask.
-
-    def pause(self, now: float) -> Outcome:
-        """Stop where the round is and wait for :meth:`resume`; nothing trained is lost."""
-        self._orders.paused = True
-        self._note_order('pause')
-        if self._phase is Phase.FINISHED:
-            return Outcome()
-        return self._enter(Phase.PAUSED, now, 'paused by the operator')
-
-    def resume(self, now: float) -> Outcome:
-        """Go on with the round that was paused."""
-        self._orders.paused = False
-        self._note_order('resume')
-        if self._phase is not Phase.PAUSED:
-            return Outcome()
-        return self._enter(Phase.WAITING, now, 'resumed') + self._begin(now)
-
-    def stop(self, now: float) -> Outcome:
-        """End the federation after the last released policy."""
-        self._orders.stop()
-        self._note_order('stop')
-        return self._enter(Phase.FINISHED, now, 'stopped by the operator')
-
-    def admit(self, hospital: str, now: float) -> Outcome:
-        """
-        Let a hospital of the roster take part from the next attempt on.
-
-        :raises RoundError: if the roster does not name it.
-        """
-        self._orders.admit(hospital, admitted=True)
-        self._note_order('admit', hospital)
-        return Outcome()
-
-    def withdraw(self, hospital: str, now: float) -> Outcome:
-        """
-        Leave a hospital out from the next attempt on.
-
-        :raises RoundError: if the roster does not name it.
-        """
-        self._orders.admit(hospital, admitted=False)
-        self._note_order('withdraw', hospital)
-        if hospital in self._inbox.keys and Phase.OPEN <= self._phase <= Phase.REVEAL:
-            return self._fail(now, f'{hospital} was withdrawn')
-        return Outcome()
-
     # What the others say.
 
     def handle(self, message: Message, now: float) -> Outcome:
@@ -161,6 +117,8 @@ class Aggregator:
             case Wanted():
                 self._channel.accept(message, 'key_authority')
                 return self._asking.relay(message)
+            case Order():
+                return self._obey(message, now)
         sender = message.envelope.sender
         if not isinstance(message, self.takes):
             raise RoundError(sender, f'{type(message).__name__} to the aggregator')
@@ -193,6 +151,22 @@ class Aggregator:
         if self._deadline is None or now < self._deadline:
             return self._pull(now)
         return self._advance(now, in_time=False)
+
+    def _obey(self, order: Order, now: float) -> Outcome:
+        """Do what an operator orders; nothing that was trained is lost by a pause."""
+        self._orders.take(order, (self._round, self._attempt))
+        hospital, phase, by = order.hospital, self._phase, f'by {order.envelope.sender}'
+        match order.action:
+            case 'pause' if phase is not Phase.FINISHED:
+                return self._enter(Phase.PAUSED, now, f'paused {by}')
+            case 'resume' if phase is Phase.PAUSED:
+                return self._enter(Phase.WAITING, now, f'resumed {by}') + self._begin(now)
+            case 'stop':
+                return self._enter(Phase.FINISHED, now, f'stopped {by}')
+            case 'withdraw' if hospital in self._inbox.keys:
+                if Phase.OPEN <= phase <= Phase.REVEAL:
+                    return self._fail(now, f'{hospital} was withdrawn {by}')
+        return Outcome()
 
     def _pull(self, now: float) -> Outcome:
         """Ask hospitals for more of their updates."""
@@ -305,7 +279,7 @@ class Aggregator:
     def _begin(self, now: float) -> Outcome:
         """Open the next attempt if everything for it is there."""
         if self._orders.over:
-            return self._enter(Phase.FINISHED, now, 'stopped by the operator')
+            return self._enter(Phase.FINISHED, now, 'stopped by an operator')
         ready = self._terms is not None and self._policy_round == self._round - 1
         if self._phase is Phase.SUM and ready:
             return self._asking.request()  # the key authority was away
@@ -314,7 +288,7 @@ class Aggregator:
         if self._round > self._settings.rounds:
             return self._enter(Phase.FINISHED, now, 'all rounds are done')
         if self._orders.paused:
-            return self._enter(Phase.PAUSED, now, 'paused by the operator')
+            return self._enter(Phase.PAUSED, now, 'paused by an operator')
         return self._open(now, 'again after a restart' if self._attempt else 'a new round')
 
     def _open(self, now: float, reason: str) -> Outcome:
@@ -366,9 +340,6 @@ class Aggregator:
     def _note(self, kind: str, **fields: Any) -> None:
         of = {'round': self._round, 'attempt': self._attempt}
         self._channel.journal.append(kind, **of, **fields)
-
-    def _note_order(self, action: str, hospital: str = '') -> None:
-        self._note('operator', action=action, hospital=hospital)
 
     def _enter(self, phase: Phase, now: float, reason: str) -> Outcome:
         self._phase = phase

@@ -72,7 +72,7 @@ class Channel:
         if roster.member(identity.name).public != identity.public:
             raise SignatureError(identity.name, 'the roster holds another key for this name')
         self.name = identity.name
-        self._clock = clock
+        self.clock = clock
         self.roster = roster
         self.journal = journal or Journal(None, identity, roster.federation)
         self._identity = identity
@@ -85,7 +85,7 @@ class Channel:
 
         :raises RosterTimeError: if it did, or is not valid yet.
         """
-        self.roster.check_time(self._clock())
+        self.roster.check_time(self.clock())
 
     def seal(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
         """Make a signed message of this party."""

@@ -39,7 +39,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     'open': ('members', 'reason'),
     'settle': ('survivors', 'dropped'),
     'fail': ('reason',),
-    'operator': ('action', 'hospital'),
+    'operator': ('operator', 'action', 'hospital'),
     # of a hospital
     'sent': ('update', 'ledger'),
     'signed': ('survivors',),
@@ -263,6 +263,7 @@ _VALUES: Final[dict[str, Callable[[Any], bool]]] = {
     'members': _are_names,
     'survivors': _are_names,
     'dropped': _are_names,
+    'operator': _is_name,
     'action': _is_text,
     'hospital': _is_text,
     'update': _is_hash,

@@ -17,10 +17,12 @@ from fdrl_ros.federation.message import (
     EncryptionKey,
     GlobalPolicy,
     Message,
+    Order,
     Relay,
     Verdict,
     Wanted,
 )
+from fdrl_ros.federation.orders import note_order, take_order
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.request import check_request, Checked, leftover_of
@@ -47,7 +49,7 @@ class KeyAuthority:
     one hospital.
     """
 
-    takes = (DecryptRequest, Relay)
+    takes = (DecryptRequest, Order, Relay)
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class KeyAuthority:
         """Announce the encryption key and the newest policy."""
         key = self._channel.seal(EncryptionKey, 0, 0, **self._announced)
         if (self._channel.journal.newest_round('release') or 0) < self._released.round:
-            self._note_release(self._policy_before())  # killed between the two
+            self._note_release()  # killed between the two
         self._channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
         saved = self._store.get('summed')
         summed = Released.from_bytes(saved, self._shape.n_parameters) if saved else None
@@ -138,6 +140,8 @@ class KeyAuthority:
         """Take a request to decrypt; see :class:`Party`."""
         if isinstance(message, Relay):
             return self._take_relay(message, now)
+        if isinstance(message, Order):
+            return self._roll_back(message)
         if not isinstance(message, DecryptRequest):
             raise RoundError(
                 message.envelope.sender, f'{type(message).__name__} to the key authority'
@@ -222,28 +226,23 @@ class KeyAuthority:
         digest = terms.digest(digest_of(self._released.weights), self._channel.roster)
         return check_request(request, self._channel, digest)
 
-    def roll_back(self, to_round: int, now: float) -> Outcome:
+    def _roll_back(self, order: Order) -> Outcome:
         """
-        End the present round with the weights of an older one, signed anew, as the operator asks.
+        End the present round with the weights of an older one, signed anew, as an operator orders.
 
-        :param to_round: whose policy was released; the newest :data:`KEPT` are kept.
-        :raises RoundError: if that policy is not there, or a sum is being decrypted.
+        :raises RoundError: if its policy is not there, or a sum is being decrypted.
         """
-        saved = self._store.get(f'policy {to_round}')
+        take_order(order, self._channel, self._store)
+        operator, older = order.envelope.sender, order.to_round
+        weights = self._weights_of(older)
         if self._busy:
-            raise RoundError('operator', 'a sum is being decrypted: ask again after this round')
-        if saved is None or to_round >= self._released.round:
-            raise RoundError('operator', f'there is no older policy of round {to_round}')
-        self._channel.journal.append(
-            'operator',
-            round=self._released.round + 1,
-            action=f'roll back to round {to_round}',
-            hospital='',
-        )
-        older = Released.from_bytes(saved, self._shape.n_parameters)
-        reason = f'rolled back to the policy of round {to_round} by the operator'
+            raise RoundError(operator, 'a sum is being decrypted: order again after this round')
+        if weights is None or older >= self._released.round:
+            raise RoundError(operator, f'there is no older policy of round {older}')
         round = self._released.round + 1
-        return self._release(Released(round, 0, older.weights, (), b'', True, reason))
+        note_order(order, self._channel, (round, 0), f'roll back to round {older}')
+        reason = f'rolled back to the policy of round {older} by {operator}'
+        return self._release(Released(round, 0, weights, (), b'', True, reason))
 
     def _release(self, released: Released) -> Outcome:
         """Keep and publish the outcome of a round."""
@@ -251,21 +250,23 @@ class KeyAuthority:
             [f'policy {released.round - KEPT}'],
             {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()},
         )
-        before, self._released, self._summing = self._released.weights, released, None
-        self._note_release(before)
+        self._released, self._summing = released, None
+        self._note_release()
         note = f'released the policy of round {released.round}: {released.reason}'
         return Outcome((self._policy_message(),), notes=(note,))
 
-    def _policy_before(self) -> np.ndarray:
-        """Return the weights that the newest round began from."""
-        saved = self._store.get(f'policy {self._released.round - 1}')
+    def _weights_of(self, round: int) -> np.ndarray | None:
+        """Return the weights of an older policy that is kept; those of 0 are the public start."""
+        saved = self._store.get(f'policy {round}')
         if saved is None:
-            return self._start
+            return None if round else self._start
         return Released.from_bytes(saved, self._shape.n_parameters).weights
 
-    def _note_release(self, before: np.ndarray) -> None:
+    def _note_release(self) -> None:
         """Write down whose updates made the newest policy."""
         released, contributors = self._released, {}
+        before = self._weights_of(released.round - 1)
+        assert before is not None
         for place, name in enumerate(released.contributors):
             contributors[name] = {
                 'size': released.sizes[place],

@@ -265,6 +265,22 @@ class DecryptRequest(Message):
     sum_hash: bytes = field(metadata=_HASH)
 
 
+@dataclass(frozen=True)
+class Order(Message):
+    """
+    What an operator orders the server `to` to do; see :mod:`fdrl_ros.federation.orders`.
+
+    The counter of its envelope is the microsecond since 1970 (UTC) at which it was signed.
+    `hospital` is whom to admit or withdraw, `to_round` whose policy to roll back to; else they
+    are empty and 0.
+    """
+
+    to: str
+    action: str
+    hospital: str
+    to_round: int
+
+
 KINDS: dict[str, type[Message]] = {
     kind.__name__: kind
     for kind in (
@@ -282,6 +298,7 @@ KINDS: dict[str, type[Message]] = {
         HospitalPolicy,
         Verdict,
         DecryptRequest,
+        Order,
     )
 }
 """All kinds by name."""

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregator's node: runs the rounds, and lets the operator pause, resume, stop and admit."""
+"""The aggregator's node: runs the rounds, and takes the orders of operators."""
 
 import sys
 from typing import Any
@@ -11,6 +11,7 @@ from fdrl_ros.federation.message import (
     DecryptRequest,
     Delivery,
     Message,
+    Order,
     Phase,
     Relay,
     RoundStatus,
@@ -22,8 +23,7 @@ from fdrl_ros.nodes.diagnostics import Health
 from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.worker import Post
-from fdrl_ros.srv import Decrypt, Member
-from std_srvs.srv import Trigger
+import fdrl_ros.srv as srv
 
 
 class AggregatorNode(PartyNode):
@@ -40,17 +40,13 @@ class AggregatorNode(PartyNode):
         """Make the publishers and the key authority's client."""
         super().open()
         self._request: DecryptRequest | None = None
-        self._client = self.create_client(Decrypt, f'{self.settings.federation}/decrypt')
+        self._client = self.create_client(srv.Decrypt, f'{self.settings.federation}/decrypt')
         self.keep(lambda: self.destroy_client(self._client))
 
     def begin(self) -> None:
-        """Offer the operator's services."""
+        """Offer to take orders."""
         super().begin()
-        self.offer(Trigger, 'pause', lambda party, request: party.pause(self.now))
-        self.offer(Trigger, 'resume', lambda party, request: party.resume(self.now))
-        self.offer(Trigger, 'stop', lambda party, request: party.stop(self.now))
-        self.offer(Member, 'admit', lambda party, said: party.admit(said.hospital, self.now))
-        self.offer(Member, 'withdraw', lambda party, said: party.withdraw(said.hospital, self.now))
+        self.serve(srv.Order, '~/order', Order)
         self.every(0.1, self._ask)
 
     def make_party(self, prepared: Any, store: Store) -> Aggregator:
@@ -74,7 +70,7 @@ class AggregatorNode(PartyNode):
         party = self.party
         if not isinstance(party, Aggregator) or party.phase is not Phase.SUM:
             return
-        future = self._client.call_async(to_ros(request, Decrypt.Request()))
+        future = self._client.call_async(to_ros(request, srv.Decrypt.Request()))
         future.add_done_callback(self._answered)
 
     def _answered(self, future: Any) -> None:

@@ -11,6 +11,7 @@ from fdrl_ros.federation.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
+    Order,
     Verdict,
     Wanted,
 )
@@ -20,7 +21,7 @@ from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.prepare import load_policy
-from fdrl_ros.srv import Decrypt, RollBack
+import fdrl_ros.srv as srv
 from fdrl_ros.validation import PublicValidation
 
 
@@ -39,12 +40,10 @@ class KeyAuthorityNode(PartyNode):
         return ['aggregator']
 
     def begin(self) -> None:
-        """Offer to decrypt, and the operator's service."""
+        """Offer to decrypt, and to take orders; the policy or the verdict has a topic."""
         super().begin()
-        self.answer(Decrypt, f'{self.settings.federation}/decrypt', self._decrypt)
-        self.offer(
-            RollBack, 'roll_back', lambda party, said: party.roll_back(said.round, self.now)
-        )
+        self.serve(srv.Decrypt, f'{self.settings.federation}/decrypt', DecryptRequest)
+        self.serve(srv.Order, '~/order', Order)
 
     def make_party(self, prepared: Any, store: Store) -> KeyAuthority:
         """Put the key authority together."""
@@ -52,15 +51,6 @@ class KeyAuthorityNode(PartyNode):
         start, _ = load_policy(self.layout.pretrained)
         validate = self.stopwatch.timed('validate', PublicValidation(plan, start))
         return open_key_authority(self.layout, plan, store, validate=validate)
-
-    def _decrypt(self, request: Any, response: Any) -> Any:
-        """Take a request; the policy or the verdict follows on its topic."""
-        refusals = []
-        self.guarded(lambda: refusals.append(self.take(request, DecryptRequest)))()
-        refusal = refusals[0] if refusals else self.fault
-        response.received = refusal is None
-        response.reason = str(refusal) if refusal else ''
-        return response
 
     def health(self) -> Health:
         """Add the newest released round."""

@@ -191,29 +191,21 @@ class PartyNode(ManagedNode):
             self._run(job)
         return None
 
-    def offer(self, kind: type[Any], name: str, order: Callable[[Any, Any], Outcome]) -> None:
+    def serve(self, service: type[Any], name: str, kind: type[Message]) -> None:
         """
-        Make a service of the operator, whose answer has `success` and `message`.
+        Make a service whose request is a message of the protocol.
 
-        :param name: below the node's.
-        :param order: what the party shall do, told the party and the request.
+        The answer has `received`, and the `reason` where it was refused.
         """
 
-        def serve(request: Any, response: Any) -> None:
-            party = self.party
-            if party is None:
-                response.success, response.message = False, f'{self.get_name()} is not ready'
-                return
-            refusal: FdrlError | None
-            try:
-                refusal = self.act(lambda: order(party, request))
-            except FdrlError as error:
-                self.fail(error)
-                refusal = error
-            response.success = refusal is None
-            response.message = str(refusal) if refusal else f'{name}: done'
+        def take(request: Any, response: Any) -> None:
+            refusals: list[MessageError | None] = []
+            self.guarded(lambda: refusals.append(self.take(request, kind)))()
+            refusal = refusals[0] if refusals else self.fault
+            response.received = refusal is None
+            response.reason = str(refusal) if refusal else ''
 
-        self.answer(kind, f'~/{name}', serve)
+        self.answer(service, name, take)
 
     def send(self, message: Message) -> None:
         """Publish a message of the party."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 import shutil
+import subprocess
+import sys
 import time
-from typing import Any
 
 import pytest
 
@@ -30,8 +31,6 @@ from fdrl_ros.nodes.watch import Event, Felt, Said, Watch  # noqa: E402
 from fdrl_ros.plan import Plan  # noqa: E402
 from fdrl_ros.prepare import Layout, prepare  # noqa: E402
 from fdrl_ros.runner import Death, Runner  # noqa: E402
-import rclpy  # noqa: E402
-from rclpy.context import Context  # noqa: E402
 from room import Room  # noqa: E402
 from surgeon import env_alone, Surgeon  # noqa: E402
 
@@ -148,23 +147,18 @@ class Live:
         felt = [e for e in self.heard if isinstance(e, Felt) and e.node == node]
         return {**felt[-1].values, 'summary': felt[-1].summary} if felt else {}
 
-    def ask(self, kind: type[Any], name: str, **fields: Any) -> Any:
-        """Call a service of the federation and return the answer."""
-        context = Context()
-        rclpy.init(context=context, domain_id=self.settings.federation_domain)
-        node = rclpy.create_node('operator', context=context)
-        executor = rclpy.executors.SingleThreadedExecutor(context=context)
-        executor.add_node(node)
-        try:
-            client = node.create_client(kind, name)
-            if not client.wait_for_service(10.0):
-                pytest.fail(f'no service {name}')
-            future = client.call_async(kind.Request(**fields))
-            executor.spin_until_future_complete(future, 10.0)
-            return future.result()
-        finally:
-            node.destroy_node()
-            rclpy.shutdown(context=context)
+    def order(self, action: str, *what: str) -> tuple[int, str]:
+        """Order something as people do: exit code, and what was printed."""
+        domain = str(self.settings.federation_domain)
+        words = ['operator', action, *what, '--directory', self.settings.directory]
+        done = subprocess.run(
+            [sys.executable, '-m', 'fdrl_ros', *words, '--domain', domain],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60.0,
+        )
+        return done.returncode, done.stdout.strip()
 
     def finish(self) -> bytes:
         """Wait for the end and return the digest of the last policy."""

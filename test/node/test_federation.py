@@ -8,8 +8,6 @@ import signal
 from fdrl_ros.bringup import hospital_graph, server_graph
 from fdrl_ros.federation.message import Phase
 from fdrl_ros.nodes.watch import Progressed, Spent
-from fdrl_ros.srv import RollBack
-from std_srvs.srv import Trigger
 
 
 def test_ends_with_the_policy_of_the_in_process_driver_and_leaves_cleanly(live, reference):
@@ -68,22 +66,21 @@ def test_aggregator_killed_between_rounds_goes_on(live, reference):
 
 def test_operator_pauses_and_resumes(live, reference):
     late = begin_without_the_last(live)
-    assert live.ask(Trigger, '/federation/aggregator/pause').success
+    assert live.order('pause') == (0, 'aggregator: pause')
     live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
-    assert live.ask(Trigger, '/federation/aggregator/resume').success
+    assert live.order('resume') == (0, 'aggregator: resume')
     live.wait(lambda: live.phase is Phase.OPEN, 10.0)
     live.runner.start(hospital_graph(live.settings, late))
     assert live.finish() == reference.digest
 
 
 def test_operator_rolls_back_to_an_older_policy(live, reference):
-    service = '/federation/key_authority/roll_back'
     late = begin_without_the_last(live)
-    refused = live.ask(RollBack, service, round=7)
-    assert not refused.success and 'no older policy of round 7' in refused.message
+    code, said = live.order('roll-back', '7')
+    assert code == 1 and 'there is no older policy of round 7' in said
     live.runner.start(hospital_graph(live.settings, late))
     live.finish()
-    assert live.ask(RollBack, service, round=1).success
+    assert live.order('roll-back', '1') == (0, 'key_authority: roll back 1')
     live.wait(lambda: live.policy(3) is not None, 10.0)
     older, newest = live.policy(1), live.policy(3)
     assert newest.digest == older.digest != live.policy(2).digest

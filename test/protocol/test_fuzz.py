@@ -52,6 +52,8 @@ def federation():
         post = bench.federation.post
         bench.federation.post = lambda message: (said.append(message), post(message))
         assert bench.run()
+        said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
+        said.append(bench.signed_order('withdraw', 'hospital_4'))
         yield make, said, digest_in(bench)
 
 

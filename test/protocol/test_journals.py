@@ -19,7 +19,9 @@ class Journaled(Bench):
         folder.mkdir(exist_ok=True)
         journal = Journal(folder / FILE, self.identities[name], 'test', store)
         store.before_closing(journal.close)
-        return Channel(self.identities[name], self.roster, store, journal)
+        return Channel(
+            self.identities[name], self.roster, store, journal, clock=lambda: self.clocks[name]
+        )
 
     def paths(self):
         return {name: self.directory / f'{name}_journal' / FILE for name in self.identities}
@@ -67,13 +69,13 @@ def test_journals_agree_whoever_is_killed_and_when(tmp_path, name, phase):
 def test_a_roll_back_and_an_abandoned_round_stand_in_the_journal(tmp_path):
     bench = Journaled(tmp_path, rounds=4)
     assert bench.run(lambda: bench.key_authority.round == 2)
-    federation, authority = bench.federation, bench.key_authority
-    federation.apply('key_authority', lambda: authority.roll_back(1, federation.now))
+    bench.order('roll_back', to_round=1)
     assert bench.run()
     path = bench.paths()['key_authority']
     assert not bench.compared().problems
     (order,) = [entry for entry in read(path) if entry.kind == 'operator']
     assert order.fields['action'] == 'roll back to round 1'
+    assert order.fields['operator'] == 'operator'
 
 
 def test_a_request_that_is_refused_again_and_again_does_not_fill_the_journal(tmp_path):

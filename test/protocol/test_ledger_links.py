@@ -72,11 +72,11 @@ def restored(tmp_path, request):
     restore(bench, links)
     lost = [4]
     Tap(bench, MaskedUpdate, change=lambda m: [] if at(m, NAME, lost) else [m])
-    bench.aggregator.admit(NAME, bench.federation.now)
+    bench.order('admit', NAME)
     assert bench.run(lambda: 4 in bench.learners[NAME].trained)
     leave_out(bench)
     run_to_policy(bench, 4)
-    bench.aggregator.admit(NAME, bench.federation.now)
+    bench.order('admit', NAME)
     assert len(bench.learners[NAME].links) == 2 + request.param
     return bench
 
@@ -86,9 +86,7 @@ def at(message, name, rounds):
 
 
 def leave_out(bench):
-    bench.federation.apply(
-        'aggregator', lambda: bench.aggregator.withdraw(NAME, bench.federation.now)
-    )
+    bench.order('withdraw', NAME)
 
 
 def test_a_machine_restored_from_a_backup_is_refused_whatever_it_spends(restored):
@@ -141,9 +139,9 @@ def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
     for round in (2, 3):
         # It trained, and nobody heard of it: the operator goes on without it.
         assert bench.run(lambda r=round: r in bench.learners[NAME].trained)
-        bench.aggregator.withdraw(NAME, bench.federation.now)
+        bench.order('withdraw', NAME)
         assert bench.run(lambda r=round: bench.key_authority.round == r)
-        bench.aggregator.admit(NAME, bench.federation.now)
+        bench.order('admit', NAME)
         assert {head.entries for head in heads(bench, NAME)} == {2}
     assert bench.run()
     assert {head.entries for head in heads(bench, NAME)} == {10}
@@ -195,7 +193,7 @@ def test_links_go_back_to_what_both_servers_saw_and_a_little_further(tmp_path, m
     assert bench.run(lambda: bench.key_authority.round == 3)
     leave_out(bench)
     run_to_policy(bench, 4)
-    bench.aggregator.admit(NAME, bench.federation.now)
+    bench.order('admit', NAME)
     assert bench.run()
     sent = {}
     for message in tap.messages:

@@ -94,8 +94,7 @@ def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over(tmp_pa
     bench = Bench(tmp_path, hospitals=5, rounds=3)
     tap = Tap(bench, GlobalPolicy, EncryptionKey, RoundStatus)
     assert bench.run(lambda: bench.key_authority.round == 1)
-    federation, authority = bench.federation, bench.key_authority
-    federation.apply('key_authority', lambda: authority.roll_back(0, federation.now))
+    bench.order('roll_back', to_round=0)
     assert bench.run(lambda: bench.aggregator.round == 3)
     bench.kill(VICTIM)
     opening = next(m for m in tap.messages if isinstance(m, RoundStatus) and m.phase == Phase.OPEN)
@@ -133,8 +132,8 @@ def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt(tmp_
 def test_stop_and_pause_hold_whatever_the_key_authority_does(tmp_path, order):
     bench = Bench(tmp_path, rounds=2)
     assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
-    federation, aggregator = bench.federation, bench.aggregator
-    federation.apply('aggregator', lambda: getattr(aggregator, order)(federation.now))
+    aggregator = bench.aggregator
+    bench.order(order)
     bench.kill('key_authority')
     bench.secret = type(bench.secret).generate(bench.scheme)
     bench.start('key_authority')
@@ -148,11 +147,11 @@ def test_resuming_after_the_last_round_trains_no_further(tmp_path):
     assert bench.run()
     bench.kill('aggregator')
     bench.start('aggregator')
-    federation, aggregator = bench.federation, bench.aggregator
+    aggregator = bench.aggregator
     bench.run(ticks=2, until=lambda: False)
-    aggregator.pause(federation.now)
+    bench.order('pause')
     aggregator._phase = Phase.PAUSED
-    federation.apply('aggregator', lambda: aggregator.resume(federation.now))
+    bench.order('resume')
     bench.run(ticks=50, until=lambda: False)
     assert aggregator.phase is Phase.FINISHED
     assert all(learner.trained == [1] for learner in bench.learners.values())

@@ -156,8 +156,7 @@ def test_key_authority_killed_around_the_decryption_decrypts_no_other_sum(tmp_pa
 def test_operator_s_stop_holds_in_the_middle_of_a_sum_and_after_a_restart(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=3)
     assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
-    federation, aggregator = bench.federation, bench.aggregator
-    federation.apply('aggregator', lambda: aggregator.stop(federation.now))
+    bench.order('stop')
     bench.run(ticks=20, until=lambda: False)
     bench.kill('aggregator')
     bench.start('aggregator')
@@ -203,21 +202,21 @@ def test_hospital_without_budget_declines_before_anything_is_spent(tmp_path):
 
 def test_pause_resume_withdraw_admit_and_stop(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=3)
-    federation, aggregator = bench.federation, bench.aggregator
+    aggregator = bench.aggregator
     assert bench.run(lambda: aggregator.phase is Phase.TRAIN)
-    federation.apply('aggregator', lambda: aggregator.pause(federation.now))
+    bench.order('pause')
     assert not bench.run(ticks=200)
     assert aggregator.phase is Phase.PAUSED
-    federation.apply('aggregator', lambda: aggregator.withdraw('hospital_4', federation.now))
-    federation.apply('aggregator', lambda: aggregator.resume(federation.now))
+    bench.order('withdraw', 'hospital_4')
+    bench.order('resume')
     assert bench.run(lambda: aggregator.round == 2)
     policy = bench.federation.parties['hospital_1'].policy
     bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
     policy = bench.federation.parties['hospital_1'].policy
     assert policy.contributors == ('hospital_1', 'hospital_2', 'hospital_3')
-    federation.apply('aggregator', lambda: aggregator.admit('hospital_4', federation.now))
+    bench.order('admit', 'hospital_4')
     assert bench.run(lambda: bench.key_authority.round == 3 or aggregator.round == 4)
-    federation.apply('aggregator', lambda: aggregator.stop(federation.now))
+    bench.order('stop')
     assert aggregator.phase is Phase.FINISHED
     for learner in bench.learners.values():
         assert learner.trained == sorted(set(learner.trained))

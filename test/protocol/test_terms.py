@@ -111,17 +111,17 @@ def test_another_server_step_takes_the_average_update(tmp_path):
 
 def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on(tmp_path):
     bench = Bench(tmp_path, rounds=4)
-    federation, hospital = bench.federation, bench.federation.parties['hospital_1']
+    hospital = bench.federation.parties['hospital_1']
     assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1)
     first = weights_of(bench)
     assert bench.run(lambda: bench.aggregator.round == 3 and bench.aggregator.phase is Phase.TRAIN)
     authority = bench.key_authority
     for wrong in (2, 3, 99):
         with pytest.raises(RoundError):
-            authority.roll_back(wrong, federation.now)
-    federation.apply('key_authority', lambda: authority.roll_back(1, federation.now))
+            authority.handle(bench.signed_order('roll_back', to_round=wrong), 0.0)
+    bench.order('roll_back', to_round=1)
     bench.run(lambda: hospital.policy.envelope.round == 3)
-    assert hospital.policy.rolled_back and 'round 1 by the operator' in hospital.policy.reason
+    assert hospital.policy.rolled_back and 'round 1 by operator' in hospital.policy.reason
     np.testing.assert_array_equal(weights_of(bench), first)
     assert bench.run()
     change = (weights_of(bench) - first).astype(np.float64)

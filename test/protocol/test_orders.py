@@ -1,0 +1,142 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Servers obey operators of the roster alone, each order once and soon after it was signed."""
+
+from dataclasses import replace
+
+from conftest import Bench
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureError
+from fdrl_ros.federation.message import message_from_bytes, Phase
+from fdrl_ros.federation.orders import ORDER_AGE, sign_order
+from fuzzing import state_of
+import pytest
+from test_journals import Journaled
+
+NOON = 1_800_000_000.0
+"""Some time, in seconds since 1970."""
+
+ROUND = Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM
+
+
+@pytest.fixture
+def running(tmp_path):
+    """Return a federation in the middle of its second round."""
+    bench = Bench(tmp_path, hospitals=4, rounds=3)
+    bench.clocks.update(dict.fromkeys(bench.clocks, NOON))
+    assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
+    return bench
+
+
+def refuse(bench, order, error, words, party=''):
+    """Check that an order is refused and changes nothing."""
+    party = bench.federation.parties[party or order.to]
+    before = state_of(party)
+    with pytest.raises(error, match=words):
+        party.handle(order, bench.federation.now)
+    assert state_of(party) == before
+
+
+def resigned(bench, order, sender='operator', identity=None, **changes):
+    """Change an order, or who signs it."""
+    envelope = {k: changes.pop(k) for k in ('federation', 'counter') if k in changes}
+    order = replace(order, **changes)
+    order = replace(order, envelope=replace(order.envelope, sender=sender, **envelope))
+    return order.signed_by(identity or bench.identities[sender])
+
+
+@pytest.mark.parametrize('sender', ['hospital_1', 'aggregator', 'key_authority'])
+@pytest.mark.parametrize('action', ['pause', 'stop', 'roll_back'])
+def test_nobody_but_an_operator_orders_anything(running, sender, action):
+    order = resigned(running, running.signed_order(action, to_round=0), sender)
+    refuse(running, order, SignatureError, 'cannot speak as a operator')
+
+
+def test_an_order_of_a_stranger_or_changed_on_its_way_is_refused(running):
+    order = running.signed_order('withdraw', 'hospital_1')
+    stranger = resigned(running, order, identity=Identity.generate('operator'))
+    refuse(running, stranger, SignatureError, 'bad signature')
+    refuse(running, replace(order, hospital='hospital_2'), SignatureError, 'bad signature')
+    nobody = resigned(running, order, 'nobody', Identity.generate('nobody'))
+    refuse(running, nobody, SignatureError, 'not in roster')
+
+
+def test_an_order_counts_for_its_federation_and_addressee_alone(running):
+    order = running.signed_order('pause')
+    other = resigned(running, order, federation='other')
+    refuse(running, other, RoundError, "of federation 'other'")
+    refuse(running, order, RoundError, "'pause' to 'aggregator', at key_author", 'key_authority')
+    led = resigned(running, order, to='key_authority')
+    refuse(running, led, RoundError, 'pause', 'key_authority')
+    refuse(running, led, RoundError, 'pause', 'aggregator')
+    refuse(running, resigned(running, order, action='dance'), RoundError, "'dance'")
+    hospital = running.federation.parties['hospital_1']
+    with pytest.raises(RoundError, match='Order to a hospital'):
+        hospital.handle(order, running.federation.now)
+
+
+@pytest.mark.parametrize('action', ['pause', 'roll_back'])
+def test_an_order_is_taken_once_also_after_a_restart(running, action):
+    order = running.signed_order(action, to_round=0)
+    party, now = order.to, running.federation.now
+    running.federation.parties[party].handle(order, now)
+    older = resigned(running, order, counter=order.envelope.counter - 1)
+    for again in (order, older):
+        refuse(running, again, ReplayError, 'not newer than the last order')
+    running.kill(party)
+    running.start(party)
+    running.run(ticks=1, until=lambda: False)
+    for again in (order, older, message_from_bytes(order.to_bytes())):
+        refuse(running, again, ReplayError, 'not newer than the last order')
+
+
+def test_an_order_that_was_refused_cannot_be_used_later(running):
+    order = running.signed_order('roll_back', to_round=1)
+    authority = running.key_authority
+    with pytest.raises(RoundError, match='no older policy of round 1'):
+        authority.handle(order, running.federation.now)
+    assert running.run(lambda: authority.round == 2)
+    refuse(running, order, ReplayError, 'not newer')
+
+
+@pytest.mark.parametrize('off', [-3600.0, -ORDER_AGE - 1.0, ORDER_AGE + 1.0, 3600.0])
+def test_an_order_that_was_not_signed_just_now_is_refused(running, off):
+    operator = running.identities['operator']
+    order = sign_order(operator, 'test', 'pause', NOON + off)
+    when = 'before' if off < 0 else 'after'
+    refuse(running, order, OrderTimeError, f'{abs(off):.0f} s {when} 2027-01-15 .*set both clocks')
+    order = sign_order(operator, 'test', 'pause', NOON + off / abs(off) * (ORDER_AGE - 1.0))
+    running.aggregator.handle(order, running.federation.now)
+    assert running.aggregator.phase is Phase.PAUSED
+
+
+def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
+    for action, what, words in (
+        ('withdraw', {'hospital': 'hospital_9'}, "names no hospital 'hospital_9'"),
+        ('admit', {'hospital': ''}, "names no hospital ''"),
+        ('roll_back', {'to_round': 9}, 'no older policy of round 9'),
+        ('roll_back', {'to_round': -1}, 'no older policy of round -1'),
+    ):
+        order = running.signed_order(action, **what)
+        with pytest.raises(RoundError, match=words):
+            running.federation.parties[order.to].handle(order, running.federation.now)
+    assert running.aggregator.phase is Phase.TRAIN and running.key_authority.round == 1
+    assert running.run()
+
+
+def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them(tmp_path):
+    bench = Journaled(tmp_path, hospitals=4, rounds=3)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.federation.post(bench.signed_order('withdraw', 'hospital_4'))
+    bench.federation.post(bench.signed_order('pause'))
+    assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED)
+    bench.federation.post(bench.signed_order('resume'))
+    assert bench.run(lambda: bench.aggregator.phase in ROUND)
+    assert not bench.federation.refused
+    journal = bench.aggregator._channel.journal
+    orders = [each.fields for each in journal.entries() if each.kind == 'operator']
+    assert orders == [
+        {'operator': 'operator', 'action': 'withdraw', 'hospital': 'hospital_4'},
+        {'operator': 'operator', 'action': 'pause', 'hospital': ''},
+        {'operator': 'operator', 'action': 'resume', 'hospital': ''},
+    ]
