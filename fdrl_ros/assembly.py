@@ -23,6 +23,7 @@ from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.journal import FILE, Journal
 from fdrl_ros.federation.key_authority import KeyAuthority
 from fdrl_ros.federation.local_update import LocalUpdate
+from fdrl_ros.federation.recall import last_ledger_head
 from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import peek, Store
@@ -235,10 +236,13 @@ def open_hospital(
     """
     Put a hospital together.
 
+    :raises LedgerError: if its ledger is older than an update that its journal tells of.
     :raises RecordsError: if its records are not of as many patients as the roster declares, since
         the weight n_i of its updates and its sampling probability must be public.
     """
     channel = open_channel(layout, name, store)
+    # Without the newest state it is the journal that tells what the ledger must have.
+    training.ledger.verify(last_ledger_head(channel.journal), 'its journal')
     declared = channel.roster.member(name).size
     if plan.privacy.unit == 'patient' and training.trainer.n_units != declared:
         raise RecordsError(

@@ -37,6 +37,10 @@ class StoreError(FdrlError):
     """A party's durable state cannot be read or written."""
 
 
+class StateLostError(StoreError):
+    """A party's state was lost or is an older copy, and it cannot do without what that lacks."""
+
+
 class CheckpointError(StoreError):
     """A checkpoint is of another hospital, model, version or training, or is ahead of its own."""
 

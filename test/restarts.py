@@ -240,15 +240,22 @@ def check_nothing_is_reused(bench: RestartBench) -> None:
         assert len(set(every)) == len(every) > 0
 
 
-def points_of(directory: Path, hospitals: int, rounds: int, seed: int = 0) -> list[Point]:
+def points_of(
+    directory: Path,
+    hospitals: int,
+    rounds: int,
+    seed: int = 0,
+    *,
+    bench: type[RestartBench] = RestartBench,
+) -> list[Point]:
     """Return all points of an undisturbed run, in their order: each event for each party."""
-    bench = RestartBench(directory, hospitals, rounds, (), seed)
-    before = Counter(bench.driver.seen)
-    assert bench.run()
+    made = bench(directory, hospitals, rounds, (), seed)
+    before = Counter(made.driver.seen)
+    assert made.run()
     points = []
-    for kind, last in bench.driver.seen.items():
+    for kind, last in made.driver.seen.items():
         for number in range(before[kind] + 1, last + 1):
-            whose = sorted(bench.driver.parties) if kind == 'event' else ['']
+            whose = sorted(made.driver.parties) if kind == 'event' else ['']
             points += [Point(kind, number, party) for party in whose]
     return points
 

@@ -28,6 +28,7 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.orders import Orders
 from fdrl_ros.federation.party import Job, Outcome
+from fdrl_ros.federation.recall import recall_aggregator
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import open_key, Terms
@@ -73,9 +74,10 @@ class Aggregator:
         }
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._threshold = channel.roster.threshold
+        self._orders = Orders(channel, store)
+        recall_aggregator(self._orders, channel, store)
         self._round = store.get_number('round', 1)
         self._attempt = store.get_number('attempt', 0)
-        self._orders = Orders(channel, store)
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''

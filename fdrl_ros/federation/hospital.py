@@ -30,6 +30,7 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.part import AGGREGATOR, Part, Setup
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.recall import recall_hospital
 from fdrl_ros.federation.round_log import RoundLog, Written
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import Store
@@ -101,6 +102,7 @@ class Hospital:
         self._busy = False
         self._declined = 0
         self._log = RoundLog(store, shape.n_parameters)
+        recall_hospital(self._log, channel, store, seeds)
         seeds.forget(self._log.over)
 
     @property

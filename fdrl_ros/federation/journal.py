@@ -48,6 +48,8 @@ KEPT_IN_MEMORY = 1000
 """Entries that a journal without a file keeps."""
 
 _NOTE = 'journal'  # name of what the store keeps
+BEHIND = 'journal behind'
+"""Name of what the store keeps until what it missed of the journal was looked at."""
 
 
 @dataclass
@@ -115,6 +117,7 @@ class Journal(Closing):
         self._file = -1
         self._kept: deque[bytes] = deque(maxlen=KEPT_IN_MEMORY)
         self._note = Note()
+        self._new = False
         if path is not None:
             self._file = _hold(path)
             _open.add(self)
@@ -125,6 +128,39 @@ class Journal(Closing):
         except BaseException:
             self.close()
             raise
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there was none on the disk before this one was opened."""
+        return self.path is not None and self._new
+
+    def behind(self) -> tuple[int, int] | None:
+        """
+        Return how many entries the state file had noted when it was found behind, and of how many.
+
+        A kill between an entry and its note leaves it behind by one. Who has looked at what it
+        missed deletes :data:`BEHIND` from the store, in one step with what came of it.
+        """
+        found = self._behind()
+        return None if found is None else (found[0].head.entries, found[1])
+
+    def unseen(self) -> Iterator[Entry]:
+        """Yield the entries that the state file had not noted; none if it is not behind."""
+        found = self._behind()
+        if found is None or self.path is None:
+            return
+        place, last = found
+        for entry in Walk(self.path, place=place, quick=True).entries():
+            if entry.number > last:
+                return
+            yield entry
+
+    def _behind(self) -> tuple[Place, int] | None:
+        saved = self._store.get(BEHIND) if self._store else None
+        if saved is None or self._store is None:
+            return None
+        note, _, last = saved.rpartition(b' ')
+        return _to_note(note, self._store.path).place, int(last)
 
     @property
     def head(self) -> Head:
@@ -178,6 +214,7 @@ class Journal(Closing):
     def _go_on(self, path: Path) -> None:
         """Read what the store has not seen yet, and mend the end of the file."""
         noted = self._read_note()
+        before = (noted or Note()).to_bytes()
         if noted is not None:
             self._check_noted(path, noted)
             self._note = noted
@@ -204,6 +241,10 @@ class Journal(Closing):
         if walk.cut_short:
             self._mend(path, walk.unended)
         if changed and self._store:
+            # First the mark: who is killed here has to find again that the state was behind.
+            saved = self._store.get(BEHIND)
+            note = saved.rpartition(b' ')[0] if saved else before
+            self._store.put(BEHIND, b'%s %d' % (note, walk.place.head.entries))
             self._store.put(_NOTE, self._note.to_bytes())
 
     def _read_note(self) -> Note | None:
@@ -241,6 +282,7 @@ class Journal(Closing):
         """Write the party's public key where it signs for the first time."""
         public = self._identity.public
         if not self._note.place.head.entries:
+            self._new = True
             self._append('begin', 0, 0, {'form': FORM, 'public': public})
             if self.path is not None:
                 sync_folder(self.path.parent)

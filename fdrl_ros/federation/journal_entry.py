@@ -33,6 +33,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     'rotate': ('public',),
     # of the key authority
     'key': ('digest',),
+    'decrypt': ('sum',),
     'release': ('contributors', 'before', 'policy', 'rolled_back', 'reason'),
     'refuse': ('reason',),
     # of the aggregator
@@ -255,6 +256,7 @@ _VALUES: Final[dict[str, Callable[[Any], bool]]] = {
     'form': lambda value: type(value) is int and value == FORM,
     'public': _is_hash,
     'digest': _is_hash,
+    'sum': _is_hash,
     'contributors': _are_contributors,
     'before': _is_hash,
     'policy': _is_hash,

@@ -24,6 +24,7 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.orders import note_order, take_order
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.recall import recall_key_authority
 from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.request import check_request, Checked, leftover_of
 from fdrl_ros.federation.round_log import HASH
@@ -109,6 +110,7 @@ class KeyAuthority:
             if saved
             else Released(0, 0, start, (), b'', False, 'public starting policy')
         )
+        recall_key_authority(channel, store, self._released.round)
         self._busy = False
         self._refused = (0, '')
         self._summing: Summing | None = None
@@ -302,6 +304,10 @@ class KeyAuthority:
             return self._rolled_back(request, 'another sum of this round was begun')
         if begun != chosen:
             self._store.replace((), {'decrypting': chosen, **self._served()})
+        of, journal = request.envelope, self._channel.journal
+        if (journal.newest_round('decrypt') or 0) < of.round:
+            place = {'round': of.round, 'attempt': of.attempt}
+            journal.append('decrypt', **place, sum=request.sum_hash)
         try:
             slots = np.stack([self._secret.decrypt(each) for each in summing.sums])
             slots = self._codec.unmask(slots, leftover)

@@ -11,6 +11,7 @@ from typing import Any
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.attempt import Try
 from fdrl_ros.federation.encoding import encode, Reader
+from fdrl_ros.federation.journal_entry import Entry
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import GlobalPolicy, hash_of_hashes, Message, message_from_bytes
 from fdrl_ros.federation.spool import Place
@@ -217,6 +218,43 @@ class RoundLog:
         if before is None:
             self._store.put(name, value)
 
+    def missing(self, entries: Iterable[Entry]) -> dict[str, bytes]:
+        """
+        Return what the store should have of entries of the journal, and has not.
+
+        :param entries: in their order.
+        """
+        values: dict[str, bytes] = {}
+        for entry in entries:
+            round, fields = entry.round, entry.fields
+            match entry.kind:
+                case 'sent':
+                    name, update = f'sent {round}', bytes.fromhex(fields['update'])
+                    before = values.get(name) or self._store.get(name) or b''
+                    if update not in _hashes(before):
+                        values[name] = before + update
+                case 'signed':
+                    name = f'settled {round} {entry.attempt}'
+                    values[name] = json.dumps(sorted(fields['survivors'])).encode()
+                case 'revealed':
+                    values[f'revealed {round}'] = json.dumps(sorted(fields['seeds'])).encode()
+                case 'policy':  # as :meth:`end` forgets
+                    values = {n: v for n, v in values.items() if int(n.split(' ')[1]) >= round}
+        return {name: value for name, value in values.items() if self._store.get(name) != value}
+
+    def closed(self, attempt: Try, over: int) -> dict[str, bytes]:
+        """
+        Return what the store has to hold for nothing to be said in some attempts ever again.
+
+        :param attempt: the last of them.
+        :param over: the newest round that is over for good.
+        """
+        closed = {'over': str(max(over, self.over)).encode()}
+        heard = self._heard()
+        if attempt >= (heard.round, heard.attempt):
+            closed['heard'] = encode(Heard(attempt[0], attempt[1] + 1, ()))
+        return closed
+
     def check(self, policy: GlobalPolicy, name: str) -> None:
         """
         Refuse a policy that left this hospital out, or summed what it never sent.
@@ -229,8 +267,7 @@ class RoundLog:
             raise MessageError(sender, 'not one update hash per contributor')
         if name in policy.contributors:
             at = HASH * policy.contributors.index(name)
-            sent = self._store.get(f'sent {round}') or b''
-            known = {sent[i : i + HASH] for i in range(0, len(sent), HASH)}
+            known = _hashes(self._store.get(f'sent {round}') or b'')
             if policy.update_hashes[at : at + HASH] not in known:
                 raise RoundError(sender, f'round {round} summed an update that was never sent')
         elif name in self.revealed(round) and not policy.rolled_back:
@@ -252,6 +289,10 @@ class RoundLog:
         of = json.loads(self._store.get('sending') or b'null')
         if of is not None and of['of'][0] <= round:
             self._store.erase_spools(_SPOOL, but=self._writing)
+
+
+def _hashes(joined: bytes) -> set[bytes]:
+    return {joined[start : start + HASH] for start in range(0, len(joined), HASH)}
 
 
 def _spool(of: Try) -> str:

@@ -8,6 +8,7 @@ import re
 from fdrl_ros.crypto.round_secret import erase_seed, RoundSeed
 from fdrl_ros.errors import CryptoError
 
+_LATEST = 10**19
 _NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft)?')
 
 
@@ -44,6 +45,16 @@ class RoundSeeds:
                 )
             )
         return self._seeds[round]
+
+    def erase(self) -> None:
+        """
+        Erase every seed: who knows nothing of what was said with it must not use it again.
+
+        :raises KeyFileError: if a file cannot be removed.
+        """
+        before, self._last = self._last, 0
+        self.forget(_LATEST)
+        self._last = before
 
     def forget(self, last: int) -> None:
         """

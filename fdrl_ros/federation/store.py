@@ -127,6 +127,10 @@ class Store:
             self._reserve_counters(self._next_counter)
         return self._next_counter
 
+    def skip_counters(self, first: int) -> None:
+        """Go on counting from a number, or from where it is if that is further."""
+        self._next_counter = self._reserve_counters(max(first, self._next_counter))
+
     def spool(self, name: str, *, fresh: bool = True) -> Spool:
         """
         Open a file for what is too long for this table; it is closed with it.

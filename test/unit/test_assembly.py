@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parties out of a prepared directory: what is refused before anything is trained or sent."""
 
+from contextlib import closing
 from dataclasses import replace
 import logging
 from pathlib import Path
@@ -32,6 +33,7 @@ from fdrl_ros.crypto.rotation import change_passphrase, rotate_he, Succession
 from fdrl_ros.crypto.sealed import label
 from fdrl_ros.errors import (
     KeyFileError,
+    LedgerError,
     PassphraseError,
     PrivacyError,
     RecordsError,
@@ -42,6 +44,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.store import Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import check_keys, Layout, prepare, taking_part
+from fdrl_ros.privacy.ledger_entry import Head
 import pytest
 
 PLAN = Plan().changed(
@@ -90,6 +93,22 @@ def test_key_cut_off_from_its_ledger_before_it_was_made_is_made_later(layout):
     begin(layout).close()
     (layout.party(NAME) / 'noise.key').unlink()
     begin(layout).close()
+
+
+def test_ledger_that_is_older_than_the_journal_tells_is_refused_without_a_state(layout):
+    open_records(layout, NAME, PLAN)
+    with closing(Store(layout.state(NAME))) as store:
+        journal = open_channel(layout, NAME, store).journal
+        journal.append('policy', policy=bytes(32), included=False)
+        journal.append('sent', round=1, attempt=1, update=bytes(32), ledger=Head(20, bytes(32)))
+    layout.state(NAME).unlink()
+    training = begin(layout)
+    with (
+        closing(Store(layout.state(NAME))) as store,
+        pytest.raises(LedgerError, match='its journal'),
+    ):
+        open_hospital(layout, NAME, PLAN, training, store)
+    training.close()
 
 
 @pytest.mark.parametrize('kept', [7, 8])

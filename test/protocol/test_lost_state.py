@@ -1,0 +1,295 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+State files that were deleted, or put back from a copy, beside a journal that knows better.
+
+Nothing that was said is said otherwise, nothing is decrypted twice, and who was killed in the
+middle of a write is not taken for one who lost anything.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+import shutil
+
+from dropouts import keys_read_once
+from fdrl_ros.errors import ReplayError, StateLostError
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.journal import FILE, Journal, read
+from fdrl_ros.federation.message import (
+    GlobalPolicy,
+    MaskedUpdate,
+    Phase,
+    Reveal,
+    RoundKey,
+    Settle,
+    Shares,
+)
+import pytest
+from restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
+from test_journals import Journaled
+
+PHASES = (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
+LOSSES = ('deleted', 'older', 'newest')
+NOON = 1_800_000_000.0
+"""Some time, in seconds since 1970."""
+
+
+class Watched(Journaled):
+    """Keeps all that was said, and what lies on the disk at some moment."""
+
+    def __init__(self, directory, **options):
+        self.said = []
+        super().__init__(directory, **options)
+        self.clocks = dict.fromkeys(self.clocks, NOON)
+        post = self.federation.post
+        self.federation.post = lambda message: (self.said.append(message), post(message))
+
+    def files(self, name, folder):
+        return [*folder.glob(f'{name}.sqlite*'), *folder.glob(f'{name}.*.spool')]
+
+    def copy(self, name):
+        """Copy a party's state as it is, as a backup would."""
+        folder = self.directory / 'copy'
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self.kill(name)
+        for path in self.files(name, self.directory):
+            shutil.copy(path, folder / path.name)
+        self.start(name)
+
+    def lose(self, name, loss):
+        """Kill a party, and put back what a backup has of its state, or nothing."""
+        self.kill(name)
+        self.clocks[name] += 20.0
+        if loss == 'newest':
+            return
+        for path in self.files(name, self.directory):
+            path.unlink()
+        if loss == 'older':
+            for path in self.files(name, self.directory / 'copy'):
+                shutil.copy(path, self.directory / path.name)
+
+    def check_nothing_is_said_otherwise(self, name):
+        """Check what a hospital said in all its lives, and that its promises held."""
+        said, counters = defaultdict(set), set()
+        for message in self.said:
+            envelope = message.envelope
+            if envelope.sender != name:
+                continue
+            assert envelope.counter not in counters
+            counters.add(envelope.counter)
+            if isinstance(message, RoundKey | Shares | MaskedUpdate | Settle | Reveal):
+                bare = replace(message, envelope=replace(envelope, counter=0, signature=b''))
+                chunk = getattr(message, 'chunk', 0)
+                said[type(message), envelope.round, envelope.attempt, chunk].add(bare)
+        assert all(len(each) == 1 for each in said.values())
+        revealed = defaultdict(set)
+        for entry in read(self.paths()[name]):
+            if entry.kind == 'revealed':
+                revealed[entry.round].add(tuple(entry.fields['seeds']))
+        assert all(len(each) == 1 for each in revealed.values())
+
+
+def warnings(caplog):
+    return [each.getMessage() for each in caplog.records if 'recall' in each.name]
+
+
+@pytest.mark.parametrize('phase', PHASES)
+@pytest.mark.parametrize('loss', LOSSES)
+def test_a_hospital_closes_the_attempts_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
+    bench = Watched(tmp_path, hospitals=4, rounds=3)
+    name = 'hospital_1'
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.copy(name)
+    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, phase))
+    bench.lose(name, loss)
+    bench.start(name)
+    assert bench.run()
+    bench.check_nothing_is_said_otherwise(name)
+    told = warnings(caplog)
+    assert bool(told) == (loss != 'newest')
+    if told:
+        assert 'the state file of hospital_1 was lost or is an older copy' in told[0]
+    (last,) = {m.contributors for m in bench.said if is_policy(m, 3)}
+    assert name in last
+    assert not bench.compared().problems
+
+
+def is_policy(message, round):
+    return isinstance(message, GlobalPolicy) and message.envelope.round == round
+
+
+def test_of_three_hospitals_one_that_lost_its_state_comes_back_in_the_next_attempt(tmp_path):
+    bench = Watched(tmp_path, hospitals=3, rounds=2)
+    assert bench.run(lambda: any(isinstance(m, MaskedUpdate) for m in bench.said))
+    first = bench.said[-1].envelope.sender
+    bench.lose(first, 'deleted')
+    bench.start(first)
+    assert bench.run()
+    bench.check_nothing_is_said_otherwise(first)
+    (policy,) = {m.envelope.attempt for m in bench.said if is_policy(m, 1)}
+    assert policy == 2 and not bench.compared().problems
+
+
+def test_a_hospital_never_reveals_for_another_set_though_it_lost_its_state(tmp_path):
+    bench = Watched(tmp_path, hospitals=4, rounds=2)
+    name = 'hospital_1'
+
+    def revealed():
+        return [m for m in bench.said if isinstance(m, Reveal) and m.envelope.sender == name]
+
+    assert bench.run(revealed)
+    bench.lose(name, 'deleted')
+    bench.start(name)
+    log = bench.federation.parties[name]._log
+    assert log.revealed(1) and log.floor == (1, 2)
+    before = len(revealed())
+    assert bench.run(lambda: bench.aggregator.round == 2)
+    assert len(revealed()) == before
+
+
+def test_a_seed_without_state_and_journal_is_never_used_again(tmp_path):
+    bench = Watched(tmp_path, hospitals=4, rounds=2)
+    name = 'hospital_1'
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    (seed,) = (tmp_path / f'{name}_seeds').glob('*.seed')
+    before = seed.read_bytes()
+    bench.lose(name, 'deleted')
+    bench.paths()[name].unlink()
+    bench.start(name)
+    assert not seed.exists() or seed.read_bytes() != before
+    assert bench.run()
+
+
+@pytest.mark.parametrize('phase', PHASES)
+@pytest.mark.parametrize('loss', LOSSES)
+def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
+    bench = Watched(tmp_path, hospitals=4, rounds=3)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.copy('aggregator')
+    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, phase))
+    bench.lose('aggregator', loss)
+    bench.start('aggregator')
+    assert bench.run()
+    assert bool(warnings(caplog)) == (loss != 'newest')
+    opened = [e for e in read(bench.paths()['aggregator']) if e.kind == 'open']
+    tries = [(e.round, e.attempt) for e in opened]
+    assert tries == sorted(set(tries)) and tries[-1][0] == 3
+    assert not bench.compared().problems
+
+
+@pytest.mark.parametrize('loss', ['deleted', 'older'])
+def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
+    bench = Watched(tmp_path, hospitals=5, rounds=3)
+    bench.copy('aggregator')
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.order('withdraw', 'hospital_5')
+    bench.order('withdraw', 'hospital_4')
+    bench.order('admit', 'hospital_4')
+    pause = bench.signed_order('pause')
+    bench.aggregator.handle(pause, bench.federation.now)
+    bench.lose('aggregator', loss)
+    bench.start('aggregator')
+    bench.run(ticks=50, until=lambda: False)
+    aggregator = bench.aggregator
+    assert aggregator.phase is Phase.PAUSED and 'hospital_5' not in aggregator._orders.admitted
+    assert 'hospital_4' in aggregator._orders.admitted
+    with pytest.raises(ReplayError):
+        aggregator.handle(pause, bench.federation.now)
+    bench.order('stop')
+    bench.lose('aggregator', loss)
+    bench.start('aggregator')
+    bench.run(ticks=50, until=lambda: False)
+    assert bench.aggregator.phase is Phase.FINISHED and bench.key_authority.round == 0
+
+
+@pytest.mark.parametrize('loss', ['deleted', 'older'])
+@pytest.mark.parametrize('when', [(2, Phase.OPEN), (2, Phase.TRAIN), (3, Phase.SETTLE)])
+def test_a_key_authority_without_its_newest_state_refuses_to_start(tmp_path, loss, when):
+    bench = Watched(tmp_path, hospitals=3, rounds=3)
+    bench.copy('key_authority')
+    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == when)
+    newest = tmp_path / 'newest'
+    newest.mkdir()
+    bench.kill('key_authority')
+    for path in bench.files('key_authority', tmp_path):
+        shutil.copy(path, newest)
+    bench.start('key_authority')
+    bench.lose('key_authority', loss)
+    for _ in range(2):  # whoever tries again is refused again
+        with pytest.raises(StateLostError, match='older copy.*put back the newest state file'):
+            bench.start('key_authority')
+        bench.stores.pop('key_authority').close()
+    for path in bench.files('key_authority', tmp_path):
+        path.unlink()
+    for path in newest.iterdir():
+        shutil.copy(path, tmp_path / path.name)
+    bench.start('key_authority')
+    assert bench.run()
+
+
+def test_a_key_authority_that_forgot_which_sum_it_began_to_decrypt_refuses(tmp_path):
+    bench = Watched(tmp_path, hospitals=3, rounds=2)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    bench.copy('key_authority')
+
+    class Killed(BaseException):
+        pass
+
+    def die(weights):
+        raise Killed
+
+    bench.validate = die
+    with pytest.raises(Killed):
+        bench.run()
+    bench.lose('key_authority', 'older')
+    with pytest.raises(StateLostError, match='a decryption in round 1, and the state does not'):
+        bench.start('key_authority')
+
+
+@pytest.mark.parametrize('loss', ['deleted', 'older'])
+def test_a_key_authority_that_forgot_nothing_that_matters_goes_on(tmp_path, caplog, loss):
+    bench = Watched(tmp_path, hospitals=3, rounds=2)
+    bench.copy('key_authority')
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    bench.lose('key_authority', loss)
+    bench.start('key_authority')
+    assert bench.run()
+    assert bool(warnings(caplog)) == (loss == 'deleted')
+    refused = [str(error) for _, error in bench.federation.refused]
+    assert not [each for each in refused if 'replayed' in each]
+    assert not bench.compared().problems
+
+
+class JournaledRestarts(RestartBench):
+    """A federation with journals, whose parties may die at any write, also of those."""
+
+    def channel(self, name, store):
+        folder = self.directory / f'{name}_journal'
+        folder.mkdir(exist_ok=True)
+        journal = Journal(folder / FILE, self.identities[name], 'test', store)
+        store.before_closing(journal.close)
+        return Channel(
+            self.identities[name], self.roster, store, journal, clock=lambda: self.clocks[name]
+        )
+
+
+def test_a_kill_at_any_write_is_not_taken_for_a_lost_state(tmp_path, caplog):
+    with keys_read_once():
+        (tmp_path / 'all').mkdir()
+        points = [
+            each
+            for each in points_of(tmp_path / 'all', 3, 2, bench=JournaledRestarts)
+            if each.kind.endswith('write')
+        ]
+        policies = set()
+        for number, point in enumerate(points[::11]):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            bench = JournaledRestarts(directory, 3, 2, [point])
+            assert bench.run(ticks=3000), point
+            assert bench.driver.killed == [point]
+            policies.add(policy_of(bench))
+            check_nothing_is_reused(bench)
+            assert not warnings(caplog), point
+        assert len(policies) == 1 and number > 20
