@@ -11,8 +11,11 @@ from typing import Any
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, make_federation
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.federation.journal import FILE, Head, Journal
+from fdrl_ros.federation.released import Released
 from fdrl_ros.federation.store import Store
+from fdrl_ros.policy import digest_of
 from fdrl_ros.prepare import Layout
+import numpy as np
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
 SERVERS = ('aggregator', 'key_authority')
@@ -23,9 +26,14 @@ def digest(*what: Any) -> bytes:
     return hashlib.sha256(repr(what).encode()).digest()
 
 
+def weights(round: int) -> np.ndarray:
+    """Return the weights that are released in a round."""
+    return np.full(4, round, dtype=np.float32)
+
+
 def policy(round: int) -> bytes:
     """Return the digest of the policy of a round."""
-    return digest('policy', round)
+    return digest_of(weights(round))
 
 
 def ledger(name: str, round: int) -> Head:
@@ -147,12 +155,14 @@ class Federation:
         """Let the parties write, all of them running at once."""
         with ExitStack() as stack:
             open_journals: dict[str, Journal] = {}
+            open_stores: dict[str, Store] = {}
             for party, kind, round, attempt, fields in told.lines:
                 if party not in open_journals:
                     store = None
                     if stores:
                         store = Store(self.layout.state(party))
                         stack.callback(store.close)
+                        open_stores[party] = store
                     open_journals[party] = stack.enter_context(
                         Journal(
                             self.path(party),
@@ -161,4 +171,13 @@ class Federation:
                             store,
                         )
                     )
+                if stores and kind == 'release':
+                    self._keep(open_stores[party], round, fields['policy'])
                 open_journals[party].append(kind, round=round, attempt=attempt, **fields)
+
+    def _keep(self, store: Store, round: int, digest: bytes) -> None:
+        """Keep a released policy as the key authority does."""
+        (of,) = [each for each in range(round + 1) if policy(each) == digest]
+        saved = Released(round, 1, weights(of), (), b'', of < round, '').to_bytes()
+        store.put('released', saved)
+        store.put(f'policy {round}', saved)

@@ -4,8 +4,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 import json
 from pathlib import Path
+import re
 from typing import Any
 
 import click
@@ -13,14 +15,18 @@ from fdrl_ros.cli.journal_table import contributions, entries_table
 from fdrl_ros.cli.ledger_table import number
 from fdrl_ros.cli.output import console
 from fdrl_ros.crypto.signing import fingerprint
-from fdrl_ros.errors import JournalError, PrivacyError, StoreError
-from fdrl_ros.federation.journal import FILE, Head, head_noted, read
+from fdrl_ros.errors import JournalError, StoreError
+from fdrl_ros.federation.journal import FILE, Head, read
 from fdrl_ros.federation.journal_rounds import compare, Comparison
 from fdrl_ros.federation.journal_walk import Progress, Summary
+from fdrl_ros.journal_check import STATE, Surroundings
 from fdrl_ros.prepare import Layout
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+
+SHORT = 24
+"""Hexadecimal digits of a head that people write down."""
 
 _PATH = click.argument('path', metavar='DIRECTORY', type=click.Path(path_type=Path))
 
@@ -54,32 +60,31 @@ def journal() -> None:
     'heads',
     multiple=True,
     metavar='PARTY=ENTRIES:HASH',
-    help='A head that somebody saw of a journal; may be repeated.',
+    help='A head that somebody saw of a journal, as verify prints it; may be repeated.',
 )
 def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> None:
     """
     Find whatever was done to the journals; exit code 1 if it was anything.
 
     DIRECTORY is that of a run, a federation or a party. Every journal there is read byte by byte:
-    its chain of hashes, its signatures by keys that the roster names or revoked, and the newest
-    head that its party's state file keeps. Then the parties are compared: the key authority
-    released each round once and none is missing, out of the very updates that the hospitals noted
-    as sent, for the survivors that they signed; and they took the policies that were released.
+    its chain of hashes, its signatures by keys that the roster names or revoked. It is compared
+    with its party's state file, the hospital's privacy ledger and the key authority's policies
+    where they are here; a party that ran here must have them. Then the parties are compared: the
+    key authority released each round once and none is missing, out of the very updates that the
+    hospitals noted as sent, for the survivors that they signed; and they took the policies that
+    were released.
+
+    Write the heads that are printed down elsewhere: --seen finds what was cut off the end later,
+    together with the state file.
     """
     layout, files, names = _find(path)
     seen: dict[str, dict[str, Head]] = {}
-    problems = []
     for name, head in map(_seen_head, heads):
         others = seen.setdefault(name, {})
         others[f'somebody {len(others) + 1}' if others else 'somebody'] = head
-    for name in names:
-        try:
-            noted = head_noted(layout.state(name))
-        except StoreError as error:
-            problems.append(f'{error}; so the journal of {name} cannot be compared with it')
-            continue
-        if noted is not None:
-            seen.setdefault(name, {})['its state file'] = noted
+    around = Surroundings(layout, names)
+    for name, head in around.noted.items():
+        seen.setdefault(name, {})[STATE] = head
     # A journal that somebody saw is looked for, too.
     files |= {name: layout.party(name) / FILE for name in seen}
     if not files:
@@ -87,13 +92,14 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     roster = layout.roster()
     with _progress(files, not as_json) as progress:
         found = compare(files, roster, seen=seen, quick=quick, progress=progress)
-    problems += found.problems
+    around.judge(found)
+    problems = around.problems + found.problems
     if found.unsaid:
         problems.append(f'and {number(found.unsaid, "problem")} more')
     if as_json:
-        click.echo(json.dumps(_document(found, problems), indent=1))
+        click.echo(json.dumps(_document(found, around, problems), indent=1))
     else:
-        _tell(found, seen)
+        _tell(found, around, seen)
     for problem in problems[:-1]:
         click.echo(f'fdrl: {problem}', err=True)
     if problems:
@@ -169,11 +175,13 @@ def _layout(path: Path) -> tuple[Layout, str]:
 
 
 def _seen_head(text: str) -> tuple[str, Head]:
-    name, _, head = text.partition('=')
-    try:
-        return name, Head.parse(head)
-    except PrivacyError as error:
-        raise click.BadParameter(str(error), param_hint='--seen') from error
+    found = re.fullmatch(rf'(\w+)=(\d{{1,18}}):([0-9a-f]{{{SHORT},64}})', text, re.ASCII)
+    if found is None or len(found[3]) % 2:
+        raise click.BadParameter(
+            f'{text!r}: expected PARTY=ENTRIES:HASH, of the hash at least {SHORT} hex digits',
+            param_hint='--seen',
+        )
+    return found[1], Head(int(found[2]), bytes.fromhex(found[3]))
 
 
 @contextmanager
@@ -190,14 +198,15 @@ def _progress(files: dict[str, Path], wanted: bool) -> Iterator[Progress]:
         yield lambda done: bars.update(task, completed=done)
 
 
-def _tell(found: Comparison, seen: dict[str, dict[str, Head]]) -> None:
+def _tell(found: Comparison, around: Surroundings, seen: dict[str, dict[str, Head]]) -> None:
     for name, summary in found.parties.items():
-        by = ', '.join(seen.get(name, {}))
+        beside, saw = around.beside[name], [who for who in seen.get(name, {}) if who != STATE]
+        compared = beside.compared + [f'the head that {who} saw' for who in saw]
+        missing = f'; not here: {_and(beside.missing)}' if beside.missing else ''
         click.echo(
             f'{name}: {_entries(summary.head.entries)}, whole and signed by '
-            f'{fingerprint(summary.keys[-1]) if summary.keys else "nobody yet"}; '
-            f'{"goes on from the head seen by " + by if by else "compared with no head"}; '
-            f'head {summary.head}'
+            f'{fingerprint(summary.keys[-1]) if summary.keys else "nobody yet"}, head '
+            f'{_short(summary.head)}; compared with {_and(compared) or "nothing else"}{missing}'
         )
     first, last = found.released
     if last:
@@ -209,13 +218,25 @@ def _tell(found: Comparison, seen: dict[str, dict[str, Head]]) -> None:
         click.echo(each)
 
 
+def _short(head: Head) -> str:
+    """Return what people write down of a head: 96 bits of its hash."""
+    return f'{head.entries}:{head.digest.hex()[:SHORT]}'
+
+
+def _and(words: list[str]) -> str:
+    return ' and '.join(words)
+
+
 def _entries(count: int) -> str:
     return f'{count} {"entry" if count == 1 else "entries"}'
 
 
-def _document(found: Comparison, problems: list[str]) -> dict[str, Any]:
+def _document(found: Comparison, around: Surroundings, problems: list[str]) -> dict[str, Any]:
     return {
-        'parties': {name: _party(each) for name, each in found.parties.items()},
+        'parties': {
+            name: _party(each) | asdict(around.beside[name])
+            for name, each in found.parties.items()
+        },
         'first_round': found.released[0],
         'last_round': found.released[1],
         'updates_compared': found.compared,
@@ -228,6 +249,7 @@ def _party(summary: Summary) -> dict[str, Any]:
     return {
         'entries': summary.head.entries,
         'head': str(summary.head),
+        'short_head': _short(summary.head),
         'keys': [fingerprint(each) for each in summary.keys],
         'cut_short': summary.cut_short,
         'begun': summary.begun,

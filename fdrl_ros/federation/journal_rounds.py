@@ -21,6 +21,9 @@ from fdrl_ros.privacy.ledger_entry import Head
 BAND_ENTRIES = 2**16
 """Updates of a band of rounds that are kept in memory at once, about."""
 
+POLICIES = 100
+"""Rounds, from the last, of whose policies the digests are kept."""
+
 MOST_PROBLEMS = 100
 """Problems that are told; what is beyond is counted."""
 
@@ -39,6 +42,10 @@ class Comparison:
     :param remarks: what could not be compared, and why.
     :param released: the first and the last round released, (0, 0) for none.
     :param compared: updates in releases that were compared with what their hospital sent.
+    :param unsaid: how many more problems there are.
+    :param authority: name of the key authority, if its journal is here.
+    :param policies: digests of the newest policies that were released, by round.
+    :param ledgers: newest heads of each hospital's privacy ledger, by whose journal tells them.
     """
 
     parties: dict[str, Summary] = field(default_factory=dict)
@@ -47,6 +54,9 @@ class Comparison:
     released: tuple[int, int] = (0, 0)
     compared: int = 0
     unsaid: int = 0
+    authority: str = ''
+    policies: dict[int, str] = field(default_factory=dict)
+    ledgers: dict[str, dict[str, Head]] = field(default_factory=lambda: defaultdict(dict))
 
     def tell(self, problem: str) -> None:
         """Note a problem."""
@@ -150,6 +160,7 @@ class _Comparing:
         self._roster, self._progress = roster, progress
         self._found = Comparison()
         self._roles = {member.name: member.role for member in roster.members}
+        self._known = self._roles.keys() | {each.name for each in roster.revoked}
         self._readers = {
             # The key authority's last: what is in the others by then, it has released.
             name: _Reader(
@@ -165,6 +176,9 @@ class _Comparing:
             for name in sorted(journals, key=lambda each: self._role(each) == 'key_authority')
         }
         self._authority = next((n for n in journals if self._role(n) == 'key_authority'), '')
+        self._found.authority = self._authority
+        self._heads: dict[tuple[str, str], str] = {}
+        """Newest ledger head in a journal, by hospital and whose journal."""
         self._read = 0
         self._start = ''
         """Digest of the policy that round 1 began from, if that is known."""
@@ -192,6 +206,8 @@ class _Comparing:
             if not reader.broken:
                 self._summarise(name, reader)
         self._remark()
+        for (name, who), head in self._heads.items():
+            found.ledgers[name][who] = Head.parse(head)
         return found
 
     def _role(self, name: str) -> str:
@@ -210,6 +226,7 @@ class _Comparing:
                 band.settled[at].add(frozenset(fields['survivors']))
             case 'hospital', 'sent':
                 band.sent[name, at].add((fields['update'], fields['ledger']))
+                self._heads[name, 'its journal'] = fields['ledger']
             case 'hospital', 'signed':
                 band.signed[name, at].add(frozenset(fields['survivors']))
             case 'hospital', 'policy':
@@ -237,6 +254,9 @@ class _Comparing:
             self._found.released = (self._found.released[0], round)
             contributors = frozenset(fields['contributors'])
             self._policies[round] = fields['policy'], contributors
+            found = self._found
+            found.policies[round] = fields['policy']
+            found.policies.pop(round - POLICIES, None)
             self._judge_policy(entry)
             if contributors:
                 self._judge_contributors(band, entry, contributors)
@@ -258,6 +278,9 @@ class _Comparing:
         if settled is not None and contributors not in settled:
             tell(f'round {entry.round}: released for others than the aggregator settled on')
         for name, part in entry.fields['contributors'].items():
+            self._heads[name, "the key authority's journal"] = part['ledger']
+            if name not in self._known:
+                tell(f'round {entry.round}: {name} was never a member of the federation')
             if name not in self._readers or self._readers[name].broken:
                 continue
             self._found.compared += 1

@@ -94,7 +94,8 @@ class Walk:
         :param party: whose journal it must be; anyone's if empty.
         :param federation: of which it must be; of any if empty.
         :param place: where to begin.
-        :param seen: heads that it must have or go on from, by who saw them.
+        :param seen: heads that it must have or go on from, by who saw them; the beginning of a
+            hash will do.
         :param quick: check the last signature of each key alone: it covers all before it.
         """
         self.path = path
@@ -201,7 +202,7 @@ class Walk:
         if len(self._unchecked) == _AT_ONCE:
             self._check_signatures()
         for who, head in self._seen.items():
-            if head.entries == entry.number and head.digest != entry.digest:
+            if head.entries == entry.number and not entry.digest.startswith(head.digest):
                 raise self.damaged(f'it is another one than {who} saw')
         self.place = Place(entry.head, place.end, place.end + len(line) + ending, public)
         self.times = (self.times[0] or entry.time, entry.time)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a party must not forget: a small durable table of named bytes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 import os
 from pathlib import Path
 import sqlite3
@@ -181,13 +181,23 @@ def peek(path: Path, pattern: str) -> dict[str, bytes]:
     :returns: values by name; none where there is no such file.
     :raises StoreError: if it is damaged or cannot be read.
     """
+    return dict(peeked(path, pattern))
+
+
+def peeked(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """
+    Yield what :func:`peek` returns, one by one.
+
+    :raises StoreError: if it is damaged or cannot be read.
+    """
     if not path.exists() or path.stat().st_size == 0:
-        return {}
+        return
     try:
         with opened_copy(path) as (table, _):
             rows = table.execute(
                 'SELECT name, value FROM entry WHERE name GLOB ? ORDER BY name', (pattern,)
-            ).fetchall()
-            return {name: bytes(value) for name, value in rows}
+            )
+            for name, value in rows:
+                yield name, bytes(value)
     except (PrivacyError, sqlite3.Error, UnicodeDecodeError, TypeError) as error:
         raise StoreError(f'cannot read the state file {path}: {error}') from error

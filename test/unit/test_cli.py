@@ -197,6 +197,35 @@ def test_private_files_are_closed_to_others(trained):
         assert stat.S_IMODE((federation / name).stat().st_mode) == 0o600
 
 
+def test_journals_of_a_run_fit_all_that_lies_beside_them(trained, tmp_path):
+    run = Path(shutil.copytree(trained[0].resolve(), tmp_path / 'run'))
+    found = fdrl('journal', 'verify', run)
+    assert found.exit_code == 0, found.output
+    lines = found.output.splitlines()
+    assert lines[0].endswith('; compared with its state file and its privacy ledger')
+    assert lines[4].startswith('key_authority: ')
+    assert lines[4].endswith('; compared with its state file and the policies in it')
+    home = run / 'federation/hospital_1'
+    shutil.copy(home.with_name('hospital_2') / 'ledger.sqlite', home / 'ledger.sqlite')
+    (home.with_name('aggregator') / 'state.sqlite').unlink()
+    found = fdrl('journal', 'verify', run)
+    assert found.exit_code == 1 and f'ledger {home / "ledger.sqlite"}' in found.output
+    assert 'aggregator ran here' in found.output
+
+
+def test_without_the_key_authority_s_state_a_run_does_not_go_on(trained, tmp_path):
+    run = Path(shutil.copytree(trained[0].resolve(), tmp_path / 'run'))
+    for name in ('hospital_1', 'aggregator', 'key_authority'):
+        (run / 'federation' / name / 'state.sqlite').unlink()
+    words = ('train', '--directory', run, '--no-evaluate', '--rounds', 3)
+    result = fdrl(*words)
+    assert result.exit_code == 1 and 'put back the newest state file' in result.output
+    state = 'federation/key_authority/state.sqlite'
+    shutil.copy(trained[0].resolve() / state, run / state)
+    assert fdrl(*words).exit_code == 0
+    assert (run / 'policies/global_3.npz').exists()
+
+
 def test_going_on_ends_with_the_policy_of_an_unbroken_run(trained, plan_file, tmp_path):
     words = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
     assert fdrl(*words, '--plan', plan_file, '--rounds', 1).exit_code == 0

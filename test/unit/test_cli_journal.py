@@ -8,8 +8,11 @@ import shutil
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.federation.journal import FILE, head_noted
+from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
+from fdrl_ros.crypto.roster_memory import ROSTER_MEMORY
+from fdrl_ros.federation.journal import FILE, head_noted, Journal
 from fdrl_ros.federation.journal_entry import FIELDS
+from fdrl_ros.federation.store import Store
 from fdrl_ros.prepare import Layout
 from journals import digest, Federation, honest, HOSPITALS, policy
 import pytest
@@ -53,7 +56,10 @@ def test_verify_says_that_honest_journals_are_whole_and_agree(run, options):
         for name, line in zip((*HOSPITALS, 'aggregator', 'key_authority'), lines, strict=False):
             head = head_noted(Layout(run / 'federation').state(name))
             assert line.startswith(f'{name}: {head.entries} entries, whole and signed by ')
-            assert line.endswith(f'; goes on from the head seen by its state file; head {head}')
+            policies = ' and the policies in it' if name == 'key_authority' else ''
+            ledger = '; not here: its privacy ledger' if name in HOSPITALS else ''
+            assert f', head {str(head)[: len(f"{head.entries}:") + 24]}; ' in line
+            assert line.endswith(f'compared with its state file{policies}{ledger}')
         assert lines[-1].startswith('rounds 1 to 4 released; 11 updates compared with what')
 
 
@@ -75,6 +81,8 @@ def test_verify_prints_json(run, journal):
     assert party['head'] == str(head_noted(journal.with_name('state.sqlite')))
     assert party['entries'] == int(party['head'].partition(':')[0])
     assert len(party['keys']) == 1 and not party['cut_short']
+    assert party['head'].startswith(party['short_head'])
+    assert party['compared'] == ['its state file'] and party['missing'] == ['its privacy ledger']
     journal.write_bytes(journal.read_bytes()[1:])
     result = fdrl('verify', run, '--json')
     assert result.exit_code == 1
@@ -103,14 +111,74 @@ def test_without_a_state_file_a_cut_shows_by_a_head_that_somebody_noted(run, jou
     head = head_noted(journal.with_name('state.sqlite'))
     journal.with_name('state.sqlite').unlink()
     journal.write_bytes(b''.join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    # It was copied here alone, as far as anybody can tell.
     result = fdrl('verify', run)
-    assert result.exit_code == 0 and 'compared with no head' in result.output
-    result = fdrl('verify', run, '--seen', f'{NAME}={head}')
-    assert result.exit_code == 1 and f'and somebody saw {head}' in result.stderr
-    result = fdrl('verify', run, '--seen', f'{NAME}=12:34')
-    assert result.exit_code == 2 and 'expected entries:hash' in result.stderr
+    assert result.exit_code == 0
+    assert 'compared with nothing else; not here: its state file' in result.stdout
+    for length in (64, 24, 40):
+        noted = f'{head.entries}:{head.digest.hex()[:length]}'
+        result = fdrl('verify', run, '--seen', f'{NAME}={noted}')
+        assert result.exit_code == 1 and f'and somebody saw {noted}' in result.stderr
+    for wrong in ('12:34', f'12:{"f" * 23}', f'12:{"g" * 24}', f'12:{"f" * 25}'):
+        result = fdrl('verify', run, '--seen', f'{NAME}={wrong}')
+        assert result.exit_code == 2 and 'at least 24 hex digits' in result.stderr
     result = fdrl('verify', run, '--seen', f'nobody={head}')
     assert result.exit_code == 1 and 'nobody' in result.stderr
+
+
+def test_a_noted_head_finds_a_cut_together_with_the_state_file(run, journal):
+    told = json.loads(fdrl('verify', run, '--json').stdout)['parties'][NAME]
+    state, content = journal.with_name('state.sqlite'), journal.read_bytes()
+    state.unlink()
+    journal.write_bytes(b''.join(content.splitlines(keepends=True)[:-2]))
+    identity = load_identity(run / 'federation' / 'keys' / NAME / KEY_FILE, NAME)
+    store = Store(state)
+    Journal(journal, identity, 'federation', store).close()  # as if it had never been longer
+    store.close()
+    assert fdrl('verify', journal).exit_code == 0
+    result = fdrl('verify', run, '--seen', f'{NAME}={told["short_head"]}')
+    assert result.exit_code == 1 and f'somebody saw {told["short_head"]}' in result.stderr
+    journal.write_bytes(content)
+    result = fdrl('verify', journal, '--seen', f'{NAME}={told["short_head"]}')
+    assert result.exit_code == 1 and 'knows of' in result.stderr
+    assert 'and the head that somebody saw' in result.stdout
+
+
+def test_a_party_that_ran_here_must_have_its_state_and_its_ledger(run, journal):
+    (journal.with_name(ROSTER_MEMORY)).write_text('{}')
+    result = fdrl('verify', run)
+    assert result.exit_code == 1
+    assert f'ledger {journal.with_name("ledger.sqlite")} is missing' in result.stderr
+    state = journal.with_name('state.sqlite')
+    state.unlink()
+    result = fdrl('verify', run)
+    assert result.exit_code == 1
+    assert f'the state file {state} is missing, and {NAME} ran here' in result.stderr
+    assert 'not here: its state file and its privacy ledger' in result.stdout
+    Store(state).close()
+    result = fdrl('verify', run)
+    assert result.exit_code == 1 and 'knows of 0 of the 19 entries' in result.stderr
+
+
+def test_policies_of_the_key_authority_are_those_that_it_released(run):
+    state = Layout(run / 'federation').state('key_authority')
+    store = Store(state)
+    good = store.get('policy 2')
+    store.put('policy 2', good[:-1] + b'\1')
+    store.close()
+    result = fdrl('verify', run)
+    assert result.exit_code == 1
+    assert "'policy 2' is not the policy that was released in round 2" in result.stderr
+    store = Store(state)
+    store.put('policy 2', good)
+    store.replace(['policy [34]'], {'released': good})
+    store.close()
+    result = fdrl('verify', run)
+    assert result.exit_code == 1 and 'its newest policy is of round 2' in result.stderr
+    store = Store(state)
+    store.put('released', b'nonsense')
+    store.close()
+    assert 'its policies cannot be read' in fdrl('verify', run).stderr
 
 
 def test_a_half_line_is_no_problem_and_is_said(run, journal):
@@ -187,5 +255,6 @@ def test_show_and_verify_refuse_what_is_no_federation(run, tmp_path):
 
 def test_every_kind_of_entry_is_documented_with_its_fields():
     page = (Path(__file__).parents[2] / 'docs' / 'journal.md').read_text('utf-8')
+    page = page.partition('\n## ')[0]
     rows = [line.strip('| ').split(' | ') for line in page.splitlines() if line.startswith('| ')]
     assert {row[0]: tuple(row[2].split(', ')) for row in rows[1:]} == dict(FIELDS)
