@@ -103,7 +103,6 @@ class Hospital:
         self._declined = 0
         self._log = RoundLog(store, shape.n_parameters)
         recall_hospital(self._log, channel, store, seeds)
-        seeds.forget(self._log.over)
 
     @property
     def policy(self) -> GlobalPolicy | None:
@@ -142,9 +141,8 @@ class Hospital:
             case Wanted():
                 return self._take_wanted(message)
             case _:
-                raise RoundError(
-                    message.envelope.sender, f'{type(message).__name__} to a hospital'
-                )
+                kind = type(message).__name__
+                raise RoundError(message.envelope.sender, f'{kind} to a hospital')
         return self._advance()
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:

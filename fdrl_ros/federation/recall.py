@@ -31,16 +31,24 @@ def recall_hospital(rounds: RoundLog, channel: Channel, store: Store, seeds: Rou
     """
     Close every attempt that the journal tells of, if the state does not know of all of them.
 
+    The seeds of rounds that are over are erased, as at every start.
+
     That is safe: what is masked or revealed in a later attempt has nothing to do with what was,
     and the promises of a round, whom shares were revealed for above all, are known again. Without
     a journal too nothing tells what was said with the round's seed: it is erased.
     """
-    journal = channel.journal
-    if journal.is_new:
+    if channel.journal.is_new:
         seeds.erase()
     behind = _found_behind(channel, store)
-    if behind is None:
-        return
+    if behind is not None:
+        _close_what_was_said(rounds, channel, store, behind)
+    seeds.forget(rounds.over)
+
+
+def _close_what_was_said(
+    rounds: RoundLog, channel: Channel, store: Store, behind: tuple[int, int]
+) -> None:
+    journal = channel.journal
     values = rounds.missing(journal.unseen())
     if values or _is_lost(behind):
         last, over = (0, 0), 0
