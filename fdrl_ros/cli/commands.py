@@ -13,7 +13,7 @@ from fdrl_ros.cli.group import FdrlGroup
 from fdrl_ros.cli.heterogeneity import heterogeneity
 from fdrl_ros.cli.journal import journal
 from fdrl_ros.cli.keys import keys
-from fdrl_ros.cli.operator import operator
+from fdrl_ros.cli.orders import operator
 from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
