@@ -15,7 +15,7 @@ from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.env.cohort import Cohort, public_cohort
 from fdrl_ros.env.procedures import procedures_named
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import SelectorSettings, ValueSettings
@@ -121,6 +121,16 @@ class Plan:
     value: ValueSettings = field(default_factory=ValueSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     world: WorldSettings = field(default_factory=WorldSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse personal layers that the network does not have, or that are all of it."""
+        chosen = self.federation
+        try:
+            self.shape.shared(chosen.personal_layers)
+        except PolicyError as error:
+            names = ', '.join(each.name for each in self.shape.layers())
+            expected = f'some of the layers {names}, but not all ({error})'
+            raise SettingError('federation.personal', chosen.personal, expected) from error
 
     @classmethod
     def groups(cls) -> dict[str, type[Settings]]:

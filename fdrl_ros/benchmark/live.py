@@ -97,6 +97,7 @@ class LiveFederation:
         )
         self._heard = time.monotonic()
         self._phase = Phase.WAITING
+        self._reason = 'nothing was heard of the aggregator'
 
     def operate(self, operations: int) -> list[RoundNote]:
         """
@@ -189,6 +190,7 @@ class LiveFederation:
                 if isinstance(event.message, RoundStatus):
                     # Saying again what is waited for is no progress.
                     self._phase = Phase(event.message.phase)
+                    self._reason = event.message.reason
                     return
             case 'Refused':
                 self._say(f'refused: {event.why}')
@@ -259,6 +261,6 @@ class LiveFederation:
         done = self._observer.notes[-1].round if self._observer.notes else 0
         return (
             f'the federation stands still in phase {self._phase.name} after {done} of '
-            f'{self._plan.rounds.rounds} rounds: a hospital is gone or has spent its budget; the '
-            f'logs are in {self._layout.log}'
+            f'{self._plan.rounds.rounds} rounds: {self._reason}; the logs of the hospitals in '
+            f'{self._layout.log} tell who takes no part any more'
         )

@@ -33,6 +33,7 @@ from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.validation import PublicValidation
 
+_TAKES_NO_PART = ('no part', 'nothing sent')  # how hospitals begin to say that
 _LONGEST_WAIT = 1000
 """Jumps of the clock without any work after which a federation counts as stuck."""
 
@@ -220,11 +221,17 @@ def _progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> P
 
 
 def _stuck(federation: LocalFederation, phase: Phase, notes: list[RoundNote], plan: Plan) -> str:
-    """Say why the rounds do not go on."""
+    """Say why the rounds do not go on, in the words of the parties."""
     done = notes[-1].round if notes else 0
-    refused = f'; last refusal: {federation.refused[-1][1]}' if federation.refused else ''
+    said = [
+        f'{name}: {note}'
+        for name, note in federation.notes.items()
+        if name == 'aggregator' or note.startswith(_TAKES_NO_PART)
+    ]
+    if federation.refused:
+        name, error = federation.refused[-1]
+        said.append(f'{name} refused last: {error}')
     return (
         f'the federation stands still in phase {phase.name} after {done} of '
-        f'{plan.rounds.rounds} rounds: too few hospitals can go on, most likely because their '
-        f'privacy budget of {plan.privacy.budget:g} is spent{refused}'
+        f'{plan.rounds.rounds} rounds. {"; ".join(said)}'
     )

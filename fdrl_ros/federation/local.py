@@ -60,6 +60,8 @@ class LocalFederation:
         """
         self.parties: dict[str, Party] = {}
         self.refused: list[tuple[str, MessageError]] = []
+        self.notes: dict[str, str] = {}
+        """The newest line that each party had for the log."""
         self._report = report
         self._tick = tick
         self.now = 0.0
@@ -122,6 +124,7 @@ class LocalFederation:
             log.warning('%s refused: %s', name, error)
             return
         for note in outcome.notes:
+            self.notes[name] = note
             log.info('%s: %s', name, note)
         for message in outcome.messages:
             self.post(message)

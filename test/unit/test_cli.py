@@ -254,8 +254,20 @@ def test_budget_that_ends_early_keeps_what_was_learned(plan_file, tmp_path):
     )
     assert result.exit_code == 0, result.output
     done = json.loads((tmp_path / 'run/rounds.json').read_text())
-    assert 1 <= len(done) < 3 and 'budget' in result.output
+    assert 1 <= len(done) < 3
+    said = ' '.join(result.output.split())
+    assert 'hospital_1: no part in round' in said and 'above the budget of 2.2' in said
     assert max(done[-1]['epsilon'].values()) <= 2.2
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+@pytest.mark.parametrize('layers', ['nosuch', 'shared.0, nosuch'])
+def test_personal_layers_that_are_none_leave_nothing_behind(tmp_path, command, layers):
+    place = (tmp_path / 'run',) if command == 'prepare' else ('--directory', tmp_path / 'run')
+    result = fdrl(command, *place, '--personal', layers)
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert "layer 'nosuch': expected one of shared.0" in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_budget_below_the_first_round_is_one_line(plan_file, tmp_path):
