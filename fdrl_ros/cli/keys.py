@@ -3,12 +3,20 @@
 """`fdrl keys`: keys and roster of a federation. No secret is ever printed or typed in a line."""
 
 from collections.abc import Callable
+import json
 from pathlib import Path
 import time
 from typing import Any
 
 import click
-from fdrl_ros.cli.keys_shown import find_keys, newest_round, show_keys, show_roster
+from fdrl_ros.cli.keys_shown import (
+    find_keys,
+    keys_document,
+    newest_round,
+    show_keys,
+    show_roster,
+    warn_of_clear,
+)
 from fdrl_ros.cli.passphrase import asked, FILE, passphrase_option, told
 from fdrl_ros.crypto.keystore import (
     KEY_FILE,
@@ -19,7 +27,7 @@ from fdrl_ros.crypto.keystore import (
 )
 from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.crypto.rotation import change_passphrase, rotate_he, Succession
-from fdrl_ros.crypto.signing import fingerprint, Identity
+from fdrl_ros.crypto.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
 from fdrl_ros.errors import SettingError
 
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -52,8 +60,9 @@ _public = click.option(
     '--hospital',
     'hospitals',
     multiple=True,
-    metavar='NAME=PATIENTS',
-    help='A hospital and the number of patients it declares; at least three times.',
+    metavar='NAME=PATIENTS[:HEX]',
+    help='A hospital and the number of patients it declares; at least three times. HEX is the '
+    'public half of a key that it made itself (`fdrl keys make`).',
 )
 @click.option('--federation', default='federation', show_default=True, help='Its name.')
 @click.option(
@@ -85,7 +94,8 @@ def init(
     Each party's folder then goes to its host together with root.pub and roster.json; the folder
     of the root goes to a place that is not on the network.
     """
-    sizes = dict(_declared(each) for each in hospitals)
+    declared = [_declared(each) for each in hospitals]
+    sizes = {name: size for name, size, _ in declared}
     passphrase = asked('Passphrase', confirm=True) if encrypt else told(passphrase_file)
     roster = make_federation(
         directory,
@@ -96,11 +106,11 @@ def init(
         disjoint_patients=disjoint_patients,
         validity=_validity(valid_days),
         passphrase=passphrase,
+        publics={name: public for name, _, public in declared if public},
     )
     how = 'encrypted' if passphrase else 'in clear'
-    click.echo(
-        f'made the keys of {len(roster.members)} parties and the root in {directory}, {how}'
-    )
+    made = len(roster.members) - sum(public is not None for _, _, public in declared)
+    click.echo(f'made the keys of {made} parties and the root in {directory}, {how}')
     show_keys(directory)
 
 
@@ -119,13 +129,22 @@ def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
     make_private_directory(directory / name)
     save_identity(identity, directory / name / KEY_FILE, passphrase=told(passphrase_file))
     click.echo(f'public {identity.public.hex()}\nfingerprint {fingerprint(identity.public)}')
+    warn_of_clear(directory)
 
 
 @keys.command()
 @_directory
-def show(directory: Path) -> None:
-    """Check the roster against root.pub and print fingerprints to compare; asks for no secret."""
-    show_keys(find_keys(directory))
+@click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+def show(directory: Path, as_json: bool) -> None:
+    """
+    Check the roster against root.pub and print fingerprints to compare; asks for no secret.
+
+    Warns of a roster that parties here would refuse, and of keys in clear.
+    """
+    if as_json:
+        click.echo(json.dumps(keys_document(find_keys(directory)), indent=1))
+    else:
+        show_keys(find_keys(directory))
 
 
 @keys.command()
@@ -156,7 +175,7 @@ def rotate(
         return
     roster = Succession(directory, passphrase).rotate(name, _key(public))
     click.echo(f'{name} has a new key, {fingerprint(roster.member(name).public)}')
-    _published(roster)
+    _published(roster, directory)
 
 
 @keys.command()
@@ -171,33 +190,33 @@ def revoke(
     directory = find_keys(directory)
     roster = Succession(directory, told(passphrase_file, directory)).revoke(name, threshold)
     click.echo(f'{name} is revoked')
-    _published(roster)
+    _published(roster, directory)
 
 
 @keys.command()
 @_directory
-@click.argument('hospital', metavar='NAME=PATIENTS')
+@click.argument('hospital', metavar='NAME=PATIENTS[:HEX]')
 @_threshold
-@_public
 @passphrase_option
 def admit(
     directory: Path,
     hospital: str,
     threshold: int | None,
-    public: str | None,
     passphrase_file: Path | None,
 ) -> None:
     """
     Take a further hospital into the roster, with the number of patients it declares.
 
+    HEX is the public half of a key that the hospital made itself (`fdrl keys make`).
+
     floor(2n / 3) + 1 hospitals must agree then, unless --threshold says otherwise.
     """
-    name, size = _declared(hospital)
+    name, size, public = _declared(hospital)
     directory = find_keys(directory)
     succession = Succession(directory, told(passphrase_file, directory))
-    roster = succession.admit(name, size, threshold, _key(public))
+    roster = succession.admit(name, size, threshold, public)
     click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
-    _published(roster)
+    _published(roster, directory)
 
 
 @keys.command()
@@ -214,7 +233,7 @@ def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None)
     succession = Succession(directory, told(passphrase_file, directory))
     roster = succession.renew(_validity(valid_days))
     click.echo(f'valid {roster.validity}')
-    _published(roster)
+    _published(roster, directory)
 
 
 @keys.command()
@@ -245,20 +264,28 @@ def passphrase(
     names = change_passphrase(directory, before, after)
     how = f'encrypted under the passphrase in {after.source}' if after else 'in clear'
     click.echo(f'{", ".join(names)}: {how}')
+    warn_of_clear(directory)
 
 
-def _declared(text: str) -> tuple[str, int]:
-    name, equals, size = text.partition('=')
+def _declared(text: str) -> tuple[str, int, bytes | None]:
+    name, equals, declared = text.partition('=')
+    size, colon, public = declared.partition(':')
     if not equals or not size.isdecimal():
-        raise SettingError('hospital', text, 'NAME=PATIENTS, such as hospital_1=500')
-    return name, int(size)
+        raise SettingError(
+            'hospital', text, 'NAME=PATIENTS[:HEX], such as hospital_1=500, the public key in HEX'
+        )
+    return name, int(size), _key(public if colon else None)
 
 
 def _key(text: str | None) -> bytes | None:
     try:
-        return None if text is None else bytes.fromhex(text)
+        public = None if text is None else bytes.fromhex(text)
     except ValueError:
-        raise SettingError('public', text, 'a public key in hexadecimal') from None
+        public = b''
+    if public is not None and len(public) != PUBLIC_KEY_BYTES:
+        expected = f'a public key of {PUBLIC_KEY_BYTES} bytes in hexadecimal'
+        raise SettingError('public', text, expected)
+    return public
 
 
 def _validity(days: int | None) -> tuple[int, int | None]:
@@ -266,9 +293,10 @@ def _validity(days: int | None) -> tuple[int, int | None]:
     return (0, None) if days is None else (now, now + days * DAY)
 
 
-def _published(roster: Roster) -> None:
-    """Say what is to be done with a new roster."""
+def _published(roster: Roster, directory: Path) -> None:
+    """Say what is to be done with a new roster, and what is wrong with it or the keys."""
     show_roster(roster)
+    warn_of_clear(directory)
     click.echo(
         'Carry roster.json, and a new key, to the hosts of all parties and robots, and start them '
         'again.'

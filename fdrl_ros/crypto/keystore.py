@@ -180,6 +180,7 @@ def make_federation(
     disjoint_patients: bool = False,
     validity: tuple[int, int | None] = (0, None),
     passphrase: Passphrase | None = None,
+    publics: Mapping[str, bytes] | None = None,
 ) -> Roster:
     """
     Make all keys of a new federation and its signed roster, all or nothing.
@@ -195,6 +196,7 @@ def make_federation(
     :param disjoint_patients: whether no patient is in two hospitals.
     :param validity: when the roster begins and ends, in seconds since 1970 (UTC); None: never.
     :param passphrase: seals every private key, if given.
+    :param publics: public halves of keys that parties made themselves; no other is made for them.
     :returns: the roster.
     :raises RosterError: if the names or sizes cannot make a roster; nothing is written.
     :raises KeyFileError: if a file exists already or cannot be written.
@@ -204,10 +206,15 @@ def make_federation(
             f'hospitals {list(hospitals)} and sizes of {list(sizes)}: expected the same names, '
             f'none of them {ROOT!r}'
         )
-    identities = {name: Identity.generate(name) for name in (*hospitals, *SERVERS)}
+    names = (*hospitals, *SERVERS)
+    known = dict(publics or {})
+    identities = {name: Identity.generate(name) for name in names if name not in known}
+    known |= {name: identity.public for name, identity in identities.items()}
+    if unknown := known.keys() - set(names):
+        raise RosterError(f'{sorted(unknown)[0]} has a public key and is no party: {names}')
     members = [
-        *(Member(name, 'hospital', identities[name].public, sizes[name]) for name in hospitals),
-        *(Member(name, name, identities[name].public) for name in SERVERS),
+        *(Member(name, 'hospital', known[name], sizes[name]) for name in hospitals),
+        *(Member(name, name, known[name]) for name in SERVERS),
     ]
     roster = Roster(
         federation,

@@ -28,14 +28,30 @@ def remember_roster(path: Path, roster: Roster) -> None:
         federation.
     :raises StoreError: if the memory is damaged or cannot be written.
     """
+    if check_remembered(path, roster):
+        return
     try:
-        seen = json.loads(path.read_bytes()) if path.exists() else None
-        if seen is not None:
-            _compare(path, roster, seen['federation'], seen['serial'], seen['digest'])
-            if seen['serial'] == roster.serial:
-                return
         with replacing(path) as file:
             file.write(memory_of(roster))
+    except OSError as error:
+        raise StoreError(f'{path} cannot be used: {error.strerror}') from error
+
+
+def check_remembered(path: Path, roster: Roster) -> bool:
+    """
+    Refuse a roster as :func:`remember_roster` does, and remember nothing.
+
+    :returns: whether it is the very one that is remembered.
+    :raises RosterRollbackError: if it is older, another of the same number, or of another
+        federation.
+    :raises StoreError: if the memory is damaged or cannot be read.
+    """
+    try:
+        if not path.exists():
+            return False
+        seen = json.loads(path.read_bytes())
+        _compare(path, roster, seen['federation'], seen['serial'], seen['digest'])
+        return bool(seen['serial'] == roster.serial)
     except OSError as error:
         raise StoreError(f'{path} cannot be used: {error.strerror}') from error
     except (ValueError, KeyError, TypeError) as error:

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 import shlex
+import shutil
 import stat
 import sys
 import time
@@ -136,11 +137,83 @@ def test_key_made_by_a_hospital_itself_is_admitted_by_its_public_half(keys, tmp_
     path = tmp_path / 'own' / 'hospital_5' / KEY_FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     public, fingerprint = words[1], words[3]
-    admitted = done('keys', 'admit', keys, 'hospital_5=50', '--public', public)
+    admitted = done('keys', 'admit', keys, f'hospital_5=50:{public}')
     assert fingerprint in admitted and not (keys / 'hospital_5').exists()
     assert 'not overwritten' in refused('keys', 'make', tmp_path / 'own', 'hospital_5')
-    assert 'hexadecimal' in refused('keys', 'admit', keys, 'hospital_6=50', '--public', 'xyz')
-    assert 'same public key' in refused('keys', 'admit', keys, 'hospital_6=50', '--public', public)
+    for wrong in ('xyz', 'abcd', ''):
+        assert 'in hexadecimal' in refused('keys', 'admit', keys, f'hospital_6=50:{wrong}')
+    assert 'same public key' in refused('keys', 'admit', keys, f'hospital_6=50:{public}')
+
+
+def test_a_federation_is_made_of_hospitals_that_keep_their_keys(tmp_path):
+    publics = {}
+    for name in ('north', 'south', 'west'):
+        publics[name] = done('keys', 'make', tmp_path / name, name).split()[1]
+    words = [w for name in publics for w in ('--hospital', f'{name}=20:{publics[name]}')]
+    made = done('keys', 'init', tmp_path / 'keys', *words, '--hospital', 'east=30')
+    assert 'made the keys of 4 parties and the root' in made
+    assert not [name for name in publics if (tmp_path / 'keys' / name).exists()]
+    for name in publics:  # as carried to its host
+        for file in ('root.pub', 'roster.json'):
+            shutil.copy(tmp_path / 'keys' / file, tmp_path / name / file)
+        (tmp_path / 'host' / name).mkdir(parents=True)
+        (tmp_path / name).rename(tmp_path / 'host' / name / 'keys')
+        layout = Layout(tmp_path / 'host' / name)
+        layout.party(name).mkdir()
+        identity, roster = layout.credentials(name)
+        assert identity.public.hex() == publics[name] and roster.member(name).size == 20
+
+
+def warned(*words):
+    result = fdrl(*words)
+    assert result.exit_code == 0, result.output
+    return [line for line in result.stderr.splitlines() if line.startswith('fdrl: warning: ')]
+
+
+def test_show_warns_of_a_roster_that_parties_would_refuse(keys, tmp_path, monkeypatch, passphrase):
+    (tmp_path / 'plan.yaml').write_text('')
+    old = (keys / 'roster.json').read_bytes()
+    done('keys', 'passphrase', keys, '--new-passphrase-file', passphrase)
+    told = ('--passphrase-file', passphrase)
+    assert not warned('keys', 'show', keys)
+    done('keys', 'renew', keys, '--valid-days', 5, *told)
+    home = tmp_path / 'hospital_1'
+    home.mkdir()
+    Layout(tmp_path).trusted_roster('hospital_1')
+    assert not warned('keys', 'show', keys)
+    (keys / 'roster.json').write_bytes(old)
+    first, second = warned('keys', 'show', keys)
+    assert 'hospital_1 refuses it: roster 1 of federation is older than roster 2' in first
+    assert 'root refuses it' in second
+    shown = json.loads(done('keys', 'show', keys, '--json'))
+    assert len(shown['problems']) == 2 and shown['serial'] == 1
+    now = time.time()
+    monkeypatch.setattr(time, 'time', lambda: now + 40 * 86400)
+    assert 'check the clock' in warned('keys', 'show', keys)[0]
+    monkeypatch.setattr(time, 'time', lambda: now - 40 * 86400)
+    assert 'check the clock' in warned('keys', 'show', keys)[0]
+
+
+def test_show_prints_json_without_secrets(keys):
+    shown = json.loads(fdrl('keys', 'show', keys, '--json').stdout)
+    assert shown['threshold'] == 3 and shown['drop_outs_tolerated'] == 1
+    assert [each['name'] for each in shown['members']][:4] == [
+        f'hospital_{i}' for i in range(1, 5)
+    ]
+    assert all(not each['key']['encrypted'] for each in shown['members'])
+    assert shown['homomorphic_encryption'] is None and shown['problems'] == []
+    assert shown['root']['fingerprint'] in done('keys', 'show', keys)
+
+
+def test_it_warns_of_keys_in_clear_and_of_a_threshold_that_nobody_may_miss(keys, passphrase):
+    (clear,) = warned('keys', 'show', keys)
+    assert '8 private keys in' in clear and '`fdrl keys passphrase`' in clear
+    lost, _ = warned('keys', 'revoke', keys, 'hospital_2')
+    assert 'no drop-out is tolerated: a round needs all 3 hospitals' in lost
+    done('keys', 'passphrase', keys, '--new-passphrase-file', passphrase)
+    (lost,) = warned('keys', 'show', keys)
+    assert 'no drop-out' in lost
+    assert not warned('keys', 'admit', keys, 'hospital_2=5', '--passphrase-file', passphrase)
 
 
 def test_passphrase_is_told_by_a_file_and_never_printed(keys, passphrase, tmp_path, monkeypatch):
