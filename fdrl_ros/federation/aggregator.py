@@ -165,9 +165,14 @@ class Aggregator:
                 return self._enter(Phase.WAITING, now, f'resumed {by}') + self._begin(now)
             case 'stop':
                 return self._enter(Phase.FINISHED, now, f'stopped {by}')
-            case 'withdraw' if hospital in self._inbox.keys:
-                if Phase.OPEN <= phase <= Phase.REVEAL:
-                    return self._fail(now, f'{hospital} was withdrawn {by}')
+            case 'withdraw':
+                left = len(self._orders.admitted)
+                told = f'{hospital} was withdrawn {by}: {left} hospitals are left'
+                if left <= self._quorum:
+                    told += f', and a round needs {self._quorum}'
+                if hospital in self._inbox.keys and Phase.OPEN <= phase <= Phase.REVEAL:
+                    return self._fail(now, told)
+                return Outcome(notes=(told,))
         return Outcome()
 
     def _pull(self, now: float) -> Outcome:

@@ -124,6 +124,19 @@ def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
     assert running.run()
 
 
+def test_who_withdraws_hospitals_is_told_how_many_are_left(running):
+    assert running.run(lambda: running.aggregator.phase is Phase.OPEN)
+    left = [
+        running.aggregator.handle(running.signed_order('withdraw', name), 0.0).notes
+        for name in ('hospital_4', 'hospital_3')
+    ]
+    assert (
+        'hospital_4 was withdrawn by operator: 3 hospitals are left, and a round needs 3'
+        in str(left[0])
+    )
+    assert '2 hospitals are left, and a round needs 3' in str(left[1])
+
+
 def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them(tmp_path):
     bench = Journaled(tmp_path, hospitals=4, rounds=3)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)

@@ -197,3 +197,19 @@ def test_speed_of_the_learner_is_as_measured():
         sign, limit = goal.removesuffix(', missed').split()
         met = found['value'] <= float(limit) if sign == '<=' else found['value'] >= float(limit)
         assert met is not goal.endswith(', missed')
+
+
+def test_adversaries_are_stopped_by_tests_that_there_are():
+    page = (ROOT / 'docs' / 'protocol.md').read_text('utf-8')
+    told = [
+        re.findall(r'`((?:test/\w+/)?test_\w+\.py)`|`(test_\w+)`', row[3])
+        for row in rows('adversary', page)
+    ]
+    assert len(told) > 15
+    for row in told:
+        assert row and row[0][0]
+        for file, test in row:
+            if file:
+                path = ROOT / (file if '/' in file else f'test/protocol/{file}')
+            else:
+                assert f'\ndef {test}(' in path.read_text('utf-8'), (path, test)
