@@ -16,6 +16,7 @@ from fdrl_ros.federation.message import (
     GlobalPolicy,
     MaskedUpdate,
     Message,
+    Objection,
     Order,
     Phase,
     Reveal,
@@ -26,6 +27,7 @@ from fdrl_ros.federation.message import (
     Verdict,
     Wanted,
 )
+from fdrl_ros.federation.objection import Objections
 from fdrl_ros.federation.orders import Orders
 from fdrl_ros.federation.party import Job, Outcome
 from fdrl_ros.federation.recall import recall_aggregator
@@ -49,6 +51,7 @@ class Aggregator:
         EncryptionKey,
         GlobalPolicy,
         MaskedUpdate,
+        Objection,
         Order,
         Reveal,
         RoundKey,
@@ -87,6 +90,7 @@ class Aggregator:
         at = self._round, self._attempt
         self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
         self._failure = ''
+        self._objections = Objections(channel)
         self._asking = Asking(channel, self._inbox)
 
     @property
@@ -121,6 +125,8 @@ class Aggregator:
                 return self._asking.relay(message)
             case Order():
                 return self._obey(message, now)
+            case Objection():
+                return self._objections.hear(message)
         sender = message.envelope.sender
         if not isinstance(message, self.takes):
             raise RoundError(sender, f'{type(message).__name__} to the aggregator')

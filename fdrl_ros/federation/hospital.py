@@ -28,6 +28,7 @@ from fdrl_ros.federation.message import (
     Settle,
     Wanted,
 )
+from fdrl_ros.federation.objection import Objections
 from fdrl_ros.federation.part import AGGREGATOR, Part, Setup
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.recall import recall_hospital
@@ -101,6 +102,7 @@ class Hospital:
         self._parts: dict[Try, Part] = {}
         self._busy = False
         self._declined = 0
+        self._objections = Objections(channel)
         self._log = RoundLog(store, shape.n_parameters)
         recall_hospital(self._log, channel, store, seeds)
 
@@ -137,7 +139,7 @@ class Hospital:
             case Settle():
                 self._take_settle(message)
             case RoundStatus():
-                self._take_status(message)
+                return self._take_status(message)
             case Wanted():
                 return self._take_wanted(message)
             case _:
@@ -225,23 +227,20 @@ class Hospital:
         self._channel.accept(message, 'hospital')
         self._part(message).take_settle(message)
 
-    def _take_status(self, message: RoundStatus) -> None:
+    def _take_status(self, message: RoundStatus) -> Outcome:
         envelope = message.envelope
         sender = self._channel.accept(message, 'aggregator').name
         of = attempt_of(envelope)
         if of < self._try():
             raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
-        if message.roster_digest != self._channel.roster.digest_bytes:
-            raise RoundError(
-                sender,
-                f'goes by roster {message.roster_digest.hex()[:16]}, this hospital by '
-                f'{self._channel.roster.digest[:16]}: give both the newest one',
-            )
+        if (objection := self._objections.raised_by(message)) is not None:
+            return objection
         part = self._parts.get(of) or Part(self._channel, self._seeds, self._log, of)
         part.take_lists(message)
         self._parts[of] = part
         self._status = message
         self._parts = {key: part for key, part in self._parts.items() if key >= of}
+        return self._advance()
 
     def _part(self, message: Message) -> Part:
         """

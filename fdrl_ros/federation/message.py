@@ -266,6 +266,14 @@ class DecryptRequest(Message):
 
 
 @dataclass(frozen=True)
+class Objection(Message):
+    """A hospital goes by another roster than the aggregator's status tells of: by this one."""
+
+    roster_serial: int
+    roster_digest: bytes = field(metadata=_HASH)
+
+
+@dataclass(frozen=True)
 class Order(Message):
     """
     What an operator orders the server `to` to do; see :mod:`fdrl_ros.federation.orders`.
@@ -298,6 +306,7 @@ KINDS: dict[str, type[Message]] = {
         HospitalPolicy,
         Verdict,
         DecryptRequest,
+        Objection,
         Order,
     )
 }

@@ -22,6 +22,7 @@ from fdrl_ros.federation.message import (
     HospitalPolicy,
     MaskedUpdate,
     Message,
+    Objection,
     Reveal,
     RoundKey,
     Settle,
@@ -60,7 +61,7 @@ class TrainerNode(PartyNode):
 
     groups = ('learner', 'privacy', 'collection', 'world')
     own = TrainerSettings
-    sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal)
+    sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, Objection)
 
     def __init__(self, post: Post) -> None:
         self._overspent = ''

@@ -44,6 +44,7 @@ WIRES: dict[type[Message], Wire] = {
     protocol.Relay: Wire('relay', ros.Relay, qos.EVENT),
     protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
     protocol.Reveal: Wire('reveal', ros.Reveal, qos.LATCHED),
+    protocol.Objection: Wire('objection', ros.Objection, qos.LATCHED),
     protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
     protocol.Verdict: Wire('verdict', ros.Verdict, qos.EVENT),
 }

@@ -23,6 +23,7 @@ from fdrl_ros.federation.message import (
     Envelope,
     KINDS,
     message_from_bytes,
+    Objection,
     Phase,
     RoundKey,
     RoundStatus,
@@ -54,6 +55,8 @@ def federation():
         assert bench.run()
         said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
         said.append(bench.signed_order('withdraw', 'hospital_4'))
+        channel = bench.federation.parties['hospital_1']._channel
+        said.append(channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
         yield make, said, digest_in(bench)
 
 

@@ -29,7 +29,11 @@ from restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
 from test_journals import Journaled
 
 PHASES = (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
-LOSSES = ('deleted', 'older', 'newest')
+LOSSES = [
+    *((phase, loss) for phase in PHASES for loss in ('deleted', 'older')),
+    (Phase.SETTLE, 'newest'),
+]
+"""When a party loses its state, and what it finds in its place."""
 NOON = 1_800_000_000.0
 """Some time, in seconds since 1970."""
 
@@ -94,8 +98,7 @@ def warnings(caplog):
     return [each.getMessage() for each in caplog.records if 'recall' in each.name]
 
 
-@pytest.mark.parametrize('phase', PHASES)
-@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize(('phase', 'loss'), LOSSES)
 def test_a_hospital_closes_the_attempts_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
     bench = Watched(tmp_path, hospitals=4, rounds=3)
     name = 'hospital_1'
@@ -161,8 +164,7 @@ def test_a_seed_without_state_and_journal_is_never_used_again(tmp_path):
     assert bench.run()
 
 
-@pytest.mark.parametrize('phase', PHASES)
-@pytest.mark.parametrize('loss', LOSSES)
+@pytest.mark.parametrize(('phase', 'loss'), LOSSES)
 def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
     bench = Watched(tmp_path, hospitals=4, rounds=3)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)

@@ -146,7 +146,8 @@ def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(
         bench.secret.decrypt(bytes(bench.scheme.ciphertext_bytes))
 
 
-def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path):
+def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path, caplog):
+    caplog.set_level('INFO')
     bench = Bench(tmp_path, hospitals=4, rounds=1)
     bench.kill('hospital_2')
     bench.roster = bench.roster.successor(disjoint_patients=False)
@@ -156,6 +157,11 @@ def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path):
     assert 'hospital_2' not in {each.envelope.sender for each in said.messages}
     reasons = [str(error) for name, error in bench.federation.refused if name == 'hospital_2']
     assert any('goes by roster' in reason for reason in reasons)
+    serials = [each.serial for each in (bench.aggregator._channel.roster, bench.roster)]
+    (told,) = [each for each in caplog.messages if 'aggregator: hospital_2 takes no part' in each]
+    assert (
+        f'goes by roster {serials[1]}, ' in told and f'aggregator by number {serials[0]}, ' in told
+    )
 
 
 @pytest.mark.parametrize('name', ['hospital_1', 'aggregator', 'key_authority'])
