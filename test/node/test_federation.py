@@ -4,10 +4,17 @@
 
 import os
 import signal
+import time
 
 from fdrl_ros.bringup import hospital_graph, server_graph
+from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
+from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.errors import OrderError
 from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.orders import sign_order
+from fdrl_ros.nodes.ordering import deliver
 from fdrl_ros.nodes.watch import Progressed, Spent
+import pytest
 
 
 def test_ends_with_the_policy_of_the_in_process_driver_and_leaves_cleanly(live, reference):
@@ -72,6 +79,27 @@ def test_operator_pauses_and_resumes(live, reference):
     live.wait(lambda: live.phase is Phase.OPEN, 10.0)
     live.runner.start(hospital_graph(live.settings, late))
     assert live.finish() == reference.digest
+
+
+def test_nobody_orders_without_the_operator_s_key_or_where_no_server_is(live):
+    code, said = live.order('pause')
+    assert code == 1 and 'no service /federation/aggregator/order in DDS domain' in said
+    begin_without_the_last(live)
+    domain, now = live.settings.federation_domain, time.time()
+    for sender in ('operator', 'hospital_1'):
+        order = sign_order(Identity.generate(sender), 'federation', 'stop', now)
+        with pytest.raises(OrderError, match='the aggregator refused: unsigned message'):
+            deliver(order, domain, '/federation')
+    key = live.layout.keys / 'operator' / KEY_FILE
+    operator = load_identity(key, 'operator')
+    order = sign_order(operator, 'federation', 'stop', now - 3600.0)
+    with pytest.raises(OrderError, match='untimely message'):
+        deliver(order, domain, '/federation')
+    order = sign_order(operator, 'federation', 'pause', time.time())
+    deliver(order, domain, '/federation')
+    with pytest.raises(OrderError, match='replayed message'):
+        deliver(order, domain, '/federation')
+    live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
 
 
 def test_operator_rolls_back_to_an_older_policy(live, reference):
