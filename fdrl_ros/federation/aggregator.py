@@ -91,6 +91,7 @@ class Aggregator:
         self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
         self._failure = ''
         self._objections = Objections(channel)
+        self._absent: set[str] = set()
         self._asking = Asking(channel, self._inbox)
 
     @property
@@ -271,6 +272,10 @@ class Aggregator:
         """Go on with those who answered in OPEN, SHARE or TRAIN."""
         missing = wanted - here
         if in_time and missing:
+            if self._phase is Phase.OPEN and missing <= self._absent and len(here) >= self._quorum:
+                # Who was away the last time too gets the moment that one needs who is back.
+                soon = now + self._settings.absent_timeout
+                self._deadline = min(soon, self._deadline or soon)
             return Outcome()
         if len(here) < self._quorum:
             if self._phase is not Phase.OPEN:
@@ -280,7 +285,7 @@ class Aggregator:
         reason = f'without {_names(missing)}' if missing else 'all hospitals answered'
         names, inbox = tuple(name for name in self._orders.admitted if name in here), self._inbox
         if self._phase is Phase.OPEN:
-            inbox.keyed = names
+            inbox.keyed, self._absent = names, missing
             return self._enter(Phase.SHARE, now, reason)
         if self._phase is Phase.SHARE:
             inbox.members = names

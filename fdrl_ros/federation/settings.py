@@ -16,6 +16,12 @@ class RoundSettings(Settings):
     open_timeout: float = setting(
         20.0, 'wait for round keys before going on without the missing', unit='second', minimum=0.1
     )
+    absent_timeout: float = setting(
+        2.0,
+        'wait for round keys when none but those are missing that were missing the last time',
+        unit='second',
+        minimum=0.1,
+    )
     share_timeout: float = setting(
         20.0, 'wait for shares before going on without the missing', unit='second', minimum=0.1
     )

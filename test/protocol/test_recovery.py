@@ -122,3 +122,19 @@ def test_who_starts_again_is_told_old_messages_and_does_not_complain(tmp_path, c
     assert bench.run()
     assert not bench.federation.refused
     assert not [each for each in caplog.records if each.levelname == 'WARNING']
+
+
+def test_a_hospital_that_stays_away_is_waited_for_once_and_welcome_when_it_is_back():
+    bench = Bench(None, 5, 5)
+    bench.kill('hospital_2')
+    took, started = [], bench.federation.now
+    for round in (1, 2, 3):
+        assert bench.run(lambda round=round: bench.aggregator.round > round)
+        took.append(bench.federation.now - started)
+        started = bench.federation.now
+        assert 'hospital_2' not in bench.federation.parties['hospital_1'].policy.contributors
+    assert took[0] >= bench.settings.open_timeout
+    assert max(took[1:]) <= bench.settings.absent_timeout + 1.0
+    bench.start('hospital_2')
+    assert bench.run()
+    assert 'hospital_2' in bench.federation.parties['hospital_1'].policy.contributors
