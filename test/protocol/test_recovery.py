@@ -129,7 +129,7 @@ def test_a_hospital_that_stays_away_is_waited_for_once_and_welcome_when_it_is_ba
     bench.kill('hospital_2')
     took, started = [], bench.federation.now
     for round in (1, 2, 3):
-        assert bench.run(lambda round=round: bench.aggregator.round > round)
+        assert bench.run(lambda past=round: bench.aggregator.round > past)
         took.append(bench.federation.now - started)
         started = bench.federation.now
         assert 'hospital_2' not in bench.federation.parties['hospital_1'].policy.contributors
