@@ -42,11 +42,12 @@ def warn(problem: str) -> None:
 
 def warn_of_clear(directory: Path) -> None:
     """Warn of private keys that no passphrase protects."""
-    clear = [name for name in private_keys(directory) if not _is_sealed(directory / name)]
+    names = private_keys(directory)
+    clear = sum(not _is_sealed(directory / name) for name in names)
     if clear:
         warn(
-            f'{len(clear)} private keys in {directory} are in clear, for whoever reads the disk '
-            'or a backup of it: `fdrl keys passphrase` encrypts them'
+            f'private keys in {directory} are in clear ({clear} of {len(names)}), for whoever '
+            'reads the disk or a backup of it: `fdrl keys passphrase` encrypts them'
         )
 
 

@@ -207,7 +207,7 @@ def test_show_prints_json_without_secrets(keys):
 
 def test_it_warns_of_keys_in_clear_and_of_a_threshold_that_nobody_may_miss(keys, passphrase):
     (clear,) = warned('keys', 'show', keys)
-    assert '8 private keys in' in clear and '`fdrl keys passphrase`' in clear
+    assert 'are in clear (8 of 8)' in clear and '`fdrl keys passphrase`' in clear
     lost, _ = warned('keys', 'revoke', keys, 'hospital_2')
     assert 'no drop-out is tolerated: a round needs all 3 hospitals' in lost
     done('keys', 'passphrase', keys, '--new-passphrase-file', passphrase)
