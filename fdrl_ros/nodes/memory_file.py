@@ -122,8 +122,10 @@ def fetch(digest: bytes, size: int) -> bytes | None:
                 found = os.fstat(descriptor)
                 if found.st_size != size or not _is_own(path, stat.S_IFREG):
                     continue
-                data = os.pread(descriptor, size, 0)
-                if len(data) == size and os.path.samestat(path.lstat(), found):
+                # Nobody shortens it, so it can be mapped: quicker than reading.
+                with mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) as memory:
+                    data = memory[:]
+                if os.path.samestat(path.lstat(), found):
                     return data
             finally:
                 os.close(descriptor)

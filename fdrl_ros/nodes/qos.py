@@ -39,8 +39,8 @@ KEPT: Final = _profile(64, latched=True)
 """To publish chunks of updates, of which half as many at most are on their way (federation.pull),
 so that none is overwritten; a server that was cut off for long gets them when it is back."""
 
-PIECES: Final = _profile(256, latched=True)
-"""To publish and hear long weights in pieces: all of the newest ones are kept (nodes.pieces)."""
+PIECES: Final = _profile(1200, latched=True)
+"""To publish and hear long weights in pieces: all of the newest, 73 MB (nodes.pieces)."""
 
 HEARD: Final = _profile(1000, latched=True)
 """To hear both; a depth of 1 would keep one message of *all* hospitals together."""

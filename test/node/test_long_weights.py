@@ -83,14 +83,14 @@ def test_of_another_size_owner_or_kind_nothing_is_read(folder, monkeypatch):
 def test_who_reads_while_the_file_is_taken_for_others_gets_nothing(monkeypatch):
     files, (data, digest) = MemoryFiles(), some()
     files.offer(data, digest)
-    read = os.pread
+    look = os.fstat
 
-    def slow(*arguments: Any) -> bytes:
+    def slow(descriptor: int) -> os.stat_result:
         for _ in range(KEPT):
             files.offer(*some())
-        return read(*arguments)
+        return look(descriptor)
 
-    monkeypatch.setattr(memory_file.os, 'pread', slow)
+    monkeypatch.setattr(memory_file.os, 'fstat', slow)
     assert fetch(digest, SIZE) is None
 
 
