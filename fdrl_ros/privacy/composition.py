@@ -16,8 +16,7 @@ from typing import NamedTuple
 from fdrl_ros.privacy.one_step import Losses, one_step
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
-from scipy.signal import lfilter
+import scipy
 
 Step = tuple[float, float, int]
 """noise_multiplier, sampling_probability and group of one step."""
@@ -69,7 +68,7 @@ class _Side:
         folded = np.zeros(-(-len(masses) // points) * points)
         folded[: len(masses)] = tilted
         folded = np.roll(folded.reshape(-1, points).sum(axis=0), first % points)
-        transform = fft.rfft(folded)[: self.loud]
+        transform = scipy.fft.rfft(folded)[: self.loud]
         with np.errstate(divide='ignore'):
             log_sizes = 0.5 * np.log(transform.real**2 + transform.imag**2)
         self.log_sizes[: self.loud] += count * np.maximum(log_sizes, 10.0 * _SILENT)
@@ -137,7 +136,9 @@ class Composition:
         above = math.exp(min(0.0, float(np.min(side.moments[: len(outwards)] - outwards * high))))
         # What lies below comes back at the upper end, and makes epsilon larger than it need be.
         below = float(np.min(side.moments[len(outwards) : -1] - log_mgf + (tilt - inwards) * low))
-        composed = fft.irfft(np.exp(np.maximum(side.log_sizes, -745.0) + 1j * side.angles), n)
+        composed = scipy.fft.irfft(
+            np.exp(np.maximum(side.log_sizes, -745.0) + 1j * side.angles), n
+        )
         # Each transform is right to a rounding error, and as many of them were multiplied.
         noise = 5e-16 * (steps + 64) * float(composed.max())
         composed = np.roll(np.maximum(composed, 0.0) + noise, -(start % n))
@@ -151,7 +152,7 @@ class Composition:
         # Sums over all losses above each point: of masses, and of masses times exp(point - loss).
         tails = np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
         decay = math.exp(-h)
-        weighted = lfilter([0.0, decay], [1.0, -decay], masses[::-1])[::-1]
+        weighted = scipy.signal.lfilter([0.0, decay], [1.0, -decay], masses[::-1])[::-1]
         fine = tails - weighted + base <= delta
         if not fine.any():
             return Solution(math.inf, narrow=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fdrl_ros.errors import PrivacyError
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp, xlog1py, xlogy
+import scipy
 
 LARGEST_GROUP = 2**20
 """Most records that a privacy unit may own."""
@@ -47,11 +47,15 @@ def inclusions(group: int, q: float) -> Inclusions:
     if q == 1.0:
         return Inclusions(np.array([float(group)]), np.array([0.0]), 0.0)
     j = np.arange(group + 1)
-    log_chances = gammaln(group + 1) - gammaln(j + 1) - gammaln(group - j + 1)
-    log_chances += xlogy(j, q) + xlog1py(group - j, -q)
+    log_chances = (
+        scipy.special.gammaln(group + 1)
+        - scipy.special.gammaln(j + 1)
+        - scipy.special.gammaln(group - j + 1)
+    )
+    log_chances += scipy.special.xlogy(j, q) + scipy.special.xlog1py(group - j, -q)
     if group == 1:
         return Inclusions(j.astype(np.float64), log_chances, 0.0)
-    log_chances -= logsumexp(log_chances)  # gammaln of a million is rounded by 1e-9
+    log_chances -= scipy.special.logsumexp(log_chances)  # gammaln of a million is rounded by 1e-9
     chances = np.exp(log_chances)
     below, above = np.cumsum(chances), np.cumsum(chances[::-1])[::-1]
     least = int(np.searchsorted(below, _FORGOTTEN))

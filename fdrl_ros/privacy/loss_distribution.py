@@ -12,8 +12,7 @@ import math
 
 from fdrl_ros.privacy.composition import Composition, saddle_points, sampled, Step
 from fdrl_ros.privacy.one_step import ends
-from scipy import fft
-from scipy.special import log_ndtr
+import scipy
 
 BLUR = 1e-3
 """Largest part of epsilon that may be due to the rounding to a grid."""
@@ -32,8 +31,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     delta = Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu) (Balle and Wang
     2018, Theorem 8), in logarithms so that large epsilons do not overflow.
     """
-    upper = float(log_ndtr(mu / 2.0 - epsilon / mu))
-    lower = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
+    upper = float(scipy.special.log_ndtr(mu / 2.0 - epsilon / mu))
+    lower = epsilon + float(scipy.special.log_ndtr(-mu / 2.0 - epsilon / mu))
     return math.exp(upper) * -math.expm1(lower - upper) if lower < upper else 0.0
 
 
@@ -114,7 +113,7 @@ class Composer:
         points = max(256.0, _WIDTH * spread / actual)
         for composed in (sample, history):  # tilt and size are tried on the sample
             for _ in range(7):
-                size = fft.next_fast_len(math.ceil(min(points, _POINTS)), real=True)
+                size = scipy.fft.next_fast_len(math.ceil(min(points, _POINTS)), real=True)
                 composition = Composition(actual, tilts, size, negligible)
                 composition.become(composed)
                 found = composition.epsilon(delta)

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from fdrl_ros.privacy.group import Inclusions, inclusions
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicHermiteSpline
-from scipy.special import log_ndtr, ndtr, ndtri
+import scipy  # loads its parts when they are first used: a node starts without waiting for them
 
 _LEAST = 1e-19  # tail of an output distribution that is worth a place on the grid
 
@@ -67,18 +66,20 @@ def one_step(
     removed, added = np.zeros_like(losses), np.zeros_like(losses)
     removed[:-1] += p * np.exp(-rho) * down
     removed[1:] += p * up
-    removed[0] += chances @ ndtr((z[0] - joining.numbers) / sigma)
+    removed[0] += chances @ scipy.special.ndtr((z[0] - joining.numbers) / sigma)
     added[:-1] += r * down
     added[1:] += r * np.exp(rho - interval) * up
-    added[-1] += ndtr(-z[-1] / sigma)
-    beyond = float(chances @ ndtr((joining.numbers - z[-1]) / sigma)) + joining.forgotten
+    added[-1] += scipy.special.ndtr(-z[-1] / sigma)
+    beyond = (
+        float(chances @ scipy.special.ndtr((joining.numbers - z[-1]) / sigma)) + joining.forgotten
+    )
     return (
         Losses(first, removed, np.append(p * blurs, 0.0), beyond),
         Losses(
             -last,
             added[::-1],
             np.append(r * blurs, 0.0)[::-1],
-            float(ndtr(z[0] / sigma)),
+            float(scipy.special.ndtr(z[0] / sigma)),
         ),
     )
 
@@ -89,7 +90,7 @@ def ends(sigma: float, q: float, group: int, negligible: float = 0.0) -> tuple[f
     tail = max(0.5 * negligible, _LEAST)
     likely = int(np.sum(np.cumsum(np.exp(joining.log_chances[::-1]))[::-1] > tail))
     most = float(joining.numbers[max(0, likely - 1)])
-    margin = -sigma * float(ndtri(tail))
+    margin = -sigma * float(scipy.special.ndtri(tail))
     low, high = _loss(np.array([-margin, most + margin]), sigma, joining)[0]
     return float(low), float(high)
 
@@ -125,7 +126,7 @@ def _output(
     at, found, slopes = at[rising], found[rising], slopes[rising]
     reached = losses > found[0]
     z = np.full_like(losses, -math.inf)
-    inside = CubicHermiteSpline(found, at, 1.0 / slopes)(losses[reached])
+    inside = scipy.interpolate.CubicHermiteSpline(found, at, 1.0 / slopes)(losses[reached])
     for _ in range(2):  # l is convex: Newton's way is safe
         value, slope = _loss(inside, sigma, joining)
         inside -= (value - losses[reached]) / slope
@@ -157,7 +158,7 @@ def _cells(
 
 def _between(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mass of N(0, 1) between neighbours of x, to full relative precision."""
-    tail = ndtr(-np.abs(x))
+    tail = scipy.special.ndtr(-np.abs(x))
     low, high = x[:-1] > 0.0, x[1:] > 0.0
     same = np.abs(tail[1:] - tail[:-1])
     return np.where(low == high, same, 1.0 - tail[1:] - tail[:-1])
@@ -165,7 +166,7 @@ def _between(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _log_between(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the logarithm of :func:`_between`, also where that has no number."""
-    tail = log_ndtr(-np.abs(x))
+    tail = scipy.special.log_ndtr(-np.abs(x))
     low, high = x[:-1] > 0.0, x[1:] > 0.0
     more, less = np.maximum(tail[1:], tail[:-1]), np.minimum(tail[1:], tail[:-1])
     with np.errstate(divide='ignore', invalid='ignore'):
