@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 
-from checkout import ROOT
 import numpy as np
 from turns import check, circumstances, options, progress, write
 
@@ -67,7 +66,6 @@ class Load:
         cores = sorted(os.sched_getaffinity(0))
         self._process = subprocess.Popen(
             command,
-            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -21,6 +21,9 @@ Value = bool | int | float | str
 FEDERATION = '/federation'
 """Namespace of the servers and of the federation's topics."""
 
+DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
+"""Variable with the discovery server of all participants of a process."""
+
 LAST_DOMAIN = 101
 """The highest domain whose ports lie below those that Linux gives to outgoing connections."""
 
@@ -63,6 +66,11 @@ class BringupSettings(Settings):
     hosts: str = setting(
         'one', 'whether all nodes run on this host or on several', choices=('one', 'several')
     )
+    discovery_server: str = setting(
+        '',
+        "ADDRESS:PORT of the Fast DDS discovery server on which the federation's nodes of several "
+        'hosts find each other; empty: by multicast',
+    )
     autostart: bool = setting(True, 'whether the nodes configure and activate themselves')
     parameters: str = setting(
         '', 'file of ROS parameters such as config/hospital.yaml; empty for none'
@@ -74,6 +82,10 @@ class BringupSettings(Settings):
         if self.federation_domain == self.robot_domain:
             raise SettingError(
                 'robot_domain', self.robot_domain, "another domain than the federation's"
+            )
+        if self.discovery_server and self.hosts == 'one':
+            raise SettingError(
+                'discovery_server', self.discovery_server, 'none where hosts is `one`'
             )
 
 
@@ -200,6 +212,11 @@ def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
         'MKL_NUM_THREADS': '1',
         'PYTHONUNBUFFERED': '1',
         **middleware(settings),
+        **(
+            {DISCOVERY_SERVER: settings.discovery_server}
+            if settings.discovery_server and domain == settings.federation_domain
+            else {}
+        ),
     }
 
 
@@ -207,19 +224,12 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
     """
     Return the variables of the middleware, for nodes and for who looks on.
 
-    On one host nothing leaves it, and messages go by UDP: over shared memory a node that was
-    killed can leave the others deaf for good (Fast DDS issues 5053 and 5469). On several, large
-    messages go by TCP, which the restriction to one host would switch off.
+    On one host nothing leaves it. Messages go by UDP: over shared memory a node that was killed
+    can leave the others deaf for good (Fast DDS issues 5053 and 5469), and over TCP (LARGE_DATA)
+    nobody hears anybody where there is no multicast, and the ports are not known beforehand.
     """
-    if settings.hosts == 'one':
-        return {
-            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
-            'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4',
-        }
-    return {
-        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET',
-        'FASTDDS_BUILTIN_TRANSPORTS': 'LARGE_DATA',
-    }
+    reach = 'LOCALHOST' if settings.hosts == 'one' else 'SUBNET'
+    return {'ROS_AUTOMATIC_DISCOVERY_RANGE': reach, 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
 
 
 def free_domains(count: int) -> list[int]:

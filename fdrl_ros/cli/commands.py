@@ -11,6 +11,7 @@ from fdrl_ros.cli.evaluate import evaluate
 from fdrl_ros.cli.experiment import experiment
 from fdrl_ros.cli.group import FdrlGroup
 from fdrl_ros.cli.heterogeneity import heterogeneity
+from fdrl_ros.cli.hosts import export, join
 from fdrl_ros.cli.journal import journal
 from fdrl_ros.cli.keys import keys
 from fdrl_ros.cli.orders import operator
@@ -44,6 +45,8 @@ for command in (
     audit,
     utility,
     prepare,
+    export,
+    join,
     keys,
     journal,
     operator,

@@ -4,13 +4,18 @@
 
 from typing import Any
 
+from fdrl_ros.bringup import DISCOVERY_SERVER
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.long_weights import apart
+from fdrl_ros.variables import with_variables
 import rclpy
 from rclpy.context import Context
+
+ELSEWHERE = (DISCOVERY_SERVER, 'ROS_STATIC_PEERS')
+"""Variables that lead to the federation's other hosts: the robots are not there."""
 
 
 class RobotLink:
@@ -23,15 +28,17 @@ class RobotLink:
         :param federation: namespace of the federation's topics, the same in both domains.
         """
         self._context = Context()
-        rclpy.init(context=self._context, domain_id=domain)
-        self._node = rclpy.create_node(
-            name,
-            namespace=namespace,
-            context=self._context,
-            start_parameter_services=False,
-            enable_rosout=False,
-            use_global_arguments=False,
-        )
+        # The middleware reads them now, for whatever domain.
+        with with_variables(dict.fromkeys(ELSEWHERE, '')):
+            rclpy.init(context=self._context, domain_id=domain)
+            self._node = rclpy.create_node(
+                name,
+                namespace=namespace,
+                context=self._context,
+                start_parameter_services=False,
+                enable_rosout=False,
+                use_global_arguments=False,
+            )
         self._federation = federation
 
     def open(self, courier: Courier) -> None:
