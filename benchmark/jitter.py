@@ -6,11 +6,13 @@ What a running round does to a control loop on the same machine.
     tools/in_workspace python benchmark/jitter.py --json jitter.json
 
 A loop of 500 Hz has the last core to itself; a federation over DDS (trainers, aggregator, key
-authority, `fdrl run`) has the others. In turns the federation runs and is stopped (SIGSTOP), and
-the loop is measured: its 99th percentile of |period - 2 ms|. The figure is the median over the
+authority) has the others and goes from round to round. In turns it runs and is stopped (SIGSTOP),
+and the loop is measured: its 99th percentile of |period - 2 ms|. The figure is the median over the
 pairs of what running adds. The peer is the same loop beside a process that only counts.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 import os
 from pathlib import Path
 import signal
@@ -20,12 +22,24 @@ import sys
 import tempfile
 import time
 
+from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, middleware
+from fdrl_ros.federation.message import GlobalPolicy
+from fdrl_ros.nodes.watch import Event, Said, Watch
+from fdrl_ros.plan import Plan
+from fdrl_ros.prepare import prepare
+from fdrl_ros.runner import Runner
+from fdrl_ros.variables import with_variables
 import numpy as np
 from turns import check, circumstances, options, progress, write
 
 PERIOD = 0.002
 GOAL = 0.5
 """Milliseconds that a round may add at the 99th percentile."""
+
+LONGEST = 600.0
+"""Seconds after which the first policy is not waited for any longer."""
+
+PLAN = Plan().changed({'rounds': {'rounds': 1000}, 'privacy': {'budget': float('inf')}})
 
 
 def jitter(seconds: float) -> float:
@@ -43,59 +57,75 @@ def jitter(seconds: float) -> float:
     return float(1e3 * np.percentile(np.abs(np.diff(woke) - PERIOD), 99))
 
 
-def signal_all(group: int, what: signal.Signals) -> None:
-    """Send a signal to all processes of a session: the runner's nodes have groups of their own."""
-    for each in Path('/proc').iterdir():
-        if each.name.isdigit() and int(each.name) != os.getpid():
-            try:
-                if os.getsid(int(each.name)) == group:
-                    os.kill(int(each.name), what)
-            except (ProcessLookupError, PermissionError):
-                continue
-
-
 class Load:
-    """Processes on all cores but the last, which can be stopped and go on."""
+    """Processes that can be stopped and go on."""
 
-    def __init__(self, command: list[str], until: bytes) -> None:
+    def __init__(self, processes: Sequence[int]) -> None:
         """
-        Start them, and wait until they say that the work has begun.
+        Take them as they run.
 
-        :param until: words in what they print.
+        :param processes: their numbers.
         """
-        cores = sorted(os.sched_getaffinity(0))
-        self._process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores[:-1]),
-        )
-        assert self._process.stdout is not None
-        self._output = self._process.stdout
-        said = b''
-        while until not in said:
-            line = self._output.readline()
-            if not line:
-                raise SystemExit('the load ended before it began:\n' + said.decode()[-2000:])
-            said += line
-        os.set_blocking(self._output.fileno(), False)
+        self._processes = processes
 
     def turn(self, running: bool) -> None:
-        """Let them run, or stop them."""
-        self._output.read()
-        if self._process.poll() is not None:
-            raise SystemExit('the load ended too early: give it more rounds')
-        signal_all(self._process.pid, signal.SIGCONT if running else signal.SIGSTOP)
+        """
+        Let them run, or stop them.
 
-    def end(self) -> None:
-        """Let go of them."""
-        signal_all(self._process.pid, signal.SIGCONT)
-        signal_all(self._process.pid, signal.SIGTERM)
+        :raises SystemExit: if one has ended.
+        """
+        for each in self._processes:
+            if os.waitid(os.P_PID, each, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                raise SystemExit('the load ended too early')
+            os.kill(each, signal.SIGCONT if running else signal.SIGSTOP)
+
+
+@contextmanager
+def federation(folder: Path, cores: Sequence[int]) -> Iterator[Load]:
+    """Run a federation whose first round is over, on some cores."""
+    os.sched_setaffinity(0, cores)  # who is started stays on them
+    layout = prepare(folder / 'federation', PLAN)
+    federation_domain, robot_domain = free_domains(2)
+    settings = BringupSettings(str(layout.directory), federation_domain, robot_domain)
+    specs = federation_graph(settings, PLAN.hospitals)
+    with Runner(settings, layout.log) as runner:
+        runner.start(specs)
+        with (
+            with_variables(middleware(settings)),
+            Watch(
+                layout.roster(), federation_domain, n_parameters=PLAN.shape.n_parameters
+            ) as watch,
+        ):
+            end = time.monotonic() + LONGEST
+            while not any(has_policy(each) for each in watch.poll(0.1)):
+                if runner.poll() or time.monotonic() > end:
+                    raise SystemExit(f'no policy was released; {layout.log} says why')
+        load = Load([runner.process_id(each.label) for each in specs])
         try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            signal_all(self._process.pid, signal.SIGKILL)
+            yield load
+        finally:
+            load.turn(running=True)
+
+
+@contextmanager
+def counting(folder: Path, cores: Sequence[int]) -> Iterator[Load]:
+    """Run a process that only counts, on some cores."""
+    os.sched_setaffinity(0, cores)
+    process = subprocess.Popen([sys.executable, '-c', 'while True: pass'])
+    try:
+        yield Load([process.pid])
+    finally:
+        process.kill()
+        process.wait()
+
+
+def has_policy(event: Event) -> bool:
+    """Tell whether the policy of the first round, or a later one, was released."""
+    return (
+        isinstance(event, Said)
+        and isinstance(event.message, GlobalPolicy)
+        and event.message.envelope.round >= 1
+    )
 
 
 def added(load: Load, pairs: int, seconds: float, what: str) -> list[tuple[float, float]]:
@@ -122,22 +152,11 @@ def main() -> None:
     if len(cores) < 2:
         parser.error('one core: the loop would have none to itself')
     run, results = circumstances(given, 1, ['numpy', 'torch', 'tenseal']), {}
-    with tempfile.TemporaryDirectory() as folder:
-        federation = [sys.executable, '-m', 'fdrl_ros', 'run', '--rounds', '1000']
-        federation += ['--directory', f'{folder}/run', '--privacy-budget', 'inf']
-        counting = 'import sys\nprint("begun", flush=True)\nwhile True: pass'
-        for name, command, until in (
-            ('federation', federation, b'training together'),
-            ('counting', [sys.executable, '-c', counting], b'begun'),
-        ):
-            os.sched_setaffinity(0, cores)
-            progress(f'starting {name}')
-            load = Load(command, until)
+    for name, begin in (('federation', federation), ('counting', counting)):
+        progress(f'starting {name}')
+        with tempfile.TemporaryDirectory() as folder, begin(Path(folder), cores[:-1]) as load:
             os.sched_setaffinity(0, cores[-1:])
-            try:
-                results[name] = added(load, given.repeats, given.seconds, name)
-            finally:
-                load.end()
+            results[name] = added(load, given.repeats, given.seconds, name)
     change = {
         name: statistics.median(running - stopped for stopped, running in pairs)
         for name, pairs in results.items()

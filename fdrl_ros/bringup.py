@@ -14,6 +14,7 @@ import socket
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
+from fdrl_ros.resources import resource
 from fdrl_ros.settings import setting, Settings
 
 Value = bool | int | float | str
@@ -224,12 +225,20 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
     """
     Return the variables of the middleware, for nodes and for who looks on.
 
-    On one host nothing leaves it. Messages go by UDP: over shared memory a node that was killed
-    can leave the others deaf for good (Fast DDS issues 5053 and 5469), and over TCP (LARGE_DATA)
-    nobody hears anybody where there is no multicast, and the ports are not known beforehand.
+    Messages go by UDP: over shared memory a node that was killed can leave the others deaf for
+    good (Fast DDS issues 5053 and 5469), and over TCP (LARGE_DATA) nobody hears anybody where
+    there is no multicast, and the ports are not known beforehand. On one host nothing leaves it;
+    the range LOCALHOST would do that too, but it always brings shared memory with it.
     """
-    reach = 'LOCALHOST' if settings.hosts == 'one' else 'SUBNET'
-    return {'ROS_AUTOMATIC_DISCOVERY_RANGE': reach, 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
+    if settings.hosts == 'one':
+        return {
+            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
+            'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/one_host.xml')),
+        }
+    return {
+        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET',
+        'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4',
+    }
 
 
 def free_domains(count: int) -> list[int]:

@@ -37,6 +37,7 @@ LONG = PLAN.changed(
         'learner': {'epochs': 150},
     }
 )
+ONE_HOST = middleware(BringupSettings())
 DISCOVERY = '10.77.0.2:11811'
 ROBOT = """
 from fdrl_ros.msg import GlobalPolicy
@@ -93,12 +94,13 @@ class Hosts:
             self.run(number, words, variables)
 
     def run(self, number: int, words: list[str], variables: dict[str, str]) -> None:
-        """Run something on a host, in the background."""
+        """Run something on a host, in the background, by its own variables alone."""
+        known = {name: value for name, value in os.environ.items() if name not in ONE_HOST}
         with (self.layouts[number].directory / 'output').open('ab') as output:
             self.running.append(
                 subprocess.Popen(
                     [*self.network.hosts[number].enter, *words],
-                    env=os.environ | variables,
+                    env=known | variables,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                 )
