@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a party must not forget: a small durable table of named bytes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 import os
 from pathlib import Path
 import sqlite3
@@ -86,7 +86,7 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f'cannot use the state file {self.path}: {error}') from error
 
-    def replace(self, patterns: Iterable[str], values: dict[str, bytes]) -> None:
+    def replace(self, patterns: list[str] | tuple[str, ...], values: dict[str, bytes]) -> None:
         """
         Delete all values whose names match, and write others, in one durable step.
 
