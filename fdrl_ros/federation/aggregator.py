@@ -106,6 +106,7 @@ class Aggregator:
 
     def start(self, now: float) -> Outcome:
         """Say where the federation stands; rounds begin when the first policy is there."""
+        self._orders.note()
         return self._say('waiting for the key authority', now)
 
     # What the others say.

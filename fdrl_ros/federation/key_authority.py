@@ -22,7 +22,7 @@ from fdrl_ros.federation.message import (
     Verdict,
     Wanted,
 )
-from fdrl_ros.federation.orders import note_order, take_order
+from fdrl_ros.federation.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.recall import recall_key_authority
 from fdrl_ros.federation.released import Released, Validation
@@ -123,6 +123,7 @@ class KeyAuthority:
     def start(self, now: float) -> Outcome:
         """Announce the encryption key and the newest policy."""
         key = self._channel.seal(EncryptionKey, 0, 0, **self._announced)
+        note_order(self._channel, self._store)
         if (self._channel.journal.newest_round('release') or 0) < self._released.round:
             self._note_release()  # killed between the two
         self._channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
@@ -234,25 +235,26 @@ class KeyAuthority:
 
         :raises RoundError: if its policy is not there, or a sum is being decrypted.
         """
-        take_order(order, self._channel, self._store)
+        used = take_order(order, self._channel, self._store)
         operator, older = order.envelope.sender, order.to_round
         weights = self._weights_of(older)
-        if self._busy:
-            raise RoundError(operator, 'a sum is being decrypted: order again after this round')
-        if weights is None or older >= self._released.round:
-            raise RoundError(operator, f'there is no older policy of round {older}')
+        if self._busy or weights is None or older >= self._released.round:
+            self._store.replace((), used)
+            why = 'a sum is being decrypted: order again after this round'
+            raise RoundError(
+                operator, why if self._busy else f'there is no older policy of round {older}'
+            )
         round = self._released.round + 1
-        note_order(order, self._channel, (round, 0), f'roll back to round {older}')
+        used |= unnoted(order, self._channel, (round, 0), f'roll back to round {older}')
         reason = f'rolled back to the policy of round {older} by {operator}'
-        return self._release(Released(round, 0, weights, (), b'', True, reason))
+        return self._release(Released(round, 0, weights, (), b'', True, reason), used)
 
-    def _release(self, released: Released) -> Outcome:
-        """Keep and publish the outcome of a round."""
-        self._store.replace(
-            [f'policy {released.round - KEPT}'],
-            {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()},
-        )
+    def _release(self, released: Released, used: dict[str, bytes] | None = None) -> Outcome:
+        """Keep and publish the outcome of a round, in one step with the order that it obeys."""
+        kept = {'released': released.to_bytes(), f'policy {released.round}': released.to_bytes()}
+        self._store.replace([f'policy {released.round - KEPT}'], kept | (used or {}))
         self._released, self._summing = released, None
+        note_order(self._channel, self._store)
         self._note_release()
         note = f'released the policy of round {released.round}: {released.reason}'
         return Outcome((self._policy_message(),), notes=(note,))

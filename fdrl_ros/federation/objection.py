@@ -2,20 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said between parties that go by different rosters: otherwise one waits in silence."""
 
+from collections import Counter
+
 from fdrl_ros.errors import RoundError
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.message import Objection, RoundStatus
-from fdrl_ros.federation.party import Outcome
+from fdrl_ros.federation.party import Outcome, worth_telling
 
 
 class Objections:
-    """What a hospital objects, and what the aggregator hears of it, to each roster once."""
+    """
+    What a hospital objects, and what the aggregator hears of it, to each roster once.
+
+    Who comes with ever new rosters is told of ever more seldom: that must not fill the log.
+    """
 
     def __init__(self, channel: Channel) -> None:
         """Know of no difference."""
         self._channel = channel
         self._other: dict[str, bytes] = {}
+        self._told: Counter[str] = Counter()
 
     def raised_by(self, status: RoundStatus) -> Outcome | None:
         """
@@ -43,7 +50,8 @@ class Objections:
             roster_serial=roster.serial,
             roster_digest=roster.digest_bytes,
         )
-        return Outcome((objection,), notes=(f'no part in the rounds: {problem}',))
+        notes = self._notes(sender, f'no part in the rounds: {problem}')
+        return Outcome((objection,), notes=notes)
 
     def hear(self, objection: Objection) -> Outcome:
         """
@@ -61,4 +69,8 @@ class Objections:
             f'{digest.hex()[:16]}, {self._channel.name} by number {roster.serial}, '
             f'{roster.digest[:16]}: give both the newest one'
         )
-        return Outcome(notes=(problem,))
+        return Outcome(notes=self._notes(sender, problem))
+
+    def _notes(self, sender: str, problem: str) -> tuple[str, ...]:
+        self._told[sender] += 1
+        return (problem,) if worth_telling(self._told[sender]) else ()

@@ -5,7 +5,10 @@ Orders of the federation's operators: signed, for one server, taken once and soo
 
 An order counts for :data:`ORDER_AGE` by the server's clock, and only if it was signed after the
 last one of its operator that this server took. Of that the server's store keeps the time, so that
-an order that somebody copied is of no use, also after a restart.
+an order that somebody copied is of no use, also after a restart; and the times of those that were
+refused because they were of the future, until these are past.
+
+An order is used up in the very write that keeps what it does; the journal tells of it after that.
 """
 
 from collections.abc import Mapping
@@ -33,8 +36,12 @@ ADDRESSEES: Final[Mapping[str, str]] = {
 }
 """Every order with the server that takes it."""
 
+REFUSED_KEPT: Final = 100
+"""Refused orders of the future that a server knows again, of each operator: the nearest ones."""
+
 _OF_HOSPITALS: Final = ('admit', 'withdraw')
 _MICRO: Final = 10**6  # counters of orders a second
+_UNNOTED: Final = 'unnoted order'  # what the journal has to tell yet
 
 
 def sign_order(
@@ -59,15 +66,16 @@ def sign_order(
     return order.signed_by(operator)
 
 
-def take_order(order: Order, channel: Channel, store: Store) -> None:
+def take_order(order: Order, channel: Channel, store: Store) -> dict[str, bytes]:
     """
-    Check that an operator ordered this, of this party and now, and never let it count again.
+    Check that an operator ordered this, of this party and now.
 
-    Whatever comes of an order, it is used up before anything is done.
-
+    :returns: what the store has to keep so that the order never counts again, whatever comes of
+        it: in one step with what it does.
     :raises SignatureError: unless an operator of the roster signed exactly this.
     :raises RoundError: if it is of another federation, for another party, or no order.
-    :raises OrderTimeError: if it was not signed just now by this party's clock.
+    :raises OrderTimeError: if it was not signed just now by this party's clock. It never counts
+        later either.
     :raises ReplayError: if it, or a later one of this operator, was taken before.
     """
     operator = channel.verify(order, 'operator').name
@@ -78,44 +86,89 @@ def take_order(order: Order, channel: Channel, store: Store) -> None:
     if order.action not in _OF_HOSPITALS and order.hospital:
         raise MessageError(operator, f'{order.action} is about no hospital')
     counter, now = order.envelope.counter, channel.clock()
+    name, refused = f'order {operator}', _refused(operator, store)
+    last, used = store.get_number(name, -1), {name: str(counter).encode()}
     age = now - counter / _MICRO
     if abs(age) > ORDER_AGE:
         when = 'before' if age > 0 else 'after'
+        if age < 0:
+            _refuse(operator, counter, channel, store)
+        elif counter > last:
+            store.replace((), used)  # the clock may be set back
         raise OrderTimeError(
             operator,
             f'{order.action} was signed {abs(age):.0f} s {when} {utc(now)}, which it is by the '
             f'clock of {channel.name}; orders count for {ORDER_AGE:.0f} s: set both clocks (NTP) '
             'and order again',
         )
-    name = f'order {operator}'
-    if counter <= store.get_number(name, -1):
-        raise ReplayError(operator, f'{order.action} is not newer than the last order taken')
-    store.put_number(name, counter)
+    if counter in refused:
+        raise ReplayError(operator, f'{order.action} was refused before, as one of the future')
+    if counter <= last:
+        raise ReplayError(
+            operator,
+            f'{order.action} is not newer than the last order taken; who lost its state takes '
+            f'none for {ORDER_AGE:.0f} s: order again then',
+        )
+    note_order(channel, store)  # the one before, had the journal no room for it
+    return used
+
+
+def _refused(operator: str, store: Store) -> list[int]:
+    """Return the counters of refused orders of the future, in their order."""
+    return list(json.loads(store.get(f'refused {operator}') or b'[]'))
+
+
+def _refuse(operator: str, counter: int, channel: Channel, store: Store) -> None:
+    """Know an order of the future again when its time has come."""
+    before = _refused(operator, store)
+    begin = (channel.clock() - ORDER_AGE) * _MICRO
+    after = sorted({counter, *(each for each in before if each >= begin)})[:REFUSED_KEPT]
+    if counter in after and counter not in before:
+        store.put(f'refused {operator}', json.dumps(after).encode())
 
 
 def forget_orders(channel: Channel, store: Store) -> None:
-    """Take no order that was signed before now: which were taken is not known any more."""
-    now = int(channel.clock() * _MICRO)
+    """
+    Take no order that may have been taken: which were is not known any more.
+
+    Those are all that were signed before :data:`ORDER_AGE` from now.
+    """
+    mark = int((channel.clock() + ORDER_AGE) * _MICRO)
     for member in channel.roster.members:
         if member.role == 'operator':
-            store.put_number(f'order {member.name}', now)
+            name = f'order {member.name}'
+            store.put_number(name, max(mark, store.get_number(name, -1)))
 
 
-def note_order(order: Order, channel: Channel, of: Try, action: str = '') -> None:
+def unnoted(order: Order, channel: Channel, of: Try, action: str = '') -> dict[str, bytes]:
     """
-    Write an order that was taken into the journal, before it is carried out.
+    Return what the store has to keep until :func:`note_order` has written it into the journal.
 
-    :param of: round and attempt that it met.
+    :param of: round and attempt that the order met.
     :param action: in words; the order's own unless given.
     """
-    channel.journal.append(
-        'operator',
-        round=of[0],
-        attempt=of[1],
-        operator=order.envelope.sender,
-        action=action or order.action,
-        hospital=order.hospital,
-    )
+    fields = {
+        'round': of[0],
+        'attempt': of[1],
+        'operator': order.envelope.sender,
+        'action': action or order.action,
+        'hospital': order.hospital,
+    }
+    return {_UNNOTED: json.dumps([channel.journal.head.entries, fields]).encode()}
+
+
+def note_order(channel: Channel, store: Store) -> None:
+    """Write the order that was taken last into the journal, if a kill kept it from there."""
+    saved = store.get(_UNNOTED)
+    if saved is None:
+        return
+    entries, fields = json.loads(saved)
+    journal = channel.journal
+    if journal.head.entries == entries or not any(
+        each.kind == 'operator' and each.number > entries for each in journal.entries()
+    ):
+        journal.append('operator', **fields)
+    store.replace([_UNNOTED], {})
 
 
 class Orders:
@@ -126,12 +179,12 @@ class Orders:
         self._channel = channel
         self._store = store
         self._names = [member.name for member in channel.roster.hospitals]
-        self._withdrawn = set(json.loads(store.get('withdrawn') or b'[]'))
 
     @property
     def admitted(self) -> list[str]:
         """Return the names of the admitted hospitals, in the roster's order."""
-        return [name for name in self._names if name not in self._withdrawn]
+        withdrawn = self._withdrawn()
+        return [name for name in self._names if name not in withdrawn]
 
     @property
     def paused(self) -> bool:
@@ -145,28 +198,41 @@ class Orders:
 
     def take(self, order: Order, of: Try) -> None:
         """
-        Check an order to the aggregator, write it down, and keep durably what it says.
+        Check an order to the aggregator, keep durably what it says, and write it down.
 
         :param of: round and attempt that it meets.
         :raises MessageError: as :func:`take_order`, or if the roster names no such hospital.
         """
-        take_order(order, self._channel, self._store)
+        used = take_order(order, self._channel, self._store)
         if order.action in _OF_HOSPITALS and order.hospital not in self._names:
+            self._store.replace((), used)
             raise RoundError(
                 order.envelope.sender, f'the roster names no hospital {order.hospital[:80]!r}'
             )
-        note_order(order, self._channel, of)
-        self.keep(order.action, order.hospital)
+        kept = self._values(order.action, order.hospital)
+        self._store.replace((), used | kept | unnoted(order, self._channel, of))
+        self.note()
+
+    def note(self) -> None:
+        """Write the order that was taken last into the journal, if a kill kept it from there."""
+        note_order(self._channel, self._store)
 
     def keep(self, action: str, hospital: str) -> None:
-        """Keep durably what an order says."""
+        """Keep durably what an order of the journal says."""
+        self._store.replace((), self._values(action, hospital))
+
+    def _values(self, action: str, hospital: str) -> dict[str, bytes]:
+        """Return what the store has to keep of an order."""
         match action:
             case 'pause' | 'resume':
-                self._store.put('paused', b'yes' if action == 'pause' else b'no')
+                return {'paused': b'yes' if action == 'pause' else b'no'}
             case 'stop':
-                self._store.put('stopped', b'yes')
+                return {'stopped': b'yes'}
             case 'admit' | 'withdraw':
-                (self._withdrawn.add if action == 'withdraw' else self._withdrawn.discard)(
-                    hospital
-                )
-                self._store.put('withdrawn', json.dumps(sorted(self._withdrawn)).encode())
+                withdrawn = self._withdrawn() - {hospital}
+                withdrawn |= {hospital} if action == 'withdraw' else set()
+                return {'withdrawn': json.dumps(sorted(withdrawn)).encode()}
+        return {}
+
+    def _withdrawn(self) -> set[str]:
+        return set(json.loads(self._store.get('withdrawn') or b'[]'))

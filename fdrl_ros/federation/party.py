@@ -72,3 +72,8 @@ class Party(Protocol):
     def tick(self, now: float) -> Outcome:
         """Let time pass; called a few times a second."""
         ...
+
+
+def worth_telling(count: int) -> bool:
+    """Tell whether the log wants to hear of a further refusal: a flood must not fill the disk."""
+    return count <= 20 or count.bit_count() == 1

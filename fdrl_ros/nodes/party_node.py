@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, Message
-from fdrl_ros.federation.party import Job, Outcome, Party
+from fdrl_ros.federation.party import Job, Outcome, Party, worth_telling
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import from_ros, to_ros
 from fdrl_ros.nodes.courier import Courier
@@ -249,8 +249,3 @@ class PartyNode(ManagedNode):
             **{f'refused {reason}': count for reason, count in sorted(self.refused.items())},
         }
         return Health(Level.OK, self.state_name, values)
-
-
-def worth_telling(count: int) -> bool:
-    """Tell whether the log wants to hear of a further refusal: a flood must not fill the disk."""
-    return count <= 20 or count.bit_count() == 1

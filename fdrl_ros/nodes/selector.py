@@ -12,13 +12,13 @@ from fdrl_ros.env.actions import displacement
 from fdrl_ros.env.arm import JAW
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
-from fdrl_ros.nodes.party_node import worth_telling
 from fdrl_ros.nodes.robot_messages import joint_state, observation, seconds, set_point
 from fdrl_ros.nodes.valuing import value_model
 from fdrl_ros.nodes.worker import Post

@@ -21,11 +21,11 @@ from fdrl_ros.federation.message import (
     Message,
     RoundStatus,
 )
+from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.long_weights import BESIDE, WeightsIn
-from fdrl_ros.nodes.party_node import worth_telling
 from fdrl_ros.nodes.wires import WIRES, WITH_WEIGHTS
 from fdrl_ros.witness import Witness
 import rclpy

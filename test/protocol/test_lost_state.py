@@ -24,6 +24,7 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
 )
+from fdrl_ros.federation.orders import ORDER_AGE, sign_order
 import pytest
 from restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
 from test_journals import Journaled
@@ -198,11 +199,32 @@ def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     assert 'hospital_4' in aggregator._orders.admitted
     with pytest.raises(ReplayError):
         aggregator.handle(pause, bench.federation.now)
+    bench.clocks['aggregator'] += 61.0
     bench.order('stop')
     bench.lose('aggregator', loss)
     bench.start('aggregator')
     bench.run(ticks=50, until=lambda: False)
     assert bench.aggregator.phase is Phase.FINISHED and bench.key_authority.round == 0
+
+
+def test_no_order_that_may_have_been_taken_counts_after_a_loss_of_state(tmp_path):
+    bench = Watched(tmp_path, hospitals=4, rounds=3)
+    bench.run(ticks=5, until=lambda: False)
+    operator = bench.identities['operator']
+    ahead = [
+        sign_order(operator, 'test', action, NOON + off)
+        for action, off in (('pause', ORDER_AGE - 10.0), ('resume', ORDER_AGE - 9.0))
+    ]
+    for order in ahead:
+        bench.aggregator.handle(order, bench.federation.now)
+    bench.lose('aggregator', 'deleted')
+    bench.start('aggregator')
+    for order in (*ahead, bench.signed_order('stop')):
+        with pytest.raises(ReplayError, match='who lost its state takes none for 60 s'):
+            bench.aggregator.handle(order, bench.federation.now)
+    bench.clocks['aggregator'] += ORDER_AGE + 1.0
+    bench.order('pause')
+    assert bench.aggregator.phase is Phase.PAUSED
 
 
 @pytest.mark.parametrize('loss', ['deleted', 'older'])

@@ -3,12 +3,15 @@
 """Servers obey operators of the roster alone, each order once and soon after it was signed."""
 
 from dataclasses import replace
+from itertools import count
+import json
 
 from conftest import Bench
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureError
-from fdrl_ros.federation.message import message_from_bytes, Phase
-from fdrl_ros.federation.orders import ORDER_AGE, sign_order
+from fdrl_ros.federation.journal import read
+from fdrl_ros.federation.message import message_from_bytes, Objection, Phase
+from fdrl_ros.federation.orders import ORDER_AGE, REFUSED_KEPT, sign_order
 from fuzzing import state_of
 import pytest
 from test_journals import Journaled
@@ -103,11 +106,130 @@ def test_an_order_that_was_refused_cannot_be_used_later(running):
 def test_an_order_that_was_not_signed_just_now_is_refused(running, off):
     operator = running.identities['operator']
     order = sign_order(operator, 'test', 'pause', NOON + off)
-    when = 'before' if off < 0 else 'after'
-    refuse(running, order, OrderTimeError, f'{abs(off):.0f} s {when} 2027-01-15 .*set both clocks')
+    words = f'{abs(off):.0f} s {"before" if off < 0 else "after"} 2027-01-15 .*set both clocks'
+    with pytest.raises(OrderTimeError, match=words):
+        running.aggregator.handle(order, running.federation.now)
+    refuse(running, order, OrderTimeError, words)
     order = sign_order(operator, 'test', 'pause', NOON + off / abs(off) * (ORDER_AGE - 1.0))
     running.aggregator.handle(order, running.federation.now)
     assert running.aggregator.phase is Phase.PAUSED
+
+
+@pytest.mark.parametrize('off', [-300.0, 300.0])
+def test_an_order_that_was_refused_for_its_time_does_not_count_when_that_comes(running, off):
+    order = sign_order(running.identities['operator'], 'test', 'stop', NOON + off)
+    with pytest.raises(OrderTimeError):
+        running.aggregator.handle(order, running.federation.now)
+    running.order('pause')
+    running.order('resume')
+    running.kill('aggregator')
+    running.clocks['aggregator'] += off - 10.0
+    running.start('aggregator')
+    refuse(running, order, ReplayError, 'refused before' if off > 0 else 'not newer')
+    running.clocks['aggregator'] += 20.0
+    refuse(running, order, ReplayError, 'refused before' if off > 0 else 'not newer')
+    if off > 0:
+        running.order('stop')
+        assert running.aggregator.phase is Phase.FINISHED
+
+
+def test_refused_orders_of_the_future_are_kept_until_they_are_past_and_no_more_than_some(running):
+    operator, store = running.identities['operator'], running.stores['aggregator']
+
+    def refused(offs):
+        for off in offs:
+            order = sign_order(operator, 'test', 'pause', NOON + off)
+            with pytest.raises(OrderTimeError):
+                running.aggregator.handle(order, running.federation.now)
+        kept = json.loads(store.get('refused operator'))
+        return [counter / 1e6 - NOON for counter in kept]
+
+    offs = [float(off) for off in range(1000, 1000 + REFUSED_KEPT + 50)]
+    assert refused(reversed(offs)) == offs[:REFUSED_KEPT]
+    running.clocks['aggregator'] = NOON + 1070.0
+    assert refused([5000.0]) == [*offs[10:REFUSED_KEPT], 5000.0]
+
+
+class Killed(BaseException):
+    """Ends a process in the middle of a write."""
+
+
+def die_at(patch, owner, name, before):
+    """Have a method kill its process after so many calls."""
+    method, calls = getattr(owner, name), count()
+
+    def call(*values, **named):
+        if next(calls) == before:
+            raise Killed
+        return method(*values, **named)
+
+    patch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize(
+    ('action', 'owner', 'write', 'before'),
+    [
+        ('withdraw', 'store', 'replace', 0),
+        ('withdraw', 'journal', 'append', 0),
+        ('withdraw', 'store', 'put', 3),  # of the head of the journal, which has the entry
+        ('withdraw', 'store', 'replace', 1),
+        ('roll_back', 'store', 'replace', 0),
+        ('roll_back', 'journal', 'append', 0),
+        ('roll_back', 'store', 'put', 4),
+        ('roll_back', 'store', 'replace', 1),
+        ('roll_back', 'journal', 'append', 1),
+    ],
+)
+def test_a_kill_loses_no_order_and_takes_none_twice(
+    tmp_path, monkeypatch, action, owner, write, before
+):
+    bench = Journaled(tmp_path, hospitals=4, rounds=3)
+    assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
+    hospital = 'hospital_2' if action == 'withdraw' else ''
+    order = bench.signed_order(action, hospital)
+    party = bench.federation.parties[order.to]
+    owners = {'store': bench.stores[order.to], 'journal': party._channel.journal}
+    with monkeypatch.context() as patch:
+        die_at(patch, owners[owner], write, before)
+        with pytest.raises(Killed):
+            party.handle(order, bench.federation.now)
+    taken = (owner, write, before) != ('store', 'replace', 0)
+    bench.kill(order.to)
+    bench.start(order.to)
+    if taken:
+        refuse(bench, order, ReplayError, 'not newer')
+    else:
+        bench.federation.parties[order.to].handle(order, bench.federation.now)
+    bench.kill(order.to)
+    bench.start(order.to)
+    if hospital:
+        assert hospital not in bench.aggregator._orders.admitted
+    else:
+        assert bench.key_authority.round == 2
+        assert (bench.key_authority._released.weights == bench.first).all()
+    assert bench.run()
+    told = [each.fields for each in read(bench.paths()[order.to]) if each.kind == 'operator']
+    assert told == [
+        {
+            'operator': 'operator',
+            'action': 'withdraw' if hospital else 'roll back to round 0',
+            'hospital': hospital,
+        }
+    ]
+    assert not bench.compared().problems
+
+
+def test_objections_of_one_hospital_do_not_fill_the_log(running):
+    channel = running.federation.parties['hospital_1']._channel
+    other = running.federation.parties['hospital_2']._channel
+    notes = []
+    for number in range(1000):
+        digest = number.to_bytes(32)
+        objection = channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=digest)
+        notes += running.aggregator.handle(objection, running.federation.now).notes
+    assert 20 <= len(notes) <= 26
+    objection = other.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32))
+    assert running.aggregator.handle(objection, running.federation.now).notes
 
 
 def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
