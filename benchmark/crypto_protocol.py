@@ -149,7 +149,7 @@ class Federation(VirtualFederation):
             shape,
             directory=folder and Path(tempfile.mkdtemp(dir=folder)),
         )
-        self.play(0)
+        self.driver.run(lambda: self.policy is not None)
 
     def join(self, name: str) -> None:
         """Start a party whose work is timed."""

@@ -287,6 +287,11 @@ def open_key_authority(
     scheme = choose_scheme(
         shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
     )
+    if chosen.scheme == 'ckks':
+        log.warning(
+            'CKKS: a hospital that makes up its ciphertexts can read the secret key out of a '
+            'released policy; masks still hide updates. Take BFV where hospitals may be dishonest'
+        )
     saved = store.get('released')
     after_round = Released.from_bytes(saved, shape.n_parameters).round if saved else 0
     return KeyAuthority(

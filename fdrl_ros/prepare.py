@@ -32,7 +32,7 @@ from fdrl_ros.crypto.roster import Roster
 from fdrl_ros.crypto.roster_memory import remember_roster, ROSTER_MEMORY
 from fdrl_ros.crypto.sealed import Passphrase
 from fdrl_ros.crypto.signing import Identity
-from fdrl_ros.errors import KeyFileError, PolicyError, StoreError
+from fdrl_ros.errors import KeyFileError, PolicyError, SettingError, StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
 from fdrl_ros.trainer.calibration import check_first_round, Size
@@ -205,6 +205,7 @@ def prepare(
 
     :param progress: told what is made.
     :raises PrivacyError: if no hospital could train by this plan; nothing is made then.
+    :raises SettingError: if the quorum is more than all hospitals.
     :raises StoreError: if the directory was prepared for another plan.
     :raises RosterError: if the roster is not valid now.
     :raises PassphraseError: if the passphrase of the keys is missing, wrong, or not needed.
@@ -215,6 +216,7 @@ def prepare(
     passphrase = layout.passphrase
     if layout.keys.exists():
         check_keys(layout)
+    _check_quorum(layout, plan)
     for name in plan.hospitals:
         _check_promise(layout, name, plan)
     make_private_directory(directory)
@@ -236,6 +238,13 @@ def prepare(
         )
         save_policy(layout.pretrained, weights, plan.shape)
     return layout
+
+
+def _check_quorum(layout: Layout, plan: Plan) -> None:
+    """Refuse a quorum that the hospitals can never make up."""
+    known = layout.roster().hospitals if layout.keys.exists() else plan.hospitals
+    if plan.rounds.quorum > len(known):
+        raise SettingError('rounds.quorum', plan.rounds.quorum, f'at most {len(known)} hospitals')
 
 
 def _check_promise(layout: Layout, name: str, plan: Plan) -> None:

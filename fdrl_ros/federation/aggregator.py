@@ -92,6 +92,7 @@ class Aggregator:
         self._failure = ''
         self._objections = Objections(channel)
         self._absent: set[str] = set()
+        self._slow: set[str] = set()
         self._asking = Asking(channel, self._inbox)
 
     @property
@@ -133,6 +134,8 @@ class Aggregator:
         if not isinstance(message, self.takes):
             raise RoundError(sender, f'{type(message).__name__} to the aggregator')
         self._channel.accept(message, 'hospital')
+        if isinstance(message, RoundKey):
+            self._slow.add(sender)  # if it is late, it is not away: it is waited for the next time
         if not self._inbox.check(message, self._phase, self._orders.admitted):
             return self._pull(now)
         if isinstance(message, MaskedUpdate):
@@ -193,7 +196,9 @@ class Aggregator:
         sender = self._channel.accept(message, 'key_authority').name
         round = message.envelope.round
         if self._policy_round is not None and round <= self._policy_round:
-            raise LateError(sender, f'policy of round {round} is not newer')
+            same = round < self._policy_round or message.digest == self._policy_digest
+            refusal = LateError if same else RoundError
+            raise refusal(sender, f'policy of round {round} is not newer')
         self._policy_round, self._policy_digest = round, message.digest
         if round < self._round:
             return self._begin(now)
@@ -225,6 +230,7 @@ class Aggregator:
         self._channel.accept(message, 'key_authority')
         ours = attempt_of(message.envelope) == (self._round, self._attempt)
         if self._phase is Phase.SUM and not message.accepted and ours:
+            self._asking.refused = len(self._inbox.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Outcome()
 
@@ -250,13 +256,14 @@ class Aggregator:
             case Phase.SETTLE if len(inbox.settles) >= self._threshold:
                 inbox.reveal()
                 return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
-            case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.reveals:
+            case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.refused:
+                self._store.sync()
                 entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
                 assert self._terms
                 return entered + Outcome(jobs=(self._asking.adding(self._terms.public),))
             case _ if in_time:
                 return Outcome()
-            case Phase.REVEAL if self._asking.reveals:
+            case Phase.REVEAL if self._asking.refused:
                 return self._abandon(now, self._failure)
             case Phase.SETTLE | Phase.REVEAL:
                 answers = inbox.settles if self._phase is Phase.SETTLE else inbox.reveals
@@ -286,7 +293,7 @@ class Aggregator:
         reason = f'without {_names(missing)}' if missing else 'all hospitals answered'
         names, inbox = tuple(name for name in self._orders.admitted if name in here), self._inbox
         if self._phase is Phase.OPEN:
-            inbox.keyed, self._absent = names, missing
+            inbox.keyed, self._absent, self._slow = names, missing - self._slow, set()
             return self._enter(Phase.SHARE, now, reason)
         if self._phase is Phase.SHARE:
             inbox.members = names

@@ -25,8 +25,8 @@ class Asking:
         """SHA-256 over the sums; the request waits for it."""
         self.abandoned = False
         """Whether the round is to end with the older policy."""
-        self.reveals = 0
-        """How many reveals the newest request had."""
+        self.refused = 0
+        """How many reveals the newest request had that the key authority refused."""
 
     def adding(self, public: PublicContext) -> Job:
         """Return the job that adds the survivors' ciphertexts: this, and the sums' hash."""
@@ -45,7 +45,7 @@ class Asking:
         """Tell whether too few can reveal any more, or all who can have, and it was no use."""
         inbox = self._inbox
         can = {*inbox.reveals, *(set(inbox.survivors) & set(admitted))}
-        no_use = self.reveals == len(can) or inbox.lacking()
+        no_use = self.refused == len(can) or inbox.lacking()
         return len(can) < threshold or (len(inbox.reveals) == len(can) and bool(no_use))
 
     def request(self) -> Outcome:
@@ -53,7 +53,6 @@ class Asking:
         inbox = self._inbox
         if not self.abandoned and not self.sum_hash:
             return Outcome()
-        self.reveals = len(inbox.reveals)
         parts: dict[str, Any] = {
             'keys': tuple(inbox.keys[name] for name in inbox.keyed),
             'members': inbox.members,

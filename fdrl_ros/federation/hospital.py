@@ -172,9 +172,11 @@ class Hospital:
 
     def _take_policy(self, message: GlobalPolicy) -> Outcome:
         sender = self._channel.accept(message, 'key_authority').name
+        round, attempt = attempt_of(message.envelope)
         newest = self._policy.envelope.round if self._policy else self._log.over - 1
-        if message.envelope.round <= newest:
-            raise LateError(sender, f'policy of round {message.envelope.round} is not newer')
+        if round <= newest:
+            other = self._policy and round == newest and message.digest != self._policy.digest
+            raise (RoundError if other else LateError)(sender, f'policy of {round} is not newer')
         try:
             weights = decode_weights(message.weights, self._shape.n_parameters)
         except PolicyError as error:
@@ -184,7 +186,6 @@ class Hospital:
         self._log.check(message, self._channel.name)
         self._log.note_summed(message, self._channel.name)
         self._policy, self._weights = message, weights
-        round, attempt = attempt_of(message.envelope)
         what = {'policy': message.digest, 'included': self._channel.name in message.contributors}
         self._channel.journal.append('policy', round=round, attempt=attempt, **what)
         # The round is over: nothing may be derived from its seed any more.

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _SAID = ('sent', 'signed', 'revealed')
 _MICRO = 10**6
+_BEGUN = 'begun'
+"""Name under which a state notes that no seeds of before it are left."""
 
 
 def recall_hospital(rounds: RoundLog, channel: Channel, store: Store, seeds: RoundSeeds) -> None:
@@ -37,9 +39,10 @@ def recall_hospital(rounds: RoundLog, channel: Channel, store: Store, seeds: Rou
     and the promises of a round, whom shares were revealed for above all, are known again. Without
     a journal too nothing tells what was said with the round's seed: it is erased.
     """
-    if channel.journal.is_new:
-        seeds.erase()
     behind = _found_behind(channel, store)
+    if channel.journal.is_new or (store.get(_BEGUN) is None and behind is None):
+        seeds.erase()
+    store.put(_BEGUN, b'yes')
     if behind is not None:
         _close_what_was_said(rounds, channel, store, behind)
     seeds.forget(rounds.over)
@@ -130,7 +133,7 @@ def recall_key_authority(channel: Channel, store: Store, released: int) -> None:
 def _found_behind(channel: Channel, store: Store) -> tuple[int, int] | None:
     """Return how far the state is behind; messages are then counted from where they never were."""
     behind = channel.journal.behind()
-    if behind is not None:
+    if behind is not None or channel.journal.is_new:
         store.skip_counters(int(channel.clock() * _MICRO))
     return behind
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import os
 from pathlib import Path
 import sqlite3
+import threading
 
 from fdrl_ros.errors import PrivacyError, StoreError
 from fdrl_ros.federation.spool import Spool
@@ -29,6 +30,8 @@ class Store:
         :raises StoreError: if it is damaged, locked by another process, or cannot be written.
         """
         self.path = path
+        # Of whole transactions: a party's worker writes too.
+        self._lock = threading.RLock()
         self._closing: list[Callable[[], None]] = []
         self._spools: dict[str, Spool] = {}
         try:
@@ -60,25 +63,32 @@ class Store:
 
     def put(self, name: str, value: bytes) -> None:
         """Write a value durably."""
-        self._run(
-            'INSERT INTO entry VALUES (?, ?) '
-            'ON CONFLICT (name) DO UPDATE SET value = excluded.value',
-            name,
-            value,
-        )
+        with self._lock:
+            self._run(
+                'INSERT INTO entry VALUES (?, ?) '
+                'ON CONFLICT (name) DO UPDATE SET value = excluded.value',
+                name,
+                value,
+            )
 
     def note(self, name: str, value: bytes) -> None:
         """
         Write a value that is durable at the latest with the next :meth:`put`.
 
         It outlives a process that is killed; a host that loses its power may forget it. Only for
-        what was heard, and is acted upon after a :meth:`put`.
+        what was heard, and is acted upon after a :meth:`put` of something new, or :meth:`sync`.
         """
-        self._run('PRAGMA synchronous=NORMAL')
-        try:
-            self.put(name, value)
-        finally:
-            self._run('PRAGMA synchronous=FULL')
+        with self._lock:
+            self._run('PRAGMA synchronous=NORMAL')
+            try:
+                self.put(name, value)
+            finally:
+                self._run('PRAGMA synchronous=FULL')
+
+    def sync(self) -> None:
+        """Make durable what was noted."""
+        # The library does not write, nor sync, what is there already.
+        self.put_number('synced', self.get_number('synced') + 1)
 
     def _run(self, statement: str, *values: str | bytes) -> sqlite3.Cursor:
         try:
@@ -92,16 +102,17 @@ class Store:
 
         :param patterns: of the names, as in shells.
         """
-        self._run('BEGIN IMMEDIATE')
-        try:
-            for pattern in patterns:
-                self._run('DELETE FROM entry WHERE name GLOB ?', pattern)
-            for name, value in values.items():
-                self.put(name, value)
-            self._run('COMMIT')
-        except BaseException:
-            self._table.rollback()
-            raise
+        with self._lock:
+            self._run('BEGIN IMMEDIATE')
+            try:
+                for pattern in patterns:
+                    self._run('DELETE FROM entry WHERE name GLOB ?', pattern)
+                for name, value in values.items():
+                    self.put(name, value)
+                self._run('COMMIT')
+            except BaseException:
+                self._table.rollback()
+                raise
 
     def matching(self, pattern: str) -> dict[str, bytes]:
         """Return all values whose names match, in the order of the names."""

@@ -16,7 +16,7 @@ from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
 from fdrl_ros.crypto.roster import default_threshold, Member, Roster
 from fdrl_ros.crypto.signing import Identity
-from fdrl_ros.errors import RoundError, SettingError
+from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
@@ -72,6 +72,8 @@ class PlainLearner:
         links = [hashlib.sha256(b'plain %d' % each).digest() for each in range(1, round + 1)]
         *_, base, now = Head(0, bytes(DIGEST)).followed(b''.join(links))
         after = np.asarray(self._step(weights, round), dtype=np.float32)
+        if after.shape != weights.shape:
+            raise PolicyError(f'the step made weights {after.shape} of {weights.shape}')
         return TrainingResult(after, np.inf, *now, *base, b''.join(links[-MOST_LINKS:]))
 
     def rounding(self, round: int, size: int) -> np.ndarray:
@@ -88,13 +90,15 @@ class VirtualFederation:
         trains with differential privacy, :class:`PlainLearner` is any function.
     :param start: public starting weights, shape (n_parameters,).
     :param shape: of the network.
-    :param directory: where the parties keep their state; in memory unless given.
+    :param directory: where the parties keep their state, new or empty: the keys live as long as
+        this object, so another one cannot go on from there. In memory unless given.
     :param threshold: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
     :param personal: layers by name that no hospital sends.
     :param step: the server's step, FedAvg unless given.
     :param validate: test of each new policy, by the key authority.
     :param report: called with a hospital's name and the progress of its training.
-    :raises SettingError: with fewer than three hospitals.
+    :raises SettingError: with fewer than three hospitals, or weights of another network.
+    :raises StoreError: if the directory cannot be made, or was used before.
     """
 
     def __init__(
@@ -114,6 +118,9 @@ class VirtualFederation:
     ) -> None:
         if len(learners) < 3:
             raise SettingError('learners', len(learners), 'three hospitals or more')
+        start = np.asarray(start, dtype=np.float32)
+        if start.shape != (shape.n_parameters,):
+            raise SettingError('start', start.shape, f'weights of shape ({shape.n_parameters},)')
         self.learners, self.start, self.shape = learners, start, shape
         self._directory, self._encryption, self._rounds = directory, encryption, rounds
         self._personal, self._step, self._validate = personal, step, validate
@@ -165,9 +172,12 @@ class VirtualFederation:
         Play rounds, until every hospital that takes part has the policy of the last one.
 
         :returns: the new weights, shape (n_parameters,), float32.
+        :param rounds: at least 1.
         :raises RoundError: if a round does not end, as when too few hospitals take part; it goes
             on with the next call.
         """
+        if rounds < 1:
+            raise SettingError('rounds', rounds, '1 or more')
         wanted = self.round + rounds
 
         def arrived() -> bool:
@@ -177,11 +187,22 @@ class VirtualFederation:
             )
 
         if not self.driver.run(arrived, ticks=TICKS * rounds):
-            raise RoundError('aggregator', f'round {self.round + 1} does not end')
+            here = sum(1 for _ in self._hospitals())
+            raise RoundError(
+                'aggregator',
+                f'round {self.round + 1} does not end: {here} of {len(self.learners)} hospitals '
+                f'take part, {self.roster.quorum} have to',
+            )
         return self.weights
 
     def leave(self, hospital: str) -> None:
-        """Take a hospital away without a word, as when its host crashes."""
+        """
+        Take a hospital away without a word, as when its host crashes.
+
+        :raises RoundError: if it does not take part.
+        """
+        if hospital not in self.parties or hospital in SERVERS:
+            raise RoundError(hospital, 'no hospital that takes part')
         self.driver.leave(hospital)
         del self.parties[hospital]
 
@@ -232,7 +253,10 @@ class VirtualFederation:
     def _open(self, name: str) -> tuple[Store, RoundSeeds | None]:
         folder = self._directory and self._directory / name
         if folder:
-            folder.mkdir(mode=0o700)
+            try:
+                folder.mkdir(mode=0o700, parents=True)
+            except OSError as error:
+                raise StoreError(f'cannot begin a federation in {folder}: {error}') from error
         store = Store(folder and folder / 'state.sqlite')
         if name in SERVERS:
             return store, None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole federation from learners alone, as a researcher has it."""
 
-from fdrl_ros.errors import RoundError, SettingError
+from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.policy import NetworkShape
 import numpy as np
@@ -57,6 +57,23 @@ def test_too_few_hospitals_are_told_and_the_round_goes_on_when_one_is_back():
     made.join('hospital_a')
     made.play()
     assert made.round == 2 and len(made.policy.contributors) == 3
+
+
+def test_what_cannot_be_is_told(tmp_path):
+    made = federation(directory=tmp_path / 'new')
+    made.play()
+    with pytest.raises(StoreError, match='cannot begin'):
+        federation(directory=tmp_path / 'new')
+    with pytest.raises(SettingError, match='1 or more'):
+        made.play(0)
+    for name in ('nobody', 'aggregator'):
+        with pytest.raises(RoundError, match='no hospital'):
+            made.leave(name)
+    with pytest.raises(SettingError, match='start'):
+        VirtualFederation(made.learners, np.zeros(3), SHAPE)
+    learner = PlainLearner(lambda weights, round: weights[:3], n_units=1)
+    with pytest.raises(PolicyError, match=r'\(3,\)'):
+        learner.train(made.start, 1, report=print, stopped=lambda: False)
 
 
 def test_two_hospitals_are_no_federation():

@@ -40,6 +40,7 @@ from fdrl_ros.errors import (
     RosterError,
     RosterRollbackError,
     RosterTimeError,
+    SettingError,
 )
 from fdrl_ros.federation.store import Store
 from fdrl_ros.plan import Plan
@@ -338,3 +339,10 @@ def test_hospitals_that_take_part_are_those_of_the_roster_that_run_here(bare):
     make_private_directory(bare.party('hospital_5'))
     Path(bare.records('hospital_5')).touch()
     assert taking_part(bare, plan) == ('hospital_1', 'hospital_3', 'hospital_4', 'hospital_5')
+
+
+def test_a_quorum_that_cannot_be_reached_is_refused_before_anything_is_made(tmp_path):
+    many = PLAN.changed({'rounds': {'quorum': len(PLAN.hospitals) + 1}})
+    with pytest.raises(SettingError, match='quorum'):
+        prepare(tmp_path / 'federation', many)
+    assert not (tmp_path / 'federation').exists()
