@@ -71,7 +71,7 @@ def test_what_cannot_be_is_told(tmp_path):
             made.leave(name)
     with pytest.raises(SettingError, match='start'):
         VirtualFederation(made.learners, np.zeros(3), SHAPE)
-    learner = PlainLearner(lambda weights, round: weights[:3], n_units=1)
+    learner = PlainLearner(lambda weights, _: weights[:3], n_units=1)
     with pytest.raises(PolicyError, match=r'\(3,\)'):
         learner.train(made.start, 1, report=print, stopped=lambda: False)
 
