@@ -187,9 +187,10 @@ def take(source: Any, shape: tuple[int, ...]) -> Residues:
     count = int(np.prod(shape))
     body = _body(_stream(source))
     if body is None:
-        while not hasattr(source, '__getitem__'):
-            source = source.data()  # a key holds a ciphertext or a plaintext
-        words = np.fromiter(map(source.__getitem__, range(count)), np.uint64, count)
+        held = source
+        while not hasattr(held, '__getitem__'):
+            held = held.data()  # a key, which must outlive it, holds a ciphertext or a plaintext
+        words = np.fromiter(map(held.__getitem__, range(count)), np.uint64, count)
     else:
         words = np.frombuffer(body, '<u8', count, len(body) - 8 * count).astype(np.uint64)
     return words.reshape(shape)

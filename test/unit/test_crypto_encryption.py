@@ -7,6 +7,7 @@ import secrets
 
 from fdrl_ros.crypto import bfv
 from fdrl_ros.crypto.bfv import Bfv
+from fdrl_ros.crypto.ckks import choose_ckks_scheme
 from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, SecretContext
 from fdrl_ros.crypto.masking import net_mask, RoundSecret
 from fdrl_ros.crypto.quantisation import Quantisation
@@ -107,6 +108,16 @@ def test_coefficients_are_read_with_and_without_decompression(public, monkeypatc
     quick = public._backend._residues(ciphertext)
     monkeypatch.setattr(bfv, 'zstd', None)
     assert np.array_equal(public._backend._residues(ciphertext), quick)
+
+
+@pytest.mark.parametrize('choose', [choose_scheme, choose_ckks_scheme])
+def test_keys_are_drawn_and_serve_without_decompression(choose, monkeypatch):
+    monkeypatch.setattr(bfv, 'zstd', None)
+    scheme = choose(100, 3, 16)
+    secret = SecretContext.generate(scheme)
+    slots = scheme.pack(np.arange(100))
+    found = scheme.unpack(np.stack([secret.decrypt(secret.public.encrypt(slots[0]))]), count=1)
+    assert np.abs(found - np.arange(100)).max() <= getattr(scheme, 'slack', 0)
 
 
 def test_rows_go_one_by_one(secret, public):
