@@ -63,6 +63,7 @@ ROLES: dict[type[Message], str] = {
 # What is drawn from elsewhere, computed once and kept, or made of a file that is looked at itself.
 _SKIPPED = {
     '_heard',
+    '_slow',  # who signs a round key too late is waited for the next time
     '_identity',
     '_secret',
     '_public',
