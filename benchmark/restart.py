@@ -142,10 +142,9 @@ def main() -> None:
     parser = options('Measure how long a node that was killed is missing.')
     given = parser.parse_args()
     check(parser, given)
-    cores = os.sched_getaffinity(0)
-    run = circumstances(given, PLAN.federation.seed, ('numpy', 'torch', 'ros-kilted-rclpy'))
-    os.sched_setaffinity(0, cores)
-    run['machine'] = run['machine'].replace('bound to', f'{len(cores)} cores, begun on')
+    run = circumstances(
+        given, PLAN.federation.seed, ('numpy', 'torch', 'ros-kilted-rclpy'), bind=False
+    )
     with tempfile.TemporaryDirectory() as folder:
         found = found_by(given, Path(folder))
     table = Table([row.name for row in ROWS], run)

@@ -132,10 +132,7 @@ def main() -> None:
     parser = options('Measure how fast 20 MB get from one process to another.')
     given = parser.parse_args()
     check(parser, given)
-    cores = os.sched_getaffinity(0)
-    run = circumstances(given, 0, ('numpy', 'ros-kilted-rclpy'))
-    os.sched_setaffinity(0, cores)
-    run['machine'] = run['machine'].replace('bound to', f'{len(cores)} cores, begun on')
+    run = circumstances(given, 0, ('numpy', 'ros-kilted-rclpy'), bind=False)
     found = found_by(given)
     table = Table([row.name for row in ROWS], run)
     for row in ROWS:

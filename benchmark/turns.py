@@ -287,9 +287,15 @@ def processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def circumstances(given: argparse.Namespace, seed: int, packages: Sequence[str]) -> dict[str, Any]:
-    """Bind this process to one core, print what every figure tells of how it came, return it."""
-    bound = one_core()
+def circumstances(
+    given: argparse.Namespace, seed: int, packages: Sequence[str], *, bind: bool = True
+) -> dict[str, Any]:
+    """
+    Print what every figure tells of how it came, and return it.
+
+    :param bind: whether to bind this process to one core; not where others are measured.
+    """
+    bound = one_core() if bind else f'{os.cpu_count()} cores'
     load = ', '.join(f'{each:.1f}' for each in os.getloadavg())
     versions = ', '.join(
         f'{each} {importlib.metadata.version(each)}' for each in packages if has(each)

@@ -7,6 +7,7 @@ Each host has a subnet of its own behind a router. A namespace has no name and l
 process in it: the processes that hold them end with this one, however that ends.
 """
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,7 @@ class Namespace:
 
     def run(self, command: str) -> None:
         """Run a command in it."""
-        subprocess.run([*self.enter, *command.split()], check=True, timeout=10)
+        subprocess.run([*self.enter, *shlex.split(command)], check=True, timeout=10)
 
     def close(self) -> None:
         """Let go of it."""
@@ -89,7 +90,7 @@ class Network:
         try:
             # In a user namespace nobody needs to be root.
             self._router = self._kept(Namespace([], '--user', '--map-root-user'))
-            self._router.run('sysctl -qw net.ipv4.ip_forward=1')
+            self._router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'")
             self.hosts = [self._host(each) for each in range(count)]
         except (OSError, subprocess.SubprocessError) as error:
             self.close()

@@ -13,8 +13,7 @@ import shutil
 
 from dropouts import keys_read_once
 from fdrl_ros.errors import ReplayError, StateLostError
-from fdrl_ros.federation.channel import Channel
-from fdrl_ros.federation.journal import FILE, Journal, read
+from fdrl_ros.federation.journal import read
 from fdrl_ros.federation.message import (
     GlobalPolicy,
     MaskedUpdate,
@@ -285,17 +284,8 @@ def test_a_key_authority_that_forgot_nothing_that_matters_goes_on(tmp_path, capl
     assert not bench.compared().problems
 
 
-class JournaledRestarts(RestartBench):
+class JournaledRestarts(Journaled, RestartBench):
     """A federation with journals, whose parties may die at any write, also of those."""
-
-    def channel(self, name, store):
-        folder = self.directory / f'{name}_journal'
-        folder.mkdir(exist_ok=True)
-        journal = Journal(folder / FILE, self.identities[name], 'test', store)
-        store.before_closing(journal.close)
-        return Channel(
-            self.identities[name], self.roster, store, journal, clock=lambda: self.clocks[name]
-        )
 
 
 def test_a_kill_at_any_write_is_not_taken_for_a_lost_state(tmp_path, caplog):
