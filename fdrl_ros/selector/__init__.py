@@ -8,6 +8,7 @@ from fdrl_ros.selector.candidate import Candidate, HOLD, Selection
 from fdrl_ros.selector.fitting import fit_value, returns_to_go, ValueSettings
 from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
+from fdrl_ros.selector.safety import SafetySettings
 from fdrl_ros.selector.selector import Selector, SelectorSettings
 from fdrl_ros.selector.value import ValueModel
 
@@ -19,6 +20,7 @@ __all__ = [
     'LimiterSettings',
     'Observation',
     'Reason',
+    'SafetySettings',
     'Selection',
     'Selector',
     'SelectorSettings',
