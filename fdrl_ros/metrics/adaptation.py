@@ -5,9 +5,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 import math
+from typing import NamedTuple
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.metrics.summation import RunningSum
+from fdrl_ros.metrics.means import CaseMeans, ONE, WINDOW
 import numpy as np
 
 DEFAULT_THRESHOLD = 0.5
@@ -77,44 +78,70 @@ def alpha_adapt(
     return (float(np.mean(fractions)) if fractions else math.nan), len(fractions)
 
 
-@dataclass(frozen=True)
-class Adaptation:
+class Rates(NamedTuple):
     """
-    Adaptation up to and with the present step.
+    Both rates over some steps.
+
+    A step counts where it follows another of its case, even one that has left the window.
 
     :param alpha_adapt: FDRL Eq. 11; NaN while `cases` is 0.
     :param cases: cases that had a changed state, over which alpha_adapt averages.
-    :param variation_rate: FDRL Eq. 4; NaN before the second state of a case.
-    :param change: d(s_t, s_t-1) of the present step, in scales; NaN at a case's first state.
-    :param changes: steps of the present case whose state changed.
-    :param answers: those of them whose action changed too.
+    :param variation_rate: FDRL Eq. 4; NaN while `steps` is 0.
+    :param steps: that follow another.
+    :param changes: those of them whose state changed.
+    :param answers: those of these whose action changed too.
     """
 
     alpha_adapt: float
     cases: int
     variation_rate: float
-    change: float
+    steps: int
     changes: int
     answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """
+    Adaptation up to and with the present step.
+
+    The first fields are over all cases so far, as in :class:`Rates`.
+
+    :param change: d(s_t, s_t-1) of the present step, in scales; NaN at a case's first state.
+    :param case: the present case alone.
+    :param window: the newest steps, whichever case they are of.
+    """
+
+    alpha_adapt: float
+    cases: int
+    variation_rate: float
+    steps: int
+    changes: int
+    answers: int
+    change: float
+    case: Rates
+    window: Rates
 
 
 class AdaptationMeter:
     """Both rates kept up to date; equal to the batch functions over the same steps."""
 
     def __init__(
-        self, scales: np.ndarray | float = 1.0, threshold: float = DEFAULT_THRESHOLD
+        self,
+        scales: np.ndarray | float = 1.0,
+        threshold: float = DEFAULT_THRESHOLD,
+        window: int = WINDOW,
     ) -> None:
+        """
+        Begin.
+
+        :param window: newest steps that :attr:`Adaptation.window` averages.
+        """
         self._scales = scales
         self._threshold = threshold
-        self._finished_alpha = RunningSum()
-        self._finished_alpha_cases = 0
-        self._finished_rate = RunningSum()
-        self._finished_rate_cases = 0
-        self._start_case()
-
-    def _start_case(self) -> None:
+        self._answered, self._varied = CaseMeans(), CaseMeans()
+        self._newest = CaseMeans(window), CaseMeans(window)
         self._previous: tuple[np.ndarray, int] | None = None
-        self._steps = self._changes = self._answers = 0
 
     def add(self, state: np.ndarray, action: int) -> Adaptation:
         """
@@ -123,42 +150,40 @@ class AdaptationMeter:
         :param state: shape (S,).
         :param action: the action executed in it, after the shield.
         """
-        change = math.nan
+        change, follows, changed, answered = math.nan, 0, 0, 0
+        present = np.array(state, dtype=np.float64)
         if self._previous is not None:
             before, action_before = self._previous
-            change = float(state_change(state, before, self._scales))
-            self._steps += 1
-            if change > self._threshold:
-                self._changes += 1
-                self._answers += action != action_before
-        self._previous = (np.array(state, dtype=np.float64), action)
-        alpha_sum, alpha_cases = self._alpha()
-        rate_sum, rate_cases = self._rate()
+            difference = (present - before) / self._scales
+            # Added up in the order of state_change, so that no step counts here alone.
+            change = math.sqrt(np.add.reduce(np.square(difference)))
+            follows = 1
+            changed = 1 if change > self._threshold else 0
+            answered = 1 if changed and action != action_before else 0
+        self._previous = present, action
+        for alpha, rate in ((self._answered, self._varied), self._newest):
+            alpha.add(answered * ONE, changed)
+            rate.add(changed * ONE, follows)
+        ratio, answers, changes = self._answered.present
+        share, _, steps = self._varied.present
+        case = Rates(ratio, 1 if changes else 0, share, steps, changes, answers // ONE)
         return Adaptation(
-            alpha_adapt=alpha_sum / alpha_cases if alpha_cases else math.nan,
-            cases=alpha_cases,
-            variation_rate=rate_sum / rate_cases if rate_cases else math.nan,
-            change=change,
-            changes=self._changes,
-            answers=self._answers,
+            *_rates(self._answered, self._varied), change, case, _rates(*self._newest)
         )
 
     def end_case(self) -> None:
         """Close the present case."""
-        if self._changes:
-            self._finished_alpha.add(self._answers / self._changes)
-            self._finished_alpha_cases += 1
-        if self._steps:
-            self._finished_rate.add(self._changes / self._steps)
-            self._finished_rate_cases += 1
-        self._start_case()
+        self._previous = None
+        for each in (self._answered, self._varied, *self._newest):
+            each.end_case()
 
-    def _alpha(self) -> tuple[float, int]:
-        present = self._answers / self._changes if self._changes else 0.0
-        return self._finished_alpha.value + present, self._finished_alpha_cases + (
-            self._changes > 0
-        )
 
-    def _rate(self) -> tuple[float, int]:
-        present = self._changes / self._steps if self._steps else 0.0
-        return self._finished_rate.value + present, self._finished_rate_cases + (self._steps > 0)
+def _rates(alpha: CaseMeans, rate: CaseMeans) -> Rates:
+    return Rates(
+        alpha.value,
+        alpha.cases,
+        rate.value,
+        rate.denominator,
+        alpha.denominator,
+        alpha.numerator // ONE,
+    )

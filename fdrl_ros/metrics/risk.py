@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.metrics.summation import RunningSum
+from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
 from fdrl_ros.settings import setting, Settings
 import numpy as np
 
@@ -94,28 +94,51 @@ def r_mit(cases: Sequence[np.ndarray]) -> float:
     return 1.0 - float(np.mean(means)) if means else math.nan
 
 
-@dataclass(frozen=True)
+class Mitigation(NamedTuple):
+    """R_mit over some steps: NaN without one; how many cases and steps it averages."""
+
+    value: float
+    cases: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Risk:
-    """Risk of the present step, and R_mit over the cases up to and with the present one."""
+    """
+    Risk up to and with the present step.
+
+    :param force: F_t, with the damage Td_t and the critical error C_t the terms of D_t.
+    :param total: D_t.
+    :param mitigation: R_mit over all cases so far.
+    :param cases: cases that had a step, the present one included, over which it averages.
+    :param steps: of all of them.
+    :param case: R_mit of the present case.
+    :param window: R_mit over the newest steps, whichever case they are of.
+    """
 
     force: float
     damage: float
     critical: float
     total: float
     mitigation: float
-    steps: int
     cases: int
+    steps: int
+    case: Mitigation
+    window: Mitigation
 
 
 class RiskMeter:
     """R_mit kept up to date step by step; equal to :func:`r_mit` over the same steps."""
 
-    def __init__(self, weights: RiskWeights = DEFAULT_WEIGHTS) -> None:
+    def __init__(self, weights: RiskWeights = DEFAULT_WEIGHTS, window: int = WINDOW) -> None:
+        """
+        Begin.
+
+        :param window: newest steps that :attr:`Risk.window` averages.
+        """
         self._weights = weights
-        self._finished = RunningSum()
-        self._finished_cases = 0
-        self._case = RunningSum()
-        self._steps = 0
+        self._all = CaseMeans()
+        self._window = CaseMeans(window)
 
     def add(self, force: float, damage: float, critical: bool, force_limit: float) -> Risk:
         """
@@ -136,35 +159,33 @@ class RiskMeter:
             + weights.damage * damage_term
             + weights.critical * critical_term
         )
-        self._case.add(total)
-        self._steps += 1
+        parts, every, window = whole(total), self._all, self._window
+        every.add(parts)
+        window.add(parts)
+        mean, _, steps = every.present
         return Risk(
-            force=force_term,
-            damage=damage_term,
-            critical=critical_term,
-            total=total,
-            mitigation=self.mitigation,
-            steps=self._steps,
-            cases=self.cases,
+            force_term,
+            damage_term,
+            critical_term,
+            total,
+            1.0 - every.value,
+            every.cases,
+            every.denominator,
+            Mitigation(1.0 - mean, 1, steps),
+            Mitigation(1.0 - window.value, window.cases, window.denominator),
         )
 
     def end_case(self) -> None:
         """Close the present case, if it had a step."""
-        if self._steps:
-            self._finished.add(self._case.value / self._steps)
-            self._finished_cases += 1
-            self._case = RunningSum()
-            self._steps = 0
+        self._all.end_case()
+        self._window.end_case()
 
     @property
     def cases(self) -> int:
         """Cases that had a step, the present one included."""
-        return self._finished_cases + (self._steps > 0)
+        return self._all.cases
 
     @property
     def mitigation(self) -> float:
         """R_mit so far; NaN before the first step."""
-        if not self.cases:
-            return math.nan
-        present = self._case.value / self._steps if self._steps else 0.0
-        return 1.0 - (self._finished.value + present) / self.cases
+        return 1.0 - self._all.value

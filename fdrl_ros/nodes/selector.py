@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 import sys
+import time
 from typing import Any
 
 from fdrl_ros.crypto.keystore import make_private_directory
@@ -19,12 +20,20 @@ from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.nodes.measured_messages import adaptation_message, risk_message
 from fdrl_ros.nodes.robot_messages import joint_state, observation, seconds, set_point
 from fdrl_ros.nodes.valuing import value_model
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import load_policy
-from fdrl_ros.selector import Limiter, LimiterSettings, Selection, Selector, ValueModel
+from fdrl_ros.selector import (
+    GateSettings,
+    Limiter,
+    LimiterSettings,
+    Selection,
+    Selector,
+    ValueModel,
+)
 from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
 from fdrl_ros.selector.shelf import PolicyShelf
 from fdrl_ros.settings import setting
@@ -46,7 +55,7 @@ class SelectorNode(ManagedNode):
 
     part = 'control'
     groups = ('selector', 'value', 'evaluation')
-    further = {'limiter': LimiterSettings}
+    further = {'limiter': LimiterSettings, 'gate': GateSettings}
     own = SelectorNodeSettings
 
     def __init__(self, post: Post) -> None:
@@ -78,7 +87,12 @@ class SelectorNode(ManagedNode):
         self._valuing = False
         self.unvalued = ''
         self.loop = ControlLoop(
-            Selector(self._rules.selector), Limiter(self.further_settings('limiter'))
+            Selector(
+                self._rules.selector,
+                gate=self.further_settings('gate'),
+                clock=time.monotonic,
+            ),
+            Limiter(self.further_settings('limiter')),
         )
         self.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
         self.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
@@ -198,31 +212,11 @@ class SelectorNode(ManagedNode):
             )
         )
         if chosen.risk is not None:
-            self._risk.publish(
-                self.stamped(
-                    ros.Risk(
-                        patient=chosen.patient,
-                        risk=chosen.risk.total,
-                        force=chosen.risk.force,
-                        damage=chosen.risk.damage,
-                        critical=chosen.risk.critical,
-                        mitigation=chosen.risk.mitigation,
-                        steps=chosen.risk.steps,
-                    )
-                )
-            )
+            self._risk.publish(self.stamped(risk_message(chosen.patient, chosen.risk)))
         if chosen.adaptation is not None:
-            adaptation = chosen.adaptation
             self._adaptation.publish(
                 self.stamped(
-                    ros.Adaptation(
-                        patient=chosen.patient,
-                        variation_rate=adaptation.variation_rate,
-                        adaptation=adaptation.alpha_adapt,
-                        steps=chosen.risk.steps if chosen.risk else 0,
-                        varied=adaptation.changes,
-                        threshold=self._threshold,
-                    )
+                    adaptation_message(chosen.patient, chosen.adaptation, self._threshold)
                 )
             )
 

@@ -6,6 +6,7 @@ from fdrl_ros.selector.bank import ValueBank
 from fdrl_ros.selector.calibration import Calibration, calibration, mean_coverage
 from fdrl_ros.selector.candidate import Candidate, HOLD, Selection
 from fdrl_ros.selector.fitting import fit_value, returns_to_go, ValueSettings
+from fdrl_ros.selector.gate import GateSettings, PauseOrders, RiskGate
 from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.safety import SafetySettings
@@ -16,10 +17,13 @@ __all__ = [
     'HOLD',
     'Calibration',
     'Candidate',
+    'GateSettings',
     'Limiter',
     'LimiterSettings',
     'Observation',
+    'PauseOrders',
     'Reason',
+    'RiskGate',
     'SafetySettings',
     'Selection',
     'Selector',

@@ -44,6 +44,7 @@ class Selection:
     :param value: estimated return of the chosen candidate in this state; NaN without an estimate.
     :param uncertainty: standard deviation of that estimate.
     :param time: when it was made, seconds of the steady clock.
+    :param stamp: of the state that it was made in, nanoseconds; None where there was none.
     :param risk: None where there was no state to measure.
     """
 
@@ -56,6 +57,7 @@ class Selection:
     patient: str = ''
     risk: Risk | None = None
     adaptation: Adaptation | None = None
+    stamp: int | None = None
 
     @property
     def holds(self) -> bool:

@@ -7,6 +7,7 @@ from fdrl_ros.env.constants import constant
 from fdrl_ros.env.procedures import PROCEDURES
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
+from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
 from fdrl_ros.selector.observation import State
 
@@ -22,9 +23,15 @@ class OperationMonitor:
     real patient monitor and a real arm need not know them.
     """
 
-    def __init__(self, weights: RiskWeights, threshold: float) -> None:
-        self._risk = RiskMeter(weights)
-        self._adaptation = AdaptationMeter(1.0, threshold)
+    def __init__(self, weights: RiskWeights, threshold: float, window: int = WINDOW) -> None:
+        """
+        Begin.
+
+        :param threshold: change of state that counts, in scales.
+        :param window: newest steps that the sliding window holds.
+        """
+        self._risk = RiskMeter(weights, window)
+        self._adaptation = AdaptationMeter(1.0, threshold, window)
         self._warn = {each.name: each.warn_force for each in PROCEDURES}
         self._hard_stop = constant('tissue.hard_stop')
         self._hypotension = constant('physiology.hypotension')
@@ -45,14 +52,11 @@ class OperationMonitor:
         self._adaptation.end_case()
         self._start_case()
 
-    def step(
-        self, state: State, procedure: str, action: int, now: float, breach: bool
-    ) -> tuple[Risk, Adaptation]:
+    def judge(self, state: State, procedure: str, now: float, breach: bool) -> Risk:
         """
-        Take in one step.
+        Take in the risk of one state.
 
-        :param action: the action executed in this state.
-        :param now: seconds of the steady clock.
+        :param now: seconds of the clock that stamps states.
         :param breach: whether the workspace or the trocar was breached, as the robot reports it.
         """
         force = max(float(state.values[self._force]), 0.0)
@@ -64,5 +68,12 @@ class OperationMonitor:
         critical = (
             breach or force > self._hard_stop or self._low_pressure >= self._hypotension_time
         )
-        risk = self._risk.add(force, self._damage, critical, float(state.values[self._limit]))
-        return risk, self._adaptation.add(state.scaled, action)
+        return self._risk.add(force, self._damage, critical, float(state.values[self._limit]))
+
+    def answer(self, state: State, action: int) -> Adaptation:
+        """
+        Take in how that state was answered.
+
+        :param action: the action executed in it, after the shield.
+        """
+        return self._adaptation.add(state.scaled, action)

@@ -34,6 +34,10 @@ class Reason(StrEnum):
     OUT_OF_RANGE = 'out_of_range'
     NO_POLICY = 'no_policy'
     POLICY_FAILED = 'policy_failed'
+    LATE = 'late'
+    FROZEN = 'frozen'
+    RISK_GATE = 'risk_gate'
+    PAUSED = 'paused'
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Observation:
     :param scales: what a policy sees is values / scales, shape (n,).
     :param received: when it arrived, seconds of the steady clock.
     :param procedure: name of the procedure; only the operation has one.
+    :param stamp: when it was measured, nanoseconds of the clock that stamps states: what is
+        decided depends on this time alone. Without one, the time of arrival counts.
     """
 
     patient: str
@@ -55,6 +61,12 @@ class Observation:
     scales: Sequence[float] | np.ndarray
     received: float
     procedure: str = ''
+    stamp: int | None = None
+
+    @property
+    def time(self) -> float:
+        """When it was measured, seconds."""
+        return self.received if self.stamp is None else 1e-9 * self.stamp
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ import math
 from statistics import NormalDist
 
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
+from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidate import Candidate, HOLD, LineUp, Selection
+from fdrl_ros.selector.gate import GateSettings, RiskGate
 from fdrl_ros.selector.monitor import OperationMonitor
 from fdrl_ros.selector.observation import Observation, Reason, State, StateReader
 from fdrl_ros.settings import setting, Settings
@@ -53,23 +55,48 @@ class SelectorSettings(Settings):
     change_threshold: float = setting(
         0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0
     )
+    window: int = setting(
+        WINDOW,
+        'newest steps that the sliding window of the metrics holds',
+        unit='ticks',
+        minimum=1,
+        maximum=1_000_000,
+    )
+    answer_timeout: float = setting(
+        0.02, 'time after which a choice is late', unit='s', minimum=0.001, maximum=0.04
+    )
 
 
 class Selector:
     """
     The party that runs in the operating room: state in, action, risk and adaptation out.
 
-    It reads no clock: `now` and the times of arrival are seconds of one steady clock.
+    `now` and the times of arrival are seconds of one steady clock: they tell whether a state may
+    be acted on. What is then decided depends on the stamps of states alone.
     """
 
     def __init__(
         self,
         settings: SelectorSettings | None = None,
         weights: RiskWeights = DEFAULT_WEIGHTS,
+        gate: GateSettings | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """
+        Begin without a candidate.
+
+        :param gate: when to stop for risk.
+        :param clock: the steady clock, by which a choice may be late; None where none is, as
+            where a recording is gone through again.
+        """
         self.settings = settings or SelectorSettings()
+        self.gate = RiskGate(gate)
+        self._clock = clock
+        self._slow = ''
         self._reader = StateReader(self.settings.state_bound)
-        self._monitor = OperationMonitor(weights, self.settings.change_threshold)
+        self._monitor = OperationMonitor(
+            weights, self.settings.change_threshold, self.settings.window
+        )
         self._factor = NormalDist().inv_cdf(self.settings.confidence)
         self._line_up = LineUp(())
         self._failed_until: dict[str, float] = {}
@@ -98,8 +125,10 @@ class Selector:
         self._line_up = line_up
 
     def reset(self) -> None:
-        """End the case: meters, hysteresis and the standing state start anew."""
+        """End the case: meters, gate, hysteresis and the standing state start anew."""
         self._monitor.end_case()
+        self.gate.reset()
+        self._failed_until.clear()
         self._case = None
         self._current = None
         self._since = -math.inf
@@ -111,6 +140,7 @@ class Selector:
         patient: Observation | None,
         now: float,
         breach: bool = False,
+        hold: Reason | None = None,
     ) -> Selection:
         """
         Choose a policy for this state and let it act.
@@ -120,24 +150,27 @@ class Selector:
 
         :param now: seconds of the steady clock.
         :param breach: whether the robot reports a breach of workspace or trocar.
+        :param hold: why to hold whatever the policies say, if that is so.
         """
         self._inputs = (operation, patient)
         fault = self._time_fault(now)
         if operation is None or patient is None or fault is not None:
-            return self._hold(fault or Reason.MISSING, now)
+            return self.hold(fault or Reason.MISSING, now)
         state = self._reader.read(operation, patient)
         if isinstance(state, Reason):
-            return self._hold(state, now)
+            return self.hold(state, now)
         if operation.patient != self._case:
             if self._case is not None:
                 inputs = self._inputs
                 self.reset()
                 self._inputs = inputs
             self._case = operation.patient
-        selection = self._choose(state, now)
-        risk, adaptation = self._monitor.step(
-            state, operation.procedure, selection.action, now, breach
-        )
+        time = operation.time
+        risk = self._monitor.judge(state, operation.procedure, time, breach)
+        if self.gate.step(risk, time):
+            hold = Reason.RISK_GATE
+        selection = self._choose_in_time(state, time) if hold is None else self.hold(hold, now)
+        adaptation = self._monitor.answer(state, selection.action)
         return Selection(
             selection.policy,
             selection.action,
@@ -148,7 +181,12 @@ class Selector:
             operation.patient,
             risk,
             adaptation,
+            operation.stamp,
         )
+
+    def hold(self, reason: Reason, now: float) -> Selection:
+        """Return the selection that keeps the tip where it is, for a reason."""
+        return Selection(HOLD, STAY, math.nan, math.nan, reason, now, self._case or '')
 
     def _time_fault(self, now: float) -> Reason | None:
         """Check the times of both inputs against the clock, and the clock against itself."""
@@ -161,10 +199,25 @@ class Selector:
         ages = (now - operation.received, now - patient.received)
         if backwards or not all(age >= 0.0 for age in ages):
             return Reason.CLOCK
-        return Reason.STALE if max(ages) > self.settings.state_timeout else None
+        apart, timeout = operation.time - patient.time, self.settings.state_timeout
+        if max(*ages, apart) > timeout:
+            return Reason.STALE
+        return Reason.CLOCK if apart < -timeout else None
 
-    def _hold(self, reason: Reason, now: float) -> Selection:
-        return Selection(HOLD, STAY, math.nan, math.nan, reason, now, self._case or '')
+    def _choose_in_time(self, state: State, now: float) -> Selection:
+        """Choose; what comes too late is not done, and a policy late twice is left out."""
+        if self._clock is None:
+            return self._choose(state, now)
+        began = self._clock()
+        selection = self._choose(state, now)
+        if self._clock() - began <= self.settings.answer_timeout:
+            self._slow = ''
+            return selection
+        if selection.policy == self._slow and not selection.holds:
+            logger.error('policy %s is late; it is left out for a while', self._slow)
+            self._failed_until[self._slow] = now + self.settings.failure_pause
+        self._slow = selection.policy
+        return self.hold(Reason.LATE, now)
 
     def _choose(self, state: State, now: float) -> Selection:
         """Rank the candidates, then ask the chosen one."""
@@ -184,7 +237,7 @@ class Selector:
             answer = self._ask(candidate.name, candidate.policy, state)
             if answer is None:
                 self._failed_until[candidate.name] = now + self.settings.failure_pause
-                return self._hold(Reason.POLICY_FAILED, now)
+                return self.hold(Reason.POLICY_FAILED, now)
             action = answer
         if candidate.name != self._current:
             self._current = candidate.name

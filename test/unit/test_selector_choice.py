@@ -361,12 +361,12 @@ def test_a_new_patient_begins_a_new_case():
     for k in range(3):
         selector.select(*observe(values_of(force=3.0), k * TICK), k * TICK)
     selection = selector.select(*observe(values_of(force=0.0), 0.15, 'case_2'), 0.15)
-    assert (selection.risk.cases, selection.risk.steps) == (2, 1)
+    assert (selection.risk.cases, selection.risk.steps, selection.risk.case.steps) == (2, 4, 1)
     assert selection.risk.damage == 0.0 and selection.patient == 'case_2'
     assert math.isnan(selection.adaptation.change)
     selector.reset()
     again = selector.select(*observe(values_of(), 0.2, 'case_2'), 0.2)
-    assert (again.risk.cases, again.risk.steps) == (3, 1)
+    assert (again.risk.cases, again.risk.steps, again.risk.case.steps) == (3, 5, 1)
 
 
 def test_candidates_are_replaced_all_or_none():

@@ -1,0 +1,108 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Means over cases of the means within them, step by step: the form of FDRL Eq. 4, 9 and 11.
+
+Sums are of whole numbers, so that what was added can be taken out again without a trace: the
+newest million steps give what a batch over them gives.
+"""
+
+from collections import deque
+import math
+
+ONE = 1 << 60
+"""A ratio of 1 in whole numbers: a step is rounded by less than 1e-18."""
+
+WINDOW = 200
+"""Steps of a sliding window unless told: 10 s at 20 Hz."""
+
+_ONE = float(ONE)
+
+
+def whole(value: float) -> int:
+    """Turn a finite number into whole parts of :data:`ONE`."""
+    return int(value * _ONE)
+
+
+class CaseMeans:
+    """
+    The mean over cases of a ratio in each, over all steps or the newest of them.
+
+    A case without a denominator has no ratio and is left out. Time and memory of a step do not
+    grow with the steps before it.
+    """
+
+    __slots__ = ('_parts', '_steps', '_total', '_window', 'cases', 'denominator', 'numerator')
+
+    def __init__(self, window: int | None = None) -> None:
+        """
+        Begin with a case of no steps.
+
+        :param window: how many steps count, of which the oldest may be of cases before; None for
+            all.
+        """
+        self._window = window
+        self._steps: deque[tuple[int, int]] = deque()
+        # Of each case: numerator, denominator, steps.
+        self._parts: deque[list[int]] = deque([[0, 0, 0]])
+        self._total = 0
+        self.cases = 0
+        self.numerator = 0
+        self.denominator = 0
+
+    def add(self, numerator: int, denominator: int = 1) -> None:
+        """
+        Take in a step of the present case.
+
+        :param numerator: in parts of :data:`ONE`.
+        :param denominator: 0 for a step that does not count but has a place in the window.
+        """
+        part = self._parts[-1]
+        part[2] += 1
+        self._change(part, numerator, denominator)
+        if self._window is None:
+            return
+        self._steps.append((numerator, denominator))
+        if len(self._steps) > self._window:
+            old_numerator, old_denominator = self._steps.popleft()
+            part = self._parts[0]
+            part[2] -= 1
+            self._change(part, -old_numerator, -old_denominator)
+            if not part[2] and len(self._parts) > 1:
+                self._parts.popleft()
+
+    def end_case(self) -> None:
+        """Close the present case, if it had a step."""
+        if not self._parts[-1][2]:
+            return
+        if self._window is None:
+            self._parts.popleft()
+        self._parts.append([0, 0, 0])
+
+    def _change(self, part: list[int], numerator: int, denominator: int) -> None:
+        """Add to a case, or take out, and keep the sum of the means."""
+        before = part[1]
+        if not (numerator or denominator):
+            return
+        if before:
+            self._total -= part[0] // before
+            self.cases -= 1
+        part[0] += numerator
+        part[1] = after = before + denominator
+        if after:
+            self._total += part[0] // after
+            self.cases += 1
+        self.numerator += numerator
+        self.denominator += denominator
+
+    @property
+    def value(self) -> float:
+        """The mean; NaN while no case counts."""
+        return self._total / (self.cases * ONE) if self.cases else math.nan
+
+    @property
+    def present(self) -> tuple[float, int, int]:
+        """The present case: its ratio or NaN, its numerator and its denominator."""
+        numerator, denominator, _ = self._parts[-1]
+        ratio = numerator / (denominator * ONE) if denominator else math.nan
+        return ratio, numerator, denominator
