@@ -1,0 +1,289 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How fast the selector decides, in process and from topic to topic, beside a bare echo node.
+
+    tools/in_workspace python benchmark/selector.py --json selector.json
+    tools/in_workspace python benchmark/selector.py --minutes 10 --json selector.json
+
+In process a decision is: both halves of a state in; action, risk, adaptation and the arm's
+set-point out. `decision_*_us` is of 8 policies and hold; the other numbers of policies show how
+it grows. The peer is one of the networks alone.
+
+From topic to topic there are three processes: this one is the room (selector_room.py), the others
+are the selector's node, as `fdrl` starts it and with 8 policies that came to it as policies do,
+and a bare rclpy node that answers each state with an action (selector_echo.py). They have their
+turns one after the other, each idle and beside a process that only counts.
+
+The selector decides at 20 Hz whatever the rate of states, and moves the arm at each state. So two
+times are told. `topic_*_us` goes from a state's publishing to the hearing of the *action* that was
+decided on in that state: of 200 states a second about 22 have one. `setpoint_*_us` goes to the
+hearing of the set-point that each state brings. The echo node answers each state with an action.
+
+`missed_deadline_fraction` is of states at 100 Hz for `--minutes`: whose set-point, or whose action
+if one was due, was heard later than 10 ms after the state, or never.
+`missed_decision_fraction` is of decisions alone. `--minutes` is per node and load, in turns of
+`--seconds`.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+import math
+from pathlib import Path
+import tempfile
+import time
+
+from fdrl_ros.bringup import BringupSettings, free_domains, middleware
+from fdrl_ros.variables import with_variables
+import numpy as np
+from selector_answers import Answers
+from selector_robot import busy, ECHO, echo, ROBOT, selector
+from selector_room import Bedside, processor_time, Room
+from selector_work import beats, candidates, COUNTS, Decisions, episodes, network_times, SEED
+from turns import (
+    as_process,
+    check,
+    circumstances,
+    Measurement,
+    options,
+    progress,
+    Row,
+    Table,
+    write,
+)
+
+POLICIES = 8
+FAST, SLOW = 200.0, 100.0
+"""Rates of states, hertz: for how long answers take, and for deadlines."""
+
+PERIOD = 0.01
+"""Deadline: of a state at 100 Hz, second."""
+
+BATCH = 2000
+"""Decisions that are made in one go."""
+
+ALONE = 'one network alone'
+BARE = 'bare rclpy echo node'
+LOADS = {'': 0, '_busy': 1}
+"""Processes that only count, beside the others; and what names tell of it."""
+
+
+def topic_rows() -> Iterator[Row]:
+    """Yield the rows of what goes over topics."""
+    for load, goal in (('', 1000.0), ('_busy', 2000.0)):
+        for name in ('topic', 'setpoint'):
+            for part in PARTS:
+                own, peer = f'{name}{load}_{part}_us', f'echo{load}_{part}_us'
+                wanted = goal if (name, part) == ('topic', 'p99') else None
+                yield Row(own, own, peer, BARE, wanted, False)
+        own, peer = f'topic{load}_p99_us', f'echo{load}_p99_us'
+        name = f'topic{load}_p99_over_echo'
+        yield Row(name, own, peer, f'{BARE}, us', None if load else 2.5, False, 'own/peer')
+    for load in LOADS:
+        name, goal = f'cpu{load}_share', None if load else 0.15
+        yield Row(name, name, f'echo_{name}', BARE, goal, False)
+
+
+PARTS = {'p50': 50.0, 'p99': 99.0, 'p999': 99.9}
+IN_PROCESS = (
+    *(
+        Row(
+            f'decision_{part}_us',
+            f'decision_{POLICIES}_{part}_us',
+            f'network_{part}_us',
+            ALONE,
+            goal,
+            False,
+        )
+        for part, goal in (('p50', None), ('p99', 200.0), ('p999', None))
+    ),
+    *(
+        Row(name, name, None, '', None, False)
+        for name in (f'decision_{count}_p50_us' for count in COUNTS)
+    ),
+    Row('decision_per_policy_us', 'decision_per_policy_us', None, '', None, False),
+    Row('decision_linearity_r2', 'decision_linearity_r2', None, '', 0.95),
+)
+MISSED = tuple(
+    Row(f'missed_{what}{load}_fraction', f'{what}{load}', f'echo{load}', BARE, goal, False)
+    for what in ('deadline', 'decision')
+    for load, goal in (('', 1e-4), ('_busy', 1e-3))
+)
+"""Fractions of all turns together."""
+
+
+class Figures(dict[str, Measurement]):
+    """What was measured, by name; each turn adds a sample."""
+
+    def put(self, name: str, value: float, unit: str) -> None:
+        """Add a sample."""
+        self.setdefault(name, Measurement(lambda: lambda: 0.0, unit)).samples.append(value)
+
+    def put_times(self, name: str, taken: np.ndarray) -> None:
+        """
+        Add percentiles of times.
+
+        :param name: which `_p99_us` and others are appended to.
+        :param taken: second.
+        """
+        for part, percent in PARTS.items():
+            value = float(np.percentile(taken, percent, method='higher'))
+            self.put(f'{name}_{part}_us', 1e6 * value, 'us')
+
+
+@dataclass
+class Lateness:
+    """How many of how many came later than one period, or never."""
+
+    late: int = 0
+    count: int = 0
+
+    def add(self, taken: np.ndarray) -> None:
+        """Count further times, second."""
+        self.late += int((taken > PERIOD).sum())
+        self.count += len(taken)
+
+    @property
+    def fraction(self) -> float:
+        """Return the part that was late."""
+        return self.late / self.count
+
+
+def in_process(found: Figures, given: argparse.Namespace) -> None:
+    """Measure decisions in process, for several numbers of policies in turns."""
+    progress('making policies and their values')
+    played = episodes()
+    made = candidates(played, max(COUNTS))
+    decisions = {count: Decisions(played, made[:count]) for count in COUNTS}
+    for each in decisions.values():
+        each.take(BATCH)
+    for repeat in range(given.repeats):
+        progress(f'repeat {repeat + 1} of {given.repeats}: decisions in process')
+        medians = []
+        for count, each in decisions.items():
+            taken = each.take(5 * BATCH if count == POLICIES else BATCH)
+            found.put_times(f'decision_{count}', taken)
+            medians.append(1e6 * float(np.median(taken)))
+        found.put_times('network', network_times(played, made[0], BATCH))
+        slope, start = np.polyfit(COUNTS, medians, 1)
+        residual = np.var(medians - (slope * np.array(COUNTS) + start)) / np.var(medians)
+        found.put('decision_per_policy_us', float(slope), 'us')
+        found.put('decision_linearity_r2', float(1.0 - residual), '1')
+
+
+class Topics:
+    """The room, and both nodes in it."""
+
+    def __init__(self, room: Room, processes: Mapping[str, int]) -> None:
+        """
+        Wait until both nodes hear the room.
+
+        :param processes: of the nodes, by namespace.
+        """
+        self._beds = {name: Bedside(room, name) for name in processes}
+        self._processes = processes
+        self._played = episodes()
+        self._beats = {rate: beats(self._played, rate) for rate in (FAST, SLOW)}
+        if not room.spin(lambda: all(each.is_heard for each in self._beds.values()), 30.0):
+            raise SystemExit('nobody hears the states')
+        self.missed = {row.own: Lateness() for row in MISSED}
+        self.missed |= {row.peer: Lateness() for row in MISSED if row.peer}
+
+    def turn(self, found: Figures, load: str, rate: float, seconds: float) -> None:
+        """Let both nodes answer, one after the other."""
+        with busy(LOADS[load]):
+            for name, bed in self._beds.items():
+                process = self._processes[name]
+                before = processor_time(process), time.monotonic()
+                answers = bed.operate(self._beats[rate], rate, seconds)
+                used, passed = processor_time(process) - before[0], time.monotonic() - before[1]
+                if rate == FAST:
+                    self._put_times(found, name, load, answers)
+                else:
+                    own = '' if name == ROBOT else 'echo_'
+                    found.put(f'{own}cpu{load}_share', used / passed, '1')
+                    self._count(name, load, answers)
+
+    @staticmethod
+    def _put_times(found: Figures, name: str, load: str, answers: Answers) -> None:
+        if name == ECHO:
+            found.put_times(f'echo{load}', answers.echoes())
+            return
+        found.put_times(f'topic{load}', answers.decisions())
+        found.put_times(f'setpoint{load}', answers.set_points())
+
+    def _count(self, name: str, load: str, answers: Answers) -> None:
+        if name == ECHO:
+            self.missed[f'echo{load}'].add(answers.echoes())
+            return
+        self.missed[f'decision{load}'].add(answers.decisions())
+        self.missed[f'deadline{load}'].add(answers.whole())
+
+
+def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[str, Lateness]:
+    """Measure both nodes in turns."""
+    federation_domain, robot_domain = free_domains(2)
+    settings = BringupSettings(str(folder / 'federation'), federation_domain, robot_domain)
+    with ExitStack() as stack:
+        stack.enter_context(with_variables(middleware(settings)))
+        room = Room(robot_domain)
+        stack.callback(room.close)
+        progress('starting the selector, which values its policies')
+        processes = {
+            ROBOT: stack.enter_context(selector(room, settings, given.policies)),
+            ECHO: stack.enter_context(echo(settings)),
+        }
+        topics = Topics(room, processes)
+        for repeat in range(given.repeats):
+            for load in LOADS:
+                progress(f'repeat {repeat + 1} of {given.repeats}: {FAST:g} Hz{load}')
+                topics.turn(found, load, FAST, given.seconds)
+        turns = math.ceil(60.0 * given.minutes / given.seconds)
+        for turn in range(turns):
+            for load in LOADS:
+                progress(f'turn {turn + 1} of {turns}: {SLOW:g} Hz{load}')
+                topics.turn(found, load, SLOW, given.seconds)
+    return topics.missed
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = options('Measure how fast the selector decides.')
+    parser.set_defaults(seconds=10.0)
+    parser.add_argument(
+        '--minutes', type=float, default=0.5, help='of each node and load at 100 Hz (0.5)'
+    )
+    parser.add_argument(
+        '--policies', type=int, default=POLICIES, help='of the selector on topics (8; at most 8)'
+    )
+    given = parser.parse_args()
+    check(parser, given)
+    if not 1 <= given.policies <= POLICIES:
+        parser.error('expected --policies from 1 to 8')
+    if not 0.0 < given.minutes <= 600.0:
+        parser.error('expected --minutes above 0')
+    as_process()
+    run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-kilted-rclpy'), bind=False)
+    run |= {'minutes': given.minutes, 'policies': given.policies}
+    found = Figures()
+    in_process(found, given)
+    with tempfile.TemporaryDirectory() as folder:
+        missed = on_topics(found, given, Path(folder))
+    progress('')
+    rows = (*IN_PROCESS, *topic_rows())
+    table = Table([row.name for row in (*rows, *MISSED)], run)
+    for row in rows:
+        table.add(row, found)
+    for row in MISSED:
+        peer = missed[row.peer] if row.peer else None
+        own = missed[row.own]
+        table.add_one(row, own.fraction, '1', peer_value=peer.fraction if peer else None)
+    table.end()
+    if given.json:
+        write(given.json, table.written)
+
+
+if __name__ == '__main__':
+    main()

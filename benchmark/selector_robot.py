@@ -1,0 +1,146 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The nodes that benchmark/selector.py measures, each in a process of its own.
+
+The selector runs as `fdrl` starts it: armed, in a prepared directory, with the policies of a
+federation, which arrive signed over latched topics and are checked and valued there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+import os
+from pathlib import Path
+import subprocess
+import sys
+
+from fdrl_ros.bringup import BringupSettings, environment, FEDERATION, robot_graph
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.store import Store
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import digest_of, encode_weights
+from fdrl_ros.prepare import Layout, load_policy, prepare
+from fdrl_ros.runner import Runner
+import numpy as np
+from selector_room import Room
+from selector_work import SEED
+
+ROBOT, ECHO = '/robot_1', '/echo'
+SELECTOR = f'{ROBOT}/selector'
+LABEL = 'robot_1.selector'
+HOSPITALS = 7
+
+LONGEST = 300.0
+"""Seconds after which the candidates are not waited for any longer."""
+
+PLAN = Plan.from_mapping(
+    {
+        'federation': {'hospitals': HOSPITALS, 'seed': SEED},
+        'pretraining': {'patients': 20, 'steps': 500},
+        'evaluation': {'value_patients': 12},
+        'selector': {'hold_return': -1000.0},
+        'world': {'mode': 'kinematic'},
+    }
+)
+
+
+class Release:
+    """The public starting policy as the federation's, and near ones as the hospitals' own."""
+
+    def __init__(self, room: Room, layout: Layout, hospitals: tuple[str, ...]) -> None:
+        """Sign and publish them; they are there for as long as this lives."""
+        weights, _ = load_policy(layout.pretrained)
+        rng = np.random.default_rng(SEED)
+        publish = room.node.create_publisher
+        self._publishers = [publish(ros.GlobalPolicy, f'{FEDERATION}/policy', qos.LATCHED)]
+        message = self._channel(layout, 'key_authority').seal(
+            GlobalPolicy,
+            1,
+            0,
+            weights=encode_weights(weights),
+            digest=digest_of(weights),
+            contributors=PLAN.hospitals,
+            update_hashes=b'',
+            rolled_back=False,
+            secure=False,
+            reason='for a measurement',
+        )
+        self._publishers[0].publish(to_ros(message, ros.GlobalPolicy()))
+        for name in hospitals:
+            own = (weights * (1.0 + 0.01 * rng.normal(size=weights.shape))).astype(np.float32)
+            publisher = publish(ros.HospitalPolicy, f'/{name}/policy', qos.LATCHED)
+            released = self._channel(layout, name).seal(
+                HospitalPolicy,
+                1,
+                0,
+                weights=encode_weights(own),
+                digest=digest_of(own),
+                unit='transition',
+                epsilon=1.0,
+                delta=1e-5,
+                secure=False,
+            )
+            publisher.publish(to_ros(released, ros.HospitalPolicy()))
+            self._publishers.append(publisher)
+
+    @staticmethod
+    def _channel(layout: Layout, name: str) -> Channel:
+        identity, roster = layout.credentials(name)
+        return Channel(identity, roster, Store())
+
+
+@contextmanager
+def selector(room: Room, settings: BringupSettings, policies: int) -> Iterator[int]:
+    """
+    Run a selector until it has all candidates, and go on running it.
+
+    :param policies: how many there are to choose from, 1 to 8.
+    :returns: its process.
+    :raises SystemExit: if it has not within :data:`LONGEST`.
+    """
+    layout = prepare(Path(settings.directory), PLAN)
+    with Runner(settings, layout.log) as runner:
+        hospitals = PLAN.hospitals[: policies - 1]
+        release = Release(room, layout, hospitals)
+        spec = next(each for each in robot_graph(settings, 'robot_1') if each.label == LABEL)
+        runner.start([spec])
+        names = ('global', *hospitals)
+
+        def is_ready() -> bool:
+            known = room.health(SELECTOR).get('candidates', '').split(', ')
+            return bool(runner.poll()) or all(each in known for each in names)
+
+        if not room.spin(is_ready, LONGEST) or LABEL not in runner.running:
+            log = runner.log_file(LABEL).read_text('utf-8')
+            raise SystemExit(f'no selector with {len(names)} policies:\n{log}')
+        yield runner.process_id(LABEL)
+        del release
+
+
+@contextmanager
+def echo(settings: BringupSettings) -> Iterator[int]:
+    """Run the echo node; yield its process."""
+    variables = os.environ | environment(settings, settings.robot_domain)
+    script = Path(__file__).with_name('selector_echo.py')
+    process = subprocess.Popen([sys.executable, str(script), ECHO], env=variables)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def busy(cores: int) -> Iterator[None]:
+    """Keep so many cores busy with counting."""
+    counting = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(cores)]
+    try:
+        yield
+    finally:
+        for each in counting:
+            each.kill()
+            each.wait()

@@ -1,0 +1,167 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The operating room of benchmark/selector.py: who says the state, and hears what is answered.
+
+It does as the robot's env does: at each beat the set-points of tip and jaw, the vital signs, then
+the state of the operation, from whose publishing on time is counted. Answers are of a state that
+is known: the echo node returns its stamp, the selector tells its force in the risk.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+import gc
+from itertools import islice
+import os
+from pathlib import Path
+import time
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from fdrl_ros.env.arm import JAW
+from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.robot_messages import joint_state, set_point
+from geometry_msgs.msg import PoseStamped
+import rclpy
+from rclpy.clock import Clock, ClockType
+from rclpy.experimental import EventsExecutor
+from selector_answers import Answers, stamp_of
+from selector_work import Beat, with_number
+from sensor_msgs.msg import JointState
+
+SETTLING = 1.0
+"""Seconds before each measurement: nodes find each other's rhythm, and caches fill."""
+
+AFTER = 0.2
+"""Seconds after it in which answers may still come."""
+
+_SPLIT = OPERATION_SIZE
+_NAMES = [each.name for each in OPERATION_FIELDS + PATIENT_FIELDS]
+_SCALES = [each.scale for each in OPERATION_FIELDS + PATIENT_FIELDS]
+
+
+class Room:
+    """A node of its own that speaks and hears below any namespace."""
+
+    def __init__(self, domain: int) -> None:
+        """Join a DDS domain; the middleware reads its variables now."""
+        rclpy.init(domain_id=domain)
+        self.node = rclpy.create_node('room')
+        self.executor = EventsExecutor()
+        self.executor.add_node(self.node)
+        self.steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._health: dict[str, dict[str, str]] = {}
+        self.node.create_subscription(DiagnosticArray, '/diagnostics', self._note, qos.DIAGNOSTICS)
+
+    def _note(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            node = status.name.partition(':')[0]
+            self._health[node] = {each.key: each.value for each in status.values}
+
+    def health(self, node: str) -> dict[str, str]:
+        """Return what a node said last of itself."""
+        return self._health.get(node, {})
+
+    def spin(self, until: Callable[[], Any], seconds: float) -> bool:
+        """Move messages until a condition holds, and tell whether it does."""
+        end = time.monotonic() + seconds
+        while not until() and time.monotonic() < end:
+            self.executor.spin_once(timeout_sec=0.1)
+        return bool(until())
+
+    def close(self) -> None:
+        """Leave."""
+        self.executor.remove_node(self.node)
+        self.node.destroy_node()
+        rclpy.shutdown()
+
+
+class Bedside:
+    """The topics of one robot, as its env and its other listeners have them."""
+
+    def __init__(self, room: Room, namespace: str) -> None:
+        self._room = room
+        self._answers = Answers()
+        publish, hear = room.node.create_publisher, room.node.create_subscription
+        self._tip = publish(PoseStamped, f'{namespace}/setpoint_cp', qos.STATE)
+        self._jaw = publish(JointState, f'{namespace}/jaw/setpoint_js', qos.STATE)
+        self._patient = publish(ros.PatientState, f'{namespace}/patient_state', qos.STATE)
+        self._operation = publish(ros.OperationState, f'{namespace}/operation_state', qos.STATE)
+        hear(ros.SelectedAction, f'{namespace}/action', self._take_action, qos.EVENT)
+        hear(ros.Risk, f'{namespace}/risk', self._take_risk, qos.EVENT)
+        hear(PoseStamped, f'{namespace}/servo_cp', self._take_set_point, qos.EVENT)
+
+    def _take_action(self, message: ros.SelectedAction) -> None:
+        self._answers.actions.append((time.monotonic_ns(), stamp_of(message)))
+
+    def _take_risk(self, message: ros.Risk) -> None:
+        self._answers.risks.append((stamp_of(message), message.force))
+
+    def _take_set_point(self, message: PoseStamped) -> None:
+        self._answers.set_points_heard.append((time.monotonic_ns(), stamp_of(message)))
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody answers states."""
+        return self._operation.get_subscription_count() > 0
+
+    def operate(self, beats: Iterator[Beat], rate: float, seconds: float) -> Answers:
+        """
+        Say states at a rate, and note what is answered.
+
+        :param rate: hertz.
+        """
+        self._answers = answers = Answers()
+        begin = round(SETTLING * rate)
+        count = begin + round(seconds * rate)
+        made = deque(enumerate(islice(beats, count)))
+
+        def beat() -> None:
+            # A beat that comes late shall not be followed by the next at once.
+            early = answers.sent and time.monotonic_ns() - answers.sent[-1] < 0.5e9 / rate
+            if made and not early:
+                self._say(answers, *made.popleft())
+
+        gc.collect()
+        gc.disable()
+        timer = self._room.node.create_timer(1.0 / rate, beat, clock=self._room.steady)
+        try:
+            self._room.spin(lambda: not made, 2.0 * count / rate)
+            self._room.spin(lambda: False, AFTER)
+        finally:
+            self._room.node.destroy_timer(timer)
+            gc.enable()
+        answers.begin = begin
+        return answers
+
+    def _say(self, answers: Answers, number: int, beat: Beat) -> None:
+        stamp = self._room.node.get_clock().now().to_msg()
+        values = with_number(beat.values, number).tolist()
+        patient = ros.PatientState(
+            patient=beat.patient,
+            names=_NAMES[_SPLIT:],
+            values=values[_SPLIT:],
+            scales=_SCALES[_SPLIT:],
+        )
+        operation = ros.OperationState(
+            procedure=beat.procedure,
+            patient=beat.patient,
+            names=_NAMES[:_SPLIT],
+            values=values[:_SPLIT],
+            scales=_SCALES[:_SPLIT],
+        )
+        patient.header.stamp = operation.header.stamp = stamp
+        self._tip.publish(set_point(stamp, beat.tip.tolist()))
+        self._jaw.publish(joint_state(stamp, (JAW,), (0.0,)))
+        self._patient.publish(patient)
+        answers.stamps[stamp_of(operation)] = number
+        answers.sent.append(time.monotonic_ns())
+        self._operation.publish(operation)
+
+
+def processor_time(process: int) -> float:
+    """Return what a process has used of a core, second."""
+    words = Path(f'/proc/{process}/stat').read_text('utf-8').rpartition(')')[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')

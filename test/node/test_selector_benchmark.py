@@ -1,0 +1,37 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`benchmark/selector.py`: a selector with policies is measured, and every figure is written."""
+
+import json
+from math import isfinite
+from pathlib import Path
+import subprocess
+import sys
+
+BENCHMARK = Path(__file__).parents[2] / 'benchmark' / 'selector.py'
+NAMES = {
+    'decision_p99_us',
+    'topic_p99_us',
+    'topic_p99_over_echo',
+    'topic_busy_p99_us',
+    'setpoint_p99_us',
+    'missed_deadline_fraction',
+    'missed_deadline_busy_fraction',
+    'cpu_share',
+    'decision_linearity_r2',
+}
+
+
+def test_figures_are_measured_and_written(tmp_path):
+    file = tmp_path / 'selector.json'
+    command = [sys.executable, str(BENCHMARK), '--json', str(file), '--policies', '2']
+    short = ['--repeats', '1', '--seconds', '1', '--minutes', '0.01']
+    subprocess.run([*command, *short], check=True, timeout=200)
+    written = json.loads(file.read_text())
+    assert set(written) >= NAMES
+    for name, each in written.items():
+        assert isfinite(each['value']), name
+        if name.startswith(('topic', 'setpoint', 'missed', 'cpu')):
+            assert each['peer'].startswith('bare rclpy echo node')
+            assert isfinite(each['peer_value'])
+    assert 0.0 < written['cpu_share']['value'] < 1.0
