@@ -42,6 +42,14 @@ class Policy:
         self._head = np.ascontiguousarray(value + centred)
         self._head_bias = value_bias + advantage_bias - advantage_bias.mean()
 
+    def layers(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """
+        Return the matrix (inputs, outputs) and the bias (outputs,) of each layer, float32.
+
+        After each but the last comes tanh; the last gives the values of the actions.
+        """
+        return (*self._shared, (self._head, self._head_bias))
+
     def q_values(self, states: np.ndarray) -> np.ndarray:
         """
         Value every action.
