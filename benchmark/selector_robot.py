@@ -41,8 +41,8 @@ PLAN = Plan.from_mapping(
     {
         'federation': {'hospitals': HOSPITALS, 'seed': SEED},
         'pretraining': {'patients': 20, 'steps': 500},
-        'evaluation': {'value_patients': 12},
-        'selector': {'hold_return': -1000.0},
+        'value': {'patients': 12},
+        'selector': {'hold_handicap': 1000.0},
         'world': {'mode': 'kinematic'},
     }
 )

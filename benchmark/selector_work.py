@@ -26,11 +26,13 @@ from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import (
     Candidate,
+    Experience,
     fit_value,
     Limiter,
     Observation,
     Selector,
     SelectorSettings,
+    ValueModel,
 )
 from fdrl_ros.selector.control import ControlLoop
 import numpy as np
@@ -93,7 +95,7 @@ def beats(played: list[Episode], rate: float) -> Iterator[Beat]:
 
 
 def candidates(played: list[Episode], count: int) -> list[Candidate]:
-    """Make up policies, and value them by made-up returns."""
+    """Make up policies, and value them by made-up rewards."""
     rng = np.random.default_rng(SEED)
     shape = Plan().shape
     states = np.concatenate([each.states[:-1] for each in played])
@@ -101,9 +103,11 @@ def candidates(played: list[Episode], count: int) -> list[Candidate]:
     made = []
     for number in range(count):
         policy = Policy(shape.draw(rng), shape)
-        returns = states @ rng.normal(size=states.shape[1]) + rng.normal(size=len(states))
-        value = fit_value(states, returns, cases, rng, policy=policy.digest.hex())
-        made.append(Candidate(f'policy_{number}', policy, value, policy.digest))
+        rewards = states @ rng.normal(size=states.shape[1]) + rng.normal(size=len(states))
+        known = Experience(states, 0.03 * rewards, 0.1 + 0.0 * rewards, cases)
+        value = dict.fromkeys(Plan().federation.names, fit_value(known, rng))
+        model = ValueModel(policy.digest.hex(), value)
+        made.append(Candidate(f'policy_{number}', policy, model, policy.digest))
     return made
 
 

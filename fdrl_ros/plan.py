@@ -99,9 +99,6 @@ class EvaluationSettings(Settings):
     states_per_patient: int = setting(
         20, 'states of each of them in the set', unit='states', minimum=1
     )
-    value_patients: int = setting(
-        90, 'public patients of all kinds that a value model is fitted on', minimum=8
-    )
     workers: int = setting(2, 'processes that evaluate side by side', minimum=1, maximum=64)
 
 

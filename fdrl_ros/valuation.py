@@ -1,98 +1,165 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What a policy is worth in a state: episodes on public patients of all kinds (FDRL Eq. 7).
+What a policy is worth in a state: operations on public patients of all kinds (FDRL Eq. 7).
 
 The patients are made up over the whole range of H = 1, so that the estimate covers whom a robot
 may meet; none is of a hospital or drawn as a hospital's are, so the estimate costs no epsilon.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from fdrl_ros.env.actions import ACTION_COUNT
-from fdrl_ros.env.episode import run_episode
+from fdrl_ros.env.actions import ACTION_COUNT, STAY
+from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
 from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.metrics import risk_terms
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector import fit_value, returns_to_go, ValueModel
+from fdrl_ros.selector import Experience, fit_value, HOLD, ValueModel
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
+from numpy.typing import NDArray
 
 FIRST = 10**6
 """Number of the first of these patients: pre-training and validation use lower ones."""
 
-_STREAM = 5  # of the generators of these episodes
-_LONGEST_PRELUDE = 20
+PORTION = 500
+"""Patients that are operated on side by side."""
+
+LONGEST_LEAD = 40
+"""Ticks that somebody else may have operated before the policy takes over."""
+
+EXPLORATION = 0.2
+"""Greatest share of random moves of that somebody."""
+
+_STREAM = 5  # of the generators of these operations
+
+Progress = Callable[[int, int], None]
+Stopped = Callable[[], bool]
 
 
-def public_patient(index: int, plan: Plan) -> Patient:
+def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
     """Return one of the public patients of all kinds."""
-    return plan.public_cohort(1.0).patient(FIRST + index)
+    return plan.public_cohort(1.0).patient(FIRST + index, procedure=procedure)
 
 
-def public_returns(
-    policy: Policy,
+def acting(policy: Policy | None) -> Chooser:
+    """Return a policy, or None for staying, as one that acts for many patients."""
+    if policy is None:
+        return lambda states, rows, tick: np.full(len(states), STAY)
+    return lambda states, rows, tick: policy.q_values(states).argmax(axis=1)
+
+
+def public_experience(
+    policy: Policy | None,
     plan: Plan,
+    lead_in: Policy,
     *,
-    progress: Callable[[int, int], None] = lambda done, count: None,
-    stopped: Callable[[], bool] = lambda: False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    progress: Progress = lambda done, count: None,
+    stopped: Stopped = lambda: False,
+) -> dict[str, Experience]:
     """
-    Operate on public patients and note what followed from each state.
+    Operate on public patients with kinematic arms and note what followed from each state.
 
-    On every other patient some random moves come first: a selector may hand over in states that
-    the policy alone would not come into.
+    On every other patient another policy, with some random moves, operates at first: a selector
+    hands over in states that the policy alone would not come into. Patients and what happens
+    before the hand-over are the same for every policy.
 
-    :returns: states (n, STATE_SIZE), discounted returns (n,), number of the case (n,).
+    :param policy: None stays where it is.
+    :param lead_in: who operates at first, the same for every policy of a plan: the public start.
+    :returns: by procedure; the number of a case is that of its patient.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    seed, count = plan.federation.seed, plan.evaluation.value_patients
-    states, returns, cases = [], [], []
-    env = SurgeryEnv(settings=plan.world)
-    try:
-        for index in range(count):
-            if stopped():
-                raise TrainingStopped('stopped by the user')
-            rng = np.random.default_rng([_STREAM, seed, index])
-            env.np_random = rng
-            prelude = int(rng.integers(_LONGEST_PRELUDE)) if index % 2 else 0
-            episode = run_episode(
-                env, _after_prelude(policy, prelude, rng), public_patient(index, plan)
+    names, count = plan.federation.names, plan.value.patients
+    found: dict[str, list[Experience]] = {}
+    for place, name in enumerate(names):
+        for begin in range(0, count, PORTION):
+            cases = np.arange(begin, min(begin + PORTION, count))
+
+            def tick(left: int) -> None:
+                if stopped():
+                    raise TrainingStopped('stopped by the user')
+
+            rng = np.random.default_rng([_STREAM, plan.federation.seed, place, begin])
+            handover = np.where(cases % 2, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
+            rolled = roll_out(
+                [public_patient(int(each), plan, name) for each in cases],
+                _handing_over(policy, lead_in, handover, rng),
+                plan.world,
+                rngs=[np.random.default_rng([_STREAM, place, int(each)]) for each in cases],
+                tick=tick,
             )
-            if prelude < episode.length:
-                following = returns_to_go(episode.rewards, plan.value.discount)
-                states.append(episode.states[prelude:-1])
-                returns.append(following[prelude:])
-                cases.append(np.full(episode.length - prelude, index))
-            progress(index + 1, count)
-    finally:
-        env.close()
-    return np.concatenate(states), np.concatenate(returns), np.concatenate(cases)
+            found.setdefault(name, []).append(_experience(rolled, handover, begin))
+            progress(place * count + int(cases[-1]) + 1, len(names) * count)
+    return {
+        name: Experience(
+            *(
+                np.concatenate([getattr(each, part) for each in parts])
+                for part in ('states', 'rewards', 'risks', 'cases')
+            )
+        )
+        for name, parts in found.items()
+    }
+
+
+def _handing_over(
+    policy: Policy | None,
+    lead_in: Policy,
+    handover: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Chooser:
+    """Return who operates: until its tick of handing over the one, then the other."""
+    share = rng.uniform(0.0, EXPLORATION, len(handover))
+    own, first = acting(policy), acting(lead_in)
+
+    def choose(
+        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
+    ) -> NDArray[np.int64]:
+        actions = own(states, rows, tick)
+        if tick < LONGEST_LEAD:
+            # Drawn for all, so that what one policy does changes nothing for another.
+            random = rng.random(len(handover)) < share
+            moves = rng.integers(ACTION_COUNT, size=len(handover))
+            led = tick < handover[rows]
+            if led.any():
+                before = first(states[led], rows[led], tick)
+                actions[led] = np.where(random[rows[led]], moves[rows[led]], before)
+        return actions
+
+    return choose
+
+
+def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
+    """Return what came after the hand-over."""
+    limits = np.array([each.procedure.force_limit for each in rolled.patients])
+    risks = risk_terms(rolled.forces, rolled.damages, rolled.critical, limits[rolled.cases]).total
+    own = rolled.ticks >= handover[rolled.cases]
+    return Experience(
+        rolled.states[own], rolled.rewards[own], risks[own], rolled.cases[own] + begin
+    )
 
 
 def fit_public_value(
-    policy: Policy,
+    policy: Policy | None,
     plan: Plan,
+    lead_in: Policy,
     *,
-    progress: Callable[[int, int], None] = lambda done, count: None,
-    stopped: Callable[[], bool] = lambda: False,
+    progress: Progress = lambda done, count: None,
+    stopped: Stopped = lambda: False,
 ) -> ValueModel:
-    """Fit the estimate of a policy's return from its public episodes."""
-    states, returns, cases = public_returns(policy, plan, progress=progress, stopped=stopped)
+    """
+    Fit the estimate of a policy's return and risk from its public operations.
+
+    :param policy: None stays where it is: the estimate of hold. It is not doubted more where
+        nobody has been: who stays does nothing new.
+    :param lead_in: as :func:`public_experience` takes it.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    known = public_experience(policy, plan, lead_in, progress=progress, stopped=stopped)
     rng = np.random.default_rng([_STREAM, plan.federation.seed])
-    return fit_value(states, returns, cases, rng, policy=policy.digest.hex(), settings=plan.value)
-
-
-def _after_prelude(
-    policy: Policy, prelude: int, rng: np.random.Generator
-) -> Callable[[np.ndarray], int]:
-    """Return the policy, preceded by some random moves."""
-    ticks = iter(range(prelude))
-
-    def choose(state: np.ndarray) -> int:
-        if next(ticks, None) is not None:
-            return int(rng.integers(ACTION_COUNT))
-        return policy(state)
-
-    return choose
+    estimates = {name: fit_value(each, rng, plan.value) for name, each in known.items()}
+    if policy is None:
+        calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
+        return ValueModel(HOLD, calm)
+    return ValueModel(policy.digest.hex(), estimates)

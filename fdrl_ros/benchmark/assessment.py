@@ -34,7 +34,7 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.privacy.accountant import added_up, epsilon_paper, PAPER_ORDER
 from fdrl_ros.privacy.mechanism import mean_noise_std
-from fdrl_ros.selector import ValueModel
+from fdrl_ros.selector import HOLD, ValueModel
 from fdrl_ros.trainer.pretraining import untrained_weights
 from fdrl_ros.valuation import fit_public_value
 import numpy as np
@@ -191,15 +191,17 @@ def assess(
     """
     rows, choices = line_up(layout, plan, policies)
     weights = {each.name: each.weights for each in rows if each.name in choices}
+    start = next(each.weights for each in rows if each.name == 'pretrained')
+    valued = {**weights, HOLD: None}
     models = run_tasks(
         fit_one,
-        [(name, each, plan) for name, each in weights.items()],
+        [(name, each, start, plan) for name, each in valued.items()],
         workers=plan.evaluation.workers,
         report=report,
         stopped=stopped,
     )
     selector = SelectorContender(
-        'selector', weights, dict(zip(weights, models, strict=True)), plan.shape, plan.selector
+        'selector', weights, dict(zip(valued, models, strict=True)), plan.shape, plan.selector
     )
     contenders: list[Contender] = [ExpertContender(), *rows, selector]
     probe = make_probe(plan)
@@ -230,12 +232,24 @@ def assess(
 
 
 def fit_one(
-    name: str, weights: np.ndarray, plan: Plan, *, report: Report, stopped: Stopped
+    name: str,
+    weights: np.ndarray | None,
+    start: np.ndarray,
+    plan: Plan,
+    *,
+    report: Report,
+    stopped: Stopped,
 ) -> ValueModel:
-    """Value one candidate on public patients; a piece of work for a worker process."""
+    """
+    Value one candidate on public patients; a piece of work for a worker process.
+
+    :param weights: None holds.
+    :param start: weights of the public start.
+    """
     return fit_public_value(
-        Policy(weights, plan.shape),
+        None if weights is None else Policy(weights, plan.shape),
         plan,
+        Policy(start, plan.shape),
         progress=lambda done, count: report(Progress('value', name, done, count)),
         stopped=stopped,
     )

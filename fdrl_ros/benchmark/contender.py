@@ -12,7 +12,14 @@ from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
 from fdrl_ros.policy import NetworkShape, Policy
-from fdrl_ros.selector import Candidate, Observation, Selector, SelectorSettings, ValueModel
+from fdrl_ros.selector import (
+    Candidate,
+    HOLD,
+    Observation,
+    Selector,
+    SelectorSettings,
+    ValueModel,
+)
 import numpy as np
 
 
@@ -63,7 +70,7 @@ class SelectorContender:
     The selector over candidates, as the robot runs it (FDRL Eq. 7).
 
     :param policies: candidate's name to weights.
-    :param values: candidate's name to the estimate of its return.
+    :param values: candidate's name to the estimate of its return; that of hold too, if there.
     """
 
     name: str
@@ -79,6 +86,7 @@ class SelectorContender:
         for name, weights in self.policies.items():
             policy = Policy(weights, self.shape)
             candidates.append(Candidate(name, policy, self.values.get(name), policy.digest))
+        candidates.append(Candidate(HOLD, None, self.values.get(HOLD)))
         selector.set_candidates(candidates)
         return SelectorSession(selector, patient)
 

@@ -27,7 +27,9 @@ from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import load_policy
 from fdrl_ros.selector import (
+    Candidate,
     GateSettings,
+    HOLD,
     Limiter,
     LimiterSettings,
     Selection,
@@ -72,7 +74,8 @@ class SelectorNode(ManagedNode):
         self._directory = self.layout.party(self.place)
         make_private_directory(self._directory)
         self._roster = self.layout.trusted_roster(self.place)
-        _, self._shape = load_policy(self.layout.pretrained)
+        start, self._shape = load_policy(self.layout.pretrained)
+        self._start = Policy(start, self._shape)
         self._action = self.publisher(ros.SelectedAction, 'action', qos.ACTION)
         self._risk = self.publisher(ros.Risk, 'risk', qos.EVENT)
         self._adaptation = self.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
@@ -84,6 +87,7 @@ class SelectorNode(ManagedNode):
         self._armed = self.settings.armed
         self._threshold = self._rules.selector.change_threshold
         self._shelf = PolicyShelf(self._roster, self._shape)
+        self._hold: ValueModel | None = None
         self._valuing = False
         self.unvalued = ''
         self.loop = ControlLoop(
@@ -128,33 +132,41 @@ class SelectorNode(ManagedNode):
 
     def _value_next(self) -> None:
         """Value the next policy on the worker, one at a time."""
-        pending = self._shelf.pending()
+        pending: tuple[str, Policy | None] | None = self._shelf.pending()
         if pending is None or self._valuing:
             return
         self._valuing = True
-        name, policy = pending
-        plan = self._rules
+        # Holding is a candidate like the others: it is valued as soon as there is another.
+        name, policy = (HOLD, None) if self._hold is None else pending
+        plan, start = self._rules, self._start
         self.submit(
-            lambda report, stopped: value_model(policy, plan, self._directory, stopped),
+            lambda report, stopped: value_model(policy, plan, start, self._directory, stopped),
             lambda result: self._valued(name, policy, result),
         )
 
-    def _valued(self, name: str, policy: Policy, result: ValueModel | Exception) -> None:
+    def _valued(self, name: str, policy: Policy | None, result: ValueModel | Exception) -> None:
         """Take in an estimate; without one the robot goes on with the candidates it has."""
         assert self.loop is not None
         self._valuing = False
         try:
             if isinstance(result, Exception):
                 raise result
-            self._shelf.value(name, policy, result)
-            self.loop.selector.set_candidates(self._shelf.candidates())
+            if policy is None:
+                self._hold = result
+            else:
+                self._shelf.value(name, policy, result)
+                hold = Candidate(HOLD, None, self._hold)
+                self.loop.selector.set_candidates([*self._shelf.candidates(), hold])
         except Exception as error:  # whatever it is, the arm must not lose its control loop
-            self._shelf.give_up(policy)
             self.unvalued = f'the {name} policy could not be valued: {error}'
             self.get_logger().error(self.unvalued)
+            if policy is None:
+                return
+            self._shelf.give_up(policy)
         else:
             self.unvalued = ''
-            self.get_logger().info(f'the {name} policy is a candidate')
+            if policy is not None:
+                self.get_logger().info(f'the {name} policy is a candidate')
         self._value_next()
 
     # Control.

@@ -5,19 +5,21 @@
 from fdrl_ros.selector.bank import ValueBank
 from fdrl_ros.selector.calibration import Calibration, calibration, mean_coverage
 from fdrl_ros.selector.candidate import Candidate, HOLD, Selection
-from fdrl_ros.selector.fitting import fit_value, returns_to_go, ValueSettings
+from fdrl_ros.selector.fitting import Experience, fit_value, returns_to_go, ValueSettings
 from fdrl_ros.selector.gate import GateSettings, PauseOrders, RiskGate
 from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.safety import SafetySettings
-from fdrl_ros.selector.selector import Selector, SelectorSettings
-from fdrl_ros.selector.value import ValueModel
+from fdrl_ros.selector.selector import Selector
+from fdrl_ros.selector.settings import SelectorSettings
+from fdrl_ros.selector.value import StateValue, ValueModel
 
 __all__ = [
     'HOLD',
     'Calibration',
     'Candidate',
     'GateSettings',
+    'Experience',
     'Limiter',
     'LimiterSettings',
     'Observation',
@@ -29,6 +31,7 @@ __all__ = [
     'Selector',
     'SelectorSettings',
     'SetPoint',
+    'StateValue',
     'ValueBank',
     'ValueModel',
     'ValueSettings',

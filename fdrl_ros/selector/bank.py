@@ -3,86 +3,134 @@
 """The value models of all candidates side by side, for the hot path (FDRL Eq. 7)."""
 
 from collections.abc import Sequence
-import math
+from dataclasses import dataclass
 
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.selector.value import ValueModel
+from fdrl_ros.selector.basis import basis_of
+from fdrl_ros.selector.value import RETURN, RISK, StateValue, ValueModel
 import numpy as np
 
 
-class ValueBank:
-    """The value models of all candidates, evaluated together in a few microseconds."""
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """
+    What C candidates are worth in one state; NaN where there is no estimate.
 
-    def __init__(self, models: Sequence[ValueModel | None]) -> None:
+    :param means: expected return less the weight of risk times risk to go, shape (C,).
+    :param risks: risk to go, shape (C,).
+    :param deviations: of the means over the members, shape (C, K); the squares of a row add up to
+        the variance, and those of the difference of two rows to the variance of the difference.
+    :param strangeness: variance for being outside what was met, shape (C,).
+    :param misfits: variance of what the features cannot express, shape (C,).
+    """
+
+    means: np.ndarray
+    risks: np.ndarray
+    deviations: np.ndarray
+    strangeness: np.ndarray
+    misfits: np.ndarray
+
+    def stds(self) -> np.ndarray:
+        """Return the standard deviation of each mean, shape (C,)."""
+        own = np.einsum('ck,ck->c', self.deviations, self.deviations)
+        std: np.ndarray = np.sqrt(own + self.strangeness + self.misfits)
+        return std
+
+    def advantages(self, than: int, factor: float) -> np.ndarray:
+        """
+        Return the lower confidence bound of each candidate's advantage over one of them.
+
+        What both leave out alike falls out: the bound is of the difference, not the difference
+        of bounds.
+
+        :param than: number of the candidate that the others are compared with.
+        :param factor: standard deviations below the mean.
+        :returns: shape (C,); 0 for the candidate itself.
+        """
+        apart = self.deviations - self.deviations[than]
+        variance = np.einsum('ck,ck->c', apart, apart) + self.strangeness
+        variance += self.strangeness[than]
+        bounds: np.ndarray = self.means - self.means[than] - factor * np.sqrt(variance)
+        bounds[than] = 0.0
+        return bounds
+
+
+class ValueBank:
+    """The value models of all candidates, evaluated together in some microseconds."""
+
+    def __init__(self, models: Sequence[ValueModel | None], risk_weight: float = 0.0) -> None:
         """
         Stack the models.
 
         :param models: one for each candidate; None where there is no estimate.
-        :raises PolicyError: if they take states of different sizes.
+        :param risk_weight: returns that one unit of risk to go counts as much as.
+        :raises PolicyError: if their forms differ: states, features or members.
         """
-        self._count = len(models)
-        present = [(place, model) for place, model in enumerate(models) if model is not None]
-        sizes = {model.state_size for _, model in present}
-        if len(sizes) > 1:
-            raise PolicyError(f'value models for states of different sizes: {sorted(sizes)}')
-        self._places = np.array([place for place, _ in present], dtype=np.intp)
-        stacks: dict[tuple[int, ...], list[int]] = {}
-        for index, (_, model) in enumerate(present):
-            stacks.setdefault(model.weights.shape, []).append(index)
-        self._stacks = [
-            _Stack([present[i][1] for i in group], self._places[group])
-            for group in stacks.values()
-        ]
+        forms = {each.form for each in models if each is not None}
+        if len(forms) > 1:
+            raise PolicyError(f'value models of different forms: {sorted(forms)}')
+        names = {name for each in models if each is not None for name in each.estimates}
+        self._stacks = {
+            name: _Stack(
+                [None if each is None else each.estimates.get(name) for each in models],
+                risk_weight,
+            )
+            for name in names
+        }
+        self._nothing = _nothing(len(models))
 
-    def mean_and_std(self, state: np.ndarray) -> tuple[list[float], list[float]]:
+    def estimate(self, procedure: str, state: np.ndarray) -> Estimates:
         """
-        Estimate every candidate's expected return in one state.
+        Estimate what every candidate is worth in one state.
 
         :param state: scaled, shape (S,).
-        :returns: means and standard deviations, NaN where there is no estimate.
         """
-        means = [math.nan] * self._count
-        stds = [math.nan] * self._count
-        for stack in self._stacks:
-            values, deviations = stack.mean_and_std(state)
-            for place, value, deviation in zip(stack.places, values, deviations, strict=True):
-                means[place] = value
-                stds[place] = deviation
-        return means, stds
+        stack = self._stacks.get(procedure)
+        return self._nothing if stack is None else stack.estimate(state)
 
 
 class _Stack:
-    """Models of one shape side by side: C models, K members, P features."""
+    """The estimates of one procedure side by side: C candidates, K members, P features."""
 
-    def __init__(self, models: Sequence[ValueModel], places: np.ndarray) -> None:
-        self.places: list[int] = places.tolist()
-        self._center = np.stack([m.center for m in models])
-        self._rate = 1.0 / np.stack([m.spread for m in models])
-        self._low = np.stack([m.low for m in models])
-        self._high = np.stack([m.high for m in models])
-        self._projection = np.stack([m.projection.T for m in models])
-        self._offset = np.stack([m.offset for m in models])
-        weights = np.stack([m.weights for m in models])
-        self._mean = weights.mean(axis=1)
-        deviations = (weights - self._mean[:, None, :]) / math.sqrt(weights.shape[1] - 1)
-        self._deviations = deviations
-        self._floor = np.array([m.misfit**2 for m in models])
-        self._caution = np.array([m.caution**2 for m in models])
-        count, size = self._center.shape
-        self._features = np.ones((count, self._mean.shape[1]))
-        self._size = size
+    def __init__(self, values: Sequence[StateValue | None], risk_weight: float) -> None:
+        first = next(each for each in values if each is not None)
+        count, (_, members, width) = len(values), first.deviations.shape
+        size = first.state_size
+        self._basis = basis_of(size, width - 1 - size)
+        self._shape = count, members
+        weights = np.full((2, count, width), np.nan)
+        deviations = np.full((count, members, width), np.nan)
+        self._low, self._high = np.zeros((2, count, size))
+        self._rate = np.zeros((count, size))
+        self._misfits = np.full(count, np.nan)
+        for row, each in enumerate(values):
+            if each is None:
+                continue
+            weights[0, row] = each.weights[RETURN] - risk_weight * each.weights[RISK]
+            weights[1, row] = each.weights[RISK]
+            deviations[row] = each.deviations[RETURN] - risk_weight * each.deviations[RISK]
+            self._low[row], self._high[row] = each.low, each.high
+            self._rate[row] = each.caution / each.spread
+            self._misfits[row] = each.misfit**2
+        self._weights = weights.reshape(-1, width)
+        self._deviations = deviations.reshape(-1, width)
 
-    def mean_and_std(self, state: np.ndarray) -> tuple[list[float], list[float]]:
-        normal = (state - self._center) * self._rate
-        inside = np.minimum(np.maximum(normal, self._low), self._high)
-        excess = normal - inside
-        features = self._features.copy()
-        features[:, 1 : self._size + 1] = inside
-        hidden = np.matmul(self._projection, inside[:, :, None])[:, :, 0]
-        hidden += self._offset
-        np.tanh(hidden, out=features[:, self._size + 1 :])
-        means = (self._mean * features).sum(axis=1)
-        spread = np.matmul(self._deviations, features[:, :, None])[:, :, 0]
-        variances = np.square(spread).sum(axis=1) + self._floor
-        variances += self._caution * np.square(excess).sum(axis=1)
-        return means.tolist(), np.sqrt(variances).tolist()
+    def estimate(self, state: np.ndarray) -> Estimates:
+        count, _ = self._shape
+        features = self._basis.one(state)
+        values = np.dot(self._weights, features)
+        beyond = np.minimum(np.maximum(state, self._low), self._high)
+        beyond -= state
+        beyond *= self._rate
+        return Estimates(
+            values[:count],
+            values[count:],
+            np.dot(self._deviations, features).reshape(self._shape),
+            np.einsum('cs,cs->c', beyond, beyond),
+            self._misfits,
+        )
+
+
+def _nothing(count: int) -> Estimates:
+    nothing = np.full(count, np.nan)
+    return Estimates(nothing, nothing, np.full((count, 2), np.nan), nothing, nothing)

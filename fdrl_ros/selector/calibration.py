@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from fdrl_ros.selector.value import ValueModel
+from fdrl_ros.selector.value import StateValue
 import numpy as np
 
 
@@ -29,16 +29,18 @@ class Calibration:
 
 
 def calibration(
-    model: ValueModel,
+    model: StateValue,
     states: np.ndarray,
     returns: np.ndarray,
     cases: np.ndarray,
     confidence: float = 0.9,
 ) -> Calibration:
     """
-    Measure a model on held-out cases.
+    Measure an estimate on held-out cases.
 
-    Parameters are those of :func:`fdrl_ros.selector.fitting.fit_value`.
+    :param states: scaled, shape (N, S).
+    :param returns: discounted return from each state to the end of its case, shape (N,).
+    :param cases: which case each state is of, shape (N,).
     """
     _, case, sizes = np.unique(cases, return_inverse=True, return_counts=True)
     weights = 1.0 / (len(sizes) * sizes[case])
@@ -56,7 +58,7 @@ def calibration(
 
 
 def mean_coverage(
-    model: ValueModel,
+    model: StateValue,
     states: np.ndarray,
     mean_returns: np.ndarray,
     standard_errors: np.ndarray | float,

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+import math
 
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.errors import PolicyError
@@ -26,7 +27,8 @@ class Candidate:
     :param name: global, the hospital's name, or hold.
     :param policy: from a scaled state (STATE_SIZE,), read-only, to an action number; None only
         for hold, which may be given to bring a value model.
-    :param value: the estimate of its return; without one it runs only where nothing has one.
+    :param value: the estimate of its return; without one it runs only where nothing has one, and
+        where that leaves the present procedure out, it does not run at all.
     :param digest: of the policy; the value model must be of the same one, if both are given.
     """
 
@@ -46,6 +48,8 @@ class Selection:
     :param time: when it was made, seconds of the steady clock.
     :param stamp: of the state that it was made in, nanoseconds; None where there was none.
     :param risk: None where there was no state to measure.
+    :param expected_risk: D_t to go of the chosen candidate, discounted as the return; NaN without
+        an estimate.
     """
 
     policy: str
@@ -58,6 +62,7 @@ class Selection:
     risk: Risk | None = None
     adaptation: Adaptation | None = None
     stamp: int | None = None
+    expected_risk: float = math.nan
 
     @property
     def holds(self) -> bool:
@@ -68,7 +73,7 @@ class Selection:
 class LineUp:
     """Candidates with their value models stacked; never changes once made."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, candidates: Sequence[Candidate], risk_weight: float = 0.0) -> None:
         names = [each.name for each in candidates]
         if len(set(names)) < len(names) or not all(names):
             raise PolicyError(f'candidates {names}: expected different names')
@@ -81,14 +86,16 @@ class LineUp:
         hold = [each for each in candidates if each.name == HOLD] or [Candidate(HOLD, None)]
         self.candidates = (*ordered, *hold)
         self.names = tuple(each.name for each in self.candidates)
-        self.bank = ValueBank([each.value for each in self.candidates])
+        models = [each.value for each in self.candidates]
+        self.bank = ValueBank(models, risk_weight)
+        self.valued = any(each is not None for each in models[:-1])
 
 
 def _check_value(candidate: Candidate, value: ValueModel) -> None:
-    if value.state_size != STATE_SIZE:
+    size, _, _ = value.form
+    if size != STATE_SIZE:
         raise PolicyError(
-            f'value model of {candidate.name!r} takes {value.state_size} numbers: '
-            f'expected {STATE_SIZE}'
+            f'value model of {candidate.name!r} takes {size} numbers: expected {STATE_SIZE}'
         )
     if candidate.digest and value.policy and value.policy != candidate.digest.hex():
         raise PolicyError(

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     KEPT = 'kept'
     UNVALUED = 'unvalued'
     CAUTION = 'caution'
+    PROCEDURE = 'procedure'
     MISSING = 'missing'
     STALE = 'stale'
     CLOCK = 'clock'

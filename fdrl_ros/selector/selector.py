@@ -8,63 +8,21 @@ still whenever the state or the policies cannot be trusted.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 import logging
 import math
-from statistics import NormalDist
 
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
-from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidate import Candidate, HOLD, LineUp, Selection
 from fdrl_ros.selector.gate import GateSettings, RiskGate
 from fdrl_ros.selector.monitor import OperationMonitor
 from fdrl_ros.selector.observation import Observation, Reason, State, StateReader
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.selector.ranking import Ranking
+from fdrl_ros.selector.settings import SelectorSettings
 import numpy as np
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SelectorSettings(Settings):
-    """How cautious the selector is."""
-
-    confidence: float = setting(
-        0.9, 'one-sided confidence of the lower bound', minimum=0.5, maximum=0.999
-    )
-    margin: float = setting(0.2, 'advantage that another policy needs', unit='return', minimum=0.0)
-    dwell: float = setting(
-        0.15, 'shortest time between two switches', unit='s', minimum=0.0, maximum=10.0
-    )
-    patience: float = setting(
-        1.0, 'time after which any advantage is enough', unit='s', minimum=0.0, maximum=60.0
-    )
-    state_timeout: float = setting(
-        0.03, 'age at which a state is stale', unit='s', minimum=0.005, maximum=0.04
-    )
-    state_bound: float = setting(
-        100.0, 'largest plausible value of a state, in its scale', minimum=1.0
-    )
-    failure_pause: float = setting(
-        1.0, 'time for which a failed policy is left out', unit='s', minimum=0.05, maximum=60.0
-    )
-    hold_return: float = setting(
-        -1.5, 'return of holding where no model says it: the time lost', unit='return'
-    )
-    change_threshold: float = setting(
-        0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0
-    )
-    window: int = setting(
-        WINDOW,
-        'newest steps that the sliding window of the metrics holds',
-        unit='ticks',
-        minimum=1,
-        maximum=1_000_000,
-    )
-    answer_timeout: float = setting(
-        0.02, 'time after which a choice is late', unit='s', minimum=0.001, maximum=0.04
-    )
 
 
 class Selector:
@@ -97,14 +55,12 @@ class Selector:
         self._monitor = OperationMonitor(
             weights, self.settings.change_threshold, self.settings.window
         )
-        self._factor = NormalDist().inv_cdf(self.settings.confidence)
+        self._ranking = Ranking(self.settings)
         self._line_up = LineUp(())
         self._failed_until: dict[str, float] = {}
         self._inputs: tuple[Observation | None, Observation | None] = (None, None)
         self._case: str | None = None
         self._now = -math.inf
-        self._current: str | None = None
-        self._since = -math.inf
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -117,7 +73,7 @@ class Selector:
 
         :raises PolicyError: if they contradict each other; the old ones stay.
         """
-        line_up = LineUp(candidates)
+        line_up = LineUp(candidates, self.settings.risk_weight)
         replaced = {each.name: each for each in self._line_up.candidates}
         for each in line_up.candidates:
             if replaced.get(each.name) is None or replaced[each.name].policy is not each.policy:
@@ -130,8 +86,7 @@ class Selector:
         self.gate.reset()
         self._failed_until.clear()
         self._case = None
-        self._current = None
-        self._since = -math.inf
+        self._ranking.reset()
         self._inputs = (None, None)
 
     def select(
@@ -169,19 +124,17 @@ class Selector:
         risk = self._monitor.judge(state, operation.procedure, time, breach)
         if self.gate.step(risk, time):
             hold = Reason.RISK_GATE
-        selection = self._choose_in_time(state, time) if hold is None else self.hold(hold, now)
-        adaptation = self._monitor.answer(state, selection.action)
-        return Selection(
-            selection.policy,
-            selection.action,
-            selection.value,
-            selection.uncertainty,
-            selection.reason,
-            now,
-            operation.patient,
-            risk,
-            adaptation,
-            operation.stamp,
+        if hold is None:
+            selection = self._choose_in_time(state, operation.procedure, time)
+        else:
+            selection = self.hold(hold, now)
+        return replace(
+            selection,
+            time=now,
+            patient=operation.patient,
+            risk=risk,
+            adaptation=self._monitor.answer(state, selection.action),
+            stamp=operation.stamp,
         )
 
     def hold(self, reason: Reason, now: float) -> Selection:
@@ -204,12 +157,12 @@ class Selector:
             return Reason.STALE
         return Reason.CLOCK if apart < -timeout else None
 
-    def _choose_in_time(self, state: State, now: float) -> Selection:
+    def _choose_in_time(self, state: State, procedure: str, now: float) -> Selection:
         """Choose; what comes too late is not done, and a policy late twice is left out."""
         if self._clock is None:
-            return self._choose(state, now)
+            return self._choose(state, procedure, now)
         began = self._clock()
-        selection = self._choose(state, now)
+        selection = self._choose(state, procedure, now)
         if self._clock() - began <= self.settings.answer_timeout:
             self._slow = ''
             return selection
@@ -219,18 +172,12 @@ class Selector:
         self._slow = selection.policy
         return self.hold(Reason.LATE, now)
 
-    def _choose(self, state: State, now: float) -> Selection:
+    def _choose(self, state: State, procedure: str, now: float) -> Selection:
         """Rank the candidates, then ask the chosen one."""
         line_up = self._line_up
-        means, stds = line_up.bank.mean_and_std(state.scaled)
-        if line_up.candidates[-1].value is None:
-            means[-1], stds[-1] = self.settings.hold_return, 0.0
-        usable = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
-        bounds = [
-            mean - self._factor * std if ok and math.isfinite(mean - std) else -math.inf
-            for mean, std, ok in zip(means, stds, usable, strict=True)
-        ]
-        place, reason = self._rank(line_up, bounds, usable, now)
+        estimates = line_up.bank.estimate(procedure, state.scaled)
+        free = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
+        place, reason = self._ranking.choose(line_up.names, estimates, free, line_up.valued, now)
         candidate = line_up.candidates[place]
         action = STAY
         if candidate.policy is not None:
@@ -239,47 +186,8 @@ class Selector:
                 self._failed_until[candidate.name] = now + self.settings.failure_pause
                 return self.hold(Reason.POLICY_FAILED, now)
             action = answer
-        if candidate.name != self._current:
-            self._current = candidate.name
-            self._since = now
-        return Selection(candidate.name, action, means[place], stds[place], reason, now)
-
-    def _rank(
-        self, line_up: LineUp, bounds: list[float], usable: list[bool], now: float
-    ) -> tuple[int, Reason]:
-        """Choose a place in the line-up by the lower bounds, and say why."""
-        hold = len(bounds) - 1
-        if hold == 0:
-            return hold, Reason.NO_POLICY
-        if not any(usable[:hold]):
-            return hold, Reason.POLICY_FAILED
-        if all(bound == -math.inf for bound in bounds[:hold]):
-            if any(each.value is not None for each in line_up.candidates[:hold]):
-                return hold, Reason.CAUTION
-            return usable.index(True), Reason.UNVALUED
-        best = max(range(len(bounds)), key=bounds.__getitem__)
-        if self._current in line_up.names:
-            current = line_up.names.index(self._current)
-            if best != current and self._keep(bounds, current, best, hold, now):
-                return current, Reason.KEPT
-        return best, Reason.CAUTION if best == hold else Reason.BEST
-
-    def _keep(self, bounds: list[float], current: int, best: int, hold: int, now: float) -> bool:
-        """
-        Decide whether the present choice stays although another has a better bound.
-
-        A switch needs the dwell time, and then the margin or patience. Only holding may come at
-        once, by the margin: the way back waits again, so switches cannot chatter.
-        """
-        stayed = now - self._since
-        advantage = bounds[best] - bounds[current]
-        if bounds[current] == -math.inf:
-            return False
-        if best == hold and advantage > self.settings.margin:
-            return False
-        if stayed < self.settings.dwell:
-            return True
-        return advantage <= self.settings.margin and stayed < self.settings.patience
+        mean, std, risk = self._ranking.worth(place, estimates)
+        return Selection(candidate.name, action, mean, std, reason, now, expected_risk=risk)
 
     @staticmethod
     def _ask(name: str, policy: Callable[[np.ndarray], int], state: State) -> int | None:

@@ -3,10 +3,11 @@
 """
 The estimate of E[J(pi_i) given s] that selection ranks policies by (FDRL Eq. 7), with uncertainty.
 
-An ensemble of ridge regressions on random features, one model for each policy, in plain numpy.
-It is never the policy's own Q: those are not comparable between policies.
+Linear in the features of one public basis, one estimate for each policy and procedure, in plain
+numpy. It is never the policy's own Q: those are not comparable between policies.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 import io
 from typing import Any
@@ -14,38 +15,38 @@ import zipfile
 import zlib
 
 from fdrl_ros.errors import PolicyError
+from fdrl_ros.selector.basis import Basis, basis_of
 import numpy as np
 
-FORMAT = 1
+FORMAT = 2
+
+RETURN, RISK = 0, 1
+"""The two things that are estimated: the return J, and D_t summed up with the same discount."""
 
 
-@dataclass(frozen=True)
-class ValueModel:
+@dataclass(frozen=True, eq=False)
+class StateValue:
     """
-    Expected return of one policy as a function of the state.
+    What follows from a state under one policy in one procedure: return J and risk to go.
 
-    :param policy: digest of the policy that it values.
-    :param center: subtracted from a state, shape (S,).
-    :param spread: divides it then, shape (S,), above 0.
-    :param low: smallest normalised state met in fitting, shape (S,).
-    :param high: largest, shape (S,).
-    :param projection: of the random features, shape (S, F).
-    :param offset: of the random features, shape (F,).
-    :param weights: of each member on 1, state and features, shape (K, 1 + S + F).
-    :param misfit: standard deviation of what no member can express, in the unit of the return.
+    :param weights: of return and risk on the features of the basis, shape (2, P).
+    :param deviations: of the same when one group of cases after the other is left out, scaled so
+        that their squares add up to the variance of the estimate (jackknife), shape (2, K, P).
+        Member k left out the same cases in every policy's estimate.
+    :param low: least scaled state met in fitting, shape (S,).
+    :param high: greatest, shape (S,).
+    :param spread: of the states met, above 0, shape (S,).
+    :param misfit: standard deviation of what the features cannot express, in returns.
     :param noise: standard deviation of one return around its expectation.
     :param caution: standard deviation added for each spread that a state lies outside low..high.
     :param quantiles: of |return - mean| in standard deviations, shape (99,), for 1 to 99 %.
     """
 
-    policy: str
-    center: np.ndarray
-    spread: np.ndarray
+    weights: np.ndarray
+    deviations: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    projection: np.ndarray
-    offset: np.ndarray
-    weights: np.ndarray
+    spread: np.ndarray
     misfit: float
     noise: float
     caution: float
@@ -58,25 +59,28 @@ class ValueModel:
         :raises PolicyError: on parts of other shapes, or a number that is not finite.
         """
         for each in fields(self):
+            value = getattr(self, each.name)
             if each.type is np.ndarray:
-                array = np.ascontiguousarray(getattr(self, each.name), dtype=np.float64)
-                if array is getattr(self, each.name):
-                    array = array.copy()
+                array = np.array(value, dtype=np.float64, order='C')
                 array.flags.writeable = False
                 object.__setattr__(self, each.name, array)
-        size, count = self.projection.shape if self.projection.ndim == 2 else (0, 0)
+            else:
+                object.__setattr__(self, each.name, float(value))
+        size = len(self.low) if self.low.ndim == 1 else 0
+        width = self.weights.shape[1] if self.weights.ndim == 2 else 0
         shapes_fit = (
-            size > 0
-            and self.weights.ndim == 2
-            and self.weights.shape[0] >= 2
-            and self.weights.shape[1] == 1 + size + count
-            and self.offset.shape == (count,)
+            width > size > 0
+            and self.weights.shape == (2, width)
+            and self.deviations.ndim == 3
+            and self.deviations.shape[0] == 2
+            and self.deviations.shape[1] >= 2
+            and self.deviations.shape[2] == width
             and self.quantiles.shape == (99,)
-            and all(x.shape == (size,) for x in (self.center, self.spread, self.low, self.high))
+            and self.high.shape == self.spread.shape == (size,)
         )
         if not shapes_fit:
             raise PolicyError('value model: its parts do not fit each other')
-        numbers = [getattr(self, each.name) for each in fields(self) if each.name != 'policy']
+        numbers = [getattr(self, each.name) for each in fields(self)]
         if not all(np.all(np.isfinite(x)) for x in numbers) or np.any(self.spread <= 0):
             raise PolicyError('value model: expected finite numbers and spreads above 0')
         if min(self.misfit, self.noise, self.caution) < 0:
@@ -85,18 +89,23 @@ class ValueModel:
     @property
     def state_size(self) -> int:
         """Numbers in a state."""
-        return len(self.center)
+        return len(self.low)
 
-    def features(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """
-        Expand states into what the members weigh.
+    @property
+    def basis(self) -> Basis:
+        """The features that it weighs."""
+        return basis_of(self.state_size, self.weights.shape[1] - 1 - self.state_size)
 
-        :param states: scaled, shape (N, S).
-        :returns: shape (N, 1 + S + F), and how far each state lies outside, in spreads, (N,).
+    def outside(self, states: np.ndarray) -> np.ndarray:
         """
-        return expand(
-            states, self.center, self.spread, self.low, self.high, self.projection, self.offset
-        )
+        Tell how far states lie outside what was met.
+
+        :param states: scaled, shape (..., S).
+        :returns: spreads, shape (...).
+        """
+        inside = np.minimum(np.maximum(states, self.low), self.high)
+        distance: np.ndarray = np.sqrt(np.square((states - inside) / self.spread).sum(axis=-1))
+        return distance
 
     def mean_and_std(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """
@@ -108,11 +117,25 @@ class ValueModel:
         :returns: two arrays of shape (...).
         """
         states = np.asarray(states, dtype=np.float64)
-        features, outside = self.features(states.reshape(-1, self.state_size))
-        members = features @ self.weights.T
-        variance = members.var(axis=1, ddof=1) + self.misfit**2 + (self.caution * outside) ** 2
+        flat = states.reshape(-1, self.state_size)
+        features = self.basis(flat)
+        sampling = np.square(features @ self.deviations[RETURN].T).sum(axis=1)
+        variance = sampling + self.misfit**2 + (self.caution * self.outside(flat)) ** 2
         shape = states.shape[:-1]
-        return members.mean(axis=1).reshape(shape), np.sqrt(variance).reshape(shape)
+        mean = features @ self.weights[RETURN]
+        return mean.reshape(shape), np.sqrt(variance).reshape(shape)
+
+    def risk(self, states: np.ndarray) -> np.ndarray:
+        """
+        Estimate the risk to go: the discounted sum of D_t from here on (FDRL Eq. 10).
+
+        :param states: scaled, shape (..., S).
+        :returns: shape (...).
+        """
+        states = np.asarray(states, dtype=np.float64)
+        flat = self.basis(states.reshape(-1, self.state_size)) @ self.weights[RISK]
+        risk: np.ndarray = flat.reshape(states.shape[:-1])
+        return risk
 
     def interval(self, states: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
         """
@@ -126,13 +149,52 @@ class ValueModel:
         half = factor * np.sqrt(std**2 + self.noise**2)
         return mean - half, mean + half
 
+
+@dataclass(frozen=True, eq=False)
+class ValueModel:
+    """
+    What one policy is worth, by procedure; a procedure that is missing is not its business.
+
+    :param policy: digest of the policy that it values, hexadecimal.
+    :param estimates: by name of the procedure; all of one basis, with as many members.
+    """
+
+    policy: str
+    estimates: Mapping[str, StateValue]
+
+    def __post_init__(self) -> None:
+        """
+        Check that the estimates go together.
+
+        :raises PolicyError: if there is none, or they differ in basis or members.
+        """
+        object.__setattr__(self, 'estimates', dict(self.estimates))
+        if len({each.deviations.shape for each in self.estimates.values()}) != 1:
+            raise PolicyError('value model: expected estimates of one basis and as many members')
+
+    @property
+    def form(self) -> tuple[int, int, int]:
+        """Numbers in a state, features and members: what two models must share."""
+        first = next(iter(self.estimates.values()))
+        return first.state_size, first.weights.shape[1], first.deviations.shape[1]
+
     def to_bytes(self) -> bytes:
         """Write the model as npz, without pickled objects."""
         buffer = io.BytesIO()
         parts: dict[str, Any] = {
-            each.name: np.asarray(getattr(self, each.name)) for each in fields(self)
+            each.name: np.stack([getattr(one, each.name) for one in self.estimates.values()])
+            for each in fields(StateValue)
         }
-        np.savez(buffer, allow_pickle=False, format=np.array(FORMAT), **parts)
+        basis = next(iter(self.estimates.values())).basis.digest
+        np.savez(
+            buffer,
+            allow_pickle=False,
+            format=np.array(FORMAT),
+            policy=np.array(self.policy),
+            procedures=np.array(list(self.estimates)),
+            basis=np.array(basis),
+            **parts,
+        )
         return buffer.getvalue()
 
     @classmethod
@@ -147,43 +209,20 @@ class ValueModel:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 if int(file['format']) != FORMAT:
                     raise PolicyError(f'value model of format {file["format"]}: expected {FORMAT}')
-                parts = {
-                    each.name: file[each.name] if each.type is np.ndarray else file[each.name][()]
-                    for each in fields(cls)
+                parts = {each.name: file[each.name] for each in fields(StateValue)}
+                names, basis = [str(each) for each in file['procedures']], str(file['basis'])
+                found = {
+                    name: StateValue(**{key: part[row] for key, part in parts.items()})
+                    for row, name in enumerate(names)
                 }
-                model = cls(
-                    **{
-                        **parts,
-                        'policy': str(parts['policy']),
-                        **{name: float(parts[name]) for name in ('misfit', 'noise', 'caution')},
-                    }
-                )
-        except (OSError, KeyError, ValueError, TypeError, EOFError, *_DAMAGE) as error:
+                model = cls(str(file['policy']), found)
+        except (OSError, KeyError, ValueError, TypeError, IndexError, EOFError, *_DAMAGE) as error:
             raise PolicyError(f'not a value model: {error}') from error
+        if any(each.basis.digest != basis for each in found.values()):
+            raise PolicyError('value model of another basis: fit it anew')
         if policy is not None and model.policy != policy:
             raise PolicyError(f'value model of policy {model.policy}: expected {policy}')
         return model
 
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error)
-
-
-def expand(
-    states: np.ndarray,
-    center: np.ndarray,
-    spread: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    projection: np.ndarray,
-    offset: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """
-    Normalise states, keep them inside what was met, and append tanh features.
-
-    :returns: features (N, 1 + S + F), and how far each state lies outside, (N,).
-    """
-    normal = (states - center) / spread
-    inside = np.minimum(np.maximum(normal, low), high)
-    outside = np.sqrt(np.square(normal - inside).sum(axis=1))
-    ones = np.ones((len(inside), 1))
-    return np.concatenate([ones, inside, np.tanh(inside @ projection + offset)], axis=1), outside

@@ -43,8 +43,8 @@ PLAN = Plan.from_mapping(
         'collection': {'patients': 30},
         'pretraining': {'patients': 10, 'steps': 20},
         'validation': {'patients': 3, 'margin': 1.0},
-        'evaluation': {'value_patients': 12},
-        'selector': {'hold_return': -1000.0},
+        'value': {'patients': 12},
+        'selector': {'hold_handicap': 1000.0},
         'world': {'mode': 'kinematic'},
     }
 )

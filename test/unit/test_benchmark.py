@@ -27,12 +27,12 @@ PLAN = Plan().changed(
     {
         'learner': {'hidden': 8, 'discount': 0.5},
         'world': {'mode': 'kinematic'},
+        'value': {'patients': 8},
         'evaluation': {
             'patients': 6,
             'round_patients': 3,
             'state_patients': 3,
             'states_per_patient': 5,
-            'value_patients': 8,
             'workers': 1,
         },
     }
@@ -146,7 +146,7 @@ def test_selector_of_one_valued_policy_chooses_it_or_holds(probe):
     contender = SelectorContender(
         'selector',
         {'global': weights},
-        {'global': fit_public_value(policy, PLAN)},
+        {'global': fit_public_value(policy, PLAN, policy)},
         PLAN.shape,
         PLAN.selector,
     )

@@ -16,6 +16,7 @@ from fdrl_ros.selector import (
     Reason,
     Selector,
     SelectorSettings,
+    StateValue,
     ValueModel,
 )
 from hypothesis import given
@@ -61,26 +62,27 @@ def observe(values, received=0.0, patient='case_1', procedure='palpation'):
     )
 
 
-def constant_value(mean, std=0.0, slope=0.0, policy=''):
+def constant_value(
+    mean, std=0.0, slope=0.0, policy='', procedures=('palpation',), size=STATE_SIZE
+):
     """Return a model that says mean + slope * force (scaled) with this deviation everywhere."""
-    weights = np.zeros((2, 1 + STATE_SIZE))
-    weights[:, 0] = mean
-    weights[:, 1 + INDEX['force']] = slope
-    wide = np.full(STATE_SIZE, 1e3)
-    return ValueModel(
-        policy=policy,
-        center=np.zeros(STATE_SIZE),
-        spread=np.ones(STATE_SIZE),
+    weights = np.zeros((2, 1 + size))
+    weights[0, 0] = mean
+    if slope:
+        weights[0, 1 + INDEX['force']] = slope
+    wide = np.full(size, 1e3)
+    one = StateValue(
+        weights=weights,
+        deviations=np.zeros((2, 2, 1 + size)),
         low=-wide,
         high=wide,
-        projection=np.zeros((STATE_SIZE, 0)),
-        offset=np.zeros(0),
-        weights=weights,
+        spread=np.ones(size),
         misfit=std,
         noise=0.0,
         caution=1.0,
         quantiles=np.linspace(0.01, 3, 99),
     )
+    return ValueModel(policy, dict.fromkeys(procedures, one))
 
 
 def candidate(name, mean=None, std=0.0, slope=0.0, action=0):
@@ -385,19 +387,7 @@ def test_candidates_are_replaced_all_or_none():
         Candidate(HOLD, lambda s: 1),
         Candidate('', lambda s: 1),
         Candidate('global', lambda s: 1, constant_value(0.0, policy='ab'), digest=b'cd'),
-        Candidate(
-            'global',
-            lambda s: 1,
-            dataclasses.replace(
-                constant_value(0.0),
-                center=np.zeros(2),
-                spread=np.ones(2),
-                low=np.zeros(2),
-                high=np.ones(2),
-                projection=np.zeros((2, 0)),
-                weights=np.zeros((2, 3)),
-            ),
-        ),
+        Candidate('global', lambda s: 1, constant_value(0.0, size=2)),
     ],
 )
 def test_a_candidate_that_contradicts_itself_is_refused(bad):

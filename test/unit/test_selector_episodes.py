@@ -5,16 +5,19 @@
 from fdrl_ros.env.actions import STAY, TICK
 from fdrl_ros.env.cohort import mixture, public_cohort
 from fdrl_ros.env.episode import run_episode
+from fdrl_ros.env.procedures import PRESSING
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, PATIENT_FIELDS, SCALES, unscale
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.selector import (
     calibration,
     Candidate,
+    Experience,
     fit_value,
     Observation,
     returns_to_go,
     Selector,
+    ValueModel,
     ValueSettings,
 )
 import numpy as np
@@ -51,29 +54,31 @@ def env():
 
 
 def episodes(env, policy, numbers):
-    states, returns, cases = [], [], []
+    """Return what happened, and the return from each state."""
+    states, rewards, cases, returns = [], [], [], []
     for number in numbers:
         episode = run_episode(env, policy, public_cohort(3).patient(number))
         states.append(episode.states[:-1])
+        rewards.append(episode.rewards)
         returns.append(returns_to_go(episode.rewards, DISCOUNT))
         cases.append(np.full(episode.length, number))
-    return np.concatenate(states), np.concatenate(returns), np.concatenate(cases)
+    met, earned, names, found = map(np.concatenate, (states, rewards, cases, returns))
+    return Experience(met, earned, np.zeros(len(names)), names), found
 
 
 @pytest.fixture(scope='module')
 def models(env):
-    settings = ValueSettings(features=64, members=12)
+    settings = ValueSettings(features=64, groups=12, discount=DISCOUNT)
     return {
-        policy: fit_value(
-            *episodes(env, policy, range(80)), np.random.default_rng(0), settings=settings
-        )
+        policy: fit_value(episodes(env, policy, range(80))[0], np.random.default_rng(0), settings)
         for policy in (press, wander)
     }
 
 
 @pytest.mark.parametrize('policy', [press, wander])
 def test_returns_of_unseen_patients_are_predicted_better_than_by_their_mean(env, models, policy):
-    result = calibration(models[policy], *episodes(env, policy, range(500, 540)), confidence=0.9)
+    known, returns = episodes(env, policy, range(500, 540))
+    result = calibration(models[policy], known.states, returns, known.cases, confidence=0.9)
     assert result.error < 0.9 * result.baseline_error
     # 40 cases: three standard errors are 0.14.
     assert abs(result.coverage - 0.9) < 0.14
@@ -85,7 +90,10 @@ def test_the_selector_mostly_leaves_the_wandering_policy_alone(env, models):
         patient = mixture(3, 0.5, 1).patient(number)
         selector = Selector()
         selector.set_candidates(
-            [Candidate('wander', wander, models[wander]), Candidate('press', press, models[press])]
+            [
+                Candidate(each.__name__, each, ValueModel('', dict.fromkeys(PRESSING, value)))
+                for each, value in models.items()
+            ]
         )
         ticks = iter(range(1000))
 

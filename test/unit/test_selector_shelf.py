@@ -11,7 +11,7 @@ from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.store import Store
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
-from fdrl_ros.selector import fit_value
+from fdrl_ros.selector import Experience, fit_value, ValueModel
 from fdrl_ros.selector.shelf import PolicyShelf
 import numpy as np
 import pytest
@@ -67,7 +67,8 @@ def own(seed: int, sender: str) -> HospitalPolicy:
 def model(policy):
     rng = np.random.default_rng(0)
     states, cases = rng.normal(size=(60, 18)), np.repeat(np.arange(12), 5)
-    return fit_value(states, rng.normal(size=60), cases, rng, policy=policy.digest.hex())
+    known = Experience(states, rng.normal(size=60), np.zeros(60), cases)
+    return ValueModel(policy.digest.hex(), {'palpation': fit_value(known, rng)})
 
 
 @pytest.fixture

@@ -3,29 +3,35 @@
 """The value model: what it learns, how sure it is, how it travels, what it refuses."""
 
 import dataclasses
-import time
 
 from fdrl_ros.errors import PolicyError, RecordsError
 from fdrl_ros.selector import (
     calibration,
+    Experience,
     fit_value,
     mean_coverage,
     returns_to_go,
+    StateValue,
     ValueBank,
     ValueModel,
     ValueSettings,
 )
+from fdrl_ros.selector.basis import basis_of, REACH
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 SIZE = 6
-SMALL = ValueSettings(features=48, members=12)
+SMALL = ValueSettings(features=48, groups=12)
 
 
 def truth(states):
     return 0.5 * np.sin(states[:, 0]) + 0.3 * states[:, 1] - 0.2 * states[:, 2] ** 2
+
+
+def danger(states):
+    return 0.3 + 0.1 * np.cos(states[:, 3])
 
 
 def episodes(seed, cases=150, steps=12, noise=0.4):
@@ -37,9 +43,30 @@ def episodes(seed, cases=150, steps=12, noise=0.4):
     return states, truth(states) + shared, np.repeat(np.arange(cases), steps)
 
 
+def rewards_of(returns, cases, discount=SMALL.discount):
+    """Return the rewards that make these returns."""
+    going = np.r_[cases[1:] == cases[:-1], False]
+    return returns - discount * going * np.r_[returns[1:], 0.0]
+
+
+def experience(seed, cases=150, **kind):
+    states, returns, names = episodes(seed, cases, **kind)
+    risks = rewards_of(danger(states), names)
+    return Experience(states, rewards_of(returns, names), risks, names)
+
+
+def fitted(seed, cases=150, settings=SMALL, **kind):
+    return fit_value(experience(seed, cases, **kind), np.random.default_rng(seed), settings)
+
+
 @pytest.fixture(scope='module')
-def model():
-    return fit_value(*episodes(1), np.random.default_rng(2), policy='ab' * 32, settings=SMALL)
+def value():
+    return fitted(1)
+
+
+@pytest.fixture(scope='module')
+def model(value):
+    return ValueModel('ab' * 32, {'palpation': value, 'reach': fitted(11)})
 
 
 def test_returns_follow_their_recursion():
@@ -55,95 +82,205 @@ def test_returns_equal_the_sum_of_discounted_rewards(rewards, discount):
     np.testing.assert_allclose(returns_to_go(np.array(rewards), discount), slow, atol=1e-9)
 
 
-def test_it_predicts_unseen_cases_better_than_their_mean(model):
+def test_it_predicts_unseen_cases_better_than_their_mean(value):
     states, returns, cases = episodes(3)
-    result = calibration(model, states, returns, cases)
+    result = calibration(value, states, returns, cases)
     assert result.error < 0.8 * result.baseline_error
-    mean, _ = model.mean_and_std(states)
+    mean, _ = value.mean_and_std(states)
     assert np.corrcoef(mean, truth(states))[0, 1] > 0.85
+    assert np.corrcoef(value.risk(states), danger(states))[0, 1] > 0.85
+
+
+@pytest.mark.parametrize('trace', [0.0, 0.5, 0.9, 1.0])
+def test_at_every_trace_it_finds_the_same_truth(trace):
+    settings = dataclasses.replace(SMALL, trace=trace)
+    states = episodes(3)[0]
+    mean, _ = fitted(1, 400, settings, noise=0.05).mean_and_std(states)
+    assert np.corrcoef(mean, truth(states))[0, 1] > 0.94
+
+
+def slow_fit(known, settings, penalty):
+    """Solve the equations of LSTD(lambda) state by state, as Boyan wrote them."""
+    basis = basis_of(SIZE, settings.features)
+    matrix, target = np.zeros((basis.width, basis.width)), np.zeros(basis.width)
+    square = 0.0
+    for case in np.unique(known.cases):
+        rows = np.flatnonzero(known.cases == case)
+        trace = np.zeros(basis.width)
+        for row in rows:
+            features = basis(known.states[row : row + 1])[0]
+            trace = settings.discount * settings.trace * trace + features
+            following = np.zeros(basis.width)
+            if row != rows[-1]:
+                following = basis(known.states[row + 1 : row + 2])[0]
+            matrix += np.outer(trace, features - settings.discount * following)
+            target += trace * known.rewards[row]
+            square += float(features[1:] @ features[1:])
+    ridge = penalty * square / (basis.width - 1) * np.eye(basis.width)
+    ridge[0, 0] = 0.0
+    return np.linalg.solve(matrix + ridge, target)
+
+
+@pytest.mark.parametrize('trace', [0.0, 0.9, 1.0])
+def test_it_solves_the_published_equations(trace):
+    settings = ValueSettings(features=5, groups=4, trace=trace)
+    known = experience(2, cases=20)
+    weights = fit_value(known, np.random.default_rng(0), settings).weights[0]
+    slow = [slow_fit(known, settings, penalty) for penalty in (1e-5, 1e-4, 1e-3, 1e-2)]
+    assert min(np.abs(weights - each).max() for each in slow) < 1e-9
 
 
 def test_intervals_for_a_return_hold_it_as_often_as_said():
-    found = []
-    for seed in range(5):
-        fitted = fit_value(*episodes(seed), np.random.default_rng(seed), settings=SMALL)
-        found.append(calibration(fitted, *episodes(seed + 100), confidence=0.9).coverage)
+    found = [
+        calibration(fitted(seed), *episodes(seed + 100), confidence=0.9).coverage
+        for seed in range(5)
+    ]
     assert abs(np.mean(found) - 0.9) < 0.04
 
 
 def test_intervals_for_the_expectation_hold_it_and_shrink_with_more_cases():
     coverages, widths = [], []
-    for cases in (50, 400):
+    for cases in (60, 480):
         for seed in range(4):
-            fitted = fit_value(*episodes(seed, cases), np.random.default_rng(seed), settings=SMALL)
+            found = fitted(seed, cases)
             states, _, _ = episodes(seed + 50)
-            widths.append((cases, fitted.mean_and_std(states)[1].mean()))
-            coverages.append(mean_coverage(fitted, states, truth(states), 0.0, confidence=0.9))
-    few = np.mean([width for cases, width in widths if cases == 50])
-    many = np.mean([width for cases, width in widths if cases == 400])
+            widths.append((cases, found.mean_and_std(states)[1].mean()))
+            coverages.append(mean_coverage(found, states, truth(states), 0.0, confidence=0.9))
+    few = np.mean([width for cases, width in widths if cases == 60])
+    many = np.mean([width for cases, width in widths if cases == 480])
     assert many < 0.85 * few
     assert np.mean(coverages) > 0.8
 
 
-def test_noise_and_estimate_are_told_apart(model):
-    assert model.noise == pytest.approx(0.4, abs=0.08)
-    assert model.mean_and_std(episodes(4)[0])[1].mean() < 0.3
+def test_noise_and_estimate_are_told_apart(value):
+    assert value.noise == pytest.approx(0.4, abs=0.08)
+    assert value.mean_and_std(episodes(4)[0])[1].mean() < 0.3
 
 
-def test_far_from_what_was_met_it_is_not_sure(model):
-    near, far = model.mean_and_std(np.array([np.zeros(SIZE), np.full(SIZE, 30.0)]))[1]
+def test_far_from_what_was_met_it_is_not_sure(value):
+    near, far = value.mean_and_std(np.array([np.zeros(SIZE), np.full(SIZE, 30.0)]))[1]
     assert far > 10 * near
 
 
 def test_steps_of_one_case_are_not_counted_as_independent():
-    states, returns, cases = episodes(5, cases=40)
-    honest = fit_value(states, returns, cases, np.random.default_rng(0), settings=SMALL)
+    honest = fitted(5, cases=40)
+    known = experience(5, cases=40)
+    # The same steps, but every case cut into pieces that pretend to be cases.
+    cut = dataclasses.replace(known, cases=np.arange(len(known.cases)) // 2)
+    returns = truth(known.states) + np.repeat((episodes(5, 40)[1] - truth(known.states))[::12], 12)
     fooled = fit_value(
-        states, returns, np.arange(len(cases)), np.random.default_rng(0), settings=SMALL
+        dataclasses.replace(cut, rewards=rewards_of(returns, cut.cases)),
+        np.random.default_rng(0),
+        SMALL,
     )
-    spread = [(m.features(states)[0] @ m.weights.T).std(axis=1).mean() for m in (honest, fooled)]
+    features = honest.basis(known.states)
+    spread = [
+        np.sqrt(np.square(features @ each.deviations[0].T).sum(axis=1)).mean()
+        for each in (honest, fooled)
+    ]
     assert spread[0] > 1.3 * spread[1]
 
 
-def test_the_same_seed_gives_the_same_model():
-    data = episodes(6, cases=20)
-    one, two = (fit_value(*data, np.random.default_rng(3), settings=SMALL) for _ in range(2))
+def test_the_same_cases_give_the_same_model():
+    one, two = (ValueModel('', {'reach': fitted(6, cases=20)}) for _ in range(2))
     assert one.to_bytes() == two.to_bytes()
 
 
-def test_the_bank_equals_the_models_one_by_one(model):
-    other = fit_value(*episodes(7), np.random.default_rng(8), settings=SMALL)
-    larger = fit_value(
-        *episodes(7), np.random.default_rng(8), settings=ValueSettings(features=8, members=4)
+def test_a_difference_of_policies_with_the_same_patients_is_surer_than_each():
+    known = experience(7, noise=1.0)
+    better = dataclasses.replace(
+        known,
+        rewards=known.rewards + rewards_of(0.2 * np.ones(len(known.cases)), known.cases),
     )
-    models = [model, None, other, larger]
-    bank = ValueBank(models)
-    for state in np.random.default_rng(0).normal(size=(20, SIZE)) * 3:
-        means, stds = bank.mean_and_std(state)
-        for mean, std, each in zip(means, stds, models, strict=True):
-            if each is None:
-                assert np.isnan(mean) and np.isnan(std)
-            else:
-                expected = each.mean_and_std(state)
-                np.testing.assert_allclose([mean, std], expected, rtol=1e-9, atol=1e-12)
+    models = [
+        ValueModel('', {'reach': fit_value(each, np.random.default_rng(0), SMALL)})
+        for each in (known, better)
+    ]
+    found = ValueBank(models).estimate('reach', np.zeros(SIZE))
+    alone = found.means[1] - found.means[0] - 1.28 * np.hypot(*found.stds())
+    sure = found.advantages(0, 1.28)[1]
+    assert sure == pytest.approx(0.2, abs=0.05)
+    assert sure > alone + 0.1
 
 
-def test_eight_candidates_are_valued_within_100_microseconds(model):
-    bank = ValueBank([model] * 8)
-    state = np.zeros(SIZE)
-    times = []
-    for _ in range(300):
-        begin = time.perf_counter()
-        bank.mean_and_std(state)
-        times.append(time.perf_counter() - begin)
-    assert np.median(times) < 100e-6
+@given(st.integers(0, 2**32 - 1))
+def test_the_bank_equals_the_models_one_by_one(seed):
+    rng = np.random.default_rng(seed)
+    models = [_drawn(rng), None, _drawn(rng), _drawn(rng)]
+    weight = float(rng.uniform(0, 2))
+    bank = ValueBank(models, weight)
+    state = rng.normal(size=SIZE) * 3
+    for name in ('palpation', 'reach', 'nowhere'):
+        found = bank.estimate(name, state)
+        stds, over = found.stds(), found.advantages(0, 1.5)
+        for row, each in enumerate(models):
+            one = None if each is None else each.estimates.get(name)
+            if one is None:
+                assert np.isnan([found.means[row], stds[row], found.risks[row]]).all()
+                continue
+            features = one.basis(state[None])[0]
+            mean = features @ (one.weights[0] - weight * one.weights[1])
+            strange = (one.caution * one.outside(state)) ** 2
+            members = (one.deviations[0] - weight * one.deviations[1]) @ features
+            std = np.sqrt(members @ members + one.misfit**2 + strange)
+            np.testing.assert_allclose([found.means[row], stds[row]], [mean, std], rtol=1e-9)
+            assert found.risks[row] == pytest.approx(float(one.risk(state)))
+            if row and name in models[0].estimates:
+                first = models[0].estimates[name]
+                other = (first.deviations[0] - weight * first.deviations[1]) @ features
+                apart = np.square(members - other).sum() + strange
+                apart += (first.caution * first.outside(state)) ** 2
+                gain = mean - features @ (first.weights[0] - weight * first.weights[1])
+                assert over[row] == pytest.approx(gain - 1.5 * np.sqrt(apart))
+
+
+def _drawn(rng):
+    """Return a model of any numbers, of one procedure or two."""
+    width = basis_of(SIZE, 7).width
+
+    def one():
+        low = rng.normal(size=SIZE) - 1.0
+        return StateValue(
+            weights=rng.normal(size=(2, width)),
+            deviations=rng.normal(size=(2, 5, width)),
+            low=low,
+            high=low + rng.uniform(0, 3, SIZE),
+            spread=rng.uniform(0.2, 2, SIZE),
+            misfit=float(rng.uniform()),
+            noise=1.0,
+            caution=float(rng.uniform()),
+            quantiles=np.linspace(0.01, 3, 99),
+        )
+
+    names = ['palpation', 'reach'][: int(rng.integers(1, 3))]
+    return ValueModel('', {name: one() for name in names})
+
+
+def test_one_state_is_expanded_as_many_are():
+    basis = basis_of(SIZE, 9)
+    states = np.random.default_rng(0).normal(size=(50, SIZE)) * 4
+    expanded = basis(states)
+    for state, row in zip(states, expanded, strict=True):
+        np.testing.assert_allclose(basis.one(state), row, rtol=1e-12)
+    assert np.abs(expanded[:, 1 : 1 + SIZE]).max() == REACH
 
 
 def test_a_model_travels_as_bytes(model):
     back = ValueModel.from_bytes(model.to_bytes(), policy='ab' * 32)
     states = episodes(9)[0]
-    np.testing.assert_array_equal(back.mean_and_std(states), model.mean_and_std(states))
-    np.testing.assert_array_equal(back.interval(states, 0.9), model.interval(states, 0.9))
+    assert list(back.estimates) == list(model.estimates)
+    for name, one in model.estimates.items():
+        again = back.estimates[name]
+        np.testing.assert_array_equal(again.mean_and_std(states), one.mean_and_std(states))
+        np.testing.assert_array_equal(again.interval(states, 0.9), one.interval(states, 0.9))
+        np.testing.assert_array_equal(again.risk(states), one.risk(states))
+
+
+def test_a_model_of_another_basis_is_refused(model, monkeypatch):
+    data = model.to_bytes()
+    monkeypatch.setattr(basis_of(SIZE, SMALL.features), 'digest', 'another')
+    with pytest.raises(PolicyError, match='another basis'):
+        ValueModel.from_bytes(data)
 
 
 def test_a_model_of_another_policy_is_refused(model):
@@ -160,39 +297,46 @@ def test_damaged_bytes_are_refused(model, cut):
 @pytest.mark.parametrize(
     'change',
     [
-        {'weights': np.zeros((12, 5))},
+        {'weights': np.zeros((2, 5))},
+        {'deviations': np.zeros((2, 12, 7))},
         {'spread': np.zeros(SIZE)},
-        {'center': np.full(SIZE, np.nan)},
+        {'low': np.full(SIZE, np.nan)},
+        {'low': np.zeros(0)},
         {'noise': -1.0},
         {'misfit': float('nan')},
         {'quantiles': np.zeros(3)},
     ],
 )
-def test_parts_that_do_not_fit_are_refused(model, change):
+def test_parts_that_do_not_fit_are_refused(value, change):
     with pytest.raises(PolicyError):
-        dataclasses.replace(model, **change)
+        dataclasses.replace(value, **change)
 
 
-def test_models_of_different_states_make_no_bank(model):
-    rng = np.random.default_rng(0)
-    narrow = fit_value(
-        rng.normal(size=(60, 2)), rng.normal(size=60), np.arange(60) // 4, rng, settings=SMALL
-    )
+def test_models_of_different_forms_go_nowhere_together(value):
+    other = fitted(1, settings=ValueSettings(features=8, groups=4))
     with pytest.raises(PolicyError):
-        ValueBank([model, narrow])
+        ValueModel('', {'reach': value, 'follow': other})
+    with pytest.raises(PolicyError):
+        ValueBank([ValueModel('', {'reach': value}), ValueModel('', {'reach': other})])
+    with pytest.raises(PolicyError):
+        ValueModel('', {})
 
 
 @pytest.mark.parametrize(
     'change',
     [
-        lambda s, r, c: (s[:-1], r, c),
-        lambda s, r, c: (s, r[:-1], c),
-        lambda s, r, c: (s, r, c[:-1]),
-        lambda s, r, c: (s * np.nan, r, c),
-        lambda s, r, c: (s, r * np.inf, c),
-        lambda s, r, c: (s, r, c * 0),
+        {'states': np.zeros((119, SIZE))},
+        {'rewards': np.zeros(119)},
+        {'cases': np.repeat(np.arange(10), 12)[:-1]},
+        {'cases': np.repeat(np.arange(10), 12) + 0.5},
+        {'states': np.full((120, SIZE), np.nan)},
+        {'rewards': np.full(120, np.inf)},
+        {'risks': np.full(120, np.nan)},
+        {'cases': np.zeros(120, int)},
+        {'cases': np.tile(np.arange(10), 12)},
     ],
 )
-def test_records_that_make_no_estimate_are_refused(change):
+def test_experience_that_makes_no_estimate_is_refused(change):
+    bad = dataclasses.replace(experience(1, cases=10), **change)
     with pytest.raises(RecordsError):
-        fit_value(*change(*episodes(1, cases=10)), np.random.default_rng(0), settings=SMALL)
+        fit_value(bad, np.random.default_rng(0), SMALL)

@@ -1,0 +1,63 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""How cautious the selector is."""
+
+from dataclasses import dataclass
+
+from fdrl_ros.metrics.means import WINDOW
+from fdrl_ros.settings import setting, Settings
+
+
+@dataclass(frozen=True)
+class SelectorSettings(Settings):
+    """How cautious the selector is."""
+
+    confidence: float = setting(
+        0.9, 'one-sided confidence of the lower bounds', minimum=0.5, maximum=0.999
+    )
+    risk_weight: float = setting(
+        0.2,
+        'returns that a risk D_t of 1 for one tick counts as much as, discounted as returns are',
+        unit='return',
+        minimum=0.0,
+    )
+    margin: float = setting(
+        0.1, 'advantage that another policy surely needs', unit='return', minimum=0.0
+    )
+    dwell: float = setting(
+        0.15, 'shortest time between two switches', unit='s', minimum=0.0, maximum=10.0
+    )
+    patience: float = setting(
+        1.0, 'time after which any sure advantage is enough', unit='s', minimum=0.0, maximum=60.0
+    )
+    state_timeout: float = setting(
+        0.03, 'age at which a state is stale', unit='s', minimum=0.005, maximum=0.04
+    )
+    state_bound: float = setting(
+        100.0, 'largest plausible value of a state, in its scale', minimum=1.0
+    )
+    failure_pause: float = setting(
+        1.0, 'time for which a failed policy is left out', unit='s', minimum=0.05, maximum=60.0
+    )
+    hold_return: float = setting(
+        -1.5, 'return of holding where no model says it: the time lost', unit='return'
+    )
+    hold_handicap: float = setting(
+        0.0,
+        'taken off the return of holding where a model says it: how much bolder the robot is',
+        unit='return',
+        minimum=0.0,
+    )
+    change_threshold: float = setting(
+        0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0
+    )
+    window: int = setting(
+        WINDOW,
+        'newest steps that the sliding window of the metrics holds',
+        unit='ticks',
+        minimum=1,
+        maximum=1_000_000,
+    )
+    answer_timeout: float = setting(
+        0.02, 'time after which a choice is late', unit='s', minimum=0.001, maximum=0.04
+    )

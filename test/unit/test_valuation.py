@@ -1,0 +1,84 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Operations in a batch as one by one, and what a policy is worth by them."""
+
+from fdrl_ros.env.actions import ACTION_COUNT, STAY
+from fdrl_ros.env.batch_rollout import roll_out
+from fdrl_ros.env.cohort import mixture
+from fdrl_ros.env.episode import run_episode
+from fdrl_ros.env.judging import FAILURES
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector import returns_to_go
+from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.valuation import acting, fit_public_value, public_experience
+import numpy as np
+import pytest
+
+PLAN = Plan().changed(
+    {
+        'federation': {'procedures': 'palpation, needle_pass'},
+        'learner': {'hidden': 8},
+        'value': {'patients': 9, 'features': 6, 'groups': 4},
+    }
+)
+
+
+def policy(seed):
+    return Policy(PLAN.shape.draw(np.random.default_rng(seed)), PLAN.shape)
+
+
+def test_a_rollout_is_every_operation_by_itself():
+    chosen = policy(3)
+    patients = [mixture(3, 1.0, 5).patient(each, 'test') for each in range(12)]
+    rolled = roll_out(patients, acting(chosen))
+    env = SurgeryEnv(settings=WorldSettings(mode='kinematic'))
+    for case, patient in enumerate(patients):
+        alone = run_episode(env, chosen, patient)
+        own = rolled.cases == case
+        np.testing.assert_allclose(rolled.states[own], alone.states[:-1], atol=1e-5)
+        np.testing.assert_array_equal(rolled.actions[own], alone.actions)
+        np.testing.assert_allclose(rolled.rewards[own], alone.rewards, atol=1e-5)
+        np.testing.assert_allclose(rolled.forces[own], alone.forces, atol=1e-6)
+        np.testing.assert_allclose(rolled.damages[own], alone.damages, atol=1e-6)
+        np.testing.assert_array_equal(rolled.critical[own], alone.critical)
+        np.testing.assert_array_equal(rolled.ticks[own], np.arange(alone.length))
+        assert rolled.success[case] == alone.success
+        failure = rolled.failure[case]
+        assert (FAILURES[failure] if failure >= 0 else '') == alone.failure
+    env.close()
+
+
+def test_patients_and_hand_over_are_the_same_for_every_policy():
+    one, two = (public_experience(each, PLAN, policy(0)) for each in (policy(1), None))
+    assert list(one) == list(two) == list(PLAN.federation.names)
+    for name in one:
+        first = [np.flatnonzero(each.cases == 3)[0] for each in (one[name], two[name])]
+        met = one[name].states[first[0]], two[name].states[first[1]]
+        np.testing.assert_array_equal(*met)  # case 3 was handed over after the same moves
+        place = PLAN.federation.names.index(name)
+        assert set(one[name].cases) <= set(range(9))
+        assert np.all(one[name].states[:, :7].argmax(axis=1) == one[name].states[0, :7].argmax())
+        assert place in (0, 1)
+
+
+def test_the_return_of_staying_is_what_it_says():
+    known = public_experience(None, PLAN, policy(0))['palpation']
+    model = fit_public_value(None, PLAN, policy(0)).estimates['palpation']
+    begins = np.flatnonzero(np.r_[True, known.cases[1:] != known.cases[:-1]])
+    returns = [
+        returns_to_go(part, PLAN.value.discount)[0] for part in np.split(known.rewards, begins[1:])
+    ]
+    mean, _ = model.mean_and_std(known.states[begins])
+    assert np.mean(mean) == pytest.approx(np.mean(returns), abs=0.3)
+    assert model.caution == 0.0
+    still = acting(None)(known.states[:5], np.arange(5), 0)
+    assert list(still) == [STAY] * 5 and STAY < ACTION_COUNT
+
+
+def test_valuing_stops_when_it_is_told_to():
+    asked = iter([False, False, True])
+    with pytest.raises(TrainingStopped):
+        public_experience(policy(1), PLAN, policy(0), stopped=lambda: next(asked))
