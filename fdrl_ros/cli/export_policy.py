@@ -16,7 +16,7 @@ from fdrl_ros.policy import Agreement, agreement, Policy
 from fdrl_ros.policy.agreement import EDGES
 from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
 from fdrl_ros.prepare import load_policy
-from fdrl_ros.valuation import public_returns
+from fdrl_ros.valuation import public_experience
 import numpy as np
 from rich.table import Table
 
@@ -46,7 +46,8 @@ def export_policy(
     out = console()
     with stopping() as stopped:
         if int8:
-            met, _, _ = public_returns(ours, plan, stopped=stopped)
+            known = public_experience(ours, plan, ours, stopped=stopped)
+            met = np.concatenate([each.states for each in known.values()])
             model = quantise(model, as_taken(met))
         states = make_probe(plan).states.states
     # What goes through units and back is rounded: both shall see the same.
