@@ -37,8 +37,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+    never = executor.create_future()
     while os.getppid() == parent:
-        executor.spin_once(timeout_sec=SPIN)
+        executor.spin_until_future_complete(never, timeout_sec=SPIN)
     os._exit(0)
 
 

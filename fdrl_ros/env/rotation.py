@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotations as matrices, quaternions and rotation vectors: what trajectories and twists need."""
 
+from collections.abc import Sequence
 import math
 
 import numpy as np
@@ -35,7 +36,16 @@ def to_quaternion(rotation: Vector) -> Quaternion:
     :param rotation: shape (3, 3).
     :returns: x, y, z, w.
     """
-    (a, b, c), (d, e, f), (g, h, i) = rotation.tolist()
+    return quaternion_of(rotation.tolist())
+
+
+def quaternion_of(rows: Sequence[Sequence[float]]) -> Quaternion:
+    """
+    Return the same of a matrix that is no array.
+
+    :param rows: three of three numbers.
+    """
+    (a, b, c), (d, e, f), (g, h, i) = rows
     squares = (1 + a - e - i, 1 - a + e - i, 1 - a - e + i, 1 + a + e + i)
     largest = max(range(4), key=squares.__getitem__)
     root = 2.0 * math.sqrt(squares[largest])

@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdrl_ros.env.arm_control import straight_rotation
+from fdrl_ros.env.arm_control import straight_quaternion
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.readings import BASE
 from fdrl_ros.env.rotation import to_quaternion
@@ -52,7 +52,8 @@ def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
 
     :param position: m; whether the arm reaches it is for the arm to say.
     """
-    return pose(stamp, position, quaternion(straight_rotation(position)))
+    x, y, z, w = straight_quaternion(position)
+    return pose(stamp, position, Quaternion(x=x, y=y, z=z, w=w))
 
 
 def joint_state(stamp: Any, names: Sequence[str], positions: Sequence[float]) -> JointState:

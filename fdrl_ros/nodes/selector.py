@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+import gc
 import sys
 import time
 from typing import Any
@@ -21,6 +22,7 @@ from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.measured_messages import adaptation_message, risk_message
+from fdrl_ros.nodes.promptness import with_priority, without_garbage
 from fdrl_ros.nodes.robot_messages import joint_state, observation, seconds, set_point
 from fdrl_ros.nodes.valuing import value_model
 from fdrl_ros.nodes.worker import Post
@@ -42,6 +44,9 @@ from fdrl_ros.settings import setting
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import JointState
 
+COLLECTING = 100
+"""Decisions after which garbage is collected, right behind the last of them."""
+
 
 @dataclass(frozen=True)
 class SelectorNodeSettings(NodeSettings):
@@ -49,6 +54,13 @@ class SelectorNodeSettings(NodeSettings):
 
     armed: bool = setting(
         False, 'publish set-points; a real arm has its own emergency stop besides'
+    )
+    priority: int = setting(
+        0,
+        'of this process in real time (SCHED_FIFO, with its memory locked), where the system '
+        'permits it; 0: as any other',
+        minimum=0,
+        maximum=99,
     )
 
 
@@ -110,6 +122,16 @@ class SelectorNode(ManagedNode):
             topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
             courier.hear(ros.HospitalPolicy, topic, size, take)
         self.every(PERIOD, self._watch)
+        self._told = 0
+        self.keep(without_garbage())
+        if self.settings.priority:
+            self._take_priority(self.settings.priority)
+
+    def _take_priority(self, priority: int) -> None:
+        try:
+            self.keep(with_priority(priority))
+        except OSError as error:
+            self.get_logger().warning(f'no priority: {error}; the selector runs as any process')
 
     # Policies.
 
@@ -208,6 +230,12 @@ class SelectorNode(ManagedNode):
             self._tell(cycle.selection)
 
     def _tell(self, chosen: Selection) -> None:
+        self._publish(chosen)
+        self._told += 1
+        if self._told % COLLECTING == 0:
+            gc.collect()
+
+    def _publish(self, chosen: Selection) -> None:
         self.reason = chosen.reason
         moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
         self._action.publish(

@@ -7,7 +7,7 @@ import math
 from fdrl_ros.env import simulation
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, SUBSTEPS
 from fdrl_ros.env.arm import forward_kinematics, HOME, JAW_LIMITS, UnreachableError
-from fdrl_ros.env.arm_control import ArmControl
+from fdrl_ros.env.arm_control import ArmControl, straight_quaternion, straight_rotation
 from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.crtk import CommandError
 from fdrl_ros.env.motion import LineMove
@@ -378,3 +378,12 @@ def test_jaw_opens_at_once_by_servo_and_gently_by_move(theatre):
     control.servo_jaw([], [0.1])
     theatre.run(60)
     assert jaw.angle == pytest.approx(0.1) and not theatre.busy[-1]
+
+
+@given(strategies.lists(strategies.floats(-0.3, 0.3), min_size=3, max_size=3))
+def test_the_quick_turn_of_a_straight_tool_is_that_of_the_kinematics(position):
+    quick = np.array(straight_quaternion(position))
+    slow = np.array(to_quaternion(straight_rotation(position)))
+    assert (
+        np.abs(quick - slow * np.sign(quick @ slow)).max() < 1e-7 or np.abs(position).max() < 1e-6
+    )
