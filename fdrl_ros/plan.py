@@ -18,7 +18,7 @@ from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.selector import SafetySettings, SelectorSettings, ValueSettings
+from fdrl_ros.selector import SafetySettings, SelectorSettings, ShieldSettings, ValueSettings
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.trainer.collection import CollectionSettings
 from fdrl_ros.trainer.pretraining import network_shape, PretrainingSettings
@@ -115,6 +115,7 @@ class Plan:
     encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     selector: SelectorSettings = field(default_factory=SelectorSettings)
+    shield: ShieldSettings = field(default_factory=ShieldSettings)
     value: ValueSettings = field(default_factory=ValueSettings)
     safety: SafetySettings = field(default_factory=SafetySettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)

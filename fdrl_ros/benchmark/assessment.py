@@ -201,7 +201,12 @@ def assess(
         stopped=stopped,
     )
     selector = SelectorContender(
-        'selector', weights, dict(zip(valued, models, strict=True)), plan.shape, plan.selector
+        'selector',
+        weights,
+        dict(zip(valued, models, strict=True)),
+        plan.shape,
+        plan.selector,
+        plan.shield,
     )
     contenders: list[Contender] = [ExpertContender(), *rows, selector]
     probe = make_probe(plan)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is compared: the expert, a policy, and the selector over several policies."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fdrl_ros.env.actions import TICK
@@ -18,6 +18,7 @@ from fdrl_ros.selector import (
     Observation,
     Selector,
     SelectorSettings,
+    ShieldSettings,
     ValueModel,
 )
 import numpy as np
@@ -78,10 +79,11 @@ class SelectorContender:
     values: dict[str, ValueModel]
     shape: NetworkShape
     settings: SelectorSettings
+    shield: ShieldSettings = field(default_factory=ShieldSettings)
 
     def begin(self, patient: Patient, world: WorldSettings) -> Choice:
         """Return a fresh selector for this patient."""
-        selector = Selector(self.settings)
+        selector = Selector(self.settings, shield=self.shield)
         candidates = []
         for name, weights in self.policies.items():
             policy = Policy(weights, self.shape)
@@ -110,7 +112,7 @@ class SelectorSession:
         self._patient = patient
 
     def __call__(self, state: np.ndarray) -> int:
-        """Select a policy and return its action; holding is staying."""
+        """Select a policy and return its action; to hold is to stay, if the shield lets it."""
         now = len(self.chosen) * TICK
         values = unscale(state)
         name = self._patient.name

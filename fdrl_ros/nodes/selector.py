@@ -68,7 +68,7 @@ class SelectorNode(ManagedNode):
     """Moves the messages of one robot's control loop, and keeps its candidates up to date."""
 
     part = 'control'
-    groups = ('selector', 'value', 'evaluation')
+    groups = ('selector', 'shield', 'value', 'evaluation')
     further = {'limiter': LimiterSettings, 'gate': GateSettings}
     own = SelectorNodeSettings
 
@@ -107,6 +107,7 @@ class SelectorNode(ManagedNode):
                 self._rules.selector,
                 gate=self.further_settings('gate'),
                 clock=time.monotonic,
+                shield=self._rules.shield,
             ),
             Limiter(self.further_settings('limiter')),
         )

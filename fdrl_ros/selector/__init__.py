@@ -12,6 +12,8 @@ from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.safety import SafetySettings
 from fdrl_ros.selector.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
+from fdrl_ros.selector.shield import Shield, Verdict, Veto
+from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.value import StateValue, ValueModel
 
 __all__ = [
@@ -31,10 +33,14 @@ __all__ = [
     'Selector',
     'SelectorSettings',
     'SetPoint',
+    'Shield',
+    'ShieldSettings',
     'StateValue',
     'ValueBank',
     'ValueModel',
     'ValueSettings',
+    'Verdict',
+    'Veto',
     'calibration',
     'fit_value',
     'mean_coverage',

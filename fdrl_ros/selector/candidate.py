@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import math
 
+from fdrl_ros.env.actions import STAY
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.metrics.adaptation import Adaptation
@@ -50,6 +51,10 @@ class Selection:
     :param risk: None where there was no state to measure.
     :param expected_risk: D_t to go of the chosen candidate, discounted as the return; NaN without
         an estimate.
+    :param action: that is carried out; where the tip is kept, up in order to draw it back.
+    :param proposed: action that was asked for before the shield reviewed it.
+    :param veto: why the shield replaced it, one of Veto; empty where it did not.
+    :param predicted_force: greatest force that the action can lead to, N; NaN without a state.
     """
 
     policy: str
@@ -63,6 +68,9 @@ class Selection:
     adaptation: Adaptation | None = None
     stamp: int | None = None
     expected_risk: float = math.nan
+    proposed: int = STAY
+    veto: str = ''
+    predicted_force: float = math.nan
 
     @property
     def holds(self) -> bool:

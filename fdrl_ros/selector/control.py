@@ -12,7 +12,6 @@ import math
 
 from fdrl_ros.env.actions import ACTIONS, TICK
 from fdrl_ros.env.jaw import JAW_OPEN
-from fdrl_ros.env.state import INDEX, OPERATION_SIZE
 from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.selector.candidate import Selection
 from fdrl_ros.selector.limiter import Limiter, SetPoint
@@ -26,8 +25,6 @@ PERIOD = 0.01
 
 IDLE = 1.0
 """Silence after which the operation counts as over, second: no more set-points then."""
-
-_FORCE, _LIMIT = INDEX['force'], INDEX['force_limit']
 
 
 @dataclass(frozen=True)
@@ -91,9 +88,6 @@ class ControlLoop:
         self._operation = observation
         if observation.patient != self._case:
             self._begin_case(observation.patient, stamp, now)
-        if len(observation.values) >= OPERATION_SIZE:
-            force, limit = float(observation.values[_FORCE]), float(observation.values[_LIMIT])
-            self.limiter.sense(force, limit, now)
         # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
         due = now - self._selected >= TICK - PERIOD / 2
         return self._go(now, self._select(now) if due else None)

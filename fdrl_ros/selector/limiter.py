@@ -30,18 +30,6 @@ class LimiterSettings(Settings):
     action_timeout: float = setting(
         0.1, 'age at which an action is stale', unit='s', minimum=0.05, maximum=1.0
     )
-    force_timeout: float = setting(
-        0.05, 'age at which a force is stale', unit='s', minimum=0.005, maximum=1.0
-    )
-    prediction: float = setting(
-        0.05, 'how far ahead force is predicted', unit='s', minimum=0.0, maximum=0.5
-    )
-    retract_speed: float = setting(
-        0.02, 'speed of retraction', unit='m/s', minimum=0.0, maximum=0.1
-    )
-    retract_limit: float = setting(
-        0.02, 'longest retraction of one hold', unit='m', minimum=0.0, maximum=0.1
-    )
 
 
 @dataclass(frozen=True)
@@ -51,7 +39,7 @@ class SetPoint:
 
     :param position: metre, in the frame of the arm's base, shape (3,), read-only.
     :param holding: no action moves the tip.
-    :param retracting: the tip goes back because force would pass the limit.
+    :param retracting: the tip is drawn back because force could pass a limit.
     :param jaw: opening that the jaw shall have, rad; None while no action moves it.
     """
 
@@ -74,8 +62,7 @@ class Limiter:
         self._accepted = -math.inf
         self._hold = True
         self._away = np.array(UP)
-        self._retracted = 0.0
-        self._force: tuple[float, float, float, float] | None = None
+        self._retracting = False
         self._jaw: float | None = None
         self._jaw_move: tuple[float, float, float] | None = None
 
@@ -96,52 +83,36 @@ class Limiter:
         self._began = self._now = now
         self._accepted = -math.inf
         self._hold = True
-        self._force = None
-        self._retracted = 0.0
+        self._retracting = False
         self._jaw, self._jaw_move = jaw, None
-
-    def sense(self, force: float, force_limit: float, now: float) -> None:
-        """
-        Take in the force at the tip; two in a row predict the next.
-
-        :param force: newton; one that is not finite counts as none.
-        :param force_limit: of the procedure, newton.
-        """
-        if not (math.isfinite(force) and math.isfinite(force_limit) and force_limit > 0):
-            self._force = None
-            return
-        rate = 0.0
-        if self._force is not None and now > self._force[3]:
-            rate = (force - self._force[0]) / (now - self._force[3])
-        elif self._force is not None:
-            rate = self._force[1]
-        self._force = (force, rate, force_limit, now)
 
     def accept(self, selection: Selection, now: float, away: np.ndarray | None = None) -> None:
         """
         Take in a selection: move by its action over one tick from here, or hold.
+
+        A hold whose action goes up, as the shield has it where staying could bring too much
+        force, draws the tip back as far along the shaft.
 
         :param away: unit vector along the shaft away from the tissue, shape (3,); up by default.
         :raises StateError: if there is no such action; the tip then holds.
         """
         if not self._ready:
             return
-        was_holding = self._hold
         forward = now >= self._now
         self._stand(now)
         if away is not None and np.shape(away) == (3,) and np.all(np.isfinite(away)):
             self._away = np.array(away, dtype=np.float64)
-        if selection.holds or not forward:
-            if not was_holding:
-                self._retracted = 0.0
-            self._jaw_move = None
-            return
         move = np.array(displacement(selection.action))
+        if selection.holds or not forward:
+            self._jaw_move = None
+            if not (forward and move[2] > 0.0):
+                return
+            move, self._retracting = move[2] * self._away, True
         length = float(np.linalg.norm(move))
         longest = self.settings.speed_limit * TICK
         self._move = move * min(1.0, longest / length) if length > 0 else move
         self._accepted = now
-        self._hold = False
+        self._hold = selection.holds
 
     def turn_jaw(self, opening: float, now: float) -> None:
         """
@@ -162,25 +133,14 @@ class Limiter:
             return None
         elapsed = now - self._now
         fresh = elapsed >= 0 and now - self._accepted <= self.settings.action_timeout
-        if not self._hold and not fresh:
+        if not fresh and (not self._hold or self._retracting):
             self._stand(now)
-            self._retracted = 0.0
-        retracting = False
-        held = now - max(self._now, self._began)  # before that the tip was still on its move
-        if self._hold and held > 0 and self._too_much_force(now):
-            # A late call must not turn into a leap.
-            speed = min(self.settings.retract_speed, self.settings.speed_limit)
-            way = min(speed * min(held, TICK), self.settings.retract_limit - self._retracted)
-            if way > 0:
-                self._start = self._start + way * self._away
-                self._retracted += way
-                retracting = True
         if not math.isnan(now):
             self._now = now
         self._last = self._position(now)
         position = self._last.copy()
         position.flags.writeable = False
-        return SetPoint(position, self._hold, retracting, self._turn(now))
+        return SetPoint(position, self._hold, self._retracting, self._turn(now))
 
     def _turn(self, now: float) -> float | None:
         """Return where the jaw has come to, while it is on its way and once at its end."""
@@ -198,7 +158,7 @@ class Limiter:
         self._start = self._position(now) if now >= self._now else self._last
         self._move = np.zeros(3)
         self._began = now
-        self._hold = True
+        self._hold, self._retracting = True, False
 
     def _position(self, now: float) -> np.ndarray:
         """Where the present move has come to."""
@@ -206,12 +166,3 @@ class Limiter:
         share = min(max(0.0, (now - self._began) / TICK), 1.0)
         position: np.ndarray = self._start + share * self._move
         return position
-
-    def _too_much_force(self, now: float) -> bool:
-        """Predict the force a little ahead; a force that is not fresh predicts nothing."""
-        if self._force is None:
-            return False
-        force, rate, limit, time = self._force
-        if not 0.0 <= now - time <= self.settings.force_timeout:
-            return False
-        return max(force, force + rate * self.settings.prediction) > limit

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fdrl_ros.env.procedures import PROCEDURES
-from fdrl_ros.env.state import Field, OPERATION_FIELDS, PATIENT_FIELDS, scale
+from fdrl_ros.env.state import (
+    Field,
+    OPERATION_FIELDS,
+    PATIENT_FIELDS,
+    PROCEDURE_NAMES,
+    scale,
+)
 import numpy as np
 
 PHYSICAL_RANGES = {
@@ -17,6 +23,10 @@ PHYSICAL_RANGES = {
     '%': (-0.1, 100.1),
 }
 """Values that a working sensor can show, by unit; other units are bounded in scales."""
+
+
+_OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
+_FORCE, _FORCE_LIMIT = (_OPERATION_NAMES.index(each) for each in ('force', 'force_limit'))
 
 
 class Reason(StrEnum):
@@ -68,6 +78,21 @@ class Observation:
     def time(self) -> float:
         """When it was measured, seconds."""
         return self.received if self.stamp is None else 1e-9 * self.stamp
+
+
+def readable(operation: Observation) -> np.ndarray | None:
+    """Return the values of a state of the operation that is whole by itself, else None."""
+    if tuple(operation.names) != _OPERATION_NAMES or operation.procedure not in PROCEDURE_NAMES:
+        return None
+    try:
+        values = np.array(operation.values, np.float64)
+    except (TypeError, ValueError):
+        return None
+    if values.shape != (len(_OPERATION_NAMES),) or not np.isfinite(values).all():
+        return None
+    least, greatest = PHYSICAL_RANGES['N']
+    plausible = least <= values[_FORCE] <= greatest and values[_FORCE_LIMIT] > 0.0
+    return values if plausible else None
 
 
 @dataclass(frozen=True)

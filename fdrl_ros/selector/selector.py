@@ -17,9 +17,11 @@ from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidate import Candidate, HOLD, LineUp, Selection
 from fdrl_ros.selector.gate import GateSettings, RiskGate
 from fdrl_ros.selector.monitor import OperationMonitor
-from fdrl_ros.selector.observation import Observation, Reason, State, StateReader
+from fdrl_ros.selector.observation import Observation, readable, Reason, State, StateReader
 from fdrl_ros.selector.ranking import Ranking
 from fdrl_ros.selector.settings import SelectorSettings
+from fdrl_ros.selector.shield import Shield
+from fdrl_ros.selector.shield_settings import ShieldSettings
 import numpy as np
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class Selector:
         weights: RiskWeights = DEFAULT_WEIGHTS,
         gate: GateSettings | None = None,
         clock: Callable[[], float] | None = None,
+        shield: ShieldSettings | None = None,
     ) -> None:
         """
         Begin without a candidate.
@@ -46,10 +49,12 @@ class Selector:
         :param gate: when to stop for risk.
         :param clock: the steady clock, by which a choice may be late; None where none is, as
             where a recording is gone through again.
+        :param shield: which limits no action may lead beyond.
         """
         self.settings = settings or SelectorSettings()
         self.gate = RiskGate(gate)
         self._clock = clock
+        self._shield = Shield(shield)
         self._slow = ''
         self._reader = StateReader(self.settings.state_bound)
         self._monitor = OperationMonitor(
@@ -84,6 +89,7 @@ class Selector:
         """End the case: meters, gate, hysteresis and the standing state start anew."""
         self._monitor.end_case()
         self.gate.reset()
+        self._shield.reset()
         self._failed_until.clear()
         self._case = None
         self._ranking.reset()
@@ -110,10 +116,10 @@ class Selector:
         self._inputs = (operation, patient)
         fault = self._time_fault(now)
         if operation is None or patient is None or fault is not None:
-            return self.hold(fault or Reason.MISSING, now)
+            return self._keep_tip(fault or Reason.MISSING, now)
         state = self._reader.read(operation, patient)
         if isinstance(state, Reason):
-            return self.hold(state, now)
+            return self._keep_tip(state, now)
         if operation.patient != self._case:
             if self._case is not None:
                 inputs = self._inputs
@@ -128,18 +134,41 @@ class Selector:
             selection = self._choose_in_time(state, operation.procedure, time)
         else:
             selection = self.hold(hold, now)
+        verdict = self._shield.review(state.values, operation.procedure, selection.action, time)
         return replace(
             selection,
+            action=verdict.action,
             time=now,
             patient=operation.patient,
             risk=risk,
-            adaptation=self._monitor.answer(state, selection.action),
+            adaptation=self._monitor.answer(state, verdict.action),
             stamp=operation.stamp,
+            proposed=verdict.asked,
+            veto=verdict.veto,
+            predicted_force=verdict.force,
         )
 
     def hold(self, reason: Reason, now: float) -> Selection:
         """Return the selection that keeps the tip where it is, for a reason."""
         return Selection(HOLD, STAY, math.nan, math.nan, reason, now, self._case or '')
+
+    def _keep_tip(self, reason: Reason, now: float) -> Selection:
+        """
+        Hold without a state to act on.
+
+        A state of the operation that is fresh and whole is enough to draw the tip back, where to
+        stay could lead beyond a limit.
+        """
+        held, operation = self.hold(reason, now), self._inputs[0]
+        if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
+            return held
+        values = readable(operation)
+        if values is None:
+            return held
+        verdict = self._shield.keep(values, operation.procedure, operation.time)
+        return replace(
+            held, action=verdict.action, veto=verdict.veto, predicted_force=verdict.force
+        )
 
     def _time_fault(self, now: float) -> Reason | None:
         """Check the times of both inputs against the clock, and the clock against itself."""

@@ -4,9 +4,17 @@
 
 import math
 
-from fdrl_ros.env.actions import ACTION_COUNT, DISPLACEMENTS, MAXIMUM_SPEED, STAY, TICK
+from fdrl_ros.env.actions import (
+    ACTION_COUNT,
+    COARSE_STEP,
+    DISPLACEMENTS,
+    MAXIMUM_SPEED,
+    STAY,
+    TICK,
+)
 from fdrl_ros.errors import StateError
 from fdrl_ros.selector import HOLD, Limiter, LimiterSettings, Reason, Selection
+from fdrl_ros.selector.shield import COARSE_UP
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -49,14 +57,14 @@ def test_moves_add_up_when_ticks_come_a_little_early_or_late():
     st.lists(
         st.tuples(
             st.floats(0.0, 0.2),
-            st.sampled_from(['step', 'act', 'hold', 'force']),
+            st.sampled_from(['step', 'act', 'hold', 'back']),
             st.integers(0, 12),
         ),
         max_size=60,
     )
 )
 def test_the_set_point_never_outruns_the_speed_limit(events):
-    limiter = started(retract_speed=0.05)
+    limiter = started()
     now, last, last_time = 0.0, np.zeros(3), 0.0
     for wait, event, action in events:
         now += wait
@@ -64,8 +72,8 @@ def test_the_set_point_never_outruns_the_speed_limit(events):
             limiter.accept(act(action), now)
         elif event == 'hold':
             limiter.accept(act(STAY, HOLD), now)
-        elif event == 'force':
-            limiter.sense(float(action), 5.0, now)
+        elif event == 'back':
+            limiter.accept(act(COARSE_UP, HOLD), now, np.array([0.0, 0.6, 0.8]))
         else:
             point = limiter.step(now)
             way = np.linalg.norm(point.position - last)
@@ -90,45 +98,34 @@ def test_hold_stops_in_the_middle_of_a_move():
     assert limiter.step(0.06).holding
 
 
-def test_hold_retracts_while_the_predicted_force_passes_the_limit():
-    limiter = started(retract_speed=0.02)
-    limiter.accept(act(STAY, HOLD), 0.0)
-    limiter.step(0.0)
-    limiter.sense(3.0, 3.4, 0.0)
-    assert not limiter.step(0.005).retracting
-    limiter.sense(3.1, 3.4, 0.01)  # 10 N/s: 3.6 N in 50 ms
-    point = limiter.step(0.015)
-    assert point.retracting
-    np.testing.assert_allclose(point.position, [0, 0, 0.02 * 0.01], atol=1e-15)
-    limiter.sense(2.0, 3.4, 0.02)
-    assert not limiter.step(0.025).retracting
-
-
-def test_retraction_goes_along_the_shaft_and_ends():
-    limiter = started(retract_speed=0.05, retract_limit=0.004)
-    away = np.array([0.6, 0.0, 0.8])
-    limiter.accept(act(STAY, HOLD), 0.0, away)
-    for k in range(100):
-        limiter.sense(9.0, 3.4, k * PERIOD)
-        point = limiter.step(k * PERIOD)
-    np.testing.assert_allclose(point.position, 0.004 * away, atol=1e-12)
-    assert not point.retracting
-
-
-@pytest.mark.parametrize('force', [math.nan, math.inf])
-def test_a_force_that_is_no_number_moves_nothing(force):
+def test_hold_with_an_action_upwards_draws_the_tip_back_along_the_shaft():
     limiter = started()
-    limiter.accept(act(STAY, HOLD), 0.0)
-    limiter.sense(9.0, 3.4, 0.0)
-    limiter.sense(force, 3.4, 0.005)
-    assert not limiter.step(0.01).retracting
+    away = np.array([0.6, 0.0, 0.8])
+    limiter.accept(act(1), 0.0)
+    limiter.accept(act(COARSE_UP, HOLD), 0.0, away)
+    half = limiter.step(TICK / 2)
+    np.testing.assert_allclose(half.position, COARSE_STEP / 2 * away, atol=1e-15)
+    assert half.retracting and half.holding
+    limiter.accept(act(STAY, HOLD), TICK)
+    after = limiter.step(2 * TICK)
+    np.testing.assert_allclose(after.position, COARSE_STEP * away, atol=1e-15)
+    assert after.holding and not after.retracting
 
 
-def test_a_force_gone_stale_moves_nothing():
-    limiter = started(force_timeout=0.05)
-    limiter.accept(act(STAY, HOLD), 0.0)
-    limiter.sense(9.0, 3.4, 0.0)
-    assert not limiter.step(0.06).retracting
+@pytest.mark.parametrize('action', [each for each in range(ACTION_COUNT) if each not in (5, 11)])
+def test_hold_with_any_other_action_moves_nothing(action):
+    limiter = started()
+    limiter.accept(act(action, HOLD), 0.0)
+    np.testing.assert_array_equal(limiter.step(TICK).position, np.zeros(3))
+
+
+def test_a_retraction_that_nobody_repeats_ends():
+    limiter = started()
+    limiter.accept(act(COARSE_UP, HOLD), 0.0)
+    assert limiter.step(TICK).retracting
+    late = limiter.step(1.0)
+    np.testing.assert_allclose(late.position, [0, 0, COARSE_STEP], atol=1e-15)
+    assert not late.retracting
 
 
 @pytest.mark.parametrize('now', [0.01, math.nan, -1.0])
@@ -162,12 +159,3 @@ def test_an_action_that_there_is_not_is_refused_and_holds():
     with pytest.raises(StateError):
         limiter.accept(act(15), 0.02)
     assert limiter.step(0.03).holding
-
-
-def test_retraction_does_not_count_the_time_that_the_move_took():
-    limiter = started(retract_speed=0.05)
-    limiter.accept(act(0), 0.0)
-    limiter.sense(6.0, 5.0, 0.0)
-    limiter.accept(act(STAY, HOLD), 0.03125)
-    way = np.linalg.norm(limiter.step(0.03125).position)
-    assert way <= MAXIMUM_SPEED * 0.03125 + 1e-12

@@ -1,0 +1,169 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The shield: no action is carried out that could lead beyond a hard limit.
+
+It knows nothing but the states that policies see, and asks no policy. What replaces a vetoed
+action is the first on its ladder that is allowed: the same way in a fine step, staying, up in a
+fine step, up in a coarse one. Every prediction goes on with coarse steps up, so that those are
+what may follow whatever was allowed.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+import math
+
+from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, STAY, TICK
+from fdrl_ros.env.state import INDEX, OPERATION_SIZE
+from fdrl_ros.errors import StateError
+from fdrl_ros.selector.guard import Fields, Guard, Prospects
+from fdrl_ros.selector.shield_settings import ShieldSettings
+import numpy as np
+
+FINE_UP, COARSE_UP = 11, 5
+_FINER = 6
+"""How much higher the number of a fine step is than that of the coarse one its way."""
+
+_JITTER = 0.1 * TICK
+"""How far two states can be off one tick and still be taken for neighbours, s."""
+
+_COLUMNS = [INDEX[f'goal_error_{each}'] for each in 'xyz'] + [
+    INDEX[each] for each in ('lag', 'force', 'force_limit', 'jaw', 'grasped')
+]
+
+
+class Veto(StrEnum):
+    """Why an action was not carried out: a fixed vocabulary; empty where it was."""
+
+    NONE = ''
+    HARD_STOP = 'hard_stop'
+    FORCE = 'force'
+    DAMAGE = 'damage'
+    WORKSPACE = 'workspace'
+
+
+def _ladder(action: int) -> tuple[int, ...]:
+    steps = [action]
+    if action < _FINER:
+        steps.append(action + _FINER)
+    return tuple(dict.fromkeys((*steps, STAY, FINE_UP, COARSE_UP)))
+
+
+LADDERS: tuple[tuple[int, ...], ...] = tuple(_ladder(each) for each in range(ACTION_COUNT))
+"""
+Of each action: itself and what replaces it, in the order in which they are tried. Where none is
+allowed the tip goes up in a coarse step.
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    What is carried out, and why.
+
+    :param action: that is carried out.
+    :param asked: that was asked for.
+    :param veto: why the action asked for is not carried out.
+    :param force: greatest force that the action carried out can lead to under the usual bounds, N.
+    :param worst: the same under the wide bounds, N.
+    """
+
+    action: int
+    asked: int
+    veto: Veto
+    force: float
+    worst: float
+
+
+class Shield:
+    """
+    The shield of one robot.
+
+    :param settings: what it keeps and takes for granted.
+    """
+
+    def __init__(self, settings: ShieldSettings | None = None) -> None:
+        self.settings = settings or ShieldSettings()
+        self._guard: Guard | None = None
+        self._procedure = ''
+        self._seen = -math.inf
+        self._kept: Verdict | None = None
+
+    def reset(self) -> None:
+        """Forget the case."""
+        self._guard = self._kept = None
+
+    def look(self, values: np.ndarray, procedure: str, now: float) -> None:
+        """
+        Take in a state.
+
+        :param values: in units, shape (STATE_SIZE,) or (OPERATION_SIZE,).
+        :param procedure: its name.
+        :param now: seconds of the steady clock.
+        :raises SettingError: if there is no such procedure.
+        """
+        if self._guard is None or procedure != self._procedure:
+            self._guard = Guard(self.settings, procedure)
+            self._procedure, self._seen = procedure, -math.inf
+        read = values[:OPERATION_SIZE].tolist()
+        known = abs(now - self._seen - TICK) <= _JITTER
+        self._guard.look(Fields(*[read[each] for each in _COLUMNS]), known)
+        self._seen = now
+
+    def choose(self, asked: int) -> Verdict:
+        """
+        Return what to do instead of an action, or the action itself, in the state seen last.
+
+        :param asked: the number of an action.
+        :raises StateError: before the first state.
+        """
+        guard, self._kept = self._guard, None
+        if guard is None:
+            raise StateError('the shield has seen no state yet')
+        if not self.settings.active:
+            guard.act(*ACTIONS[asked].displacement)
+            return Verdict(asked, asked, Veto.NONE, math.nan, math.nan)
+        veto, action, found = Veto.NONE, COARSE_UP, None
+        for each in LADDERS[asked]:
+            found = guard.prospects(each)
+            reason = _reason(found)
+            if each == asked:
+                veto = reason
+            if reason is Veto.NONE:
+                action = each
+                break
+        else:
+            found = guard.prospects(action)
+        guard.act(*ACTIONS[action].displacement)
+        if action == asked:
+            veto = Veto.NONE
+        return Verdict(action, asked, veto, found.usual, found.hard)
+
+    def keep(self, values: np.ndarray, procedure: str, now: float) -> Verdict:
+        """
+        Return how to keep the tip: staying, or up where that could lead beyond a limit.
+
+        It may be asked more often than once a tick; the answer of a tick then stands.
+        """
+        if self._kept is None or not 0.0 <= now - self._seen < TICK - _JITTER:
+            self._kept = self.review(values, procedure, STAY, now)
+        return self._kept
+
+    def review(self, values: np.ndarray, procedure: str, asked: int, now: float) -> Verdict:
+        """
+        Take in a state and return what to do in it instead of an action, or the action itself.
+
+        The parameters are those of :meth:`look` and :meth:`choose`.
+        """
+        self.look(values, procedure, now)
+        return self.choose(asked)
+
+
+def _reason(found: Prospects) -> Veto:
+    if found.leaves:
+        return Veto.WORKSPACE
+    if found.stops:
+        return Veto.HARD_STOP
+    if found.presses:
+        return Veto.FORCE
+    return Veto.DAMAGE if found.harms else Veto.NONE

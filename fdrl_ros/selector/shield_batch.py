@@ -1,0 +1,83 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The shield of many robots that do one procedure: the same formulas, with arrays."""
+
+from typing import NamedTuple
+
+from fdrl_ros.env.actions import ACTION_COUNT, DISPLACEMENTS
+from fdrl_ros.env.state import INDEX
+from fdrl_ros.selector.guard import Fields, Guard
+from fdrl_ros.selector.shield import COARSE_UP, LADDERS
+from fdrl_ros.selector.shield_settings import ShieldSettings
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_LADDERS = np.array([each + (COARSE_UP,) * (6 - len(each)) for each in LADDERS])
+_COLUMNS = [INDEX[f'goal_error_{each}'] for each in 'xyz'] + [
+    INDEX[each] for each in ('lag', 'force', 'force_limit', 'jaw', 'grasped')
+]
+
+
+class Verdicts(NamedTuple):
+    """
+    What is carried out on n tables; see :class:`fdrl_ros.selector.shield.Verdict`.
+
+    :param usual: under the usual bounds, for every action, shape (ACTION_COUNT, n), N.
+    :param hard: under the wide bounds, as `usual`.
+    """
+
+    actions: NDArray[np.intp]
+    usual: Array
+    hard: Array
+
+
+class BatchShield:
+    """
+    The shield of n robots.
+
+    :param settings: of each.
+    :param procedure: that all of them do.
+    :param count: n.
+    """
+
+    def __init__(self, settings: ShieldSettings, procedure: str, count: int) -> None:
+        self.settings = settings
+        self.guard = Guard(settings, procedure, np.zeros(count))
+        self._known = False
+
+    def review(self, values: Array, asked: NDArray[np.intp]) -> Verdicts:
+        """
+        Return what to do in n states instead of the actions asked for.
+
+        :param values: states one tick after those before, in units, shape (n, STATE_SIZE).
+        :param asked: numbers of actions, shape (n,).
+        """
+        guard = self.guard
+        guard.look(Fields(*values.T[_COLUMNS]), self._known)
+        self._known = True
+        found = [guard.prospects(each) for each in range(ACTION_COUNT)]
+        hard, usual = (
+            np.array([np.broadcast_to(each[place], asked.shape) for each in found])
+            for place in range(2)
+        )
+        vetoed = np.array(
+            [
+                np.broadcast_to(each.stops | each.presses | each.harms | each.leaves, asked.shape)
+                for each in found
+            ]
+        )
+        actions = np.full(asked.shape, COARSE_UP)
+        rows = np.arange(len(asked))
+        for step in reversed(range(_LADDERS.shape[1])):
+            tried = _LADDERS[asked, step]
+            allowed = ~vetoed[tried, rows]
+            actions[allowed] = tried[allowed]
+        if not self.settings.active:
+            actions = asked.copy()
+        guard.act(*DISPLACEMENTS[actions].T)
+        return Verdicts(actions, usual, hard)
+
+    def keep(self, rows: NDArray[np.intp]) -> None:
+        """Keep only some robots, in the order given."""
+        self.guard.keep(rows)

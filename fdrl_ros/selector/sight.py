@@ -1,0 +1,187 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a robot has seen of arm and contact since the last action: numbers, or arrays of robots.
+
+Everything comes from the state that a policy sees, one tick after the other.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
+from fdrl_ros.env.constants import constant
+from fdrl_ros.env.touch import TOUCH_FORCE
+from fdrl_ros.selector.either import choose, least, most, Number
+from fdrl_ros.selector.excursion import LEVELS
+from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
+import numpy as np
+
+_FELT = 2.0
+_SLACK = 1e-5
+"""Of a set-point, m: states come as numbers with a few digits."""
+
+HEIGHTS = {
+    'reach': (constant('reach.height'),) * 2,
+    'palpation': (0.0, 0.0),
+    'retraction': (0.0, 0.0),
+    'incision': (-constant('incision.depth'),) * 2,
+    'needle_pass': (constant('needle_pass.height'), constant('needle_pass.rise')),
+    'peg_transfer': (constant('peg_transfer.height'),) * 2,
+    'follow': (constant('follow.height'),) * 2,
+}
+"""Height of the planned waypoint above the planned surface, before and after the grasp, m."""
+
+RIDING = ('follow',)
+"""Procedures whose waypoint rises and falls with the surface."""
+
+
+class Glance(NamedTuple):
+    """
+    The numbers of one state that the shield needs, in their units.
+
+    :param error: of the set-point from the waypoint, z, m.
+    :param grasped: 1 if the jaw holds the object.
+    """
+
+    force: Number
+    lag: Number
+    error: Number
+    grasped: Number
+
+
+class Sight:
+    """
+    Joins one state to the ones before.
+
+    :param prediction: under the wide bounds, which says what the arm and its tissue can be.
+    :param procedure: that is done.
+    :param like: 0.0 for one robot, zeros of shape (n,) for n of them.
+    """
+
+    def __init__(
+        self, predictions: tuple[Prediction, ...], procedure: str, like: Number = 0.0
+    ) -> None:
+        self._predictions = predictions
+        self._bounds = predictions[0].bounds
+        lags = predictions[0].excursion.levels
+        self._decay = [math.exp(-TICK / each) for each in lags]
+        self._follows = [
+            COARSE_STEP / TICK * lag * (1.0 - left)
+            for lag, left in zip(lags, self._decay, strict=True)
+        ]
+        self._before, self._after = HEIGHTS[procedure]
+        self._rides = procedure in RIDING
+        self._last: Glance | None = None
+        self._due = like
+        self._moved = like
+        self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
+        """Which range of lags the arm has shown to be in."""
+        self.stiffest: list[Number] = [like + each.stiffest for each in predictions]
+        """Greatest kappa left, under each prediction."""
+        self.height: Number = like
+        """Of the tip above the planned surface, m."""
+
+    def look(
+        self, now: Glance, known: bool, tissue: Number
+    ) -> list[tuple[Prediction, Seen, Outlook]]:
+        """
+        Take in a state.
+
+        :param known: whether the last state was just one tick before.
+        :param tissue: whether nothing but tissue can have pushed the tip since then.
+        :returns: what is seen and what can be, under each prediction.
+        """
+        base = choose(now.grasped > 0.0, self._after, self._before)
+        self.height = now.error + now.lag + base
+        last = self._last if known else None
+        before, lag_before = now.force, now.lag
+        sunk: Number = math.nan * now.force
+        if last is None:
+            self._due = most(self._moved, 0.0 * now.force)
+        else:
+            before, lag_before = last.force, last.lag
+            same = (last.grasped > 0.5) == (now.grasped > 0.5)
+            if self._rides:
+                self._due = most(self._moved, 0.0 * now.force)
+            else:
+                drop = last.error - now.error
+                went = choose(same, drop, 0.0 * drop)
+                due = self._due + self._moved - went
+                self._due = least(most(due, 0.0 * due), COARSE_STEP + 0.0 * due)
+                self._time_arm(now, last, drop)
+                steady = same & tissue
+                sunk = choose(steady, last.lag - now.lag + drop, sunk)
+        self._last, self._moved = now, 0.0 * now.force
+        found = []
+        pending = self._pending()
+        for place, each in enumerate(self._predictions):
+            seen = Seen(
+                now.force,
+                before,
+                now.lag,
+                lag_before,
+                sunk,
+                *self._room(each, now.force, tissue),
+                pending if each.bounds.latency > 0.0 else 0 * pending,
+                self.level,
+                self.stiffest[place],
+            )
+            outlook = each.outlook(seen)
+            self.stiffest[place] = outlook.stiffest
+            found.append((each, seen, outlook))
+        return found
+
+    def move(self, down: Number) -> None:
+        """
+        Take in what is going to be carried out.
+
+        :param down: how far the set-point goes down, m.
+        """
+        self._moved = down
+
+    def keep(self, rows: Any) -> None:
+        """Keep only some of many robots, in the order given."""
+        if self._last is not None:
+            self._last = Glance(*(each[rows] for each in self._last))
+        self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
+        self.stiffest = [each[rows] for each in self.stiffest]
+
+    def _room(
+        self, prediction: Prediction, force: Number, tissue: Number
+    ) -> tuple[Number, Number]:
+        """Return how far the tip is above where the surface can be now, and ever, m."""
+        bounds = prediction.bounds
+        free = self.height - bounds.registration
+        ever = free - (bounds.swing if self._rides else 0.5 * bounds.swing)
+        # Where force is felt above all tissue, what was planned is wrong.
+        wrong = tissue & (force > _FELT * bounds.force_error + TOUCH_FORCE) & (free > 0.0)
+        nowhere = 0.0 * force - math.inf
+        now = free if self._rides else ever
+        return choose(wrong, nowhere, now), choose(wrong, nowhere, ever)
+
+    def _pending(self) -> Number:
+        """Return which move downwards may still be to come: 2 coarse, 1 fine, 0 none."""
+        if type(self._due) is float:
+            return 2 if self._due > FINE_STEP + _SLACK else int(self._due > _SLACK)
+        return (self._due > FINE_STEP + _SLACK).astype(np.intp) + (self._due > _SLACK)
+
+    def _time_arm(self, now: Glance, last: Glance, drop: Number) -> None:
+        """
+        Learn from a coarse move in the open how much the arm lags at most.
+
+        The set-point can only just make such a move in a tick, so it was even; a slower arm would
+        be further behind.
+        """
+        touch = 2.0 * self._bounds.force_error
+        coarse = abs(drop - COARSE_STEP) <= _SLACK
+        free = (now.force <= touch) & (last.force <= touch) & (last.lag >= 0.0) & coarse
+        if type(free) is bool and not free:
+            return
+        for level in range(1, LEVELS):
+            behind = last.lag * self._decay[level] + self._follows[level]
+            quicker = free & (now.lag < behind - self._bounds.arm_error)
+            later = (
+                max(self.level, level) if type(quicker) is bool else np.maximum(self.level, level)
+            )
+            self.level = choose(quicker, later, self.level)

@@ -1,0 +1,166 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The shield: what it predicts is never below what comes, and what it replaces is defined."""
+
+import dataclasses
+
+from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
+from fdrl_ros.env.batch import BatchSurgery
+from fdrl_ros.env.batch_expert import expert_costs
+from fdrl_ros.env.cohort import public_cohort
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.procedures import PROCEDURES
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import INDEX
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.selector import Shield, ShieldSettings, Veto
+from fdrl_ros.selector.shield import COARSE_UP, FINE_UP, LADDERS
+from fdrl_ros.selector.shield_batch import BatchShield
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+NAMES = [each.name for each in PROCEDURES]
+KINEMATIC = WorldSettings(mode='kinematic')
+DOWN = 4
+
+
+def state_of(procedure='palpation', **values):
+    """Return a state at rest, far above the organ unless said otherwise, shape (STATE_SIZE,)."""
+    operation = Operation(KINEMATIC)
+    operation.reset(public_cohort(3, procedures=(procedure,)).patient(0))
+    state = np.array(operation.values())
+    for name, value in values.items():
+        state[INDEX[name]] = value
+    return state
+
+
+def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None):
+    """Operate under a shield; yield states before, verdicts, and the peaks that followed."""
+    cohort = public_cohort(5, heterogeneity, (procedure,))
+    batch = BatchSurgery([cohort.patient(each, 'test') for each in range(count)])
+    batch.reset()
+    shield = BatchShield(shield_settings or ShieldSettings(), procedure, count)
+    for _ in range(ticks):
+        values = batch.values()
+        verdicts = shield.review(values, choose(batch))
+        peaks = batch.step(verdicts.actions)[4]['peak_force']
+        yield values, verdicts, peaks
+        rows = np.flatnonzero(~batch.over)
+        if not len(rows):
+            return
+        batch.keep(rows)
+        shield.keep(rows)
+
+
+@pytest.mark.parametrize('procedure', NAMES)
+def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
+    rng = np.random.default_rng(1)
+
+    def choose(batch):
+        """Go down in most cases, so that there is force, and anywhere in the rest."""
+        anywhere = rng.integers(0, ACTION_COUNT, len(batch.over))
+        down = rng.choice([4, 10], len(batch.over))
+        expert = expert_costs(batch).argmin(axis=1)
+        kind = rng.random(len(batch.over))
+        return np.where(kind < 0.4, down, np.where(kind < 0.7, anywhere, expert))
+
+    touched = 0
+    for _, verdicts, peaks in operate(procedure, 1.0, 40, 60, choose):
+        rows = np.arange(len(peaks))
+        assert (peaks <= verdicts.hard[verdicts.actions, rows] + 1e-9).all()
+        touched += int((peaks > 0.05).sum())
+    assert touched > 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(NAMES),
+    st.integers(0, 200),
+    st.lists(st.integers(0, ACTION_COUNT - 1), min_size=30, max_size=30),
+)
+def test_one_robot_is_told_what_many_are(procedure, number, asked):
+    patient = public_cohort(3, 1.0, (procedure,)).patient(number)
+    batch = BatchSurgery([patient])
+    batch.reset()
+    many, one, now = BatchShield(ShieldSettings(), procedure, 1), Shield(), 0.0
+    for action in asked:
+        values = batch.values()
+        verdicts = many.review(values, np.array([action]))
+        verdict = one.review(values[0], procedure, action, now)
+        assert verdict.action == verdicts.actions[0] and verdict.asked == action
+        assert verdict.force == pytest.approx(verdicts.usual[verdict.action, 0], abs=1e-9)
+        assert verdict.worst == pytest.approx(verdicts.hard[verdict.action, 0], abs=1e-9)
+        assert (verdict.veto == Veto.NONE) == (verdict.action == action)
+        batch.step(verdicts.actions)
+        now += TICK
+        if batch.over.any():
+            return
+
+
+def test_what_replaces_an_action_is_the_same_way_finer_then_staying_then_up():
+    assert LADDERS[DOWN] == (4, 10, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[0] == (0, 6, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[10] == (10, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[OPEN_JAW] == (OPEN_JAW, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[CLOSE_JAW] == (CLOSE_JAW, STAY, FINE_UP, COARSE_UP)
+    for asked, ladder in enumerate(LADDERS):
+        assert ladder[0] == asked and {STAY, FINE_UP, COARSE_UP} <= set(ladder)
+
+
+@pytest.mark.parametrize(('force', 'veto'), [(0.0, ''), (1.0, 'force'), (9.9, 'hard_stop')])
+def test_the_reason_of_a_veto_is_the_limit_that_would_be_passed(force, veto):
+    state = state_of(goal_error_z=-0.005, force=force, contact=1.0)
+    verdict = Shield().review(state, 'palpation', STAY, 0.0)
+    assert verdict.veto == veto
+    assert verdict.action == (STAY if not veto else verdict.action)
+    if veto:
+        assert ACTIONS[verdict.action].displacement[2] > 0.0
+
+
+def test_a_tip_at_the_edge_of_the_workspace_goes_no_further_but_back():
+    shield = Shield()
+    state = state_of(goal_error_x=0.0399, goal_error_y=0.0)
+    assert shield.review(state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
+    assert shield.review(state, 'palpation', 0, 1.0).veto is Veto.NONE
+    above = state_of(goal_error_z=0.044)
+    assert shield.review(above, 'palpation', COARSE_UP, 2.0).action == STAY
+
+
+def test_damage_that_would_pass_its_limit_is_vetoed():
+    loose = ShieldSettings(keep_limit=False, damage_limit=0.05, stiffest=5000.0)
+    shield = Shield(loose)
+    state = state_of('retraction', goal_error_z=-0.02, force=2.6, contact=1.0, force_limit=10.0)
+    reasons = [shield.review(state, 'retraction', STAY, TICK * each).veto for each in range(9)]
+    assert Veto.DAMAGE in reasons
+
+
+def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():
+    state = state_of(goal_error_z=0.03, force=2.0, contact=1.0)
+    assert Shield().review(state, 'palpation', STAY, 0.0).veto is not Veto.NONE
+
+
+def test_to_keep_the_tip_may_be_asked_more_often_than_once_a_tick():
+    shield, state = Shield(), state_of(goal_error_z=-0.005, force=1.0, contact=1.0)
+    first = shield.keep(state, 'palpation', 0.0)
+    assert first.action in (FINE_UP, COARSE_UP)
+    assert shield.keep(state_of(), 'palpation', 0.01) is first
+    assert shield.keep(state_of(), 'palpation', TICK).action == STAY
+
+
+def test_a_shield_that_is_not_active_lets_everything_pass():
+    shield = Shield(ShieldSettings(active=False))
+    state = state_of(goal_error_z=-0.005, force=9.9, contact=1.0)
+    assert shield.review(state, 'palpation', DOWN, 0.0).action == DOWN
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(StateError):
+        Shield().choose(STAY)
+    with pytest.raises(SettingError):
+        Shield().review(state_of(), 'unheard of', STAY, 0.0)
+    with pytest.raises(SettingError):
+        Shield(ShieldSettings(damping=8.0, speed=0.08)).review(state_of(), 'reach', STAY, 0.0)
+    with pytest.raises(SettingError):
+        dataclasses.replace(ShieldSettings().wide(), stiffest=1.0)
