@@ -59,8 +59,12 @@ class Policy:
         """
         hidden = np.asarray(states, dtype=np.float32)
         for matrix, bias in self._shared:
-            hidden = np.tanh(hidden @ matrix + bias)
-        return hidden @ self._head + self._head_bias
+            hidden = hidden @ matrix
+            hidden += bias
+            np.tanh(hidden, out=hidden)
+        values: np.ndarray = hidden @ self._head
+        values += self._head_bias
+        return values
 
     def __call__(self, state: np.ndarray) -> int:
         """
@@ -68,4 +72,4 @@ class Policy:
 
         :param state: scaled, shape (states,).
         """
-        return int(np.argmax(self.q_values(state)))
+        return int(self.q_values(state).argmax())

@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector.basis import basis_of
@@ -30,8 +31,9 @@ class Estimates:
     strangeness: np.ndarray
     misfits: np.ndarray
 
+    @cached_property
     def stds(self) -> np.ndarray:
-        """Return the standard deviation of each mean, shape (C,)."""
+        """The standard deviation of each mean, shape (C,)."""
         own = np.einsum('ck,ck->c', self.deviations, self.deviations)
         std: np.ndarray = np.sqrt(own + self.strangeness + self.misfits)
         return std

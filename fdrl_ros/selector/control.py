@@ -127,10 +127,10 @@ class ControlLoop:
 
     def _away(self) -> np.ndarray | None:
         """Return the direction out of the patient: along the shaft to the trocar, the origin."""
-        if self._tip is None or not np.any(self._tip[0]):
+        if self._tip is None:
             return None
-        away: np.ndarray = -self._tip[0] / np.linalg.norm(self._tip[0])
-        return away
+        length = math.sqrt(self._tip[0].dot(self._tip[0]))
+        return -self._tip[0] / length if length else None
 
     def _go(self, now: float, selection: Selection | None) -> Cycle:
         begin = max(now, self._stepped)

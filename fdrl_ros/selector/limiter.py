@@ -108,7 +108,7 @@ class Limiter:
             if not (forward and move[2] > 0.0):
                 return
             move, self._retracting = move[2] * self._away, True
-        length = float(np.linalg.norm(move))
+        length = math.sqrt(move.dot(move))
         longest = self.settings.speed_limit * TICK
         self._move = move * min(1.0, longest / length) if length > 0 else move
         self._accepted = now

@@ -122,6 +122,7 @@ class StateReader:
             tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS)
         )
         self._scales = np.array([each.scale for each in fields])
+        self._scale_bytes = self._scales.tobytes()
         limits = [self._limits(each, bound) for each in fields]
         self._low = np.array([low for low, _ in limits])
         self._high = np.array([high for _, high in limits])
@@ -146,12 +147,15 @@ class StateReader:
             scales = np.concatenate((operation.scales, patient.scales), dtype=np.float64)
         except (TypeError, ValueError):
             return Reason.MISMATCH
-        if values.shape != self._scales.shape or not np.array_equal(scales, self._scales):
+        size = len(self._scales)
+        if values.shape != (size,) or scales.tobytes() != self._scale_bytes:
             return Reason.MISMATCH
-        if not np.isfinite(values).all():
-            return Reason.NOT_FINITE
-        in_range = ((values >= self._low) & (values <= self._high)).all()
-        if not in_range or values[self._force_limit] <= 0:
+        in_range = values >= self._low  # which no NaN is
+        in_range &= values <= self._high
+        if np.count_nonzero(in_range) < size:
+            finite = np.isfinite(values).all()
+            return Reason.OUT_OF_RANGE if finite else Reason.NOT_FINITE
+        if values[self._force_limit] <= 0:
             return Reason.OUT_OF_RANGE
         scaled = scale(values)
         values.flags.writeable = False

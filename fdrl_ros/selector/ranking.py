@@ -58,7 +58,7 @@ class Ranking:
         mean = float(estimates.means[place])
         if place == len(estimates.means) - 1 and math.isnan(mean):
             return self._settings.hold_return, 0.0, math.nan
-        return mean, float(estimates.stds()[place]), float(estimates.risks[place])
+        return mean, float(estimates.stds[place]), float(estimates.risks[place])
 
     def _best(
         self,
@@ -75,7 +75,7 @@ class Ranking:
             return hold, Reason.POLICY_FAILED
         if not valued:
             return list(free).index(True), Reason.UNVALUED
-        bounds = estimates.means - self._factor * estimates.stds()
+        bounds = estimates.means - self._factor * estimates.stds
         bounds[~(np.asarray(free) & np.isfinite(bounds))] = -math.inf
         bounds[hold] -= self._settings.hold_handicap
         if math.isnan(estimates.means[hold]):

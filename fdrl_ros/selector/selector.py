@@ -135,14 +135,18 @@ class Selector:
         else:
             selection = self.hold(hold, now)
         verdict = self._shield.review(state.values, operation.procedure, selection.action, time)
-        return replace(
-            selection,
+        return Selection(
+            policy=selection.policy,
             action=verdict.action,
+            value=selection.value,
+            uncertainty=selection.uncertainty,
+            reason=selection.reason,
             time=now,
             patient=operation.patient,
             risk=risk,
             adaptation=self._monitor.answer(state, verdict.action),
             stamp=operation.stamp,
+            expected_risk=selection.expected_risk,
             proposed=verdict.asked,
             veto=verdict.veto,
             predicted_force=verdict.force,

@@ -104,3 +104,19 @@ def test_a_network_without_hidden_layers_is_linear():
     x, y = np.random.default_rng(1).normal(size=(2, 3)).astype(np.float32)
     at = policy.q_values(x) + policy.q_values(y)
     assert np.allclose(at, policy.q_values(x + y) + policy.q_values(0 * x), atol=1e-5)
+
+
+def test_values_are_to_the_last_bit_those_of_the_plain_formula():
+    shape = NetworkShape(26, 15)
+    rng = np.random.default_rng(7)
+    policy = Policy(shape.draw(rng), shape)
+    states = rng.normal(size=(200, 26)).astype(np.float32)
+    for each in (*states, states, states[:, None]):
+        hidden = each
+        *shared, (head, head_bias) = policy.layers()
+        for matrix, bias in shared:
+            hidden = np.tanh(hidden @ matrix + bias)
+        assert np.array_equal(policy.q_values(each), hidden @ head + head_bias)
+    before = states.copy()
+    assert policy(states[0]) == int(np.argmax(policy.q_values(states[0])))
+    assert np.array_equal(states, before)

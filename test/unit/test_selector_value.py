@@ -197,7 +197,7 @@ def test_a_difference_of_policies_with_the_same_patients_is_surer_than_each():
         for each in (known, better)
     ]
     found = ValueBank(models).estimate('reach', np.zeros(SIZE))
-    alone = found.means[1] - found.means[0] - 1.28 * np.hypot(*found.stds())
+    alone = found.means[1] - found.means[0] - 1.28 * np.hypot(*found.stds)
     sure = found.advantages(0, 1.28)[1]
     assert sure == pytest.approx(0.2, abs=0.05)
     assert sure > alone + 0.1
@@ -212,7 +212,7 @@ def test_the_bank_equals_the_models_one_by_one(seed):
     state = rng.normal(size=SIZE) * 3
     for name in ('palpation', 'reach', 'nowhere'):
         found = bank.estimate(name, state)
-        stds, over = found.stds(), found.advantages(0, 1.5)
+        stds, over = found.stds, found.advantages(0, 1.5)
         for row, each in enumerate(models):
             one = None if each is None else each.estimates.get(name)
             if one is None:
