@@ -8,7 +8,8 @@ How fast the selector decides, in process and from topic to topic, beside a bare
 
 In process a decision is: both halves of a state in; action, risk, adaptation and the arm's
 set-point out. `decision_*_us` is of 8 policies and hold; the other numbers of policies show how
-it grows. The peer is one of the networks alone.
+it grows. The peer is one of the networks alone. `plain_loop_ms` are 100,000 additions in Python,
+which tell how fast the machine was.
 
 From topic to topic there are three processes: this one is the room (selector_room.py), the others
 are the selector's node, as `fdrl` starts it and with 8 policies that came to it as policies do,
@@ -41,7 +42,17 @@ import numpy as np
 from selector_answers import Answers
 from selector_robot import busy, ECHO, echo, ROBOT, selector
 from selector_room import Bedside, processor_time, Room
-from selector_work import beats, candidates, COUNTS, Decisions, episodes, network_times, SEED
+from selector_work import (
+    beats,
+    candidates,
+    COUNTS,
+    Decisions,
+    episodes,
+    loop_time,
+    network_times,
+    networks,
+    SEED,
+)
 from turns import (
     as_process,
     check,
@@ -104,6 +115,9 @@ IN_PROCESS = (
         for name in (f'decision_{count}_p50_us' for count in COUNTS)
     ),
     Row('decision_per_policy_us', 'decision_per_policy_us', None, '', None, False),
+    Row('network_p50_us', 'network_p50_us', 'onnx_p50_us', 'onnxruntime', None, False),
+    Row('network_int8_p50_us', 'int8_p50_us', 'network_p50_us', 'numpy', None, False),
+    Row('plain_loop_ms', 'loop_ms', None, '', None, False),
     Row('decision_linearity_r2', 'decision_linearity_r2', None, '', 0.95),
 )
 MISSED = tuple(
@@ -120,6 +134,10 @@ class Figures(dict[str, Measurement]):
     def put(self, name: str, value: float, unit: str) -> None:
         """Add a sample."""
         self.setdefault(name, Measurement(lambda: lambda: 0.0, unit)).samples.append(value)
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Say why something is not measured."""
+        self[name] = Measurement(lambda: lambda: 0.0, 'us', reason=reason)
 
     def put_times(self, name: str, taken: np.ndarray) -> None:
         """
@@ -156,6 +174,10 @@ def in_process(found: Figures, given: argparse.Namespace) -> None:
     progress('making policies and their values')
     played = episodes()
     made = candidates(played, max(COUNTS))
+    forms = networks(played, made[0])
+    for name in ('onnx', 'int8'):
+        if name not in forms:
+            found.leave_out(f'{name}_p50_us', 'the extra fdrl_ros[onnx] is not installed')
     decisions = {count: Decisions(played, made[:count]) for count in COUNTS}
     for each in decisions.values():
         each.take(BATCH)
@@ -166,7 +188,9 @@ def in_process(found: Figures, given: argparse.Namespace) -> None:
             taken = each.take(5 * BATCH if count == POLICIES else BATCH)
             found.put_times(f'decision_{count}', taken)
             medians.append(1e6 * float(np.median(taken)))
-        found.put_times('network', network_times(played, made[0], BATCH))
+        for name, each in forms.items():
+            found.put_times(name, network_times(played, each, BATCH))
+        found.put('loop_ms', 1e3 * loop_time(), 'ms')
         slope, start = np.polyfit(COUNTS, medians, 1)
         residual = np.var(medians - (slope * np.array(COUNTS) + start)) / np.var(medians)
         found.put('decision_per_policy_us', float(slope), 'us')

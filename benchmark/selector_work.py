@@ -17,13 +17,14 @@ import time
 
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.cohort import Cohort
-from fdrl_ros.env.episode import Episode, run_episode
+from fdrl_ros.env.episode import Choice, Episode, run_episode
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, SCALES
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
+from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
 from fdrl_ros.selector import (
     Candidate,
     Experience,
@@ -36,6 +37,7 @@ from fdrl_ros.selector import (
 )
 from fdrl_ros.selector.control import ControlLoop
 import numpy as np
+from turns import has
 
 SEED = 1
 CASES = 24
@@ -157,21 +159,43 @@ class Decisions:
         return taken
 
 
-def network_times(played: list[Episode], candidate: Candidate, count: int) -> np.ndarray:
+def networks(played: list[Episode], candidate: Candidate) -> dict[str, Choice]:
+    """
+    Return one network in every form: in numpy, and if there is onnxruntime, by that.
+
+    :returns: what takes a scaled state and returns the number of an action, by name.
+    """
+    policy, states = candidate.policy, np.concatenate([each.states for each in played])
+    assert isinstance(policy, Policy)
+    made: dict[str, Choice] = {'network': policy}
+    if has('onnxruntime') and has('onnx'):
+        model = export(policy)
+        made |= {'onnx': OnnxPolicy(model), 'int8': OnnxPolicy(quantise(model, states))}
+    return made
+
+
+def network_times(played: list[Episode], network: Choice, count: int) -> np.ndarray:
     """
     Time a network alone: a scaled state in, the number of an action out.
 
     :returns: second, shape (count,).
     """
-    policy, states = candidate.policy, np.concatenate([each.states for each in played])
-    assert policy is not None
+    states = np.concatenate([each.states for each in played])
     taken = np.empty(count)
     for index in range(count):
         state = states[index % len(states)]
         begun = time.perf_counter()
-        policy(state)
+        network(state)
         taken[index] = time.perf_counter() - begun
     return taken
+
+
+def loop_time() -> float:
+    """Time 100,000 additions in a loop, second: how fast the machine is at the moment."""
+    begun, total = time.perf_counter(), 0
+    for each in range(100_000):
+        total += each
+    return time.perf_counter() - begun
 
 
 NUMBERS = 4096
