@@ -67,7 +67,7 @@ class ControlLoop:
         :param stamp: when that was, second of the clock that stamps states.
         """
         tip = np.asarray(position, dtype=np.float64)
-        if tip.shape == (3,) and np.all(np.isfinite(tip)):
+        if tip.shape == (3,) and math.isfinite(tip.dot(tip)):
             self._tip = (tip, stamp)
 
     def take_jaw(self, opening: float) -> None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 import math
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, STAY, TICK
-from fdrl_ros.env.state import INDEX, OPERATION_SIZE
+from fdrl_ros.env.state import INDEX, OPERATION_SIZE, PROCEDURE_NAMES
 from fdrl_ros.errors import StateError
 from fdrl_ros.selector.guard import Fields, Guard, Prospects
 from fdrl_ros.selector.shield_settings import ShieldSettings
@@ -84,6 +84,9 @@ class Shield:
 
     def __init__(self, settings: ShieldSettings | None = None) -> None:
         self.settings = settings or ShieldSettings()
+        # What their predictions look up takes a second to make: here, not in the first state.
+        for each in PROCEDURE_NAMES:
+            Guard(self.settings, each)
         self._guard: Guard | None = None
         self._procedure = ''
         self._seen = -math.inf
