@@ -5,7 +5,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.actions import STAY, TICK
 from fdrl_ros.env.episode import Choice
 from fdrl_ros.env.expert import expert
 from fdrl_ros.env.patient import Patient
@@ -63,6 +63,17 @@ class PolicyContender:
     def begin(self, patient: Patient, world: WorldSettings) -> Choice:
         """Return the policy, which is the same for everyone."""
         return Policy(self.weights, self.shape)
+
+
+@dataclass(frozen=True)
+class HoldContender:
+    """Who does nothing."""
+
+    name: str = HOLD
+
+    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+        """Return staying."""
+        return lambda state: STAY
 
 
 @dataclass(frozen=True, eq=False)

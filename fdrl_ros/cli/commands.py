@@ -18,6 +18,7 @@ from fdrl_ros.cli.orders import operator
 from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
+from fdrl_ros.cli.selector import selector
 from fdrl_ros.cli.sepsis import sepsis
 from fdrl_ros.cli.train import train
 from fdrl_ros.cli.utility import utility
@@ -41,6 +42,7 @@ for command in (
     evaluate,
     experiment,
     heterogeneity,
+    selector,
     sepsis,
     audit,
     utility,

@@ -1,0 +1,206 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Who else could choose, the oracle, and the command that compares them all."""
+
+import json
+
+from click.testing import CliRunner
+from fdrl_ros.benchmark.selector_oracle import oracle_returns, true_returns
+from fdrl_ros.benchmark.selector_rivals import (
+    bandit,
+    best_cumulative,
+    best_single,
+    dwells_of,
+    EXPLORATION,
+    hindsight,
+    Outcomes,
+    switches_of,
+)
+from fdrl_ros.benchmark.selector_study import _switching
+from fdrl_ros.benchmark.selector_summary import share, summarise
+from fdrl_ros.cli.commands import main
+from fdrl_ros.env.batch import BatchSurgery
+from fdrl_ros.env.batch_rollout import roll_out
+from fdrl_ros.env.cohort import mixture
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import Policy
+from fdrl_ros.valuation import acting
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+TINY = (
+    *('--hospitals', '3', '--noise', 'seeded', '--rounds', '2', '--learner-hidden', '8'),
+    *('--learner-epochs', '1', '--privacy-batch', '4', '--collection-patients', '8'),
+    *('--pretraining-patients', '4', '--pretraining-steps', '20', '--validation-patients', '2'),
+    *('--validation-margin', '1', '--value-features', '8', '--value-groups', '4'),
+    *('--value-patients', '8', '--evaluation-patients', '3', '--evaluation-workers', '1'),
+    *('--world-mode', 'kinematic', '--world-horizon', '12'),
+)
+
+
+def outcomes(returns, procedures=None, seed=0):
+    count = len(returns[0])
+    return Outcomes(
+        tuple('abcdefgh'[: len(returns)]),
+        np.random.default_rng(seed).normal(size=(count, 3)),
+        np.zeros(count, int) if procedures is None else np.array(procedures),
+        np.array(returns, float),
+    )
+
+
+def test_rules_for_whole_operations_choose_what_they_say():
+    public = outcomes([[1, 1, 0, 0], [0, 0, 3, 0.5]], [0, 0, 1, 1])
+    unseen = outcomes([[5, 0, 5], [0, 5, 6]], [0, 1, 1])
+    assert list(best_single(public, unseen)) == [1, 1, 1]
+    assert list(best_cumulative(public, unseen)) == [0, 1, 1]
+    assert list(hindsight(unseen)) == [0, 1, 1]
+
+
+def test_the_paper_s_rule_hears_only_of_its_own_choices():
+    public = outcomes([[1.0], [0.9]])
+    # Its choice disappoints: it changes to the other; what that would have earned it never knew.
+    assert list(best_cumulative(public, outcomes([[-9, 9, 9], [9, 1, 1]]))) == [0, 1, 1]
+
+
+def slow_bandit(public, unseen):
+    """LinUCB as published: ridge regressions solved anew for every patient."""
+    rows, earned, chosen = {}, {}, []
+    for part in (public, unseen):
+        chosen = []
+        for case, state in enumerate(part.states):
+            context, scores = np.r_[1.0, state], []
+            for arm in range(len(part.names)):
+                known = np.array(rows.get(arm, [])).reshape(-1, len(context))
+                matrix = np.eye(len(context)) + known.T @ known
+                weights = np.linalg.solve(matrix, known.T @ np.array(earned.get(arm, [])))
+                width = np.sqrt(context @ np.linalg.solve(matrix, context))
+                scores.append(context @ weights + EXPLORATION * width)
+            best = int(np.argmax(scores))
+            rows.setdefault(best, []).append(context)
+            earned.setdefault(best, []).append(part.returns[best, case])
+            chosen.append(best)
+    return chosen
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_bandit_is_linucb(seed):
+    rng = np.random.default_rng(seed)
+    public, unseen = (outcomes(rng.normal(size=(3, n)), seed=seed + n) for n in (12, 7))
+    assert list(bandit(public, unseen)) == slow_bandit(public, unseen)
+
+
+def test_the_bandit_finds_what_the_context_tells():
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(400, 3))
+    returns = np.stack([states[:, 0], -states[:, 0]]) + 0.1 * rng.normal(size=(2, 400))
+    whole = Outcomes(('a', 'b'), states, np.zeros(400, int), returns)
+    chosen = bandit(whole, whole)
+    assert np.mean(chosen == hindsight(whole)) > 0.9
+
+
+def test_switches_and_dwell_times_are_counted():
+    chosen = ['a', 'a', 'b', 'b', 'b', 'a']
+    assert list(switches_of(chosen)) == [2, 5]
+    assert list(dwells_of(chosen)) == [2, 3]
+    assert list(switches_of(['a'])) == list(dwells_of(['a', 'a'])) == []
+
+
+def test_a_switch_soon_after_a_change_of_state_is_told_from_others():
+    class Episode:
+        states = np.zeros((12, 2))
+
+    Episode.states[4:, 0] = 3.0  # changes at tick 4
+    names = ['a'] * 5 + ['b'] * 5 + ['a']
+    found = _switching([Episode], [names], 0.5)
+    assert (found['steps'], found['switches'], found['switches_after']) == (10, 2, 1)
+    assert found['steps_after'] == 4 and found['dwells'] == [5, 5]
+
+
+@pytest.fixture(scope='module')
+def candidates():
+    shape = Plan().shape
+    policies = [Policy(shape.draw(np.random.default_rng(each)), shape) for each in range(2)]
+    return [acting(each) for each in (*policies, None)]
+
+
+def test_the_oracle_s_true_returns_are_what_the_policies_then_earn(candidates):
+    world = WorldSettings(mode='kinematic', horizon=25)
+    patients = [mixture(3, 1.0, 2).patient(each) for each in range(8)]
+    batch = BatchSurgery(patients, world)
+    states = batch.reset()
+    for each in candidates:
+        worth = true_returns(batch, each, 0.97, states)
+        rolled = roll_out(patients, each, world)
+        earned = np.zeros(len(patients))
+        np.add.at(earned, rolled.cases, 0.97**rolled.ticks * rolled.rewards)
+        np.testing.assert_allclose(worth, earned, atol=1e-9)
+    np.testing.assert_array_equal(batch.states(), states)
+
+
+def test_no_candidate_alone_is_better_than_the_oracle(candidates):
+    world = WorldSettings(mode='kinematic', horizon=25)
+    patients = [mixture(3, 1.0, 2).patient(each) for each in range(8)]
+    best = oracle_returns(patients, candidates, 0.97, world)
+    for each in candidates:
+        rolled = roll_out(patients, each, world)
+        earned = np.zeros(len(patients))
+        np.add.at(earned, rolled.cases, 0.97**rolled.ticks * rolled.rewards)
+        assert np.all(best >= earned - 1e-9)
+
+
+def test_the_share_is_1_for_the_oracle_and_0_for_who_holds():
+    assert share(3.0, -1.0, 3.0) == 1.0 and share(-1.0, -1.0, 3.0) == 0.0
+
+
+@pytest.fixture(scope='module')
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('compare')
+    words = ('selector', 'compare', '--directory', folder, '--seeds', 2, '--levels', '0.5', *TINY)
+    done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return folder, words, done.output
+
+
+def test_the_command_compares_everyone_on_the_same_patients(compared):
+    folder, _, said = compared
+    parts = [json.loads(each.read_text()) for each in sorted((folder / 'parts').iterdir())]
+    assert len(parts) == 2
+    for part in parts:
+        rows = part['contenders']
+        for name in ('global', 'hospital_1', 'hold', 'selector', 'bandit', 'hindsight'):
+            assert len(rows[name]['returns']) == 3
+        best = np.max([rows[each]['returns'] for each in part['names']], axis=0)
+        np.testing.assert_array_equal(best, rows['hindsight']['returns'])
+    summary = json.loads((folder / 'selector.json').read_text())
+    assert summary == json.loads(json.dumps(summarise(parts)))
+    at = summary['levels'][0]
+    gap = [
+        np.mean(part['contenders']['selector']['returns'])
+        - np.mean(part['contenders']['global']['returns'])
+        for part in parts
+    ]
+    assert at['contenders']['global']['lead']['mean'] == pytest.approx(np.mean(gap))
+    assert 'hindsight' in said and 'selector ahead by' in said
+    assert (folder / 'selector.png').stat().st_size > 10_000
+    assert list((folder / 'runs').glob('*/pictures/*.png'))
+
+
+def test_what_is_finished_is_not_measured_again(compared):
+    folder, words, _ = compared
+    before = {each: each.stat().st_mtime_ns for each in (folder / 'parts').iterdir()}
+    done = CliRunner().invoke(main, [str(each) for each in words])
+    assert done.exit_code == 0
+    assert before == {each: each.stat().st_mtime_ns for each in (folder / 'parts').iterdir()}
+    other = CliRunner().invoke(main, [*map(str, words), '--selector-margin', '0.3'])
+    assert other.exit_code == 1 and 'other settings' in other.output
+
+
+@pytest.mark.parametrize('levels', ['', 'much', '0.5, 1.5', '-1', 'nan'])
+def test_levels_that_are_none_are_refused(tmp_path, levels):
+    done = CliRunner().invoke(
+        main, ['selector', 'compare', '--directory', str(tmp_path / 'x'), '--levels', levels]
+    )
+    assert done.exit_code == 1 and 'levels' in done.output
