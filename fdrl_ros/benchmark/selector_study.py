@@ -137,7 +137,9 @@ def measure(
     for number, (who, policy) in enumerate({**policies, HOLD: None}.items()):
         values[who] = fit_public_value(policy, plan, start, stopped=stopped)
         report(Progress('value', name, number + 1, len(policies) + 1))
-    selector = SelectorContender('selector', weights, values, plan.shape, plan.selector)
+    selector = SelectorContender(
+        'selector', weights, values, plan.shape, plan.selector, plan.shield
+    )
     singles = [each for each in rows if each.name in choices]
     contenders: list[Contender] = [*singles, HoldContender(), selector]
     patients = unseen_patients(plan, plan.evaluation.patients)

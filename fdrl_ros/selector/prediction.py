@@ -128,7 +128,9 @@ class Prediction:
         # A tip that sinks faster than the surface can recede goes deeper by at least the rest.
         rest = sunk - top * TICK
         shown = most(growth, _NONE) / most(rest, _LEAST_WAY)
-        stiffest = least(seen.stiffest, choose(rest > _LEAST_WAY, shown, seen.stiffest))
+        # Softer than any tissue is no news of the tissue: something else pulled or let go.
+        told = (rest > _LEAST_WAY) & (shown >= self.softest)
+        stiffest = least(seen.stiffest, choose(told, shown, seen.stiffest))
         softest = least(stiffest, self.softest)
         # Speed of the surface: its mean over the last tick by the growth, and what it gained.
         way = growth / choose(growth > 0.0, softest, stiffest)
