@@ -66,7 +66,7 @@ def test_the_paper_s_rule_hears_only_of_its_own_choices():
 
 
 def slow_bandit(public, unseen):
-    """LinUCB as published: ridge regressions solved anew for every patient."""
+    """Run LinUCB as it was published: ridge regressions solved anew for every patient."""
     rows, earned, chosen = {}, {}, []
     for part in (public, unseen):
         chosen = []
