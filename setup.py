@@ -47,7 +47,7 @@ setup(
     python_requires='>=3.11,<3.13',
     cffi_modules=['native/build.py:ffibuilder'],
     install_requires=requirements('learning'),
-    extras_require={name: requirements(name) for name in ('bags', 'benchmark', 'sepsis')},
+    extras_require={name: requirements(name) for name in ('bags', 'benchmark', 'onnx', 'sepsis')},
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
     cmdclass={'build_py': BuildWithSharedFiles},
 )
