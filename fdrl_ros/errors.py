@@ -37,6 +37,10 @@ class StoreError(FdrlError):
     """A party's durable state cannot be read or written."""
 
 
+class StoreBusyError(StoreError):
+    """Another process has this durable state."""
+
+
 class StateLostError(StoreError):
     """A party's state was lost or is an older copy, and it cannot do without what that lacks."""
 
@@ -122,6 +126,10 @@ class LedgerHeadError(MessageError):
 
 class OrderError(FdrlError):
     """An operator's order did not reach its server, or was refused."""
+
+
+class SupervisionError(FdrlError):
+    """What a surgeon ordered a robot's selector cannot be done, or there is no such order."""
 
 
 class CryptoError(FdrlError):

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The selector's node: states in; action, risk, adaptation and set-points of tip and jaw out."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 import gc
 import sys
@@ -12,34 +11,28 @@ from typing import Any
 from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.env.actions import displacement
 from fdrl_ros.env.arm import JAW
-from fdrl_ros.errors import MessageError
-from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
-from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import from_ros
-from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.measured_messages import adaptation_message, risk_message
+from fdrl_ros.nodes.policies import Policies
 from fdrl_ros.nodes.promptness import with_priority, without_garbage
 from fdrl_ros.nodes.robot_messages import joint_state, observation, seconds, set_point
-from fdrl_ros.nodes.valuing import value_model
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import load_policy
 from fdrl_ros.selector import (
-    Candidate,
     GateSettings,
-    HOLD,
     Limiter,
     LimiterSettings,
+    Reason,
     Selection,
     Selector,
-    ValueModel,
 )
 from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
-from fdrl_ros.selector.shelf import PolicyShelf
+from fdrl_ros.selector.limits import check_limits
+from fdrl_ros.selector.registry import KEPT_VERSIONS
 from fdrl_ros.settings import setting
 from geometry_msgs.msg import PoseStamped
 from sensor_msgs.msg import JointState
@@ -62,32 +55,36 @@ class SelectorNodeSettings(NodeSettings):
         minimum=0,
         maximum=99,
     )
+    kept_versions: int = setting(
+        KEPT_VERSIONS, 'versions of each policy that are kept', minimum=1, maximum=1000
+    )
 
 
 class SelectorNode(ManagedNode):
     """Moves the messages of one robot's control loop, and keeps its candidates up to date."""
 
     part = 'control'
-    groups = ('selector', 'shield', 'value', 'evaluation')
+    groups = ('selector', 'shield', 'value', 'safety', 'evaluation')
     further = {'limiter': LimiterSettings, 'gate': GateSettings}
     own = SelectorNodeSettings
 
     def __init__(self, post: Post) -> None:
         self.loop: ControlLoop | None = None
-        self.refused = 0
+        self.policies: Policies | None = None
         self.reason = ''
-        self.unvalued = ''
         super().__init__('selector', post)
 
     def open(self) -> None:
         """Read who may release policies, and make the publishers."""
         # Read once: the control loop waits for no disk.
         self._rules = self.plan()
-        self._directory = self.layout.party(self.place)
-        make_private_directory(self._directory)
-        self._roster = self.layout.trusted_roster(self.place)
-        start, self._shape = load_policy(self.layout.pretrained)
-        self._start = Policy(start, self._shape)
+        self._limits = self.further_settings('limiter')
+        check_limits(self._rules.selector, self._limits, self._rules.shield)
+        make_private_directory(self.layout.party(self.place))
+        roster = self.layout.trusted_roster(self.place)
+        start, shape = load_policy(self.layout.pretrained)
+        kept = self.settings.kept_versions
+        self.policies = Policies(self, self._rules, roster, Policy(start, shape), kept)
         self._action = self.publisher(ros.SelectedAction, 'action', qos.ACTION)
         self._risk = self.publisher(ros.Risk, 'risk', qos.EVENT)
         self._adaptation = self.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
@@ -98,10 +95,6 @@ class SelectorNode(ManagedNode):
         """Listen to the robot and to who releases policies."""
         self._armed = self.settings.armed
         self._threshold = self._rules.selector.change_threshold
-        self._shelf = PolicyShelf(self._roster, self._shape)
-        self._hold: ValueModel | None = None
-        self._valuing = False
-        self.unvalued = ''
         self.loop = ControlLoop(
             Selector(
                 self._rules.selector,
@@ -109,19 +102,14 @@ class SelectorNode(ManagedNode):
                 clock=time.monotonic,
                 shield=self._rules.shield,
             ),
-            Limiter(self.further_settings('limiter')),
+            Limiter(self._limits),
         )
+        assert self.policies is not None
+        self.policies.begin(self.loop)
         self.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
         self.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
         self.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
         self.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
-        courier, size = Courier(self), 4 * self._shape.n_parameters
-        courier.begin()
-        topic = f'{self.settings.federation}/policy'
-        courier.hear(ros.GlobalPolicy, topic, size, self._taker(GlobalPolicy))
-        for member in self._roster.hospitals:
-            topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
-            courier.hear(ros.HospitalPolicy, topic, size, take)
         self.every(PERIOD, self._watch)
         self._told = 0
         self.keep(without_garbage())
@@ -133,64 +121,6 @@ class SelectorNode(ManagedNode):
             self.keep(with_priority(priority))
         except OSError as error:
             self.get_logger().warning(f'no priority: {error}; the selector runs as any process')
-
-    # Policies.
-
-    def _taker(
-        self, kind: type[GlobalPolicy] | type[HospitalPolicy]
-    ) -> Callable[[Any, bytes | None], None]:
-        def take(source: Any, weights: bytes | None) -> None:
-            apart = {} if weights is None else {'weights': weights}
-            try:
-                name = self._shelf.take(from_ros(source, kind, **apart))
-            except MessageError as error:
-                self.refused += 1
-                if worth_telling(self.refused):
-                    self.get_logger().warning(f'refused: {error}')
-                return
-            if name:
-                self._value_next()
-
-        return take
-
-    def _value_next(self) -> None:
-        """Value the next policy on the worker, one at a time."""
-        pending: tuple[str, Policy | None] | None = self._shelf.pending()
-        if pending is None or self._valuing:
-            return
-        self._valuing = True
-        # Holding is a candidate like the others: it is valued as soon as there is another.
-        name, policy = (HOLD, None) if self._hold is None else pending
-        plan, start = self._rules, self._start
-        self.submit(
-            lambda report, stopped: value_model(policy, plan, start, self._directory, stopped),
-            lambda result: self._valued(name, policy, result),
-        )
-
-    def _valued(self, name: str, policy: Policy | None, result: ValueModel | Exception) -> None:
-        """Take in an estimate; without one the robot goes on with the candidates it has."""
-        assert self.loop is not None
-        self._valuing = False
-        try:
-            if isinstance(result, Exception):
-                raise result
-            if policy is None:
-                self._hold = result
-            else:
-                self._shelf.value(name, policy, result)
-                hold = Candidate(HOLD, None, self._hold)
-                self.loop.selector.set_candidates([*self._shelf.candidates(), hold])
-        except Exception as error:  # whatever it is, the arm must not lose its control loop
-            self.unvalued = f'the {name} policy could not be valued: {error}'
-            self.get_logger().error(self.unvalued)
-            if policy is None:
-                return
-            self._shelf.give_up(policy)
-        else:
-            self.unvalued = ''
-            if policy is not None:
-                self.get_logger().info(f'the {name} policy is a candidate')
-        self._value_next()
 
     # Control.
 
@@ -249,6 +179,10 @@ class SelectorNode(ManagedNode):
                     value=chosen.value,
                     uncertainty=chosen.uncertainty,
                     reason=chosen.reason,
+                    expected_risk=chosen.expected_risk,
+                    proposed=chosen.proposed,
+                    veto=chosen.veto,
+                    predicted_force=chosen.predicted_force,
                 )
             )
         )
@@ -266,14 +200,33 @@ class SelectorNode(ManagedNode):
         health = super().health()
         if health.level is not Level.OK or self.loop is None or self.state_name != 'active':
             return health
+        policies = self.policies
+        assert policies is not None
         names = [each.name for each in self.loop.selector.candidates]
-        values = {'candidates': ', '.join(names), 'refused': self.refused, 'reason': self.reason}
-        wanting = self.reason not in ('best', 'kept', 'caution', 'unvalued')
-        if wanting:
+        values = {
+            'candidates': ', '.join(names),
+            'refused': policies.refused,
+            'reason': self.reason,
+            'surgeon': policies.supervision.in_words(),
+        }
+        if self.reason not in _WELL:
             return Health(Level.WARN, f'holding: {self.reason}', values)
-        if self.unvalued:
-            return Health(Level.WARN, self.unvalued, values)
+        if policies.problem:
+            return Health(Level.WARN, policies.problem, values)
         return Health(Level.OK, self.reason, values)
+
+
+_WELL = frozenset(
+    {
+        Reason.BEST,
+        Reason.KEPT,
+        Reason.CAUTION,
+        Reason.UNVALUED,
+        Reason.LOCKED,
+        Reason.SURGEON,
+    }
+)
+"""Reasons of a selection that are nobody's fault."""
 
 
 def main() -> int:

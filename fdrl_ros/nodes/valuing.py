@@ -1,84 +1,80 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Value models for the selector: from the robot's directory, or fitted in a process of its own."""
+"""What a selector finds out of a policy: from the robot's disk, or in a process of its own."""
 
 from collections.abc import Callable
 import hashlib
-import multiprocessing
-from multiprocessing.connection import Connection
-import os
 from pathlib import Path
 
-from fdrl_ros.errors import FdrlError, PolicyError
+from fdrl_ros.nodes.elsewhere import run_elsewhere
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import HOLD, ValueModel
-from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.selector.policy_files import PolicyFiles
+from fdrl_ros.selector.safety import SafetyReport
+from fdrl_ros.trial import basis, frozen_set, safety_report
 from fdrl_ros.valuation import fit_public_value
 
 
-def value_model(
+def fitted_with(plan: Plan, lead_in: Policy) -> str:
+    """Return a hash over all that value models depend on beside their policy, hexadecimal."""
+    made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
+    return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
+
+
+def assess(
     policy: Policy | None,
     plan: Plan,
     lead_in: Policy,
-    directory: Path,
+    files: PolicyFiles,
     stopped: Callable[[], bool],
-) -> ValueModel:
+) -> tuple[SafetyReport | None, ValueModel | None]:
     """
-    Return the estimate of a policy's return.
+    Return what the test of a policy found, and the estimate of its return if it passed.
 
-    A second process does the fitting, so that the control loop keeps its 100 Hz.
+    Both are on the disk then. A second process computes, so that the control loop keeps its
+    100 Hz.
 
-    :param policy: None holds.
+    :param policy: None holds, which needs no test.
     :param lead_in: the public start, as :func:`fdrl_ros.valuation.public_experience` takes it.
-    :param directory: where models are kept, by the digest of their policy and of what they were
-        fitted with.
     :raises TrainingStopped: as soon as `stopped` says so.
-    :raises FdrlError: if the process ends without a model.
+    :raises StoreError: if a file cannot be written.
+    :raises FdrlError: if the process ends without a result.
     """
     digest = HOLD if policy is None else policy.digest.hex()
-    made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
-    marks = hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
-    path = directory / f'value_{digest[:16]}_{marks[:16]}.npz'
-    if path.exists():
-        try:
-            return ValueModel.from_bytes(path.read_bytes(), digest)
-        except PolicyError:
-            path.unlink()
-    data = _fit_elsewhere(policy, plan, lead_in, stopped)
-    model = ValueModel.from_bytes(data, digest)
-    part = path.with_name(path.name + '.part')
-    part.write_bytes(data)
-    part.replace(path)
-    return model
+    report, model = files.load_report(digest), files.load_model(digest)
+    if report is not None and report.basis != basis(plan):
+        report = None
+    tested = policy is None or report is not None
+    refused = report is not None and bool(report.refusal(plan.safety))
+    if not tested or (model is None and not refused):
+        arguments = (policy, plan, lead_in, files.folder, report, model is None)
+        report, data = run_elsewhere(_find_out, arguments, stopped)
+        if data:
+            model = ValueModel.from_bytes(data, digest)
+            files.save_model(digest, data)
+        if report is not None:
+            files.save_report(report)
+            refused = bool(report.refusal(plan.safety))
+    return report, None if refused else model
 
 
-def _fit_elsewhere(
-    policy: Policy | None, plan: Plan, lead_in: Policy, stopped: Callable[[], bool]
-) -> bytes:
-    context = multiprocessing.get_context('spawn')
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_fit, args=(policy, plan, lead_in, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        while not ours.poll(0.2):
-            if stopped():
-                raise TrainingStopped('the selector stopped before a policy was valued')
-            if not process.is_alive() and not ours.poll():
-                raise FdrlError(f'valuing a policy ended with exit code {process.exitcode}')
-        data: bytes = ours.recv_bytes()
-        return data
-    except EOFError:
-        process.join()
-        raise FdrlError(f'valuing a policy ended with exit code {process.exitcode}') from None
-    finally:
-        process.terminate()
-        process.join()
-        ours.close()
+def _find_out(
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    folder: Path,
+    report: SafetyReport | None,
+    wanted: bool,
+) -> tuple[SafetyReport | None, bytes]:
+    """
+    Run in the other process.
 
-
-def _fit(policy: Policy | None, plan: Plan, lead_in: Policy, out: Connection) -> None:
-    """Run in the other process, below the control loop's priority."""
-    os.nice(5)
-    out.send_bytes(fit_public_value(policy, plan, lead_in).to_bytes())
+    :param report: of its test, if it is known.
+    :param wanted: whether there is no value model yet.
+    """
+    if policy is not None and report is None:
+        report = safety_report(policy, plan, frozen_set(plan, folder))
+    if not wanted or (report is not None and report.refusal(plan.safety)):
+        return report, b''
+    return report, fit_public_value(policy, plan, lead_in).to_bytes()

@@ -55,6 +55,16 @@ class ControlLoop:
         self._held = -np.inf
         self._stepped = -np.inf
 
+    def take_over(self) -> None:
+        """Leave the arm to the surgeon: no set-point from the next beat on."""
+        self.selector.surgeon = True
+        self._case = None
+
+    def hand_back(self) -> None:
+        """Take the arm back, from where the tip is then."""
+        self.selector.surgeon = False
+        self._case = None
+
     def take_patient(self, observation: Observation) -> None:
         """Take in the vital signs."""
         self._patient = observation
@@ -86,7 +96,7 @@ class ControlLoop:
         :param stamp: when that state was, second of the clock that stamps states.
         """
         self._operation = observation
-        if observation.patient != self._case:
+        if observation.patient != self._case and not self.selector.surgeon:
             self._begin_case(observation.patient, stamp, now)
         # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
         due = now - self._selected >= TICK - PERIOD / 2

@@ -49,6 +49,8 @@ class Reason(StrEnum):
     FROZEN = 'frozen'
     RISK_GATE = 'risk_gate'
     PAUSED = 'paused'
+    LOCKED = 'locked'
+    SURGEON = 'surgeon'
 
 
 @dataclass(frozen=True)

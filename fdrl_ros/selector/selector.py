@@ -66,6 +66,9 @@ class Selector:
         self._inputs: tuple[Observation | None, Observation | None] = (None, None)
         self._case: str | None = None
         self._now = -math.inf
+        self._locked: str | None = None
+        self.surgeon = False
+        """Whether the surgeon drives: nothing is chosen then, but all is watched."""
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -84,6 +87,16 @@ class Selector:
             if replaced.get(each.name) is None or replaced[each.name].policy is not each.policy:
                 self._failed_until.pop(each.name, None)
         self._line_up = line_up
+
+    def lock(self, name: str | None) -> None:
+        """
+        Let one candidate alone act; without it, and when it fails, the robot holds.
+
+        :param name: None lets all of them act again.
+        """
+        if name != self._locked:
+            self._ranking.reset()
+        self._locked = name
 
     def reset(self) -> None:
         """End the case: meters, gate, hysteresis and the standing state start anew."""
@@ -130,6 +143,8 @@ class Selector:
         risk = self._monitor.judge(state, operation.procedure, time, breach)
         if self.gate.step(risk, time):
             hold = Reason.RISK_GATE
+        if self.surgeon:
+            hold = Reason.SURGEON
         if hold is None:
             selection = self._choose_in_time(state, operation.procedure, time)
         else:
@@ -210,7 +225,11 @@ class Selector:
         line_up = self._line_up
         estimates = line_up.bank.estimate(procedure, state.scaled)
         free = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
-        place, reason = self._ranking.choose(line_up.names, estimates, free, line_up.valued, now)
+        if self._locked is None:
+            names, valued = line_up.names, line_up.valued
+            place, reason = self._ranking.choose(names, estimates, free, valued, now)
+        else:
+            place, reason = self._locked_place(self._locked, free)
         candidate = line_up.candidates[place]
         action = STAY
         if candidate.policy is not None:
@@ -221,6 +240,14 @@ class Selector:
             action = answer
         mean, std, risk = self._ranking.worth(place, estimates)
         return Selection(candidate.name, action, mean, std, reason, now, expected_risk=risk)
+
+    def _locked_place(self, name: str, free: list[bool]) -> tuple[int, Reason]:
+        """Return the place of what is locked, or that of hold where it cannot act."""
+        names, hold = self._line_up.names, len(free) - 1
+        if name not in names:
+            return hold, Reason.NO_POLICY
+        place = names.index(name)
+        return (place, Reason.LOCKED) if free[place] else (hold, Reason.POLICY_FAILED)
 
     @staticmethod
     def _ask(name: str, policy: Callable[[np.ndarray], int], state: State) -> int | None:

@@ -45,6 +45,15 @@ PLAN = Plan.from_mapping(
         'validation': {'patients': 3, 'margin': 1.0},
         'value': {'patients': 12},
         'selector': {'hold_handicap': 1000.0},
+        'safety': {
+            'patients': 16,
+            'snapshots': 4,
+            'force_share': 1.0,
+            'workspace_share': 1.0,
+            'one_action_share': 1.0,
+            'force_failures': 1.0,
+            'return_margin': 1000.0,
+        },
         'world': {'mode': 'kinematic'},
     }
 )

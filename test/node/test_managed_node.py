@@ -11,8 +11,8 @@ import time
 
 from fdrl_ros.bringup import environment, federation_graph, NodeSpec, robot_graph
 from fdrl_ros.msg import OperationState
+from fdrl_ros.nodes import policies as policies_module
 from fdrl_ros.nodes import qos
-from fdrl_ros.nodes import selector as selector_module
 from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.diagnostics import Level
 from fdrl_ros.nodes.env import EnvNode
@@ -21,8 +21,7 @@ from fdrl_ros.nodes.managed_node import PARENT
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.plan import Plan
-from fdrl_ros.policy import Policy
-from fdrl_ros.prepare import Layout, load_policy
+from fdrl_ros.prepare import Layout
 from fdrl_ros.runner import command, Runner
 from fdrl_ros.srv import Operate
 from lifecycle_msgs.msg import Transition
@@ -34,6 +33,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from room import Room
+from signed import global_policy
 
 NODES = {
     '/federation/aggregator': AggregatorNode,
@@ -216,23 +216,22 @@ def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
     def fail(policy, *rest):
         raise OSError('no space left')
 
-    monkeypatch.setattr(selector_module, 'value_model', fail)
+    monkeypatch.setattr(policies_module, 'assess', fail)
     process = Process('/robot_1/selector', directory, lone_domain)
     node = process.node
     try:
         node.trigger_configure()
         Layout(directory).plan.unlink()
         assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        weights, shape = load_policy(node.layout.pretrained)
-        policy = Policy(weights, shape)
-        node._shelf._newest['global'] = (0, policy)
-        node._value_next()
+        policies = node.policies
+        policies.registry.take(global_policy(directory), 0.0)
+        policies._assess_next()
         deadline = time.monotonic() + 5.0
-        while not node.unvalued and time.monotonic() < deadline:
+        while not policies.problem and time.monotonic() < deadline:
             process.spin()
-        assert 'no space left' in node.unvalued
+        assert 'no space left' in policies.problem
         assert node.fault is None and node.state_name == 'active'
-        assert node._shelf.pending() is None, 'it is not tried again'
+        assert policies.registry.pending(policies.supervision) is None, 'it is not tried again'
         node.reason = 'best'
         assert node.health().level is Level.WARN
     finally:

@@ -8,45 +8,25 @@ import time
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.bringup import robot_graph, RoomArguments
-from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS
-from fdrl_ros.federation.channel import Channel
-from fdrl_ros.federation.message import GlobalPolicy
-from fdrl_ros.federation.store import Store
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.robot_messages import seconds, set_point
-from fdrl_ros.policy import digest_of, encode_weights
-from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.srv import Operate
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 import pytest
 from room import Room
 from sensor_msgs.msg import JointState
+from signed import global_policy
 from visualization_msgs.msg import MarkerArray
 
 
 def released(directory: Path) -> ros.GlobalPolicy:
     """Return the public starting policy as the key authority signs it."""
-    layout = Layout(directory)
-    weights, _ = load_policy(layout.pretrained)
-    identity = load_identity(layout.keys / 'key_authority' / KEY_FILE, 'key_authority')
-    message = Channel(identity, layout.roster(), Store()).seal(
-        GlobalPolicy,
-        0,
-        0,
-        weights=encode_weights(weights),
-        digest=digest_of(weights),
-        contributors=(),
-        update_hashes=b'',
-        rolled_back=False,
-        secure=False,
-        reason='public starting policy',
-    )
-    return to_ros(message, ros.GlobalPolicy())
+    return to_ros(global_policy(directory), ros.GlobalPolicy())
 
 
 class Patient:

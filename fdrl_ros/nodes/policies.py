@@ -1,0 +1,335 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A selector's policies: they come over latched topics and from the disk, and obey the surgeon."""
+
+from collections.abc import Callable
+import math
+import time
+from typing import Any
+
+from builtin_interfaces.msg import Time
+from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.errors import MessageError, SupervisionError
+from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.party import worth_telling
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import from_ros
+from fdrl_ros.nodes.courier import Courier
+from fdrl_ros.nodes.managed_node import ManagedNode, PATIENCE
+from fdrl_ros.nodes.valuing import assess, fitted_with
+from fdrl_ros.nodes.worker import Worker
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector.control import ControlLoop
+from fdrl_ros.selector.policy_files import PolicyFiles
+from fdrl_ros.selector.registry import PolicyRegistry, Version
+from fdrl_ros.selector.supervision import (
+    BY_TOPIC,
+    Command,
+    command_named,
+    load_supervision,
+    save_supervision,
+    Supervision,
+    SUPERVISION_FILE,
+)
+import fdrl_ros.srv as srv
+from fdrl_ros.trial import basis
+from std_msgs.msg import String
+
+WAITING = 1000
+"""Things that may wait to be written."""
+
+
+class Policies:
+    """
+    Keeps the candidates of one selector up to date, and brings the surgeon's word to it.
+
+    What is written goes through a thread of its own: the control loop waits for no disk.
+    """
+
+    def __init__(
+        self, node: ManagedNode, plan: Plan, roster: Roster, start: Policy, kept: int
+    ) -> None:
+        """
+        Make the publisher, while the node is configured.
+
+        :param start: the public start, of the shape of this robot's policies.
+        :param kept: versions of each policy that are kept.
+        """
+        self._node = node
+        self._plan = plan
+        self._roster = roster
+        self._start = start
+        self._shape = start.shape
+        self._kept = kept
+        robot = node.layout.party(node.place)
+        self._files = PolicyFiles(robot, fitted_with(plan, start))
+        self._word_file = robot / SUPERVISION_FILE
+        self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
+        self.refused = 0
+        self.problem = ''
+
+    def begin(self, loop: ControlLoop) -> None:
+        """
+        Have the candidates of before stand at once, then listen, while the node is activated.
+
+        :raises StoreError: if another process has these files, or the surgeon's word is damaged.
+        :raises PolicyError: if what was pinned cannot stand.
+        """
+        node = self._node
+        self._loop = loop
+        self._assessing = False
+        self.problem = ''
+        node.keep(self._files.lock().close)
+        self.supervision = self._written = load_supervision(self._word_file)
+        self.registry = PolicyRegistry(
+            self._roster,
+            self._shape,
+            self._plan.safety,
+            kept=self._kept,
+            basis=basis(self._plan),
+        )
+        for each in self._files.load(self.registry):
+            node.get_logger().warning(each)
+        self.registry.check_pins(self.supervision)
+        self._scribe = Worker(f'{node.get_name()} scribe', node.post, WAITING)
+        node.keep(self._end)
+        self._listen()
+        node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
+        node.answer(srv.PinPolicy, 'selector/pin_policy', self._pin)
+        node.answer(srv.Supervise, 'selector/supervise', self._supervise)
+        node.hear(String, 'supervise', self._hear_word, qos.EVENT)
+        self._obey()
+        self._assess_next()
+
+    def _listen(self) -> None:
+        courier, size = Courier(self._node), 4 * self._shape.n_parameters
+        courier.begin()
+        topic = f'{self._node.settings.federation}/policy'
+        courier.hear(ros.GlobalPolicy, topic, size, self._taker(GlobalPolicy))
+        for member in self._roster.hospitals:
+            topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
+            courier.hear(ros.HospitalPolicy, topic, size, take)
+
+    def _end(self) -> None:
+        """Stop writing, but not before the surgeon's last word is written."""
+        self._scribe.close(PATIENCE)
+        if self._written != self.supervision:
+            save_supervision(self._word_file, self.supervision)
+
+    # Policies that come.
+
+    def _taker(
+        self, kind: type[GlobalPolicy] | type[HospitalPolicy]
+    ) -> Callable[[Any, bytes | None], None]:
+        def take(source: Any, weights: bytes | None) -> None:
+            apart = {} if weights is None else {'weights': weights}
+            try:
+                version = self.registry.take(from_ros(source, kind, **apart), time.time())
+            except MessageError as error:
+                self.refused += 1
+                if worth_telling(self.refused):
+                    self._node.get_logger().warning(f'refused: {error}')
+                return
+            if version is not None:
+                self._write(lambda: self._files.save(version))
+                self._stand()
+                self._assess_next()
+
+        return take
+
+    def _assess_next(self) -> None:
+        """Test and value the next policy on the worker, one at a time."""
+        version = self.registry.pending(self.supervision)
+        if version is None or self._assessing:
+            return
+        self._assessing = True
+        plan, start, files = self._plan, self._start, self._files
+        # Holding is a candidate like the others: it is valued as soon as there is another.
+        holding = self.registry.hold is None
+        policy = None if holding else version.policy
+        self._node.submit(
+            lambda report, stopped: assess(policy, plan, start, files, stopped),
+            self._valued_hold if holding else lambda result: self._assessed(version, result),
+        )
+
+    def _valued_hold(self, result: Any) -> None:
+        """Take in what holding is worth; without it no policy is valued."""
+        self._assessing = False
+        if isinstance(result, Exception):
+            self._complain(f'holding could not be valued: {result}')
+            return
+        _, self.registry.hold = result
+        self._assess_next()
+
+    def _assessed(self, version: Version, result: Any) -> None:
+        """Take in what was found; without it the robot goes on with the candidates it has."""
+        self._assessing = False
+        try:
+            if isinstance(result, Exception):
+                raise result
+            report, model = result
+            self.registry.tested(version, report)
+            if model is not None:
+                self.registry.value(version, model)
+            self._stand()
+        except Exception as error:  # whatever it is, the arm must not lose its control loop
+            self.registry.give_up(version, str(error))
+            self._complain(f'the {version.name} policy could not be valued: {error}')
+            self.tell()
+        else:
+            if version.refusal:
+                self.problem = f'the {version.name} policy is refused: {version.refusal}'
+                self._node.get_logger().warning(f'{self.problem} (round {version.round})')
+            else:
+                self.problem = ''
+                self._node.get_logger().info(f'the {version.name} policy is a candidate')
+        self._assess_next()
+
+    def _complain(self, problem: str) -> None:
+        self.problem = problem
+        self._node.get_logger().error(problem)
+
+    def _stand(self) -> None:
+        """Hand all candidates over at once, tell of them, and forget the oldest versions."""
+        self._loop.selector.set_candidates(self.registry.candidates(self.supervision))
+        gone = self.registry.prune(self.supervision)
+        if gone:
+            left = self.registry.versions
+            self._write(lambda: self._files.remove(gone, left))
+        self.tell()
+
+    # The surgeon's word.
+
+    def _obey(self) -> None:
+        """Bring all that the surgeon said to the control loop."""
+        self._loop.selector.lock(self.supervision.locked or None)
+        if self.supervision.surgeon and not self._loop.selector.surgeon:
+            self._loop.take_over()
+        elif not self.supervision.surgeon and self._loop.selector.surgeon:
+            self._loop.hand_back()
+        self._stand()
+
+    def _say(self, supervision: Supervision, words: str) -> None:
+        """Do what the surgeon said now, and write it down."""
+        if supervision != self.supervision:
+            self.supervision = supervision
+            self._obey()
+            self._write(lambda: self._write_word(supervision))
+        self._node.get_logger().info(f'the surgeon said: {words}')
+        self._assess_next()
+
+    def _order(self, text: str, name: str) -> str:
+        """
+        Carry out a command.
+
+        :returns: what holds now, in words.
+        :raises SupervisionError: if it cannot be obeyed.
+        """
+        command = command_named(text)
+        supervision = self.supervision.ordered(command, name, self.registry.names)
+        names = [each.name for each in self._loop.selector.candidates]
+        if command is Command.LOCK and name not in names:
+            raise SupervisionError(f'{name} is no candidate here: it cannot act alone')
+        self._say(supervision, f'{command} {name}'.rstrip())
+        return supervision.in_words()
+
+    def _supervise(self, request: Any, response: Any) -> None:
+        self._answer(response, lambda: self._order(request.command, request.name))
+
+    def _pin(self, request: Any, response: Any) -> None:
+        def pin() -> str:
+            name, text = request.name, request.version
+            if name not in self.registry.names:
+                known = ', '.join(sorted(self.registry.names))
+                raise SupervisionError(f'pin {name!r}: expected one of {known}')
+            version = self.registry.to_pin(name, text) if text else None
+            digest = version.digest if version else ''
+            words = f'pin {name} to {digest[:12]}' if digest else f'unpin {name}'
+            self._say(self.supervision.with_pin(name, digest), words)
+            return self.supervision.in_words()
+
+        self._answer(response, pin)
+
+    def _answer(self, response: Any, act: Callable[[], str]) -> None:
+        response.success, response.message = False, 'the selector has a fault'
+        try:
+            response.message = act()
+            response.success = True
+        except SupervisionError as error:
+            response.message = str(error)
+
+    def _hear_word(self, source: Any) -> None:
+        """Obey a pedal or a console, which may only take over and hand back."""
+        try:
+            if (command := command_named(source.data)) not in BY_TOPIC:
+                raise SupervisionError(f'{command} needs the service: a topic gives no answer')
+            self._order(command, '')
+        except SupervisionError as error:
+            self._node.get_logger().warning(f'refused: {error}')
+
+    # What is told and written.
+
+    def _write(self, work: Callable[[], None]) -> None:
+        def done(result: Any) -> None:
+            if isinstance(result, Exception):
+                self._complain(f'not written: {result}')
+
+        self._scribe.submit(lambda report, stopped: work(), done, done)
+
+    def _write_word(self, supervision: Supervision) -> None:
+        save_supervision(self._word_file, supervision)
+        self._written = supervision
+
+    def _list(self, request: Any, response: Any) -> None:
+        response.policies = self._message()
+        response.message = self.supervision.in_words()
+        response.success = True
+
+    def tell(self) -> None:
+        """Publish the policies and what the surgeon said of them."""
+        self._publisher.publish(self._message())
+
+    def _message(self) -> Any:
+        word = self.supervision
+        message = ros.Policies(
+            driver='surgeon' if word.surgeon else 'selector',
+            locked=word.locked,
+            vetoed=sorted(word.vetoed),
+            policies=[self._described(each) for each in self.registry.versions],
+        )
+        return self._node.stamped(message)
+
+    def _described(self, version: Version) -> Any:
+        word, report, model = self.supervision, version.report, version.model
+        seconds, rest = divmod(version.came, 1.0)
+        found = report.to_mapping() if report else {}
+        estimates = model.estimates.values() if model else ()
+        numbers = {name: float(found.get(name, math.nan)) for name in _NUMBERS}
+        return ros.PolicyStatus(
+            name=version.name,
+            sender=version.message.envelope.sender,
+            round=version.round,
+            digest=version.policy.digest,
+            n_parameters=self._shape.n_parameters,
+            came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
+            status=str(self.registry.status(version, word)),
+            reason=version.refusal,
+            pinned=word.pinned.get(version.name) == version.digest,
+            locked=word.locked == version.name,
+            value_misfit=max((each.misfit for each in estimates), default=math.nan),
+            value_noise=max((each.noise for each in estimates), default=math.nan),
+            **numbers,
+        )
+
+
+_NUMBERS = (
+    'force_share',
+    'workspace_share',
+    'one_action_share',
+    'mean_return',
+    'hold_return',
+    'success_share',
+    'force_failures',
+)

@@ -1,0 +1,51 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Limits that contradict each other: a selector that was given some must not begin."""
+
+from fdrl_ros.env.actions import FINE_STEP, MAXIMUM_SPEED, TICK
+from fdrl_ros.errors import SettingError
+from fdrl_ros.selector.control import PERIOD
+from fdrl_ros.selector.limiter import LimiterSettings
+from fdrl_ros.selector.settings import SelectorSettings
+from fdrl_ros.selector.shield_settings import ShieldSettings
+
+SLOWEST = FINE_STEP / TICK
+"""Speed below which no action can be carried out in its tick, m/s."""
+
+
+def check_limits(
+    selector: SelectorSettings, limiter: LimiterSettings, shield: ShieldSettings
+) -> None:
+    """
+    Refuse settings that are fine each by itself, and cannot hold together.
+
+    :raises SettingError: naming one of them, and what it contradicts.
+    """
+    for wrong, name, value, expected in (
+        (
+            selector.dwell > selector.patience,
+            'selector.dwell',
+            selector.dwell,
+            f'at most selector.patience, {selector.patience:g} s: no switch can be due before',
+        ),
+        (
+            selector.state_timeout < PERIOD,
+            'selector.state_timeout',
+            selector.state_timeout,
+            f'at least {PERIOD:g} s, in which states come: all would be stale',
+        ),
+        (
+            limiter.speed_limit < SLOWEST,
+            'limiter.speed_limit',
+            limiter.speed_limit,
+            f'at least {SLOWEST:g} m/s: not even a fine move could be carried out',
+        ),
+        (
+            shield.active and limiter.speed_limit < MAXIMUM_SPEED,
+            'limiter.speed_limit',
+            limiter.speed_limit,
+            f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back',
+        ),
+    ):
+        if wrong:
+            raise SettingError(name, value, expected)
