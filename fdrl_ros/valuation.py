@@ -9,6 +9,7 @@ may meet; none is of a hospital or drawn as a hospital's are, so the estimate co
 
 from collections.abc import Callable
 from dataclasses import replace
+import hashlib
 
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
 from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
@@ -42,6 +43,12 @@ Stopped = Callable[[], bool]
 def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
     """Return one of the public patients of all kinds."""
     return plan.public_cohort(1.0).patient(FIRST + index, procedure=procedure)
+
+
+def fitted_with(plan: Plan, lead_in: Policy) -> str:
+    """Return a hash over all that value models depend on beside their policy, hexadecimal."""
+    made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
+    return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
 
 
 def acting(policy: Policy | None) -> Chooser:

@@ -15,6 +15,7 @@ from fdrl_ros.cli.hosts import export, join
 from fdrl_ros.cli.journal import journal
 from fdrl_ros.cli.keys import keys
 from fdrl_ros.cli.orders import operator
+from fdrl_ros.cli.policies import policies
 from fdrl_ros.cli.prepare import prepare
 from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
@@ -52,6 +53,7 @@ for command in (
     keys,
     journal,
     operator,
+    policies,
     privacy,
     dataset,
     draw,

@@ -1,17 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Brings an operator's signed order to its server, and back what the server says to it."""
+"""Brings orders to their nodes, and back what those say: an operator's, and a surgeon's."""
 
-from fdrl_ros.errors import OrderError
+from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.federation.message import Order
+from fdrl_ros.nodes.calling import call, PATIENCE
 from fdrl_ros.nodes.convert import to_ros
 import fdrl_ros.srv as srv
-import rclpy
-from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
-
-PATIENCE = 10.0
-"""Longest wait for the server, and for its answer, second."""
 
 
 def deliver(order: Order, domain: int, federation: str) -> None:
@@ -23,25 +18,7 @@ def deliver(order: Order, domain: int, federation: str) -> None:
     :raises OrderError: if the server is not there, does not answer, or refuses.
     """
     name = f'/{federation.strip("/")}/{order.to}/order'
-    context = Context()
-    rclpy.init(context=context, domain_id=domain)
-    node = rclpy.create_node('operator', context=context, use_global_arguments=False)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    try:
-        client = node.create_client(srv.Order, name)
-        if not client.wait_for_service(PATIENCE):
-            raise OrderError(
-                f'no service {name} in DDS domain {domain}: is the {order.to} active there, and '
-                'told the same namespace?'
-            )
-        future = client.call_async(to_ros(order, srv.Order.Request()))
-        executor.spin_until_future_complete(future, PATIENCE)
-        answer = future.result() if future.done() else None
-    finally:
-        executor.remove_node(node)
-        node.destroy_node()
-        rclpy.shutdown(context=context)
+    answer = call(srv.Order, name, to_ros(order, srv.Order.Request()), domain)
     if answer is None:
         raise OrderError(
             f'{name} did not answer within {PATIENCE:g} s: look in its log or journal whether it '
@@ -49,3 +26,38 @@ def deliver(order: Order, domain: int, federation: str) -> None:
         )
     if not answer.received:
         raise OrderError(f'the {order.to} refused: {answer.reason}')
+
+
+def supervise(robot: str, domain: int, command: str, name: str) -> str:
+    """
+    Say a surgeon's word to a robot's selector.
+
+    :param domain: DDS domain of the robots.
+    :returns: what holds now, in words.
+    :raises OrderError: if the selector is not there, or does not answer.
+    :raises SupervisionError: if it refuses.
+    """
+    service = f'/{robot}/selector/supervise'
+    request = srv.Supervise.Request(command=command, name=name)
+    return _said(service, call(srv.Supervise, service, request, domain))
+
+
+def pin(robot: str, domain: int, name: str, version: str) -> str:
+    """
+    Pin a policy of a robot, or unpin it.
+
+    :param version: as `PinPolicy.srv` has it.
+    :raises OrderError: as :func:`supervise`.
+    :raises SupervisionError: if it refuses.
+    """
+    service = f'/{robot}/selector/pin_policy'
+    request = srv.PinPolicy.Request(name=name, version=version)
+    return _said(service, call(srv.PinPolicy, service, request, domain))
+
+
+def _said(service: str, answer: srv.Supervise.Response | srv.PinPolicy.Response | None) -> str:
+    if answer is None:
+        raise OrderError(f'{service} did not answer within {PATIENCE:g} s')
+    if not answer.success:
+        raise SupervisionError(str(answer.message))
+    return str(answer.message)

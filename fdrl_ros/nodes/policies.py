@@ -17,7 +17,7 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.managed_node import ManagedNode, PATIENCE
-from fdrl_ros.nodes.valuing import assess, fitted_with
+from fdrl_ros.nodes.valuing import assess
 from fdrl_ros.nodes.worker import Worker
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
@@ -35,6 +35,7 @@ from fdrl_ros.selector.supervision import (
 )
 import fdrl_ros.srv as srv
 from fdrl_ros.trial import basis
+from fdrl_ros.valuation import fitted_with
 from std_msgs.msg import String
 
 WAITING = 1000

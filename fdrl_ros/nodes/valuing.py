@@ -3,7 +3,6 @@
 """What a selector finds out of a policy: from the robot's disk, or in a process of its own."""
 
 from collections.abc import Callable
-import hashlib
 from pathlib import Path
 
 from fdrl_ros.nodes.elsewhere import run_elsewhere
@@ -14,12 +13,6 @@ from fdrl_ros.selector.policy_files import PolicyFiles
 from fdrl_ros.selector.safety import SafetyReport
 from fdrl_ros.trial import basis, frozen_set, safety_report
 from fdrl_ros.valuation import fit_public_value
-
-
-def fitted_with(plan: Plan, lead_in: Policy) -> str:
-    """Return a hash over all that value models depend on beside their policy, hexadecimal."""
-    made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
-    return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
 
 
 def assess(

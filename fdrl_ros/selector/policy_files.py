@@ -131,28 +131,29 @@ class PolicyFiles:
         except (OSError, PolicyError):
             return None
 
-    def load(self, registry: PolicyRegistry) -> list[str]:
+    def load(self, registry: PolicyRegistry, *, put_aside: bool = True) -> list[str]:
         """
         Fill a registry with all policies that are here, with their tests and models.
 
         A test or model that is damaged or missing is found out anew by whoever asks the registry
         what is pending.
 
-        :returns: sentences on the files that were put aside.
+        :param put_aside: whether to do so; who only looks does not.
+        :returns: sentences on the files that cannot be used.
         """
-        problems = []
+        problems: list[tuple[Path, Exception]] = []
         found: list[tuple[int, Path, float, Released]] = []
         for path in sorted(self.folder.glob('*.policy')):
             try:
                 came, message = _read(path)
                 found.append((message.envelope.round, path, came, message))
             except (OSError, ValueError, FdrlError) as error:
-                problems.append(self._put_aside(path, error))
+                problems.append((path, error))
         for _, path, came, message in sorted(found, key=lambda each: each[:2]):
             try:
                 registry.take(message, came)
             except MessageError as error:
-                problems.append(self._put_aside(path, error))
+                problems.append((path, error))
         registry.hold = self.load_model(HOLD)
         for version in registry.versions:
             try:
@@ -162,7 +163,9 @@ class PolicyFiles:
                     registry.value(version, model)
             except PolicyError:
                 continue
-        return problems
+        if not put_aside:
+            return [f'{path} cannot be used: {error}' for path, error in problems]
+        return [self._put_aside(path, error) for path, error in problems]
 
     def remove(self, versions: Iterable[Version], left: Iterable[Version]) -> None:
         """

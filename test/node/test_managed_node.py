@@ -231,7 +231,6 @@ def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
             process.spin()
         assert 'no space left' in policies.problem
         assert node.fault is None and node.state_name == 'active'
-        assert policies.registry.pending(policies.supervision) is None, 'it is not tried again'
         node.reason = 'best'
         assert node.health().level is Level.WARN
     finally:

@@ -1,0 +1,80 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The policies of a robot on this host, whether its selector runs or not."""
+
+from pathlib import Path
+
+from fdrl_ros.errors import StoreBusyError, SupervisionError
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import Policy
+from fdrl_ros.prepare import Layout, load_policy
+from fdrl_ros.selector.policy_files import PolicyFiles
+from fdrl_ros.selector.registry import PolicyRegistry
+from fdrl_ros.selector.supervision import (
+    command_named,
+    load_supervision,
+    save_supervision,
+    Supervision,
+    SUPERVISION_FILE,
+)
+from fdrl_ros.trial import basis
+from fdrl_ros.valuation import fitted_with
+
+
+class RobotPolicies:
+    """What lies in a robot's directory; the registry is a copy of its own."""
+
+    def __init__(self, layout: Layout, robot: str) -> None:
+        """
+        Read what is there, and change nothing.
+
+        :raises SupervisionError: if there is no such robot.
+        :raises FdrlError: if plan, roster, start or the surgeon's word cannot be read.
+        """
+        home = layout.party(robot)
+        if not home.is_dir():
+            raise SupervisionError(f'{home} is not there: look for --directory and --robot')
+        plan = Plan.load(layout.plan)
+        weights, shape = load_policy(layout.pretrained)
+        start = Policy(weights, shape)
+        self.files = PolicyFiles(home, fitted_with(plan, start))
+        self.registry = PolicyRegistry(layout.roster(), shape, plan.safety, basis=basis(plan))
+        self.problems = self.files.load(self.registry, put_aside=False)
+        self._word: Path = home / SUPERVISION_FILE
+        self.supervision: Supervision = load_supervision(self._word)
+
+    @property
+    def running(self) -> bool:
+        """Whether a selector has the files."""
+        try:
+            self.files.lock().close()
+        except StoreBusyError:
+            return True
+        return False
+
+    def supervise(self, command: str, name: str) -> str:
+        """
+        Say a surgeon's word for the time when the selector begins.
+
+        :returns: what holds then, in words.
+        :raises SupervisionError: if it cannot be obeyed.
+        :raises StoreError: if it cannot be written.
+        """
+        ordered = self.supervision.ordered(command_named(command), name, self.registry.names)
+        return self._say(ordered)
+
+    def pin(self, name: str, version: str) -> str:
+        """
+        Pin a version, or with an empty one none.
+
+        :raises SupervisionError: if there is no such version, or it must not act.
+        :raises StoreError: if it cannot be written.
+        """
+        digest = self.registry.to_pin(name, version).digest if version else ''
+        return self._say(self.supervision.with_pin(name, digest))
+
+    def _say(self, supervision: Supervision) -> str:
+        with self.files.lock():
+            save_supervision(self._word, supervision)
+        self.supervision = supervision
+        return supervision.in_words()

@@ -1,0 +1,106 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl policies` shows a robot's policies and takes the surgeon's word while no node runs."""
+
+import json
+
+from click.testing import CliRunner
+from fdrl_ros.cli import commands
+from fdrl_ros.crypto.keystore import make_federation, make_private_directory
+from fdrl_ros.plan import Plan
+from fdrl_ros.prepare import Layout, save_policy
+from fdrl_ros.robot_policies import RobotPolicies
+import numpy as np
+import pytest
+from released import report_on
+from signed import global_policy
+
+PLAN = Plan.from_mapping({'learner': {'hidden': 4}})
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Prepare a directory with a robot that has two versions, the older refused."""
+    made = Layout(tmp_path / 'federation')
+    make_private_directory(made.directory)
+    made.plan.write_text(PLAN.to_yaml())
+    make_federation(made.keys, PLAN.hospitals, sizes=dict.fromkeys(PLAN.hospitals, 10))
+    weights = PLAN.shape.draw(np.random.default_rng(0))
+    save_policy(made.pretrained, weights, PLAN.shape)
+    make_private_directory(made.party('robot_1'))
+    robot = RobotPolicies(made, 'robot_1')
+    for number, forced in ((1, 0.9), (2, 0.1)):
+        version = robot.registry.take(global_policy(made.directory, number, number), 1e9)
+        robot.files.save(version)
+        basis = robot.registry._basis
+        robot.files.save_report(report_on(version.policy, basis=basis, force_failures=forced))
+    return made
+
+
+def fdrl(layout, *words, code=0):
+    done = CliRunner().invoke(
+        commands.main, ['policies', *words, '--directory', str(layout.directory)]
+    )
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_list_tells_of_every_version_and_why_one_is_refused(layout):
+    text = fdrl(layout, 'list')
+    assert 'refused' in text and 'valuing' in text and '2001-09-09 01:46:40' in text
+    assert '90.0% of its operations end by force' in text
+    assert 'the selector drives' in text
+    told = json.loads(fdrl(layout, 'list', '--json'))
+    assert [(each['round'], each['status']) for each in told['policies']] == [
+        (2, 'valuing'),
+        (1, 'refused'),
+    ]
+    assert not told['running'] and told['policies'][0]['safety']['force_failures'] == 0.1
+
+
+def test_show_tells_all_of_one_policy(layout):
+    assert 'key_authority' in fdrl(layout, 'show', 'global')
+    (first, _) = json.loads(fdrl(layout, 'show', 'global', '--json'))
+    assert len(first['digest']) == 64
+    assert "no policy of 'hospital_1'" in fdrl(layout, 'show', 'hospital_1', code=1)
+
+
+def test_word_is_kept_until_it_is_taken_back(layout):
+    assert 'hospital_1 is vetoed' in fdrl(layout, 'veto', 'hospital_1')
+    assert 'vetoed: allow it' in fdrl(layout, 'lock', 'hospital_1', code=1)
+    assert 'global alone may act' in fdrl(layout, 'lock', 'global')
+    assert 'the surgeon drives' in fdrl(layout, 'take-over')
+    told = json.loads(fdrl(layout, 'list', '--json'))
+    assert (told['driver'], told['locked'], told['vetoed']) == (
+        'surgeon',
+        'global',
+        ['hospital_1'],
+    )
+    for words in (('allow', 'hospital_1'), ('unlock',), ('hand-back',)):
+        last = fdrl(layout, *words)
+    assert last == 'the selector drives\n'
+
+
+def test_pin_refuses_what_cannot_stand(layout):
+    for version, words in (('1', 'by force'), ('2', 'not valued yet'), ('3', 'rounds 2')):
+        assert words in fdrl(layout, 'pin', 'global', version, code=1)
+    assert fdrl(layout, 'unpin', 'global') == 'the selector drives\n'
+
+
+def test_looking_puts_nothing_aside(layout):
+    files = RobotPolicies(layout, 'robot_1').files
+    broken = files.folder / 'global_0.policy'
+    broken.write_bytes(b'broken')
+    assert 'cannot be used' in fdrl(layout, 'list')
+    assert broken.exists()
+
+
+def test_robot_that_is_not_there_is_named(layout):
+    assert 'robot_9 is not there' in fdrl(layout, 'list', '--robot', 'robot_9', code=1)
+
+
+def test_while_a_node_has_the_files_the_word_goes_to_it(layout):
+    """Without that node's DDS domain nobody answers; the files stay as they are."""
+    robot = RobotPolicies(layout, 'robot_1')
+    with robot.files.lock():
+        assert json.loads(fdrl(layout, 'list', '--json'))['running']
