@@ -3,6 +3,8 @@
 """A robot's policies over DDS: swapped without a missed beat, kept, pinned, and supervised."""
 
 from pathlib import Path
+import subprocess
+import sys
 
 from fdrl_ros.bringup import robot_graph
 import fdrl_ros.msg as ros
@@ -53,6 +55,18 @@ class Theatre:
         answer = self.room.ask(Supervise, 'selector/supervise', request)
         assert answer.success, answer.message
         return answer.message
+
+    def command(self, *words: str) -> str:
+        """Give an order by the command line, which finds out that the node runs."""
+        place = ['--directory', str(self.directory), '--domain', str(self.spec.domain)]
+        done = subprocess.run(
+            [sys.executable, '-m', 'fdrl_ros', 'policies', *words, *place],
+            capture_output=True,
+            text=True,
+            timeout=60.0,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def say_until(self, condition, seconds: float = 20.0) -> None:
         self.patient.say_until(condition, seconds)
@@ -136,7 +150,7 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     theatre.order('veto', 'hospital_1')
     # What is locked and vetoed does not act, and nothing else does.
     theatre.say_until(lambda: theatre.said() == ('hold', 'no_policy'))
-    theatre.order('unlock')
+    assert 'hospital_1 is vetoed' in theatre.command('unlock'), 'as people do it'
     theatre.say_until(lambda: theatre.newest().policy == 'global')
 
     for request, words in (
