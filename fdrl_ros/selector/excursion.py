@@ -23,6 +23,9 @@ Array = NDArray[np.float64]
 MOVES = (-COARSE_STEP, -FINE_STEP, 0.0, FINE_STEP, COARSE_STEP)
 """What an action can add to the height of the set-point, m."""
 
+DUE = (0.0, FINE_STEP, COARSE_STEP)
+"""Moves downwards that may still have to be carried out, m."""
+
 DEPTHS = (-0.03, -0.015, -0.005, 0.0, 0.005, 0.015, 0.04, 0.15)
 """Depths at present that the tables hold, m; between them lies a chord, which is never below."""
 
@@ -32,7 +35,6 @@ LEVELS = 8
 _UNTIL = 0.7
 _LAGS = LEVELS + 1
 _SPEEDS, _BEHIND = 25, 33
-_STARTS = 17
 _POWER = 2.0 / 3.0
 
 
@@ -90,25 +92,23 @@ class Bounds:
             )
 
 
-def ramp(time: Array, move: float, lag: float, span: float) -> Array:
+def followed(time: Array, lag: float, span: float) -> Array:
     """
-    Return how far the tip has followed a set-point that moves evenly and then stands.
+    Return which share of an even move of its set-point a tip has followed.
 
     :param time: since the set-point began to move, s; nothing moves before 0.
-    :param move: of the set-point, m.
     :param lag: of the arm, s.
-    :param span: time that the set-point takes, s.
+    :param span: time that the set-point takes, s; 0 for a leap.
     """
-    if move == 0.0:
-        return np.zeros_like(time)
     going = np.clip(time, 0.0, span)
-    after = np.maximum(time - span, 0.0)
-    left = lag * (1.0 - np.exp(-going / lag)) * np.exp(-after / lag)
-    followed: Array = move / span * (going - left)
-    return followed
+    after = np.exp(-np.maximum(time - span, 0.0) / lag)
+    if span == 0.0:
+        return 1.0 - after
+    share: Array = (going - lag * (1.0 - np.exp(-going / lag)) * after) / span
+    return share
 
 
-def surface(bounds: Bounds, speeds: Array, steps: int) -> tuple[Array, Array]:
+def surface(bounds: Bounds, speeds: Array, steps: int, spans: int = 16) -> tuple[Array, Array]:
     """
     Return the greatest rise (m) and the greatest speed (m/s) of the surface after each sub-step.
 
@@ -117,23 +117,70 @@ def surface(bounds: Bounds, speeds: Array, steps: int) -> tuple[Array, Array]:
     rises half its swing more at the most.
 
     :param speeds: greatest at present, m/s, shape (n,).
+    :param spans: into how many the swing is cut; each is taken at its worst.
     :returns: both of shape (n, steps).
     """
     half = 0.5 * bounds.swing
-    fast = np.maximum(np.abs(speeds) - bounds.surge, 0.0) / bounds.rate
-    edge = np.sqrt(np.maximum(half * half - fast * fast, 0.0))
-    begin = edge[:, None] * np.linspace(-1.0, 1.0, _STARTS)
-    height = begin.copy()
-    speed = np.repeat(speeds[:, None], _STARTS, axis=1)
+    edges = np.linspace(-half, half, spans + 1)
+    low, high = edges[:-1], edges[1:]
+    # A surface that is fast is not far from its middle.
+    nearest = np.maximum(np.maximum(low, -high), 0.0)
+    fastest = bounds.surge + bounds.rate * np.sqrt(half * half - nearest * nearest)
+    speed = np.where(speeds[:, None] <= fastest + 1e-12, speeds[:, None], -np.inf)
+    rise = np.where(np.isfinite(speed), 0.0, -np.inf)
     rises, rising = np.empty((2, len(speeds), steps))
     for step in range(steps):
         speed = np.minimum(speed + bounds.acceleration * SUBSTEP, bounds.speed)
-        room = np.sqrt(np.maximum(half * half - height * height, 0.0))
+        nearest = np.maximum(np.maximum(low + rise, -(high + rise)), 0.0)
+        nearest = np.minimum(np.where(np.isfinite(rise), nearest, 0.0), half)
+        room = np.sqrt(half * half - nearest * nearest)
         speed = np.minimum(speed, bounds.surge + bounds.rate * room)
-        height = np.minimum(height + speed * SUBSTEP, half)
-        rises[:, step] = (height - begin).max(axis=1)
+        rise = np.minimum(rise + speed * SUBSTEP, half - low)
+        rises[:, step] = rise.max(axis=1)
         rising[:, step] = speed.max(axis=1)
     return rises, rising
+
+
+def sink(
+    bounds: Bounds,
+    time: Array,
+    behind: Array,
+    lags: tuple[float, float],
+    due: float,
+    move: float,
+    late: float,
+    back: float = MOVES[-1],
+    extra: float = 1.02,
+) -> tuple[Array, Array]:
+    """
+    Return how far (m) and how fast (m/s) the tip sinks at most, shape (behind, time).
+
+    :param bounds: of the arm.
+    :param behind: height of the tip above its set-point, m.
+    :param lags: least and greatest lag of the arm, s: each part is taken at its worst.
+    :param due: move downwards that is still to be carried out, m.
+    :param move: that is chosen, m upwards.
+    :param late: when it begins, s.
+    :param back: move upwards in each tick from the next action on, which begins a tick after
+        this one and as late as it can, m.
+    :param extra: by how much the speed between two lags can be above that of both.
+    """
+    parts = [(0.0, behind[:, None], 0.0)]
+    if late > 0.0 and due > 0.0:
+        parts.append((0.0, due, due / MAXIMUM_SPEED))
+    if move != 0.0:
+        parts.append((late, -move, -move / MAXIMUM_SPEED if move < 0.0 else TICK))
+    ticks = math.ceil(_UNTIL / TICK)
+    if back > 0.0:
+        parts.append((TICK + bounds.latency, -back * ticks, TICK * ticks))
+    sunk, fast = np.zeros((2, len(behind), len(time)))
+    for begin, way, span in parts:
+        ends = [way * followed(time - begin, lag, span) for lag in lags]
+        sunk += np.maximum(*ends)
+        speeds = [np.diff(each, axis=-1, prepend=0.0) / SUBSTEP for each in ends]
+        fastest = np.maximum(*speeds)
+        fast += np.where(fastest > 0.0, extra * fastest, fastest)
+    return sunk, fast
 
 
 class Excursion:
@@ -157,6 +204,10 @@ class Excursion:
         self._reach = MAXIMUM_SPEED * bounds.slowest + 2.0 * bounds.arm_error
         self._speed_step = 2.0 * bounds.speed / (_SPEEDS - 1)
         self._lag_step = 2.0 * self._reach / (_BEHIND - 1)
+        self.speeds: Array = -bounds.speed + self._speed_step * np.arange(float(_SPEEDS))
+        """Of the surface, one for each row of the tables, m/s."""
+        self.behind: Array = -self._reach + self._lag_step * np.arange(float(_BEHIND))
+        """Lag of the tip, one for each row of the tables, m."""
         shape = (LEVELS, _SPEEDS, _BEHIND, 3, len(MOVES))
         self.felt: Array = np.full((*shape, len(DEPTHS)), -np.inf)
         """Greatest d (1 + lambda v)^(2/3) from each of DEPTHS on, m."""
@@ -167,8 +218,7 @@ class Excursion:
 
     def _fill(self, lags: list[float]) -> None:
         bounds = self.bounds
-        speeds = -bounds.speed + self._speed_step * np.arange(_SPEEDS, dtype=np.float64)
-        behind: Array = -self._reach + self._lag_step * np.arange(_BEHIND, dtype=np.float64)
+        speeds, behind = self.speeds, self.behind
         time: Array = SUBSTEP * np.arange(1.0, round(_UNTIL / SUBSTEP) + 1.0)
         rise, rising = surface(bounds, speeds, len(time))
         felt, sinks = np.full_like(self.felt[0], -np.inf), np.full_like(self.sink[0], -np.inf)
@@ -178,17 +228,19 @@ class Excursion:
             rows = np.flatnonzero(np.abs(behind) <= most)
             for pending, move in itertools.product(range(3), range(len(MOVES))):
                 for late in {0.0, bounds.latency}:
-                    sink = self._sink(time, behind[rows], pending, MOVES[move], late, quick, slow)
-                    sinking = np.diff(sink, axis=1, prepend=0.0) / SUBSTEP
-                    furthest = np.maximum(sink.max(axis=1), 0.0) + bounds.arm_error
+                    sunk, sinking = sink(
+                        bounds, time, behind[rows], (quick, slow), DUE[pending], MOVES[move], late
+                    )
+                    furthest = np.maximum(sunk.max(axis=1), 0.0) + bounds.arm_error
                     at = (rows, pending, move)
                     sinks[at] = np.maximum(sinks[at], furthest)
                     for row in range(_SPEEDS):
                         closing = np.maximum(rising[row] + sinking, 0.0)
                         more = (1.0 + bounds.damping * closing) ** _POWER
-                        grown = (rise[row] + sink + bounds.arm_error) * more
+                        grown = (rise[row] + sunk + bounds.arm_error) * more
                         for place, depth in enumerate(DEPTHS):
-                            worst = (grown + depth * more).max(axis=1)
+                            total = grown + depth * more
+                            worst = np.maximum(total, total / more).max(axis=1)
                             cell = (row, rows, pending, move, place)
                             felt[cell] = np.maximum(felt[cell], worst)
             for level, slowest in enumerate(self.levels):
@@ -203,34 +255,6 @@ class Excursion:
                 (self.sink[:, far], self.sink[:, far + 1]),
             ):
                 np.copyto(here, next_one, where=here == -np.inf)
-
-    def _sink(
-        self,
-        time: Array,
-        behind: Array,
-        pending: int,
-        move: float,
-        late: float,
-        quick: float,
-        slow: float,
-    ) -> Array:
-        """Return how far the tip is deeper than now at most, shape (behind, time), m."""
-        begins = late
-        sink = np.where(
-            behind[:, None] > 0.0,
-            behind[:, None] * (1.0 - np.exp(-time / quick)),
-            behind[:, None] * (1.0 - np.exp(-time / slow)),
-        )
-        if late > 0.0:
-            held = (0.0, FINE_STEP, COARSE_STEP)[pending]
-            sink = sink + ramp(time, held, quick, held / MAXIMUM_SPEED)
-        if move < 0.0:
-            sink = sink + ramp(time - begins, -move, quick, -move / MAXIMUM_SPEED)
-        elif move > 0.0:
-            sink = sink - ramp(time - begins, move, slow, TICK)
-        # The next action begins one tick after this one at the latest.
-        back = time - TICK - self.bounds.latency
-        return sink - ramp(back, MAXIMUM_SPEED * _UNTIL, slow, _UNTIL)
 
     def places(self, speed: Number, behind: Number) -> tuple[Number, Number]:
         """Return rows of the tables, rounded to the safe side, for numbers or arrays alike."""

@@ -92,8 +92,7 @@ class Sight:
         :param tissue: whether nothing but tissue can have pushed the tip since then.
         :returns: what is seen and what can be, under each prediction.
         """
-        base = choose(now.grasped > 0.0, self._after, self._before)
-        self.height = now.error + now.lag + base
+        self.height = now.error + now.lag + self.height_of(now.grasped)
         last = self._last if known else None
         before, lag_before = now.force, now.lag
         sunk: Number = math.nan * now.force
@@ -131,6 +130,10 @@ class Sight:
             self.stiffest[place] = outlook.stiffest
             found.append((each, seen, outlook))
         return found
+
+    def height_of(self, grasped: Number) -> Number:
+        """Return how far the planned waypoint is above the planned surface, m."""
+        return choose(grasped > 0.0, self._after, self._before)
 
     def move(self, down: Number) -> None:
         """
