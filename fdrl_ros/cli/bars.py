@@ -34,6 +34,7 @@ WORDS = {
     'utility': 'measuring',
     'sepsis': 'sepsis',
     'sepsis run': 'learning',
+    'shield': 'shield',
 }
 LINES = {'collect': 4, 'train': 4, 'alone': 4, 'utility': 8, 'sepsis': 20, 'sepsis run': 0}
 """How many lines a log gets of a piece of work, where that is not one."""

@@ -21,6 +21,7 @@ from fdrl_ros.cli.privacy import privacy
 from fdrl_ros.cli.run import run
 from fdrl_ros.cli.selector import selector
 from fdrl_ros.cli.sepsis import sepsis
+from fdrl_ros.cli.shield import shield
 from fdrl_ros.cli.train import train
 from fdrl_ros.cli.utility import utility
 from fdrl_ros.cli.version import version
@@ -56,6 +57,7 @@ for command in (
     policies,
     privacy,
     dataset,
+    shield,
     draw,
     version,
 ):

@@ -165,7 +165,7 @@ def sink(
         this one and as late as it can, m.
     :param extra: by how much the speed between two lags can be above that of both.
     """
-    parts = [(0.0, behind[:, None], 0.0)]
+    parts: list[tuple[float, Number, float]] = [(0.0, behind[:, None], 0.0)]
     if late > 0.0 and due > 0.0:
         parts.append((0.0, due, due / MAXIMUM_SPEED))
     if move != 0.0:

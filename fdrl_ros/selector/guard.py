@@ -175,7 +175,8 @@ class Guard:
     def _pulled(self, force: Number, way: Number, down: float) -> Number:
         """Add to a force (N) what a ring can pull after a way sideways and one down, m."""
         now, settings = self._now, self.settings
-        pull = _SPRING * way + choose(now.grasped > 0.0, self._zero, _TAUT + self._zero)
+        off = 2.0 * settings.arm_error  # sideways, on both axes
+        pull = _SPRING * (way + off) + choose(now.grasped > 0.0, self._zero, _TAUT + self._zero)
         felt = now.force + settings.force_error
         ringed = self._ringed(max(down, 0.0) + settings.arm_error)
         return choose(ringed, most(force, felt) + pull, force)

@@ -214,7 +214,7 @@ def check_sight(
     prediction = Prediction(taken, chosen.contact_radius)
     some = _truths(truth, (ends[0], ends[1]), limit, fine)
     least, where, cells = np.inf, {}, 0
-    for off in itertools.product((-1.0, 1.0), repeat=2):
+    for off in ((-1.0, -1.0), (-1.0, 1.0), (1.0, -1.0), (1.0, 1.0)):
         margins = _margins(some, prediction, procedure, truth, off)
         for name, margin in margins.items():
             cells += len(margin)

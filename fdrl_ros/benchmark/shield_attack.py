@@ -1,0 +1,202 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Adversaries against the shield: how often force passes the limits with it, and without.
+
+Operations go on above the procedure's force limit, which ends them otherwise, so that the hard
+stop can be reached at all.
+"""
+
+from dataclasses import asdict, dataclass, replace
+
+from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
+from fdrl_ros.env.batch import BatchSurgery
+from fdrl_ros.env.cohort import public_cohort
+from fdrl_ros.env.judging import HARD_STOP
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.patient import Patient
+from fdrl_ros.env.state import INDEX, STATE_SIZE
+from fdrl_ros.selector.shield import Shield
+from fdrl_ros.selector.shield_batch import BatchShield
+from fdrl_ros.selector.shield_settings import ShieldSettings
+import numpy as np
+from numpy.typing import NDArray
+
+ATTACKERS = ('down', 'random', 'greedy', 'search')
+"""Always a coarse step down; anything; what is predicted to be worst; and what was found worst."""
+
+_DOWN = 4
+_LIMIT = INDEX['force_limit']
+_ENDLESS = 99.0
+_ROWS, _TICKS = 64, 60
+
+
+@dataclass
+class Tally:
+    """
+    What one attacker did in one procedure.
+
+    :param steps: of 50 ms.
+    :param above_limit: steps with more force than the procedure's limit.
+    :param above_stop: steps with more force than the hard stop.
+    :param greatest: force of all, N.
+    """
+
+    procedure: str
+    attacker: str
+    shield: bool
+    arm: str
+    steps: int = 0
+    above_limit: int = 0
+    above_stop: int = 0
+    greatest: float = 0.0
+
+    def add(self, peaks: NDArray[np.float64], limit: float) -> None:
+        """Count the greatest forces of some steps, N."""
+        self.steps += len(peaks)
+        self.above_limit += int((peaks > limit).sum())
+        self.above_stop += int((peaks > HARD_STOP).sum())
+        self.greatest = max(self.greatest, float(peaks.max(initial=0.0)))
+
+    def plain(self) -> dict[str, object]:
+        """Return it as names and values."""
+        return asdict(self)
+
+
+class Attacker:
+    """
+    Who asks for actions.
+
+    :param kind: one of ATTACKERS.
+    :param rng: source of chance.
+    """
+
+    def __init__(self, kind: str, rng: np.random.Generator) -> None:
+        self._kind, self._rng = kind, rng
+        self._best = rng.standard_normal((ACTION_COUNT, STATE_SIZE + 1))
+        self._tried, self._peak = self._best, -1.0
+
+    def begin(self) -> None:
+        """Begin another round of operations: the search tries something near its best."""
+        self._tried = self._best + 0.5 * self._rng.standard_normal(self._best.shape)
+
+    def learn(self, peak: float) -> None:
+        """Take in the greatest force of a round, N."""
+        if peak > self._peak:
+            self._best, self._peak = self._tried, peak
+
+    def ask(
+        self, states: NDArray[np.float32], predicted: NDArray[np.float64] | None
+    ) -> NDArray[np.intp]:
+        """
+        Return actions for states, shape (n, STATE_SIZE).
+
+        :param predicted: forces that the shield predicts for each action, shape (15, n), N.
+        """
+        count = len(states)
+        if self._kind == 'random':
+            return self._rng.integers(0, ACTION_COUNT, count)
+        if self._kind == 'greedy' and predicted is not None:
+            return predicted.argmax(axis=0)
+        if self._kind == 'search':
+            scores = states @ self._tried[:, :-1].T + self._tried[:, -1]
+            scores[:, _DOWN] += 1.0
+            return scores.argmax(axis=1)
+        return np.full(count, _DOWN)
+
+
+def patients_of(procedure: str, first: int, count: int, heterogeneity: float) -> list[Patient]:
+    """Return made-up patients whose operations no force ends."""
+    cohort = public_cohort(41, heterogeneity, (procedure,))
+    chosen = [cohort.patient(each, 'test') for each in range(first, first + count)]
+    return [
+        replace(each, procedure=replace(each.procedure, force_limit=_ENDLESS)) for each in chosen
+    ]
+
+
+def attack(
+    procedure: str,
+    kind: str,
+    steps: int,
+    settings: ShieldSettings | None,
+    limit: float,
+    seed: int = 0,
+    heterogeneity: float = 1.0,
+) -> Tally:
+    """
+    Attack in the batch world.
+
+    :param settings: of the shield; None to go without.
+    :param limit: force limit of the procedure, N.
+    """
+    tally = Tally(procedure, kind, settings is not None, 'kinematic')
+    attacker, round_number = Attacker(kind, np.random.default_rng(seed)), 0
+    watch = settings or ShieldSettings(active=False)
+    while tally.steps < steps:
+        patients = patients_of(procedure, _ROWS * round_number, _ROWS, heterogeneity)
+        batch = BatchSurgery(patients)
+        states = batch.reset()
+        shield = BatchShield(watch, procedure, _ROWS)
+        attacker.begin()
+        peak = 0.0
+        predicted: NDArray[np.float64] | None = None
+        for _ in range(_TICKS):
+            asked = attacker.ask(states, predicted)
+            actions = asked
+            if settings is not None or kind == 'greedy':
+                values = batch.values()
+                values[:, _LIMIT] = limit
+                verdicts = shield.review(values, asked)
+                actions, predicted = verdicts.actions, verdicts.hard
+            states, _, _, _, info = batch.step(actions)
+            tally.add(info['peak_force'], limit)
+            peak = max(peak, float(info['peak_force'].max()))
+            rows = np.flatnonzero(~batch.over)
+            if not len(rows) or tally.steps >= steps:
+                break
+            if len(rows) < len(states):
+                batch.keep(rows)
+                shield.keep(rows)
+                states = states[rows]
+                predicted = None if predicted is None else predicted[:, rows]
+        batch.close()
+        attacker.learn(peak)
+        round_number += 1
+    return tally
+
+
+def attack_motors(
+    operation: Operation,
+    procedure: str,
+    kind: str,
+    steps: int,
+    settings: ShieldSettings | None,
+    limit: float,
+    seed: int = 0,
+    heterogeneity: float = 1.0,
+) -> Tally:
+    """
+    Attack one operation after the other, as :func:`attack` does.
+
+    :param operation: whose arm has motors.
+    """
+    tally = Tally(procedure, kind, settings is not None, 'dynamic')
+    attacker, number = Attacker(kind, np.random.default_rng(seed)), 0
+    while tally.steps < steps:
+        operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
+        shield, number = Shield(settings), number + 1
+        attacker.begin()
+        peak = 0.0
+        while not operation.done and tally.steps < steps:
+            action = int(attacker.ask(operation.state()[None], None)[0])
+            if settings is not None:
+                values = np.array(operation.values())
+                values[_LIMIT] = limit
+                action = shield.review(values, procedure, action, operation.ticks * TICK).action
+            operation.act(ACTIONS[action])
+            operation.advance(SUBSTEPS)
+            force = operation.tick().peak_force
+            tally.add(np.array([force]), limit)
+            peak = max(peak, force)
+        attacker.learn(peak)
+    return tally

@@ -1,0 +1,116 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl shield`: prove that the shield keeps its limits, and try to break it."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.benchmark.progress import Progress
+from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, Tally
+from fdrl_ros.cli.bars import ProgressBars
+from fdrl_ros.cli.output import console
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.env.state import PROCEDURE_NAMES
+from fdrl_ros.selector.shield_check import proofs
+from fdrl_ros.selector.shield_settings import ShieldSettings
+from rich.table import Table
+
+_MOTORS = 50
+"""One step in so many is done with motors besides."""
+
+
+@click.group()
+def shield() -> None:
+    """Prove that the shield keeps its limits, and try to break it."""
+
+
+@shield.command()
+@click.option('--fine', default=4, show_default=True, help='Cuts of each range: more are slower.')
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
+def verify(fine: int, file: Path | None) -> None:
+    """
+    Check the shield's code, cell by cell, against the worst that its assumptions let happen.
+
+    The exit code is 1 if a claim fails anywhere; the cell is then shown.
+    """
+    out = console()
+    table = Table(title='The shield against the worst that can happen')
+    for heading in ('bounds', 'claim', 'limit, N', 'cells', 'margin', 'holds'):
+        table.add_column(heading)
+    found: list[dict[str, Any]] = []
+    with ProgressBars(out) as bars:
+
+        def report(done: int, total: int) -> None:
+            bars(Progress('shield', 'tables', done, total))
+
+        for word, limit, each in proofs(ShieldSettings(), PROCEDURE_NAMES, fine, report):
+            found.append({'bounds': word, 'limit': limit, **vars(each), 'holds': each.holds})
+            margin = 0.0 if abs(each.margin) < 1e-9 else each.margin
+            table.add_row(
+                word,
+                each.claim,
+                f'{limit:g}' if limit else 'any',
+                str(each.cells),
+                f'{margin:.2g}',
+                'yes' if each.holds else 'NO',
+            )
+    out.print(table)
+    if file is not None:
+        write_json(file, {'fine': fine, 'findings': found})
+    bad = [one for one in found if not one['holds']]
+    for one in bad:
+        out.print(f'{one["bounds"]} {one["claim"]}: {one["failure"]}', soft_wrap=True)
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+@shield.command(name='attack')
+@click.option('--steps', default=100_000, show_default=True, help='Steps with the shield on.')
+@click.option('--seed', default=0, show_default=True)
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
+def attack_it(steps: int, seed: int, file: Path | None) -> None:
+    """
+    Let adversaries drive patients of H = 1, with the shield and without.
+
+    One step in 50 is done with motors besides. The exit code is 1 if a force passed the hard stop
+    with the shield on.
+    """
+    out = console()
+    tallies: list[Tally] = []
+    kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
+    share = -(-steps // len(kinds))
+    with ProgressBars(out) as bars, closing(Operation(WorldSettings())) as operation:
+        for done, (name, kind) in enumerate(kinds):
+            limit = procedure_named(name).force_limit
+            for settings in (ShieldSettings(), None):
+                tallies.append(attack(name, kind, share, settings, limit, seed))
+                few = share // _MOTORS + 1
+                tallies.append(attack_motors(operation, name, kind, few, settings, limit, seed))
+            bars(Progress('shield', 'attack', done + 1, len(kinds)))
+    table = Table(title='Steps above the limits')
+    for heading in ('arm', 'shield', 'steps', 'above the limit', 'above 10 N', 'greatest, N'):
+        table.add_column(heading)
+    broken = 0
+    for arm in ('kinematic', 'dynamic'):
+        for on in (True, False):
+            some = [each for each in tallies if each.arm == arm and each.shield == on]
+            stop = sum(each.above_stop for each in some)
+            broken += stop if on else 0
+            table.add_row(
+                arm,
+                'on' if on else 'off',
+                str(sum(each.steps for each in some)),
+                str(sum(each.above_limit for each in some)),
+                str(stop),
+                f'{max(each.greatest for each in some):.2f}',
+            )
+    out.print(table)
+    if file is not None:
+        write_json(file, {'steps': steps, 'tallies': [each.plain() for each in tallies]})
+    if broken:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,84 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The proof of the shield holds, and finds fault with shields that are wrong."""
+
+from dataclasses import replace
+
+from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.selector import ShieldSettings
+from fdrl_ros.selector.shield_check import check_sight, check_tables
+import pytest
+
+SETTINGS = ShieldSettings()
+WIDE, USUAL = SETTINGS.wide(), SETTINGS.usual()
+
+
+@pytest.mark.parametrize('bounds', [WIDE, USUAL], ids=['wide', 'usual'])
+def test_nothing_that_can_happen_leads_beyond_the_tables(bounds):
+    finding = check_tables(bounds, fine=1)
+    assert finding.holds, finding.failure
+    assert finding.cells > 100_000
+
+
+@pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
+@pytest.mark.parametrize('procedure', ['palpation', 'retraction', 'follow'])
+def test_what_the_shield_takes_to_be_possible_holds_what_is_true(procedure, wide):
+    finding = check_sight(SETTINGS, procedure, wide, fine=0)
+    assert finding.holds, finding.failure
+    assert finding.cells > 10_000
+
+
+def test_a_shield_that_knows_of_no_latency_is_found_out():
+    assert not check_tables(replace(WIDE, latency=0.0), world=WIDE, fine=1).holds
+
+
+def test_a_shield_that_stays_where_nothing_is_allowed_is_found_out():
+    finding = check_tables(WIDE, back=0.0, fine=1)
+    assert not finding.holds
+    assert finding.failure['short'] > 1e-3
+
+
+@pytest.mark.parametrize(
+    ('name', 'value'),
+    [('speed', 0.02), ('damping', 1.0)],
+)
+def test_a_shield_that_takes_the_surface_for_milder_is_found_out(name, value):
+    assert not check_tables(replace(WIDE, **{name: value}), world=WIDE, fine=1).holds
+
+
+def test_a_shield_that_takes_the_arm_for_quicker_is_found_out():
+    assert not check_sight(
+        replace(SETTINGS, slowest=0.06), 'palpation', True, world=WIDE, fine=0
+    ).holds
+
+
+def test_a_shield_with_half_the_range_of_stiffness_is_found_out():
+    half = replace(SETTINGS, stiffest=0.5 * SETTINGS.stiffest)
+    finding = check_sight(half, 'retraction', True, world=WIDE, fine=0)
+    assert not finding.holds and 'short of stiffest' in finding.failure
+
+
+def test_a_shield_that_trusts_a_noisy_sensor_is_found_out():
+    noisy = replace(WIDE, force_error=0.2)
+    assert not check_sight(SETTINGS, 'palpation', True, world=noisy, fine=0).holds
+
+
+@pytest.mark.parametrize('kind', ATTACKERS)
+def test_no_adversary_gets_above_the_hard_stop(kind):
+    tally = attack('retraction', kind, 2000, SETTINGS, 3.4)
+    assert tally.steps >= 2000 and tally.above_stop == 0
+
+
+def test_without_the_shield_an_adversary_does():
+    assert attack('retraction', 'down', 2000, None, 3.4).above_stop > 0
+
+
+def test_no_adversary_gets_above_the_hard_stop_with_motors():
+    operation = Operation(WorldSettings())
+    try:
+        tally = attack_motors(operation, 'retraction', 'down', 90, SETTINGS, 3.4)
+    finally:
+        operation.close()
+    assert tally.steps == 90 and tally.above_stop == 0
