@@ -10,6 +10,7 @@ stop can be reached at all.
 from dataclasses import asdict, dataclass, replace
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
+from fdrl_ros.env.arm import UnreachableError
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.judging import HARD_STOP
@@ -193,7 +194,10 @@ def attack_motors(
                 values = np.array(operation.values())
                 values[_LIMIT] = limit
                 action = shield.review(values, procedure, action, operation.ticks * TICK).action
-            operation.act(ACTIONS[action])
+            try:
+                operation.act(ACTIONS[action])
+            except UnreachableError:
+                break  # without a shield a motor that can no more lets the set-point go on
             operation.advance(SUBSTEPS)
             force = operation.tick().peak_force
             tally.add(np.array([force]), limit)

@@ -131,7 +131,7 @@ class Prediction:
         # Softer than any tissue is no news of the tissue: something else pulled or let go.
         told = (rest > _LEAST_WAY) & (shown >= self.softest)
         stiffest = least(seen.stiffest, choose(told, shown, seen.stiffest))
-        softest = least(stiffest, self.softest)
+        softest = self.softest
         # Speed of the surface: its mean over the last tick by the growth, and what it gained.
         way = growth / choose(growth > 0.0, softest, stiffest)
         speed = choose(known, least((way - sunk) / TICK + change, top), top)
