@@ -4,11 +4,14 @@
 
 import math
 
+from click.testing import CliRunner
+from fdrl_ros.cli.export_policy import export_policy
 from fdrl_ros.env.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import agreement, NetworkShape, Policy
 from fdrl_ros.policy.agreement import EDGES
 from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
+from fdrl_ros.prepare import save_policy
 import numpy as np
 import pytest
 
@@ -110,3 +113,14 @@ def test_without_the_libraries_the_error_says_what_to_install(policy, monkeypatc
     monkeypatch.setitem(__import__('sys').modules, 'onnx', None)
     with pytest.raises(PolicyError, match=r'fdrl_ros\[onnx\]'):
         export(policy)
+
+
+def test_the_command_writes_a_model_and_says_how_well_it_agrees(onnx, policy, tmp_path):
+    save_policy(tmp_path / 'policy.npz', policy.weights, SHAPE)
+    target = tmp_path / 'policy.onnx'
+    few = ['--evaluation-state-patients', '3', '--value-patients', '4']
+    words = [str(tmp_path / 'policy.npz'), str(target), '--int8', '--units', *few]
+    done = CliRunner().invoke(export_policy, [*words, '--world-mode', 'kinematic'])
+    assert done.exit_code == 0, done.output
+    assert OnnxPolicy(target.read_bytes()).entry == 'values'
+    assert 'states get the same action' in done.output and 'margin' in done.output
