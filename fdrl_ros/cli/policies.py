@@ -12,6 +12,7 @@ from typing import Any
 import click
 from fdrl_ros.benchmark.live import missing_ros
 from fdrl_ros.bringup import BringupSettings, middleware
+from fdrl_ros.cli.export_policy import export_policy
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.prepare import Layout, ROBOTS
@@ -26,12 +27,14 @@ _PLACE = BringupSettings()
 @click.group()
 def policies() -> None:
     """
-    Show, pin, lock and veto the policies of a robot.
+    Show, pin, lock and veto the policies of a robot; export one as a model.
 
     They are read from its directory. What is ordered goes to its selector where that runs, by
     service, and counts from the next cycle on; else it is written down for when it begins.
     """
 
+
+policies.add_command(export_policy)
 
 _OPTIONS = (
     click.option(
