@@ -121,8 +121,12 @@ class Guard:
         )
         self.damage = self.damage + TICK * most(now.force - self._warn, self._zero)
 
-    def prospects(self, action: int) -> Prospects:
-        """Return what an action can lead to from the state that was seen last."""
+    def prospects(self, action: int, holding: bool = False) -> Prospects:
+        """
+        Return what an action can lead to from the state that was seen last.
+
+        :param holding: whether the robot holds, and keeps the procedure's own limit in any case.
+        """
         settings, now = self.settings, self._now
         dx, dy, dz = ACTIONS[action].displacement
         (aside_x, aside_y), (due_x, due_y) = self._aside, self._pending
@@ -139,7 +143,7 @@ class Guard:
             hard,
             usual,
             hard > HARD_STOP,
-            (usual > now.force_limit) & settings.keep_limit,
+            (usual > now.force_limit) & (settings.keep_limit or holding),
             harm > settings.damage_limit,
             self._leaves(now.error_x, dx, far_x)
             | self._leaves(now.error_y, dy, far_y)

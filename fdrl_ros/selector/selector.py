@@ -149,7 +149,9 @@ class Selector:
             selection = self._choose_in_time(state, operation.procedure, time)
         else:
             selection = self.hold(hold, now)
-        verdict = self._shield.review(state.values, operation.procedure, selection.action, time)
+        verdict = self._shield.review(
+            state.values, operation.procedure, selection.action, time, selection.holds
+        )
         return Selection(
             policy=selection.policy,
             action=verdict.action,

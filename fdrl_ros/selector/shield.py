@@ -113,11 +113,12 @@ class Shield:
         self._guard.look(Fields(*[read[each] for each in _COLUMNS]), known)
         self._seen = now
 
-    def choose(self, asked: int) -> Verdict:
+    def choose(self, asked: int, holding: bool = False) -> Verdict:
         """
         Return what to do instead of an action, or the action itself, in the state seen last.
 
         :param asked: the number of an action.
+        :param holding: whether the robot holds: then the procedure's limit counts in any case.
         :raises StateError: before the first state.
         """
         guard, self._kept = self._guard, None
@@ -128,7 +129,7 @@ class Shield:
             return Verdict(asked, asked, Veto.NONE, math.nan, math.nan)
         veto, action, found = Veto.NONE, COARSE_UP, None
         for each in LADDERS[asked]:
-            found = guard.prospects(each)
+            found = guard.prospects(each, holding)
             reason = _reason(found)
             if each == asked:
                 veto = reason
@@ -136,7 +137,7 @@ class Shield:
                 action = each
                 break
         else:
-            found = guard.prospects(action)
+            found = guard.prospects(action, holding)
         guard.act(*ACTIONS[action].displacement)
         if action == asked:
             veto = Veto.NONE
@@ -149,17 +150,24 @@ class Shield:
         It may be asked more often than once a tick; the answer of a tick then stands.
         """
         if self._kept is None or not 0.0 <= now - self._seen < TICK - _JITTER:
-            self._kept = self.review(values, procedure, STAY, now)
+            self._kept = self.review(values, procedure, STAY, now, holding=True)
         return self._kept
 
-    def review(self, values: np.ndarray, procedure: str, asked: int, now: float) -> Verdict:
+    def review(
+        self,
+        values: np.ndarray,
+        procedure: str,
+        asked: int,
+        now: float,
+        holding: bool = False,
+    ) -> Verdict:
         """
         Take in a state and return what to do in it instead of an action, or the action itself.
 
         The parameters are those of :meth:`look` and :meth:`choose`.
         """
         self.look(values, procedure, now)
-        return self.choose(asked)
+        return self.choose(asked, holding)
 
 
 def _reason(found: Prospects) -> Veto:

@@ -21,7 +21,9 @@ class ShieldSettings(Settings):
 
     active: bool = setting(True, 'whether actions are vetoed at all')
     keep_limit: bool = setting(
-        True, "whether the procedure's own force limit is kept too, not the hard stop alone"
+        False,
+        "whether policies keep the procedure's own force limit too, not the hard stop alone; "
+        'a robot that holds does in any case',
     )
     damage_limit: float = setting(
         2.0, 'damage of one case that no action may lead beyond', unit='N s', minimum=0.0

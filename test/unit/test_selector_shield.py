@@ -112,8 +112,12 @@ def test_what_replaces_an_action_is_the_same_way_finer_then_staying_then_up():
 @pytest.mark.parametrize(('force', 'veto'), [(0.0, ''), (1.0, 'force'), (9.9, 'hard_stop')])
 def test_the_reason_of_a_veto_is_the_limit_that_would_be_passed(force, veto):
     state = state_of(goal_error_z=-0.005, force=force, contact=1.0)
-    verdict = Shield().review(state, 'palpation', STAY, 0.0)
+    verdict = Shield().review(state, 'palpation', STAY, 0.0, holding=True)
     assert verdict.veto == veto
+    strict = Shield(ShieldSettings(keep_limit=True)).review(state, 'palpation', STAY, 0.0)
+    assert strict == verdict
+    asked = Shield().review(state, 'palpation', STAY, 0.0)
+    assert asked.veto == (veto if veto != 'force' else '')
     assert verdict.action == (STAY if not veto else verdict.action)
     if veto:
         assert ACTIONS[verdict.action].displacement[2] > 0.0
@@ -138,7 +142,8 @@ def test_damage_that_would_pass_its_limit_is_vetoed():
 
 def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():
     state = state_of(goal_error_z=0.03, force=2.0, contact=1.0)
-    assert Shield().review(state, 'palpation', STAY, 0.0).veto is not Veto.NONE
+    verdict = Shield().review(state, 'palpation', STAY, 0.0, holding=True)
+    assert verdict.veto is not Veto.NONE
 
 
 def test_to_keep_the_tip_may_be_asked_more_often_than_once_a_tick():
