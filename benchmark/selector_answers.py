@@ -7,7 +7,7 @@ What cannot be told, or never came, makes the figures of benchmark/selector.py w
 better: an answer that never came counts as one that took a second.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -123,12 +123,13 @@ class Answers:
         Return how long the set-point of each state took, second.
 
         Every state has one, in their order; a decision tells which state the last one before it
-        was of. Where some are missing in between, those that came count for the oldest states.
+        was of: it has the stamp of its state, and the set-point is stamped after it. Where some
+        are missing in between, those that came count for the oldest states.
         """
         taken = {}
         stamps = [stamp for _, stamp in self.set_points_heard]
         anchors = [
-            (bisect_right(stamps, self.actions[place][1]) - 1, number)
+            (bisect_left(stamps, self.actions[place][1]), number)
             for place, number in self._anchors()
         ]
         for (place, number), (end, last) in pairwise(anchors):

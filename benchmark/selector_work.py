@@ -149,8 +149,9 @@ class Decisions:
         )
         self._loop.take_tip(beat.tip, now)
         begun = time.perf_counter()
-        self._loop.take_patient(patient)
-        selection = self._loop.take_operation(operation, now, now).selection
+        self._loop.take_patient(patient, now)
+        cycle = self._loop.take_operation(operation, now, now)
+        selection = cycle and cycle.selection
         taken = time.perf_counter() - begun
         if selection is None or selection.risk is None or selection.adaptation is None:
             raise SystemExit(f'no decision: {selection}')

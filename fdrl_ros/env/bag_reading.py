@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a bag: a recording back into a dataset, or the log of a live arm into its transitions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 import json
 from pathlib import Path
@@ -152,30 +152,50 @@ def _again(env: SurgeryEnv, one: _Recording, log: LoggedOperation, name: str) ->
     return found
 
 
-def _messages(path: Path, robot: str | None, wanted: set[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the robot's messages by topic, in the order of their stamps."""
+def recorded(
+    path: Path, robot: str | None, kinds: Mapping[str, Iterable[str]], needed: Iterable[str]
+) -> list[tuple[int, str, Any]]:
+    """
+    Return messages of a robot in the order in which they were recorded.
+
+    :param robot: namespace of its topics; needed where the bag is of several robots.
+    :param kinds: types that each wanted topic may have.
+    :param needed: topics that must be there.
+    :returns: when each was recorded, ns; its topic below the namespace; the message.
+    :raises RecordsError: if the bag is cut off, damaged, of several robots, without a needed
+        topic, or with a topic of another type.
+    """
     store = message_types()
     with _opened(path) as reader:
         prefix = _namespace(path, [each.topic for each in reader.connections], robot)
         chosen = []
         for each in reader.connections:
             topic = each.topic.removeprefix(prefix)
-            if each.topic.startswith(prefix) and topic in wanted:
-                _check_type(path, each, topic, store)
+            if each.topic.startswith(prefix) and topic in kinds:
+                _check_type(path, each, tuple(kinds[topic]), store)
                 chosen.append(each)
-        missing = set(OURS) - {each.topic.removeprefix(prefix) for each in chosen}
+        missing = set(needed) - {each.topic.removeprefix(prefix) for each in chosen}
         if missing:
             raise RecordsError(f'{path}: {prefix} has no {", ".join(sorted(missing))}')
-        found = []
         try:
-            for connection, logged_at, data in reader.messages(connections=chosen):
-                topic = connection.topic.removeprefix(prefix)
-                message = store.deserialize_cdr(data, TOPICS[topic])
-                found.append((_stamp(message, logged_at), _ORDER.index(topic), topic, message))
+            return [
+                (
+                    logged_at,
+                    connection.topic.removeprefix(prefix),
+                    store.deserialize_cdr(data, connection.msgtype),
+                )
+                for connection, logged_at, data in reader.messages(connections=chosen)
+            ]
         except Exception as error:  # the library, SQLite and decompressors raise many kinds
             raise RecordsError(f'{path} is cut off or damaged: {error}') from error
-    found.sort(key=lambda each: each[:2])
-    for _, _, topic, message in found:
+
+
+def _messages(path: Path, robot: str | None, wanted: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the robot's messages by topic, in the order of their stamps."""
+    kinds = {topic: (TOPICS[topic],) for topic in wanted}
+    found = recorded(path, robot, kinds, OURS)
+    found.sort(key=lambda each: (_stamp(each[2], each[0]), _ORDER.index(each[1])))
+    for _, topic, message in found:
         yield topic, message
 
 
@@ -222,13 +242,14 @@ def _namespace(path: Path, topics: list[str], robot: str | None) -> str:
     return found[0]
 
 
-def _check_type(path: Path, connection: Any, topic: str, store: Any) -> None:
+def _check_type(path: Path, connection: Any, kinds: tuple[str, ...], store: Any) -> None:
     """Refuse a topic of another type, or of another version of the type."""
-    if connection.msgtype != TOPICS[topic]:
+    kind = connection.msgtype
+    if kind not in kinds:
         raise RecordsError(
-            f'{path}: {connection.topic} is a {connection.msgtype}, expected {TOPICS[topic]}'
+            f'{path}: {connection.topic} is a {kind}, expected {" or ".join(kinds)}'
         )
-    if connection.digest and connection.digest != store.hash_rihs01(TOPICS[topic]):
+    if connection.digest and connection.digest != store.hash_rihs01(kind):
         raise RecordsError(
-            f'{path}: {connection.topic} was recorded with another version of {TOPICS[topic]}'
+            f'{path}: {connection.topic} was recorded with another version of {kind}'
         )

@@ -18,6 +18,9 @@ OURS = {
     OUTCOME: 'Outcome',
 }
 """Topics with messages of this package."""
+ARM_STATE = 'operating_state'
+ARM_STATE_KINDS = ('fdrl_ros/msg/OperatingState', 'crtk_msgs/msg/OperatingState')
+"""CRTK's operating state, which an arm may tell: of two types with the same fields."""
 
 TOPICS: dict[str, str] = {
     **{topic: f'fdrl_ros/msg/{kind}' for topic, kind in OURS.items()},
@@ -67,4 +70,7 @@ def message_types() -> Any:
     for name in OURS.values():
         text = resource(f'msg/{name}.msg').read_text('utf-8')
         store.register(get_types_from_msg(text, f'fdrl_ros/msg/{name}'))
+    text = resource('msg/OperatingState.msg').read_text('utf-8')
+    for kind in ARM_STATE_KINDS:
+        store.register(get_types_from_msg(text, kind))
     return store

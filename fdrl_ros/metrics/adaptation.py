@@ -3,7 +3,6 @@
 """State-variation rate and adaptation metric alpha_adapt (FDRL Eq. 4 and 11), batch and online."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 import math
 from typing import NamedTuple
 
@@ -100,8 +99,7 @@ class Rates(NamedTuple):
     answers: int
 
 
-@dataclass(frozen=True, slots=True)
-class Adaptation:
+class Adaptation(NamedTuple):
     """
     Adaptation up to and with the present step.
 
@@ -138,6 +136,7 @@ class AdaptationMeter:
         :param window: newest steps that :attr:`Adaptation.window` averages.
         """
         self._scales = scales
+        self._scaled = bool(np.any(np.not_equal(scales, 1.0)))
         self._threshold = threshold
         self._answered, self._varied = CaseMeans(), CaseMeans()
         self._newest = CaseMeans(window), CaseMeans(window)
@@ -154,7 +153,9 @@ class AdaptationMeter:
         present = np.array(state, dtype=np.float64)
         if self._previous is not None:
             before, action_before = self._previous
-            difference = (present - before) / self._scales
+            difference = present - before
+            if self._scaled:
+                difference /= self._scales
             # Added up in the order of state_change, so that no step counts here alone.
             change = math.sqrt(np.add.reduce(np.square(difference)))
             follows = 1

@@ -43,8 +43,8 @@ class CaseMeans:
         """
         self._window = window
         self._steps: deque[tuple[int, int]] = deque()
-        # Of each case: numerator, denominator, steps.
-        self._parts: deque[list[int]] = deque([[0, 0, 0]])
+        # Of each case: numerator, denominator, steps, ratio.
+        self._parts: deque[list[int]] = deque([[0, 0, 0, 0]])
         self._total = 0
         self.cases = 0
         self.numerator = 0
@@ -77,21 +77,19 @@ class CaseMeans:
             return
         if self._window is None:
             self._parts.popleft()
-        self._parts.append([0, 0, 0])
+        self._parts.append([0, 0, 0, 0])
 
     def _change(self, part: list[int], numerator: int, denominator: int) -> None:
         """Add to a case, or take out, and keep the sum of the means."""
-        before = part[1]
         if not (numerator or denominator):
             return
-        if before:
-            self._total -= part[0] // before
-            self.cases -= 1
+        before = part[1]
         part[0] += numerator
         part[1] = after = before + denominator
-        if after:
-            self._total += part[0] // after
-            self.cases += 1
+        ratio = part[0] // after if after else 0
+        self._total += ratio - part[3]
+        part[3] = ratio
+        self.cases += (after > 0) - (before > 0)
         self.numerator += numerator
         self.denominator += denominator
 
@@ -103,6 +101,6 @@ class CaseMeans:
     @property
     def present(self) -> tuple[float, int, int]:
         """The present case: its ratio or NaN, its numerator and its denominator."""
-        numerator, denominator, _ = self._parts[-1]
+        numerator, denominator = self._parts[-1][:2]
         ratio = numerator / (denominator * ONE) if denominator else math.nan
         return ratio, numerator, denominator

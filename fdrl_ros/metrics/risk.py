@@ -102,8 +102,7 @@ class Mitigation(NamedTuple):
     steps: int
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
+class Risk(NamedTuple):
     """
     Risk up to and with the present step.
 

@@ -5,13 +5,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.env.arm_control import straight_quaternion
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.readings import BASE
 from fdrl_ros.env.rotation import to_quaternion
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 import fdrl_ros.msg as ros
-from fdrl_ros.selector import Observation
 from geometry_msgs.msg import Point, PoseStamped, Quaternion
 import numpy as np
 from sensor_msgs.msg import JointState
@@ -83,20 +83,10 @@ def states(stamp: Any, operation: Operation) -> tuple[Any, Any]:
     return first, second
 
 
-def observation(source: Any, received: float) -> Observation:
-    """
-    Read one half of the state.
-
-    :param received: second of the steady clock.
-    """
-    return Observation(
-        patient=source.patient,
-        names=tuple(source.names),
-        values=np.array(source.values),
-        scales=np.array(source.scales),
-        received=received,
-        procedure=getattr(source, 'procedure', ''),
-    )
+def stamp(nanoseconds: int) -> Time:
+    """Turn nanoseconds into a time stamp."""
+    sec, nanosec = divmod(nanoseconds, 1_000_000_000)
+    return Time(sec=sec, nanosec=nanosec)
 
 
 def seconds(stamp: Any) -> float:

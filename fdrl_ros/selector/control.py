@@ -4,18 +4,23 @@
 The robot's control loop: states in, selections at 20 Hz and set-points at 100 Hz out.
 
 It moves with the state's own beat, so that a move of one tick is over when the next state is
-judged, and holds on the steady clock when the beat stops.
+judged, and holds on the steady clock when the beat stops. When a state is judged, and what is
+decided in it, depends on the stamps of states: the same states give the same decisions, however
+fast they come.
 """
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 import math
 
 from fdrl_ros.env.actions import ACTIONS, TICK
+from fdrl_ros.env.crtk import State as ArmState
 from fdrl_ros.env.jaw import JAW_OPEN
 from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.selector.candidate import Selection
 from fdrl_ros.selector.limiter import Limiter, SetPoint
-from fdrl_ros.selector.observation import Observation
+from fdrl_ros.selector.observation import Observation, Reason
+from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder
 from fdrl_ros.selector.selector import Selector
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,44 +46,77 @@ class Cycle:
 
 
 class ControlLoop:
-    """Joins the selector and the limiter of one robot; all times are of one steady clock."""
+    """
+    Joins the selector and the limiter of one robot.
 
-    def __init__(self, selector: Selector, limiter: Limiter) -> None:
+    `now` is of one steady clock; stamps are of the clock that stamps states.
+    """
+
+    def __init__(
+        self,
+        selector: Selector,
+        limiter: Limiter,
+        plausibility: PlausibilitySettings | None = None,
+    ) -> None:
         self.selector = selector
         self.limiter = limiter
+        self._order = StampOrder(plausibility or PlausibilitySettings())
+        self._frozen = FrozenSensors(plausibility or PlausibilitySettings())
         self._operation: Observation | None = None
-        self._patient: Observation | None = None
-        self._tip: tuple[np.ndarray, float] | None = None
+        self._patients: deque[Observation] = deque(maxlen=4)
+        self._waiting: Observation | None = None
+        self._paired = True
+        self._tips: deque[tuple[np.ndarray, float]] = deque(maxlen=4)
         self._jaw: float | None = None
-        self._case: str | None = None
-        self._selected = -np.inf
-        self._held = -np.inf
-        self._stepped = -np.inf
+        self._of: str | None = None
+        self._ready = True
+        self._begun = False
+        self._selected = -math.inf
+        self._held = -math.inf
+        self._refused: tuple[Reason, float] | None = None
+        self._stepped = -math.inf
+        self._watched: float | None = None
+        self._stalled = self._resumed = -math.inf
 
     def take_over(self) -> None:
         """Leave the arm to the surgeon: no set-point from the next beat on."""
         self.selector.surgeon = True
-        self._case = None
+        self._begun = False
 
     def hand_back(self) -> None:
         """Take the arm back, from where the tip is then."""
         self.selector.surgeon = False
-        self._case = None
+        self._begun = False
 
-    def take_patient(self, observation: Observation) -> None:
-        """Take in the vital signs."""
-        self._patient = observation
+    def take_patient(self, observation: Observation, now: float) -> Cycle | None:
+        """Take in the vital signs; go on by one beat if a state waits for them."""
+        observation = self._arrived(observation, now)
+        self._patients.append(observation)
+        newest = self._waiting or self._operation
+        if newest is not None and newest.time == observation.time:
+            self._paired = True
+            return self.proceed(now)
+        return None
 
-    def take_tip(self, position: ArrayLike, stamp: float) -> None:
+    def proceed(self, now: float) -> Cycle | None:
+        """
+        Go on by one beat with the state that waits for vital signs, if one does.
+
+        To be called before the next state is taken in.
+        """
+        waiting = self._waiting
+        return None if waiting is None else self._beat(waiting, now)
+
+    def take_tip(self, position: ArrayLike, time: float) -> None:
         """
         Take in where the set-point of the tip is; one that is no position is dropped.
 
         :param position: metre, shape (3,).
-        :param stamp: when that was, second of the clock that stamps states.
+        :param time: its stamp, second.
         """
         tip = np.asarray(position, dtype=np.float64)
         if tip.shape == (3,) and math.isfinite(tip.dot(tip)):
-            self._tip = (tip, stamp)
+            self._tips.append((tip, time))
 
     def take_jaw(self, opening: float) -> None:
         """
@@ -89,65 +127,161 @@ class ControlLoop:
         if math.isfinite(opening):
             self._jaw = opening
 
-    def take_operation(self, observation: Observation, stamp: float, now: float) -> Cycle:
+    def take_arm(self, state: str, is_homed: bool) -> None:
+        """Take in whether the arm obeys; once it does again, it starts from where it is."""
+        self._ready = state == ArmState.ENABLED and is_homed
+        if not self._ready:
+            self._begun = False
+
+    def take_operation(
+        self, observation: Observation, now: float, clock: float | None = None
+    ) -> Cycle | None:
         """
         Take in a state of the operation, and go on by one beat.
 
-        :param stamp: when that state was, second of the clock that stamps states.
+        Vital signs of the same stamp may still be on their way: then it waits for them, half a
+        beat or until the next state.
+
+        :param clock: what the node's clock said when it came, s; None where there is none.
+        :returns: None where it waits.
         """
-        self._operation = observation
-        if observation.patient != self._case and not self.selector.surgeon:
-            self._begin_case(observation.patient, stamp, now)
-        # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
-        due = now - self._selected >= TICK - PERIOD / 2
-        return self._go(now, self._select(now) if due else None)
+        observation = self._arrived(observation, now)
+        if observation.patient != self._of:
+            self._begin(observation.patient)
+        fault, restarted = self._order.step(observation.time, clock)
+        if restarted:
+            self.selector.reset()
+            self._begin(observation.patient)
+        if fault is None and now - observation.received > self.selector.settings.state_timeout:
+            fault = Reason.LATE
+        if fault is Reason.FROZEN:  # nothing new: the watchdog holds if it goes on like that
+            self._refused = fault, now
+            return self._go(now, None)
+        if fault is not None:
+            return self._refuse(fault, now, observation)
+        if self._paired and self._vitals(observation) is None:
+            self._waiting = observation
+            return None
+        return self._beat(observation, now)
 
     def watchdog(self, now: float) -> Cycle | None:
         """
-        Hold if the state has gone stale; call it at 100 Hz.
+        Hold if no state that counts has come for too long; call it at 100 Hz.
+
+        If it is called later than that, states have been waiting to be taken in.
 
         :returns: None while all is well.
         """
-        newest = [each.received for each in (self._operation, self._patient) if each]
+        if (
+            self._watched is not None
+            and now - self._watched > self.selector.settings.state_timeout
+        ):
+            self._stalled, self._resumed = self._watched, now
+        self._watched = now
+        if self._waiting is not None and now - self._waiting.received >= PERIOD / 2:
+            return self.proceed(now)
+        newest = [each.received for each in (self._operation, self._newest_patient) if each]
         timeout = self.selector.settings.state_timeout
         if len(newest) == 2 and now - min(newest) <= timeout:
-            self._held = -np.inf
             return None
-        if self._case is not None and now - max(newest, default=-np.inf) > IDLE:
-            self._case = None
-        due = now - self._held >= TICK - PERIOD / 2
-        if due:
-            self._held = now
-        return self._go(now, self._select(now) if due else None)
+        if self._begun and now - max(newest, default=-math.inf) > IDLE:
+            self._begun = False
+        reason = Reason.STALE if len(newest) == 2 else Reason.MISSING
+        if self._refused is not None and now - self._refused[1] <= timeout:
+            reason = self._refused[0]
+        if now - self._held < TICK - PERIOD / 2:
+            return self._go(now, None)
+        self._held = now
+        return self._go(now, self.selector.keep_tip(reason, now, self._operation))
 
-    def _begin_case(self, patient: str, stamp: float, now: float) -> None:
-        """Start from where the tip is now; wait for a tip that is not older than the state."""
-        self._case = None
-        if self._tip is not None and self._tip[1] >= stamp - PERIOD / 2:
-            self.limiter.reset(self._tip[0], max(now, self._stepped), self._jaw)
-            self._case = patient
-            self._selected = -np.inf
+    def _arrived(self, observation: Observation, now: float) -> Observation:
+        """Date what comes after a pause of the caller back: nobody knows how long it waited."""
+        came = observation.received
+        if (
+            self._watched is not None
+            and now - self._watched > self.selector.settings.state_timeout
+        ):
+            came = self._watched
+        elif now - self._resumed < 2 * PERIOD:
+            came = self._stalled
+        return observation if came >= observation.received else replace(observation, received=came)
 
-    def _select(self, now: float) -> Selection:
-        selection = self.selector.select(self._operation, self._patient, now)
+    @property
+    def _newest_patient(self) -> Observation | None:
+        return self._patients[-1] if self._patients else None
+
+    def _vitals(self, operation: Observation) -> Observation | None:
+        """Return the vital signs of the very stamp of a state, if they have come."""
+        for each in reversed(self._patients):
+            if each.time == operation.time:
+                return each
+        return None
+
+    def _begin(self, patient: str) -> None:
+        """Begin a case, or the same one in another time."""
+        self._of = patient
+        self._begun = False
+        self._selected = -math.inf
+        self._waiting, self._paired = None, True
+        self._order.restart()
+        self._frozen.restart()
+
+    def _beat(self, operation: Observation, now: float) -> Cycle:
+        """Go on with a state that is in order."""
+        self._waiting = None
+        same = self._vitals(operation)
+        self._paired = same is not None  # or else those vital signs have stamps of their own
+        vitals = same or self._newest_patient
+        before = [tip for tip, time in self._tips if time < operation.time]
+        fault = self._frozen.step(operation, vitals, before[-1] if before else None)
+        if fault is not None:
+            return self._refuse(fault, now, operation)
+        self._operation, self._refused = operation, None
+        if not self._begun and self._ready and not self.selector.surgeon:
+            self._start(operation, now)
+        # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
+        if operation.time - self._selected < TICK - PERIOD / 2:
+            return self._go(now, None)
+        hold = None if self._ready else Reason.PAUSED
+        selection = self.selector.select(operation, vitals, now, hold=hold)
         if selection.risk is not None:
             # Without a usable state there was no tick: the next one counts, whenever it comes.
-            self._selected = now
-        return selection
+            self._selected = operation.time
+            self._held = -math.inf
+        return self._go(now, selection)
+
+    def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
+        """Hold because of a state that must not be acted on, and say so once a tick."""
+        self._refused = reason, now
+        held = self.selector.keep_tip(reason, now, operation, operation.stamp)
+        if now - self._held < TICK - PERIOD / 2:
+            return self._go(now, None)
+        self._held = now
+        return self._go(now, held)
+
+    def _start(self, operation: Observation, now: float) -> None:
+        """Start from where the tip is now; wait for a tip that is not older than the state."""
+        if not self._tips:
+            return
+        tip, time = self._tips[-1]
+        if -PERIOD / 2 <= time - operation.time <= TICK:
+            self.limiter.reset(tip, max(now, self._stepped), self._jaw)
+            self._begun = True
 
     def _away(self) -> np.ndarray | None:
         """Return the direction out of the patient: along the shaft to the trocar, the origin."""
-        if self._tip is None:
+        if not self._tips:
             return None
-        length = math.sqrt(self._tip[0].dot(self._tip[0]))
-        return -self._tip[0] / length if length else None
+        tip = self._tips[-1][0]
+        length = math.sqrt(tip.dot(tip))
+        return -tip / length if length else None
 
     def _go(self, now: float, selection: Selection | None) -> Cycle:
         begin = max(now, self._stepped)
         if selection is not None:
             self.limiter.accept(selection, begin, self._away())
             self._turn_jaw(selection, begin)
-        if self._case is None or len(self.selector.candidates) < 2:
+        if not self._begun or len(self.selector.candidates) < 2:
             return Cycle(selection, None)
         self._stepped = max(now + PERIOD, self._stepped)
         return Cycle(selection, self.limiter.step(self._stepped))

@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from fdrl_ros.env.procedures import PROCEDURES
 from fdrl_ros.env.state import (
@@ -95,6 +96,29 @@ def readable(operation: Observation) -> np.ndarray | None:
     least, greatest = PHYSICAL_RANGES['N']
     plausible = least <= values[_FORCE] <= greatest and values[_FORCE_LIMIT] > 0.0
     return values if plausible else None
+
+
+def nanoseconds(stamp: Any) -> int:
+    """Turn the stamp of a message into nanoseconds."""
+    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+
+
+def observation(source: Any, received: float) -> Observation:
+    """
+    Read one half of the state.
+
+    :param source: OperationState or PatientState, whichever library made it.
+    :param received: when it arrived, second of the steady clock.
+    """
+    return Observation(
+        patient=source.patient,
+        names=tuple(source.names),
+        values=np.array(source.values),
+        scales=np.array(source.scales),
+        received=received,
+        procedure=getattr(source, 'procedure', ''),
+        stamp=nanoseconds(source.header.stamp),
+    )
 
 
 @dataclass(frozen=True)

@@ -129,10 +129,10 @@ class Selector:
         self._inputs = (operation, patient)
         fault = self._time_fault(now)
         if operation is None or patient is None or fault is not None:
-            return self._keep_tip(fault or Reason.MISSING, now)
+            return self.keep_tip(fault or Reason.MISSING, now, operation)
         state = self._reader.read(operation, patient)
         if isinstance(state, Reason):
-            return self._keep_tip(state, now)
+            return self.keep_tip(state, now, operation, operation.stamp)
         if operation.patient != self._case:
             if self._case is not None:
                 inputs = self._inputs
@@ -169,18 +169,27 @@ class Selector:
             predicted_force=verdict.force,
         )
 
-    def hold(self, reason: Reason, now: float) -> Selection:
+    def hold(self, reason: Reason, now: float, stamp: int | None = None) -> Selection:
         """Return the selection that keeps the tip where it is, for a reason."""
-        return Selection(HOLD, STAY, math.nan, math.nan, reason, now, self._case or '')
+        nothing = math.nan
+        return Selection(HOLD, STAY, nothing, nothing, reason, now, self._case or '', stamp=stamp)
 
-    def _keep_tip(self, reason: Reason, now: float) -> Selection:
+    def keep_tip(
+        self,
+        reason: Reason,
+        now: float,
+        operation: Observation | None = None,
+        stamp: int | None = None,
+    ) -> Selection:
         """
         Hold without a state to act on.
 
         A state of the operation that is fresh and whole is enough to draw the tip back, where to
         stay could lead beyond a limit.
+
+        :param stamp: of the state because of which it holds, if that is so.
         """
-        held, operation = self.hold(reason, now), self._inputs[0]
+        held = self.hold(reason, now, stamp)
         if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
             return held
         values = readable(operation)

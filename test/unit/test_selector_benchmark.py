@@ -37,8 +37,8 @@ def answers(folder, work):
         if number % STEP == 0:
             values = np.full(26, 3.0)
             changed = work.with_number(values, number)
-            made.actions.append((sent + 2 * MS, sent + MS))
-            made.risks.append((sent + MS + 1, changed[force] / changed[limit]))
+            made.actions.append((sent + 2 * MS, sent))
+            made.risks.append((sent, changed[force] / changed[limit]))
     return made
 
 

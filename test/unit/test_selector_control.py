@@ -42,9 +42,11 @@ class Robot:
         if speak:
             values = self.operation.values()
             self.loop.take_tip(self.operation.target, self.now)
-            self.loop.take_patient(self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals))
+            self.loop.take_patient(
+                self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals), self.now
+            )
             cycle = self.loop.take_operation(
-                self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now, self.now
+                self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now
             )
         else:
             cycle = self.loop.watchdog(self.now)
@@ -144,19 +146,18 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
     loop = Robot(lambda state: 5).loop
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-    loop.take_tip(PATIENT.start, 1.0)
-    assert loop.take_operation(observed, 2.0, robot.now).setpoint is None, 'the tip is older'
+    loop.take_tip(PATIENT.start, robot.now - PERIOD)
+    assert loop.take_operation(observed, robot.now) is None
+    assert loop.proceed(robot.now).setpoint is None, 'the tip is older'
 
 
 @pytest.mark.parametrize('age', [0.0, 0.5, 0.99, 1.01, 1.5])
 def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
     robot = Robot(lambda state: STAY)
     robot.beat()
-    robot.loop.take_operation(
-        robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE]),
-        robot.now,
-        robot.now,
-    )
+    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+    assert robot.loop.take_operation(observed, robot.now) is None
+    assert robot.loop.proceed(robot.now) is not None
     # The vital signs are those of the beat before.
     now = robot.now - PERIOD + age * robot.loop.selector.settings.state_timeout
     cycle = robot.loop.watchdog(now)
@@ -189,12 +190,16 @@ def test_watchdog_is_quiet_while_states_come():
 
 def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
     robot = Robot(lambda state: 5)
-    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-    for bad in (np.nan, np.inf):
-        robot.loop.take_tip((0.0, bad, -0.1), robot.now)
-        assert robot.loop.take_operation(observed, robot.now, robot.now).setpoint is None
-    robot.loop.take_tip(PATIENT.start, robot.now)
-    assert robot.loop.take_operation(observed, robot.now, robot.now).setpoint is not None
+    places = []
+    for tip in ((0.0, np.nan, -0.1), (0.0, np.inf, -0.1), PATIENT.start):
+        robot.loop.take_tip(tip, robot.now)
+        observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+        assert robot.loop.take_operation(observed, robot.now) is None, 'it waits for vital signs'
+        places.append(robot.loop.proceed(robot.now).setpoint)
+        robot.loop.take_patient(robot.half(PATIENT_FIELDS, [80.0, 70.0, 98.0, 14.0]), robot.now)
+        robot.now += PERIOD
+    assert places[:2] == [None, None]
+    np.testing.assert_array_equal(places[2].position, PATIENT.start)
 
 
 def test_retraction_goes_along_the_shaft_to_the_trocar():
@@ -208,7 +213,8 @@ def test_retraction_goes_along_the_shaft_to_the_trocar():
     for _ in range(20):
         # No vital signs: the robot holds, and the force is too high.
         half = robot.half(OPERATION_FIELDS, values)
-        places.append(robot.loop.take_operation(half, 0.0, robot.now).setpoint)
+        cycle = robot.loop.take_operation(half, robot.now) or robot.loop.proceed(robot.now)
+        places.append(cycle.setpoint)
         robot.now += PERIOD
     assert places[-1].retracting
     way = places[-1].position - tip

@@ -41,9 +41,9 @@ class Room:
         now, values = 100.0 + self.cycle * PERIOD, self.operation.values()
         self.loop.take_tip(self.operation.setpoint, now)
         self.loop.take_jaw(self.operation.jaw.target)
-        self.loop.take_patient(self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], now))
+        self.loop.take_patient(self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
         cycle = self.loop.take_operation(
-            self.half(OPERATION_FIELDS, values[:OPERATION_SIZE], now), now, now
+            self.half(OPERATION_FIELDS, values[:OPERATION_SIZE], now), now
         )
         if cycle.selection is not None:
             self.actions.append(cycle.selection.action)

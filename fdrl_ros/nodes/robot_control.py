@@ -1,0 +1,160 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The control loop's topics: states in; actions, risk, adaptation, set-points and pauses out."""
+
+from collections import deque
+import gc
+from typing import Any
+
+from fdrl_ros.env.actions import displacement
+from fdrl_ros.env.arm import JAW
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.managed_node import ManagedNode
+from fdrl_ros.nodes.measured_messages import adaptation_message, risk_message
+from fdrl_ros.nodes.robot_messages import joint_state, set_point, stamp
+from fdrl_ros.selector import PauseOrders, Selection
+from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
+from fdrl_ros.selector.observation import nanoseconds, observation
+from geometry_msgs.msg import PoseStamped
+from sensor_msgs.msg import JointState
+
+COLLECTING = 100
+"""Decisions after which garbage is collected, right behind the last of them."""
+
+
+class RobotControl:
+    """
+    Moves the messages of one robot's control loop.
+
+    An arm that tells its operating state is sent set-points only while it is enabled and homed;
+    one that tells none always.
+
+    :param node: whose topics these are; made while it is configured.
+    """
+
+    def __init__(self, node: ManagedNode) -> None:
+        self._node = node
+        self._action = node.publisher(ros.SelectedAction, 'action', qos.ACTION)
+        self._risk = node.publisher(ros.Risk, 'risk', qos.EVENT)
+        self._adaptation = node.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
+        self._servo = node.publisher(PoseStamped, 'servo_cp', qos.COMMAND)
+        self._jaw = node.publisher(JointState, 'jaw/servo_jp', qos.COMMAND)
+        self._state = node.publisher(StringStamped, 'state_command', qos.EVENT)
+
+    def begin(self, loop: ControlLoop, armed: bool, threshold: float) -> None:
+        """
+        Listen to the robot, until the node is deactivated.
+
+        :param armed: whether the arm is commanded.
+        :param threshold: change of state that counts, in scales.
+        """
+        node, self._loop = self._node, loop
+        self._armed, self._threshold = armed, threshold
+        self.reason = ''
+        self.arm = ''
+        """Operating state that the arm told last; empty if it told none."""
+        self._orders = PauseOrders()
+        self._ordered: deque[int] = deque(maxlen=8)
+        self._retracting = False
+        self._told = 0
+        node.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
+        node.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
+        node.hear(OperatingState, 'operating_state', self._take_arm, qos.SENSOR)
+        node.hear(StringStamped, 'state_command', self._take_command, qos.EVENT)
+        node.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
+        node.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
+        node.every(PERIOD, self._watch)
+
+    def _take_tip(self, source: PoseStamped) -> None:
+        position = source.pose.position
+        at = 1e-9 * nanoseconds(source.header.stamp)
+        self._loop.take_tip((position.x, position.y, position.z), at)
+
+    def _take_jaw(self, source: JointState) -> None:
+        if len(source.position) == 1:
+            self._loop.take_jaw(source.position[0])
+
+    def _take_arm(self, source: Any) -> None:
+        self.arm = source.state
+        self._loop.take_arm(source.state, source.is_homed)
+
+    def _take_command(self, source: Any) -> None:
+        """Hear what others command: the gate ends no pause but its own."""
+        if nanoseconds(source.header.stamp) not in self._ordered:
+            self._orders.forget()
+
+    def _take_patient(self, source: Any) -> None:
+        now = self._node.now
+        self._carry_out(self._loop.take_patient(observation(source, now), now))
+
+    def _take_operation(self, source: Any) -> None:
+        now = self._node.now
+        self._carry_out(self._loop.proceed(now))
+        seen = observation(source, now)
+        clock = 1e-9 * self._node.get_clock().now().nanoseconds
+        self._carry_out(self._loop.take_operation(seen, now, clock))
+
+    def _watch(self) -> None:
+        now = self._node.now
+        self._carry_out(self._loop.watchdog(now))
+        if self._loop.selector.surgeon:
+            self._orders.forget()
+        elif self._armed:
+            # First the tip comes out of the force, then the arm is paused.
+            closed = self._loop.selector.gate.closed and not self._retracting
+            word = self._orders.step(closed, self.arm, now)
+            if word is not None:
+                command = self._node.stamped(StringStamped(string=word))
+                self._ordered.append(nanoseconds(command.header.stamp))
+                self._state.publish(command)
+                self._node.get_logger().warning(f'risk gate: {word}')
+
+    def _carry_out(self, cycle: Cycle | None) -> None:
+        """Command the arm first, then tell about it."""
+        if cycle is None:
+            return
+        setpoint = cycle.setpoint
+        self._retracting = setpoint is not None and setpoint.retracting
+        if setpoint is not None and self._armed:
+            now = self._node.get_clock().now().to_msg()
+            self._servo.publish(set_point(now, setpoint.position.tolist()))
+            if setpoint.jaw is not None:
+                self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
+        if cycle.selection is not None:
+            self._tell(cycle.selection)
+            self._told += 1
+            if self._told % COLLECTING == 0:
+                gc.collect()
+
+    def _tell(self, chosen: Selection) -> None:
+        """Publish a selection; its stamp is that of the state, or now where there was none."""
+        self.reason = chosen.reason
+        moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
+        action = ros.SelectedAction(
+            patient=chosen.patient,
+            policy=chosen.policy,
+            action=-1 if chosen.holds else chosen.action,
+            displacement=moves,
+            value=chosen.value,
+            uncertainty=chosen.uncertainty,
+            reason=chosen.reason,
+            expected_risk=chosen.expected_risk,
+            proposed=chosen.proposed,
+            veto=chosen.veto,
+            predicted_force=chosen.predicted_force,
+        )
+        if chosen.stamp is None:
+            self._node.stamped(action)
+        else:
+            action.header.stamp = stamp(chosen.stamp)
+        self._action.publish(action)
+        if chosen.risk is not None:
+            risk = risk_message(chosen.patient, chosen.risk)
+            risk.header.stamp = action.header.stamp
+            self._risk.publish(risk)
+        if chosen.adaptation is not None:
+            told = adaptation_message(chosen.patient, chosen.adaptation, self._threshold)
+            told.header.stamp = action.header.stamp
+            self._adaptation.publish(told)
