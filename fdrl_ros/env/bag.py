@@ -131,7 +131,11 @@ class _Pen:
                 displacement=np.array(displacement(action)),
                 value=float('nan'),
                 uncertainty=float('nan'),
+                expected_risk=float('nan'),
                 reason='recorded',
+                proposed=action,
+                veto='',
+                predicted_force=float('nan'),
             )
             self._now += _TICK
         self._say(
