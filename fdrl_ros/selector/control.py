@@ -86,7 +86,7 @@ class ControlLoop:
     def hand_back(self) -> None:
         """Take the arm back, from where the tip is then."""
         self.selector.surgeon = False
-        self._begun = False
+        self._begun, self._selected = False, -math.inf
 
     def take_patient(self, observation: Observation, now: float) -> Cycle | None:
         """Take in the vital signs; go on by one beat if a state waits for them."""

@@ -38,6 +38,7 @@ class Reason(StrEnum):
     UNVALUED = 'unvalued'
     CAUTION = 'caution'
     PROCEDURE = 'procedure'
+    SHIELD_FAILED = 'shield_failed'
     MISSING = 'missing'
     STALE = 'stale'
     CLOCK = 'clock'

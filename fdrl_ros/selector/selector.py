@@ -20,7 +20,7 @@ from fdrl_ros.selector.monitor import OperationMonitor
 from fdrl_ros.selector.observation import Observation, readable, Reason, State, StateReader
 from fdrl_ros.selector.ranking import Ranking
 from fdrl_ros.selector.settings import SelectorSettings
-from fdrl_ros.selector.shield import Shield
+from fdrl_ros.selector.shield import Shield, Verdict, Veto
 from fdrl_ros.selector.shield_settings import ShieldSettings
 import numpy as np
 
@@ -149,9 +149,15 @@ class Selector:
             selection = self._choose_in_time(state, operation.procedure, time)
         else:
             selection = self.hold(hold, now)
-        verdict = self._shield.review(
-            state.values, operation.procedure, selection.action, time, selection.holds
-        )
+        try:
+            verdict = self._shield.review(
+                state.values, operation.procedure, selection.action, time, selection.holds
+            )
+        except Exception:  # without a review nothing moves, and the robot keeps its control loop
+            logger.exception('the shield failed; the robot holds')
+            self._shield.reset()
+            selection = self.hold(Reason.SHIELD_FAILED, now)
+            verdict = Verdict(STAY, STAY, Veto.NONE, math.nan, math.nan)
         return Selection(
             policy=selection.policy,
             action=verdict.action,
@@ -195,7 +201,12 @@ class Selector:
         values = readable(operation)
         if values is None:
             return held
-        verdict = self._shield.keep(values, operation.procedure, operation.time)
+        try:
+            verdict = self._shield.keep(values, operation.procedure, operation.time)
+        except Exception:  # who holds anyway goes on holding
+            logger.exception('the shield failed; the robot holds')
+            self._shield.reset()
+            return held
         return replace(
             held, action=verdict.action, veto=verdict.veto, predicted_force=verdict.force
         )

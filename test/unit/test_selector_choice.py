@@ -406,3 +406,18 @@ def test_the_same_input_gives_the_same_decisions():
         )
     assert [s.policy for s in runs[0]] == [s.policy for s in runs[1]]
     assert [s.risk for s in runs[0]] == [s.risk for s in runs[1]]
+
+
+def test_a_shield_that_fails_lets_nothing_pass_and_the_robot_goes_on_holding(monkeypatch):
+    selector = selector_with(candidate('global', 0.5, action=3))
+    selector.select(*observe(values_of()), 0.0)
+
+    def fail_at(*_args, **_kinds):
+        raise ZeroDivisionError('no')
+
+    monkeypatch.setattr(selector._shield, 'review', fail_at)
+    selection = selector.select(*observe(values_of(), 0.05), 0.05)
+    assert selection.holds and selection.action == STAY and selection.risk is not None
+    assert selection.reason == Reason.SHIELD_FAILED
+    monkeypatch.undo()
+    assert selector.select(*observe(values_of(), 0.1), 0.1).policy == 'global'
