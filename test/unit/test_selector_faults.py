@@ -251,7 +251,10 @@ def test_frozen_force_is_found_in_contact_while_the_set_point_moves():
 def test_vital_signs_may_stay_the_same_but_not_for_ever():
     line = Line(up)
     line.loop = ControlLoop(line.loop.selector, Limiter(), PlausibilitySettings(frozen_vitals=0.5))
-    steady = lambda o, v: (o, dataclasses.replace(v, values=np.array([80.0, 70, 98, 14])))  # noqa: E731
+
+    def steady(o, v):
+        return o, dataclasses.replace(v, values=np.array([80.0, 70, 98, 14]))
+
     for _ in range(48):
         line.say(steady)
     assert line.last.policy == 'global'
