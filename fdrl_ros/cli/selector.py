@@ -37,7 +37,7 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
 
     At each H and seed a federation is trained with differential privacy and releases its
     policies; they are valued on public patients, and everyone operates on the same unseen
-    patients. --federation-heterogeneity does not count. Interrupted, it goes on when called
+    patients. --heterogeneity does not count. Interrupted, it goes on when called
     again. `--hospitals 4 --procedures all` makes hospitals of four specialities.
     """
     plan = plan_from(flags, plan_file)
