@@ -3,6 +3,7 @@
 """The policies of a robot on this host, whether its selector runs or not."""
 
 from pathlib import Path
+from typing import Self
 
 from fdrl_ros.errors import StoreBusyError, SupervisionError
 from fdrl_ros.plan import Plan
@@ -34,7 +35,7 @@ class RobotPolicies:
         home = layout.party(robot)
         if not home.is_dir():
             raise SupervisionError(f'{home} is not there: look for --directory and --robot')
-        plan = Plan.load(layout.plan)
+        self.plan = plan = Plan.load(layout.plan)
         weights, shape = load_policy(layout.pretrained)
         start = Policy(weights, shape)
         self.files = PolicyFiles(home, fitted_with(plan, start))
@@ -42,6 +43,16 @@ class RobotPolicies:
         self.problems = self.files.load(self.registry, put_aside=False)
         self._word: Path = home / SUPERVISION_FILE
         self.supervision: Supervision = load_supervision(self._word)
+
+    @classmethod
+    def of(cls, directory: Path, robot: str) -> Self:
+        """
+        Read what is in a directory of a federation, or of a run.
+
+        :raises FdrlError: as `RobotPolicies`.
+        """
+        inner = directory / 'federation'
+        return cls(Layout(inner if inner.is_dir() else directory), robot)
 
     @property
     def running(self) -> bool:

@@ -15,7 +15,7 @@ from fdrl_ros.bringup import BringupSettings, middleware
 from fdrl_ros.cli.export_policy import export_policy
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import OrderError, SupervisionError
-from fdrl_ros.prepare import Layout, ROBOTS
+from fdrl_ros.prepare import ROBOTS
 from fdrl_ros.robot_policies import RobotPolicies
 from fdrl_ros.selector.registry import Version
 from fdrl_ros.variables import with_variables
@@ -78,7 +78,7 @@ def _with(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
 @_with(*_OPTIONS, _JSON)
 def show_all(directory: Path, robot: str, as_json: bool) -> None:
     """List all versions, and what has become of them."""
-    found = _found(directory, robot)
+    found = RobotPolicies.of(directory, robot)
     if as_json:
         click.echo(json.dumps(_document(found), indent=1))
         return
@@ -111,7 +111,7 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
 @_with(*_OPTIONS, _JSON)
 def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
     """Show all that is known of the versions of policy NAME."""
-    found = _found(directory, robot)
+    found = RobotPolicies.of(directory, robot)
     versions = [each for each in _document(found)['policies'] if each['name'] == name]
     if not versions:
         raise SupervisionError(f'{robot} has no policy of {name!r}')
@@ -188,13 +188,8 @@ def hand_back(**place: Any) -> None:
     _supervise('hand_back', '', **place)
 
 
-def _found(directory: Path, robot: str) -> RobotPolicies:
-    inner = directory / 'federation'
-    return RobotPolicies(Layout(inner if inner.is_dir() else directory), robot)
-
-
 def _pin(name: str, version: str, *, directory: Path, robot: str, domain: int, hosts: str) -> None:
-    found = _found(directory, robot)
+    found = RobotPolicies.of(directory, robot)
     if found.running:
         words = _live(hosts, 'pin', robot, domain, name, version)
     else:
@@ -205,7 +200,7 @@ def _pin(name: str, version: str, *, directory: Path, robot: str, domain: int, h
 def _supervise(
     command: str, name: str, *, directory: Path, robot: str, domain: int, hosts: str
 ) -> None:
-    found = _found(directory, robot)
+    found = RobotPolicies.of(directory, robot)
     if found.running:
         words = _live(hosts, 'supervise', robot, domain, command, name)
     else:

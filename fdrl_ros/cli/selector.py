@@ -16,6 +16,7 @@ from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
+from fdrl_ros.cli.selector_replay import replay_bag
 from fdrl_ros.errors import SettingError, StoreError
 from rich.table import Table
 
@@ -25,6 +26,9 @@ LEVELS = '0, 0.5, 1'
 @click.group()
 def selector() -> None:
     """Measure the meta-surgical selector, which picks a policy at every tick."""
+
+
+selector.add_command(replay_bag)
 
 
 @selector.command(cls=PlanCommand)

@@ -177,6 +177,8 @@ def recorded(
         missing = set(needed) - {each.topic.removeprefix(prefix) for each in chosen}
         if missing:
             raise RecordsError(f'{path}: {prefix} has no {", ".join(sorted(missing))}')
+        if not chosen:
+            return []  # the library takes none of them for all
         try:
             return [
                 (

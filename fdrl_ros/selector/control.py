@@ -192,7 +192,7 @@ class ControlLoop:
         if now - self._held < TICK - PERIOD / 2:
             return self._go(now, None)
         self._held = now
-        return self._go(now, self.selector.keep_tip(reason, now, self._operation))
+        return self._go(now, self.selector.keep_tip(reason, now, self._operation, aside=True))
 
     def _arrived(self, observation: Observation, now: float) -> Observation:
         """Date what comes after a pause of the caller back: nobody knows how long it waited."""
@@ -239,8 +239,7 @@ class ControlLoop:
         self._operation, self._refused = operation, None
         if not self._begun and self._ready and not self.selector.surgeon:
             self._start(operation, now)
-        # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
-        if operation.time - self._selected < TICK - PERIOD / 2:
+        if not self.due(operation):
             return self._go(now, None)
         hold = None if self._ready else Reason.PAUSED
         selection = self.selector.select(operation, vitals, now, hold=hold)
@@ -249,6 +248,11 @@ class ControlLoop:
             self._selected = operation.time
             self._held = -math.inf
         return self._go(now, selection)
+
+    def due(self, operation: Observation) -> bool:
+        """Tell whether it is time for a decision, in this state."""
+        # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
+        return not operation.time - self._selected < TICK - PERIOD / 2
 
     def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
         """Hold because of a state that must not be acted on, and say so once a tick."""

@@ -6,7 +6,8 @@ What each action can lead to in one procedure: force, damage, a way out of the w
 The formulas of the shield, for one robot (floats) or for many (arrays of one shape).
 """
 
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 from fdrl_ros.env.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.env.constants import constant
@@ -158,6 +159,12 @@ class Guard:
             least(self._aside[0] * self._decay + abs(dx), self._furthest + self._zero),
             least(self._aside[1] * self._decay + abs(dy), self._furthest + self._zero),
         )
+
+    def aside(self) -> Self:
+        """Return one that knows the same and goes its own way."""
+        other = copy(self)
+        other.sight = self.sight.aside()
+        return other
 
     def keep(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""

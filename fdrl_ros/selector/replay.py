@@ -2,20 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the selector decides on a recorded robot: on the same states, the same as it did live."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 from fdrl_ros.env.bag_reading import recorded
-from fdrl_ros.env.bag_types import ARM_STATE, ARM_STATE_KINDS, OPERATION, PATIENT, TOPICS
+from fdrl_ros.env.bag_types import (
+    ACTION,
+    ARM_STATE,
+    ARM_STATE_KINDS,
+    OPERATION,
+    PATIENT,
+    TOPICS,
+)
 from fdrl_ros.selector.candidate import Candidate, Selection
 from fdrl_ros.selector.control import ControlLoop, Cycle
 from fdrl_ros.selector.gate import GateSettings
 from fdrl_ros.selector.limiter import Limiter
-from fdrl_ros.selector.observation import nanoseconds, observation
+from fdrl_ros.selector.observation import nanoseconds, Observation, observation, Reason
 from fdrl_ros.selector.plausibility import PlausibilitySettings
 from fdrl_ros.selector.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
+from fdrl_ros.selector.shield_settings import ShieldSettings
 
 _TIP = 'setpoint_cp'
 _KINDS = {
@@ -26,34 +36,94 @@ _KINDS = {
 }
 
 
+@dataclass(frozen=True)
+class Rules:
+    """
+    All that a node is told and that counts in its decisions.
+
+    :param locked: name of the candidate that alone may act, as a surgeon may say; empty for none.
+    """
+
+    selector: SelectorSettings = SelectorSettings()
+    gate: GateSettings = GateSettings()
+    plausibility: PlausibilitySettings = PlausibilitySettings()
+    shield: ShieldSettings = ShieldSettings()
+    locked: str = ''
+
+
 def replay(
     path: Path,
     candidates: Sequence[Candidate],
+    rules: Rules = Rules(),  # noqa: B008 (frozen)
     *,
     robot: str | None = None,
-    settings: SelectorSettings | None = None,
-    gate: GateSettings | None = None,
-    plausibility: PlausibilitySettings | None = None,
+    decided: Collection[int] | None = None,
 ) -> list[Selection]:
     """
     Choose in every recorded state as the robot would.
 
     Nothing is ever late here, and silence is no reason to hold: those are of the steady clock.
     Selections with a `risk` are decisions, made in a usable state of that stamp; the others hold
-    because of what is wrong with a state.
+    because of what is wrong with a state. Where most states were recorded at the time of their
+    stamps, stamps are compared with that time as the node compares them with its clock.
 
     :param path: of a bag with `operation_state` and `patient_state`; `setpoint_cp` and
         `operating_state` count where they were recorded.
     :param robot: namespace of its topics; needed where the bag is of several robots.
+    :param decided: stamps of the states to decide in, ns, as the robot did that missed some of
+        what was recorded; by itself the replay decides once a tick.
     :raises RecordsError: if it is no such bag.
     :raises PolicyError: if the candidates contradict each other.
     """
-    selector = Selector(settings, gate=gate)
+    selector = Selector(rules.selector, gate=rules.gate, shield=rules.shield)
     selector.set_candidates(candidates)
-    player = _Player(ControlLoop(selector, Limiter(), plausibility))
-    for recorded_at, topic, message in recorded(path, robot, _KINDS, (OPERATION, PATIENT)):
+    selector.lock(rules.locked or None)
+    found = recorded(path, robot, _KINDS, (OPERATION, PATIENT))
+    plausibility = rules.plausibility
+    if not _told_in_time(found, plausibility.clock_tolerance):
+        plausibility = changed(plausibility, clock_tolerance=0.0)
+    loop = (
+        ControlLoop(selector, Limiter(), plausibility)
+        if decided is None
+        else _Follower(selector, plausibility, decided)
+    )
+    player = _Player(loop)
+    for recorded_at, topic, message in found:
         player.take(topic, message, 1e-9 * recorded_at)
     return player.finish()
+
+
+def recorded_actions(path: Path, robot: str | None = None) -> list[Any]:
+    """
+    Return what the selector said on `action`, in the order in which it was recorded.
+
+    :returns: messages SelectedAction; none where the topic was not recorded.
+    :raises RecordsError: if it is no bag of such a robot.
+    """
+    found = recorded(path, robot, {ACTION: (TOPICS[ACTION],)}, ())
+    return [message for _, _, message in found]
+
+
+def _told_in_time(found: list[tuple[int, str, Any]], tolerance: float) -> bool:
+    """Tell whether the clock of the stamps is that by which they were recorded."""
+    apart = [
+        abs(at - nanoseconds(each.header.stamp)) for at, topic, each in found if topic == OPERATION
+    ]
+    return 2 * sum(each <= 1e9 * tolerance for each in apart) > len(apart)
+
+
+class _Follower(ControlLoop):
+    """Decides in the states in which a robot decided."""
+
+    def __init__(
+        self, selector: Selector, plausibility: PlausibilitySettings, decided: Collection[int]
+    ) -> None:
+        super().__init__(selector, Limiter(), plausibility)
+        self._decided = frozenset(decided)
+
+    def due(self, operation: Observation) -> bool:
+        """Tell whether the robot decided in this state."""
+        return operation.stamp in self._decided
 
 
 class _Player:
@@ -76,7 +146,7 @@ class _Player:
             self._keep(self._loop.take_patient(observation(message, now), now))
         else:
             self._keep(self._loop.proceed(now))
-            self._keep(self._loop.take_operation(observation(message, now), now))
+            self._keep(self._loop.take_operation(observation(message, now), now, now))
 
     def finish(self) -> list[Selection]:
         """Return all that was selected."""
@@ -86,3 +156,77 @@ class _Player:
     def _keep(self, cycle: Cycle | None) -> None:
         if cycle is not None and cycle.selection is not None:
             self._chosen.append(cycle.selection)
+
+
+BY_THE_CLOCK = frozenset({Reason.MISSING, Reason.STALE, Reason.LATE})
+"""Reasons of holds that come of the steady clock: no recording tells them again."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """
+    A state in which the robot and the replay decided otherwise.
+
+    :param stamp: of the state, ns.
+    :param recorded: policy, action and reason that the robot told; empty where it decided nothing.
+    :param replayed: those of the replay, likewise.
+    """
+
+    stamp: int
+    recorded: tuple[str, int, str] | tuple[()]
+    replayed: tuple[str, int, str] | tuple[()]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """
+    How a replay agrees with what was decided live.
+
+    :param agree: states in which both decided the same: policy, action and reason.
+    :param differ: states in which they did not, or one of them decided nothing.
+    :param by_the_clock: holds that were told because of the steady clock; not compared.
+    """
+
+    agree: int
+    differ: tuple[Difference, ...]
+    by_the_clock: int
+
+
+def decisions(actions: Sequence[Any]) -> list[int]:
+    """Return the stamps of those recorded actions that are decisions in a state, ns."""
+    return [nanoseconds(each.header.stamp) for each in actions if each.reason not in _NO_DECISION]
+
+
+def compare(actions: Sequence[Any], replayed: Sequence[Selection]) -> Comparison:
+    """
+    Compare what was recorded with what the replay decided, state by state.
+
+    :param actions: messages SelectedAction, as :func:`recorded_actions` gives them.
+    """
+    live = {
+        nanoseconds(each.header.stamp): (each.policy, int(each.action), str(each.reason))
+        for each in actions
+        if each.reason not in _NO_DECISION
+    }
+    again = {
+        each.stamp: (each.policy, -1 if each.holds else each.action, str(each.reason))
+        for each in replayed
+        if each.risk is not None and each.stamp is not None
+    }
+    held = {nanoseconds(x.header.stamp) for x in actions if x.reason in BY_THE_CLOCK}
+    stamps = sorted(live.keys() | again.keys() - held)
+    differ = [
+        Difference(each, live.get(each, ()), again.get(each, ()))
+        for each in stamps
+        if live.get(each) != again.get(each)
+    ]
+    return Comparison(len(stamps) - len(differ), tuple(differ), len(held))
+
+
+_NO_DECISION = BY_THE_CLOCK | {
+    Reason.CLOCK,
+    Reason.FROZEN,
+    Reason.MISMATCH,
+    Reason.NOT_FINITE,
+    Reason.OUT_OF_RANGE,
+}

@@ -186,6 +186,7 @@ class Selector:
         now: float,
         operation: Observation | None = None,
         stamp: int | None = None,
+        aside: bool = False,
     ) -> Selection:
         """
         Hold without a state to act on.
@@ -194,6 +195,8 @@ class Selector:
         stay could lead beyond a limit.
 
         :param stamp: of the state because of which it holds, if that is so.
+        :param aside: whether it holds because of the steady clock: then it leaves no trace in
+            what the shield knows, so that later decisions depend on stamps alone.
         """
         held = self.hold(reason, now, stamp)
         if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
@@ -202,7 +205,8 @@ class Selector:
         if values is None:
             return held
         try:
-            verdict = self._shield.keep(values, operation.procedure, operation.time)
+            shield = self._shield.aside() if aside else self._shield
+            verdict = shield.keep(values, operation.procedure, operation.time)
         except Exception:  # who holds anyway goes on holding
             logger.exception('the shield failed; the robot holds')
             self._shield.reset()

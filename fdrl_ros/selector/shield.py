@@ -9,9 +9,11 @@ fine step, up in a coarse one. Every prediction goes on with coarse steps up, so
 what may follow whatever was allowed.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 import math
+from typing import Self
 
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, STAY, TICK
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE, PROCEDURE_NAMES
@@ -95,6 +97,12 @@ class Shield:
     def reset(self) -> None:
         """Forget the case."""
         self._guard = self._kept = None
+
+    def aside(self) -> Self:
+        """Return one that knows the same; what it is asked leaves no trace in this one."""
+        other = copy(self)
+        other._guard = self._guard and self._guard.aside()
+        return other
 
     def look(self, values: np.ndarray, procedure: str, now: float) -> None:
         """

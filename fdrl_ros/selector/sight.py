@@ -6,8 +6,9 @@ What a robot has seen of arm and contact since the last action: numbers, or arra
 Everything comes from the state that a policy sees, one tick after the other.
 """
 
+from copy import copy
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.env.constants import constant
@@ -142,6 +143,12 @@ class Sight:
         :param down: how far the set-point goes down, m.
         """
         self._moved = down
+
+    def aside(self) -> Self:
+        """Return one that knows the same and goes its own way."""
+        other = copy(self)
+        other.stiffest = [*self.stiffest]
+        return other
 
     def keep(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""

@@ -22,6 +22,7 @@ from fdrl_ros.trainer.records import Records
 from geometry_msgs.msg import PoseStamped, WrenchStamped
 import pytest
 from rclpy.serialization import deserialize_message
+from recorder import Recorder
 from room import Room
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
@@ -60,13 +61,8 @@ def said(message: Any) -> Any:
 
 
 def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_path):
-    logged = []
-    for topic in OURS:
-
-        def take(data: bytes, topic: str = topic) -> None:
-            logged.append((topic, room.node.get_clock().now().nanoseconds, bytes(data)))
-
-        room.node.create_subscription(KINDS[TOPICS[topic]], topic, take, qos.EVENT, raw=True)
+    kinds = {topic: KINDS[TOPICS[topic]] for topic in OURS}
+    recorder = Recorder(room, kinds, qos.EVENT)
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     with Runner(settings, Path(settings.directory) / 'log') as runner:
         runner.start(robot_graph(settings, 'robot_1', operations=2))
@@ -74,22 +70,15 @@ def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_
         names = [f'/robot_1/{topic}' for topic in OURS]
         room.wait(lambda: all(room.node.count_publishers(each) for each in names), 30.0)
         policy.publish(released(directory))
-        room.wait(lambda: [each[0] for each in logged].count('outcome') == 2, 40.0)
+        room.wait(lambda: recorder.count('outcome') == 2, 40.0)
     path = tmp_path / 'live'
-    plugin = rosbag2.StoragePlugin.MCAP
-    with rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer:
-        known = {
-            topic: writer.add_connection(
-                f'/robot_1/{topic}', TOPICS[topic], typestore=message_types()
-            )
-            for topic in OURS
-        }
-        for topic, at, data in logged:
-            writer.write(known[topic], at, data)
+    recorder.save(path)
     # A busy machine may lose a tick here and there: those are left out.
     found = read_log(path, partial=True)
     assert [each.patient for each in found] == ['hospital_1/test/0', 'hospital_2/test/0']
-    outcomes = [deserialize_message(d, ros.Outcome) for t, _, d in logged if t == 'outcome']
+    outcomes = [
+        deserialize_message(d, ros.Outcome) for t, _, d in recorder.logged if t == 'outcome'
+    ]
     for log, outcome in zip(found, outcomes, strict=True):
         assert (log.success, log.failure) == (outcome.success, outcome.failure)
         assert 0.1 * outcome.steps <= len(log.actions) <= outcome.steps + 3

@@ -46,7 +46,8 @@ class Foreign:
         self.goal, self.rng = self.tip, np.random.default_rng(4)
         self.state, self.beat, self.pair = 'ENABLED', 0, pair
         self.bad, self.force = {}, 0.5
-        self.said = []  # (topic, ns, message)
+        self.frozen, self.obeys = False, True
+        self.silent = ()  # topics that say nothing
         self.spoken_at = {}  # stamp: second of the steady clock
 
     def values(self) -> dict[str, float]:
@@ -69,9 +70,12 @@ class Foreign:
     def say(self) -> int:
         """Follow the newest set-point and say the state; return its stamp."""
         commands = self.room.heard[self.servo]
+        orders = self.room.heard[self.command]
+        if orders and self.obeys:
+            self.state = {'pause': 'PAUSED', 'resume': 'ENABLED'}[orders[-1][1].string]
         if commands and self.state == 'ENABLED':
             self.tip = np.array(position(commands[-1][1]))
-        self.beat += 1
+        self.beat += not self.frozen
         if self.beat % 25 == 1:
             self.goal = self.tip + self.rng.uniform(-0.02, 0.02, 3)
         stamp = self.room.node.get_clock().now().to_msg()
@@ -96,10 +100,11 @@ class Foreign:
             'operation_state': operation,
         }
         for topic, message in messages.items():
+            if topic in self.silent:
+                continue
             message.header.stamp = stamp
             if topic == 'patient_state' and not self.pair:
                 message.header.stamp = self.room.node.get_clock().now().to_msg()
-            self.said.append((topic, nanoseconds(stamp), message))
             self.topics[topic].publish(message)
         self.spoken_at[nanoseconds(stamp)] = time.monotonic()
         return nanoseconds(stamp)

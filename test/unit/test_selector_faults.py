@@ -8,10 +8,10 @@ import math
 from fdrl_ros.env.actions import STAY
 from fdrl_ros.env.cohort import public_cohort
 from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
-from fdrl_ros.selector import Candidate, Limiter, Reason, Selector, SelectorSettings
+from fdrl_ros.selector import Candidate, Limiter, Reason, Selector
 from fdrl_ros.selector.control import ControlLoop, PERIOD
 from fdrl_ros.selector.plausibility import PlausibilitySettings, StampOrder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -347,70 +347,3 @@ def test_stamps_in_order_are_taken_again_after_whatever_came_before(steps):
     # At worst the newest that counted is a gap ahead, and then they have to settle.
     verdicts = [order.step(0.01 * (stamp + 1 + beat))[0] for beat in range(60)]
     assert verdicts[31:] == [None] * 29
-
-
-def decisions(states, speed, late_patient, jitter):
-    """Return what a loop decides on recorded states that come so many times faster."""
-    selector = Selector(SelectorSettings(dwell=0.1))
-    selector.set_candidates(
-        [
-            Candidate('global', lambda state: int(abs(1e3 * state[INDEX['force']])) % 12),
-            Candidate('other', lambda state: 4),
-        ]
-    )
-    loop, found, now, ticks = ControlLoop(selector, Limiter()), [], 50.0, 0
-    for number_, (operation, vitals, tip) in enumerate(states):
-        due = now + (0.01 / speed) * (1.0 + jitter[number_ % len(jitter)])
-        while 50.0 + 0.01 * ticks < due:  # the watchdog's own clock
-            found.append(loop.watchdog(50.0 + 0.01 * ticks))
-            ticks += 1
-        now = due
-        operation, vitals = (
-            dataclasses.replace(each, received=now) for each in (operation, vitals)
-        )
-        loop.take_tip(tip, operation.time)
-        if not late_patient:
-            found.append(loop.take_patient(vitals, now))
-        found.append(loop.proceed(now))
-        found.append(loop.take_operation(operation, now))
-        if late_patient:
-            found.append(loop.take_patient(vitals, now))
-    chosen = [each.selection for each in found if each is not None]
-    return [
-        repr(dataclasses.replace(each, time=0.0))
-        for each in chosen
-        if each is not None and each.risk is not None
-    ]
-
-
-@pytest.fixture(scope='module')
-def recorded():
-    """Record a robot's states for four seconds, with a leap of the stamps and a bad number."""
-    rng = np.random.default_rng(2)
-    line, states = Line(lambda state: int(rng.choice([STAY, 4, 10, 11, 5]))), []
-
-    def keep(operation, vitals):
-        if 200 <= line.substeps < 206:
-            operation, _ = number('force', math.nan)(operation, vitals)
-        states.append((operation, vitals, np.array(line.operation.target)))
-        return operation, vitals
-
-    for beat in range(320):
-        if beat == 250:
-            line.stamp += SECOND
-        line.say(keep)
-    return states
-
-
-@settings(deadline=None, max_examples=15)
-@given(
-    speed=st.floats(0.1, 20.0),
-    late=st.booleans(),
-    jitter=st.lists(st.floats(-0.9, 0.9), min_size=1, max_size=7),
-)
-def test_the_same_states_give_the_same_decisions_however_fast_they_come(
-    recorded, speed, late, jitter
-):
-    expected = decisions(recorded, 1.0, False, [0.0])
-    assert len(expected) > 50
-    assert decisions(recorded, speed, late, jitter) == expected

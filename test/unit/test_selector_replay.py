@@ -11,7 +11,7 @@ from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.selector import Candidate, GateSettings, Observation, Reason, Selector
-from fdrl_ros.selector.replay import replay
+from fdrl_ros.selector.replay import replay, Rules
 import numpy as np
 import pytest
 
@@ -91,7 +91,7 @@ def test_neither_the_pace_of_a_recording_nor_the_order_of_its_topics_decides(bag
 
 
 def test_settings_of_gate_and_selector_count(bag):
-    held = replay(bag, CANDIDATES, gate=GateSettings(close_at=0.0, open_below=0.0))
+    held = replay(bag, CANDIDATES, Rules(gate=GateSettings(close_at=0.0, open_below=0.0)))
     assert {each.reason for each in held} == {Reason.RISK_GATE}
     assert {each.reason for each in replay(bag, [])} == {Reason.NO_POLICY}
 

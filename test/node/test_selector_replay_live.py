@@ -1,0 +1,133 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the node decided live, with faults in between, is decided again on what was recorded."""
+
+import json
+import math
+import time
+
+from click.testing import CliRunner
+from fdrl_ros.bringup import robot_graph
+from fdrl_ros.cli import commands
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.nodes.crtk_messages import OperatingState
+from fdrl_ros.robot_policies import RobotPolicies
+from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, Rules
+from geometry_msgs.msg import PoseStamped
+import pytest
+from recorder import Recorder
+from signed import own_policy
+from test_operating_room import released
+from test_selector_states import Foreign, reason
+
+pytest.importorskip('rosbags.rosbag2')
+
+STATES = {
+    'setpoint_cp': PoseStamped,
+    'patient_state': ros.PatientState,
+    'operation_state': ros.OperationState,
+    'operating_state': OperatingState,
+}
+
+
+@pytest.fixture
+def robot(room, runner, settings, directory):
+    """Give an arm, and a selector whose two policies are candidates from its first state on."""
+    arm = Foreign(room)
+    spec = robot_graph(settings, 'robot_1')[1]
+    room.hear(ros.Policies, 'policies', qos.LATCHED)
+    publish = room.node.create_publisher
+    publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
+    publish(ros.HospitalPolicy, '/hospital_1/policy', qos.LATCHED).publish(
+        to_ros(own_policy(directory, 'hospital_1', 3), ros.HospitalPolicy())
+    )
+    runner.start([spec])
+
+    def candidates() -> int:
+        told = room.last('policies')
+        return [each.status for each in told.policies].count('candidate') if told else 0
+
+    room.wait(lambda: candidates() == 2, 120.0)
+    runner.stop()
+    del room.heard['policies'][:], room.heard['action'][:]
+    recorder = Recorder(room, STATES | {'action': ros.SelectedAction}, qos.EVENT)
+    runner.start([spec])
+    # Who hears the first state is heard, too: the node, the recorder.
+    room.wait(lambda: candidates() == 2, 60.0)
+    heard = [arm.topics[each] for each in STATES]
+    room.wait(lambda: min(each.get_subscription_count() for each in heard) == 2, 20.0)
+    room.wait(lambda: room.node.count_publishers('action') == 1, 20.0)
+    return arm, recorder
+
+
+def beats(arm: Foreign, count: int) -> None:
+    """Say so many states, each when the one before was answered."""
+    for _ in range(count):
+        arm.answered(arm.say())
+
+
+def silence(arm: Foreign, seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    arm.room.wait(lambda: time.monotonic() > ends, seconds + 5.0)
+
+
+def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_path):
+    arm, recorder = robot
+    beats(arm, 60)
+    arm.bad = {'heart_rate': math.nan}
+    beats(arm, 12)
+    arm.bad = {}
+    beats(arm, 40)
+    arm.frozen = True
+    beats(arm, 45)
+    assert reason(room) == 'frozen'
+    arm.frozen = False
+    beats(arm, 40)
+    arm.silent = ('patient_state',)
+    beats(arm, 12)
+    assert reason(room) == 'stale'
+    arm.silent = ()
+    beats(arm, 40)
+    silence(arm, 0.5)
+    beats(arm, 40)
+    arm.bad = {'force': 11.0}
+    beats(arm, 10)
+    arm.bad = {}
+    beats(arm, 160)
+    assert reason(room) not in ('risk_gate', 'paused')
+    room.wait(lambda: recorder.count('action') == len(room.heard['action']), 10.0)
+    bag = tmp_path / 'bag'
+    recorder.save(bag)
+
+    found = RobotPolicies.of(directory, 'robot_1')
+    candidates = found.registry.candidates(found.supervision)
+    actions = recorded_actions(bag)
+    live = decisions(actions)
+    assert len(live) > 60
+    told = {each.reason for each in actions}
+    assert told >= {'not_finite', 'frozen', 'stale', 'clock', 'risk_gate', 'paused'}
+    # A busy machine may have let a state be late: then its clock said where it decided.
+    late = [each for each in actions if each.reason == 'late']
+    rules = Rules(found.plan.selector, shield=found.plan.shield)
+    chosen = replay(bag, candidates, rules, decided=live if late else None)
+    compared = compare(actions, chosen)
+    assert not compared.differ, (compared.differ[:5], len(late))
+    assert compared.agree == len(live)
+    again = {each.stamp: each for each in chosen if each.risk is not None}
+    for each in actions:
+        stamp = each.header.stamp.sec * 10**9 + each.header.stamp.nanosec
+        if stamp in again and each.reason != 'late':
+            one = again[stamp]
+            numbers = (one.value, one.uncertainty, one.expected_risk, one.predicted_force)
+            theirs = (each.value, each.uncertainty, each.expected_risk, each.predicted_force)
+            assert repr(tuple(map(float, numbers))) == repr(tuple(map(float, theirs)))
+            assert (one.proposed, one.veto) == (each.proposed, each.veto)
+
+    words = ['selector', 'replay', str(bag), '--policies', str(directory), '--json']
+    words += ['--follow'] if late else []
+    done = CliRunner().invoke(commands.main, words)
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.output)
+    assert document['comparison']['agree'] == len(live) == document['decisions']
