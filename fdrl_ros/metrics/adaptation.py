@@ -13,6 +13,9 @@ import numpy as np
 DEFAULT_THRESHOLD = 0.5
 """Change of state that counts, in scales."""
 
+_CLOSE = 1e-12
+"""Further apart than this no two orders of adding up a distance bring it, relative."""
+
 
 def state_change(
     states: np.ndarray, previous: np.ndarray, scales: np.ndarray | float
@@ -156,8 +159,10 @@ class AdaptationMeter:
             difference = present - before
             if self._scaled:
                 difference /= self._scales
-            # Added up in the order of state_change, so that no step counts here alone.
-            change = math.sqrt(np.add.reduce(np.square(difference)))
+            change = math.sqrt(difference.dot(difference))
+            if abs(change - self._threshold) <= _CLOSE * change:
+                # Added up in the order of state_change, so that no step counts here alone.
+                change = math.sqrt(np.add.reduce(np.square(difference)))
             follows = 1
             changed = 1 if change > self._threshold else 0
             answered = 1 if changed and action != action_before else 0

@@ -17,6 +17,7 @@ WINDOW = 200
 """Steps of a sliding window unless told: 10 s at 20 Hz."""
 
 _ONE = float(ONE)
+_PART = 1.0 / ONE
 
 
 def whole(value: float) -> int:
@@ -59,17 +60,21 @@ class CaseMeans:
         """
         part = self._parts[-1]
         part[2] += 1
-        self._change(part, numerator, denominator)
-        if self._window is None:
-            return
-        self._steps.append((numerator, denominator))
-        if len(self._steps) > self._window:
-            old_numerator, old_denominator = self._steps.popleft()
-            part = self._parts[0]
-            part[2] -= 1
-            self._change(part, -old_numerator, -old_denominator)
-            if not part[2] and len(self._parts) > 1:
-                self._parts.popleft()
+        if self._window is not None:
+            self._steps.append((numerator, denominator))
+            if len(self._steps) > self._window:
+                old_numerator, old_denominator = self._steps.popleft()
+                oldest = self._parts[0]
+                oldest[2] -= 1
+                if oldest is part:  # one change does for both
+                    numerator -= old_numerator
+                    denominator -= old_denominator
+                else:
+                    self._change(oldest, -old_numerator, -old_denominator)
+                    if not oldest[2]:
+                        self._parts.popleft()
+        if numerator or denominator:
+            self._change(part, numerator, denominator)
 
     def end_case(self) -> None:
         """Close the present case, if it had a step."""
@@ -81,26 +86,25 @@ class CaseMeans:
 
     def _change(self, part: list[int], numerator: int, denominator: int) -> None:
         """Add to a case, or take out, and keep the sum of the means."""
-        if not (numerator or denominator):
-            return
         before = part[1]
         part[0] += numerator
         part[1] = after = before + denominator
         ratio = part[0] // after if after else 0
         self._total += ratio - part[3]
         part[3] = ratio
-        self.cases += (after > 0) - (before > 0)
+        if not (before and after):
+            self.cases += (after > 0) - (before > 0)
         self.numerator += numerator
         self.denominator += denominator
 
     @property
     def value(self) -> float:
         """The mean; NaN while no case counts."""
-        return self._total / (self.cases * ONE) if self.cases else math.nan
+        return self._total * _PART / self.cases if self.cases else math.nan
 
     @property
     def present(self) -> tuple[float, int, int]:
         """The present case: its ratio or NaN, its numerator and its denominator."""
-        numerator, denominator = self._parts[-1][:2]
-        ratio = numerator / (denominator * ONE) if denominator else math.nan
+        numerator, denominator, _, _ = self._parts[-1]
+        ratio = numerator * _PART / denominator if denominator else math.nan
         return ratio, numerator, denominator

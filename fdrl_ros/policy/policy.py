@@ -72,4 +72,13 @@ class Policy:
 
         :param state: scaled, shape (states,).
         """
-        return int(self.q_values(state).argmax())
+        if type(state) is not np.ndarray or state.dtype != np.float32 or state.ndim != 1:
+            return int(self.q_values(state).argmax())
+        hidden = state
+        for matrix, bias in self._shared:
+            hidden = np.dot(hidden, matrix)
+            hidden += bias
+            np.tanh(hidden, hidden)
+        values = np.dot(hidden, self._head)
+        values += self._head_bias
+        return int(values.argmax())

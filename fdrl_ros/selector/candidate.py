@@ -5,6 +5,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import math
+from typing import NamedTuple
 
 from fdrl_ros.env.actions import STAY
 from fdrl_ros.env.state import STATE_SIZE
@@ -39,8 +40,7 @@ class Candidate:
     digest: bytes = b''
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """
     What the robot shall do now, and why.
 
@@ -97,6 +97,7 @@ class LineUp:
         models = [each.value for each in self.candidates]
         self.bank = ValueBank(models, risk_weight)
         self.valued = any(each is not None for each in models[:-1])
+        self.free = [True] * len(models)
 
 
 def _check_value(candidate: Candidate, value: ValueModel) -> None:

@@ -10,20 +10,20 @@ fast they come.
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 import math
+from typing import NamedTuple
 
 from fdrl_ros.env.actions import ACTIONS, TICK
 from fdrl_ros.env.crtk import State as ArmState
 from fdrl_ros.env.jaw import JAW_OPEN
 from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.selector.candidate import Selection
-from fdrl_ros.selector.limiter import Limiter, SetPoint
+from fdrl_ros.selector.limiter import Limiter, SetPoint, Vector
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder
 from fdrl_ros.selector.selector import Selector
-import numpy as np
-from numpy.typing import ArrayLike
 
 PERIOD = 0.01
 """Time between two set-points, second; a set-point is where the tip shall be one period on."""
@@ -32,8 +32,7 @@ IDLE = 1.0
 """Silence after which the operation counts as over, second: no more set-points then."""
 
 
-@dataclass(frozen=True)
-class Cycle:
+class Cycle(NamedTuple):
     """
     What one beat brought.
 
@@ -60,13 +59,14 @@ class ControlLoop:
     ) -> None:
         self.selector = selector
         self.limiter = limiter
+        self._timeout = selector.settings.state_timeout
         self._order = StampOrder(plausibility or PlausibilitySettings())
         self._frozen = FrozenSensors(plausibility or PlausibilitySettings())
         self._operation: Observation | None = None
         self._patients: deque[Observation] = deque(maxlen=4)
         self._waiting: Observation | None = None
         self._paired = True
-        self._tips: deque[tuple[np.ndarray, float]] = deque(maxlen=4)
+        self._tips: deque[tuple[Vector, float]] = deque(maxlen=4)
         self._jaw: float | None = None
         self._of: str | None = None
         self._ready = True
@@ -107,15 +107,15 @@ class ControlLoop:
         waiting = self._waiting
         return None if waiting is None else self._beat(waiting, now)
 
-    def take_tip(self, position: ArrayLike, time: float) -> None:
+    def take_tip(self, position: Iterable[float], time: float) -> None:
         """
         Take in where the set-point of the tip is; one that is no position is dropped.
 
-        :param position: metre, shape (3,).
+        :param position: metre, three numbers.
         :param time: its stamp, second.
         """
-        tip = np.asarray(position, dtype=np.float64)
-        if tip.shape == (3,) and math.isfinite(tip.dot(tip)):
+        tip = tuple(map(float, position))
+        if len(tip) == 3 and math.isfinite(math.hypot(*tip)):
             self._tips.append((tip, time))
 
     def take_jaw(self, opening: float) -> None:
@@ -152,7 +152,7 @@ class ControlLoop:
         if restarted:
             self.selector.reset()
             self._begin(observation.patient)
-        if fault is None and now - observation.received > self.selector.settings.state_timeout:
+        if fault is None and now - observation.received > self._timeout:
             fault = Reason.LATE
         if fault is Reason.FROZEN:  # nothing new: the watchdog holds if it goes on like that
             self._refused = fault, now
@@ -172,22 +172,18 @@ class ControlLoop:
 
         :returns: None while all is well.
         """
-        if (
-            self._watched is not None
-            and now - self._watched > self.selector.settings.state_timeout
-        ):
+        if self._watched is not None and now - self._watched > self._timeout:
             self._stalled, self._resumed = self._watched, now
         self._watched = now
         if self._waiting is not None and now - self._waiting.received >= PERIOD / 2:
             return self.proceed(now)
         newest = [each.received for each in (self._operation, self._newest_patient) if each]
-        timeout = self.selector.settings.state_timeout
-        if len(newest) == 2 and now - min(newest) <= timeout:
+        if len(newest) == 2 and now - min(newest) <= self._timeout:
             return None
         if self._begun and now - max(newest, default=-math.inf) > IDLE:
             self._begun = False
         reason = Reason.STALE if len(newest) == 2 else Reason.MISSING
-        if self._refused is not None and now - self._refused[1] <= timeout:
+        if self._refused is not None and now - self._refused[1] <= self._timeout:
             reason = self._refused[0]
         if now - self._held < TICK - PERIOD / 2:
             return self._go(now, None)
@@ -197,10 +193,7 @@ class ControlLoop:
     def _arrived(self, observation: Observation, now: float) -> Observation:
         """Date what comes after a pause of the caller back: nobody knows how long it waited."""
         came = observation.received
-        if (
-            self._watched is not None
-            and now - self._watched > self.selector.settings.state_timeout
-        ):
+        if self._watched is not None and now - self._watched > self._timeout:
             came = self._watched
         elif now - self._resumed < 2 * PERIOD:
             came = self._stalled
@@ -232,8 +225,7 @@ class ControlLoop:
         same = self._vitals(operation)
         self._paired = same is not None  # or else those vital signs have stamps of their own
         vitals = same or self._newest_patient
-        before = [tip for tip, time in self._tips if time < operation.time]
-        fault = self._frozen.step(operation, vitals, before[-1] if before else None)
+        fault = self._frozen.step(operation, vitals, self._tip_before(operation.time))
         if fault is not None:
             return self._refuse(fault, now, operation)
         self._operation, self._refused = operation, None
@@ -254,6 +246,13 @@ class ControlLoop:
         # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
         return not operation.time - self._selected < TICK - PERIOD / 2
 
+    def _tip_before(self, time: float) -> Vector | None:
+        """Return the last set-point that the arm told before a time."""
+        for tip, told in reversed(self._tips):
+            if told < time:
+                return tip
+        return None
+
     def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
         """Hold because of a state that must not be acted on, and say so once a tick."""
         self._refused = reason, now
@@ -272,18 +271,18 @@ class ControlLoop:
             self.limiter.reset(tip, max(now, self._stepped), self._jaw)
             self._begun = True
 
-    def _away(self) -> np.ndarray | None:
+    def _away(self) -> Vector | None:
         """Return the direction out of the patient: along the shaft to the trocar, the origin."""
         if not self._tips:
             return None
-        tip = self._tips[-1][0]
-        length = math.sqrt(tip.dot(tip))
-        return -tip / length if length else None
+        x, y, z = self._tips[-1][0]
+        length = math.hypot(x, y, z)
+        return (-x / length, -y / length, -z / length) if length else None
 
     def _go(self, now: float, selection: Selection | None) -> Cycle:
         begin = max(now, self._stepped)
         if selection is not None:
-            self.limiter.accept(selection, begin, self._away())
+            self.limiter.accept(selection, begin, self._away() if selection.holds else None)
             self._turn_jaw(selection, begin)
         if not self._begun or len(self.selector.candidates) < 2:
             return Cycle(selection, None)

@@ -7,8 +7,10 @@ It is the last word before the arm: whatever the selector does, the set-point is
 faster than the speed limit, and stands still when no fresh action comes.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 import math
+from typing import NamedTuple
 
 from fdrl_ros.env.actions import displacement, MAXIMUM_SPEED, TICK
 from fdrl_ros.errors import StateError
@@ -18,6 +20,11 @@ import numpy as np
 
 UP = (0.0, 0.0, 1.0)
 """Away from the tissue, in the frame of the arm's base."""
+
+_NO_WAY = (0.0, 0.0, 0.0)
+
+Vector = tuple[float, float, float]
+"""Three numbers by themselves: they are quicker than an array of three."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,7 @@ class LimiterSettings(Settings):
     )
 
 
-@dataclass(frozen=True)
-class SetPoint:
+class SetPoint(NamedTuple):
     """
     Where the tip shall be now.
 
@@ -55,18 +61,20 @@ class Limiter:
     def __init__(self, settings: LimiterSettings | None = None) -> None:
         self.settings = settings or LimiterSettings()
         self._ready = False
-        self._start = self._last = np.zeros(3)
-        self._move = np.zeros(3)
+        self._start: Vector = _NO_WAY
+        self._last: Vector = _NO_WAY
+        self._move: Vector = _NO_WAY
+        self._longest = self.settings.speed_limit * TICK
         self._began = -math.inf
         self._now = -math.inf
         self._accepted = -math.inf
         self._hold = True
-        self._away = np.array(UP)
+        self._away: Vector = UP
         self._retracting = False
         self._jaw: float | None = None
         self._jaw_move: tuple[float, float, float] | None = None
 
-    def reset(self, position: np.ndarray, now: float, jaw: float | None = None) -> None:
+    def reset(self, position: np.ndarray | Vector, now: float, jaw: float | None = None) -> None:
         """
         Start from a measured position of the tip, at the start of a case or after a pause.
 
@@ -78,41 +86,48 @@ class Limiter:
         if tip.shape != (3,) or not np.all(np.isfinite(tip)):
             raise StateError(f'tip at {position!r}: expected three finite metres')
         self._ready = True
-        self._start = self._last = tip
-        self._move = np.zeros(3)
+        self._start = self._last = _three(tip)
+        self._move = _NO_WAY
         self._began = self._now = now
         self._accepted = -math.inf
         self._hold = True
         self._retracting = False
         self._jaw, self._jaw_move = jaw, None
 
-    def accept(self, selection: Selection, now: float, away: np.ndarray | None = None) -> None:
+    def accept(
+        self, selection: Selection, now: float, away: Sequence[float] | None = None
+    ) -> None:
         """
         Take in a selection: move by its action over one tick from here, or hold.
 
         A hold whose action goes up, as the shield has it where staying could bring too much
         force, draws the tip back as far along the shaft.
 
-        :param away: unit vector along the shaft away from the tissue, shape (3,); up by default.
+        :param away: unit vector along the shaft away from the tissue, (3,); up by default.
         :raises StateError: if there is no such action; the tip then holds.
         """
         if not self._ready:
             return
         forward = now >= self._now
         self._stand(now)
-        if away is not None and np.shape(away) == (3,) and np.all(np.isfinite(away)):
-            self._away = np.array(away, dtype=np.float64)
-        move = np.array(displacement(selection.action))
-        if selection.holds or not forward:
+        x, y, z = displacement(selection.action)
+        holds = selection.holds
+        if holds or not forward:
             self._jaw_move = None
-            if not (forward and move[2] > 0.0):
+            if not (forward and z > 0.0):
                 return
-            move, self._retracting = move[2] * self._away, True
-        length = math.sqrt(move.dot(move))
-        longest = self.settings.speed_limit * TICK
-        self._move = move * min(1.0, longest / length) if length > 0 else move
+            if away is not None and len(away) == 3 and all(map(math.isfinite, away)):
+                self._away = _three(away)
+            ahead, aside, up = self._away
+            x, y, z = z * ahead, z * aside, z * up
+            self._retracting = True
+        length = math.hypot(x, y, z)
+        if length > self._longest:
+            share = self._longest / length
+            x, y, z = x * share, y * share, z * share
+        self._move = x, y, z
         self._accepted = now
-        self._hold = selection.holds
+        self._hold = holds
 
     def turn_jaw(self, opening: float, now: float) -> None:
         """
@@ -138,8 +153,8 @@ class Limiter:
         if not math.isnan(now):
             self._now = now
         self._last = self._position(now)
-        position = self._last.copy()
-        position.flags.writeable = False
+        position = np.array(self._last)
+        position.setflags(write=False)
         return SetPoint(position, self._hold, self._retracting, self._turn(now))
 
     def _turn(self, now: float) -> float | None:
@@ -156,13 +171,18 @@ class Limiter:
     def _stand(self, now: float) -> None:
         """Stop where the present move has come to; a clock that went back moves nothing."""
         self._start = self._position(now) if now >= self._now else self._last
-        self._move = np.zeros(3)
+        self._move = _NO_WAY
         self._began = now
         self._hold, self._retracting = True, False
 
-    def _position(self, now: float) -> np.ndarray:
+    def _position(self, now: float) -> Vector:
         """Where the present move has come to."""
         # In this order a time that is no number counts as no time.
         share = min(max(0.0, (now - self._began) / TICK), 1.0)
-        position: np.ndarray = self._start + share * self._move
-        return position
+        (x, y, z), (dx, dy, dz) = self._start, self._move
+        return x + share * dx, y + share * dy, z + share * dz
+
+
+def _three(numbers: Iterable[float]) -> Vector:
+    x, y, z = numbers
+    return float(x), float(y), float(z)

@@ -59,16 +59,17 @@ class OperationMonitor:
         :param now: seconds of the clock that stamps states.
         :param breach: whether the workspace or the trocar was breached, as the robot reports it.
         """
-        force = max(float(state.values[self._force]), 0.0)
+        read = state.values.item
+        force = max(read(self._force), 0.0)
         elapsed = TICK if self._last is None else min(max(now - self._last, 0.0), LONGEST_STEP)
         self._last = now
         self._damage += max(0.0, force - self._warn[procedure]) * elapsed
-        low = float(state.values[self._pressure]) < self._hypotension
+        low = read(self._pressure) < self._hypotension
         self._low_pressure = self._low_pressure + elapsed if low else 0.0
         critical = (
             breach or force > self._hard_stop or self._low_pressure >= self._hypotension_time
         )
-        return self._risk.add(force, self._damage, critical, float(state.values[self._limit]))
+        return self._risk.add(force, self._damage, critical, read(self._limit))
 
     def answer(self, state: State, action: int) -> Adaptation:
         """
@@ -76,4 +77,4 @@ class OperationMonitor:
 
         :param action: the action executed in it, after the shield.
         """
-        return self._adaptation.add(state.scaled, action)
+        return self._adaptation.add(state.wide, action)

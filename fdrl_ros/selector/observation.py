@@ -3,17 +3,19 @@
 """What the robot sees, as it arrives on the two state topics, and whether it may be acted on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdrl_ros.env.procedures import PROCEDURES
 from fdrl_ros.env.state import (
     Field,
     OPERATION_FIELDS,
+    OPERATION_SIZE,
     PATIENT_FIELDS,
     PROCEDURE_NAMES,
     scale,
+    STATE_BOUND,
 )
 import numpy as np
 
@@ -68,6 +70,7 @@ class Observation:
     :param procedure: name of the procedure; only the operation has one.
     :param stamp: when it was measured, nanoseconds of the clock that stamps states: what is
         decided depends on this time alone. Without one, the time of arrival counts.
+    :param time: the same in seconds, or the time of arrival.
     """
 
     patient: str
@@ -77,11 +80,12 @@ class Observation:
     received: float
     procedure: str = ''
     stamp: int | None = None
+    time: float = field(init=False, repr=False, compare=False)
 
-    @property
-    def time(self) -> float:
-        """When it was measured, seconds."""
-        return self.received if self.stamp is None else 1e-9 * self.stamp
+    def __post_init__(self) -> None:
+        """Work the time out, which is asked for often."""
+        time = self.received if self.stamp is None else 1e-9 * self.stamp
+        object.__setattr__(self, 'time', time)
 
 
 def readable(operation: Observation) -> np.ndarray | None:
@@ -122,17 +126,18 @@ def observation(source: Any, received: float) -> Observation:
     )
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """
-    A state that may be acted on.
+    A state that may be acted on; its arrays are read-only.
 
-    :param values: in units, shape (STATE_SIZE,), float64, read-only.
-    :param scaled: as the policies see it, float32, read-only.
+    :param values: in units, shape (STATE_SIZE,), float64.
+    :param scaled: as the policies see it, float32.
+    :param wide: the same numbers as scaled, float64.
     """
 
     values: np.ndarray
     scaled: np.ndarray
+    wide: np.ndarray
 
 
 class StateReader:
@@ -148,11 +153,14 @@ class StateReader:
         self._names = tuple(
             tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS)
         )
-        self._scales = np.array([each.scale for each in fields])
-        self._scale_bytes = self._scales.tobytes()
+        scales = np.array([each.scale for each in fields])
+        self._scales = tuple(each.tobytes() for each in np.split(scales, [OPERATION_SIZE]))
+        self._factors = 1.0 / scales
         limits = [self._limits(each, bound) for each in fields]
         self._low = np.array([low for low, _ in limits])
         self._high = np.array([high for _, high in limits])
+        farthest = np.maximum(-self._low, self._high) * self._factors
+        self._cut = bool(farthest.max() > STATE_BOUND)
         self._force_limit = [each.name for each in fields].index('force_limit')
         self._procedures = frozenset(each.name for each in PROCEDURES)
 
@@ -171,20 +179,23 @@ class StateReader:
             return Reason.MISMATCH
         try:
             values = np.concatenate((operation.values, patient.values), dtype=np.float64)
-            scales = np.concatenate((operation.scales, patient.scales), dtype=np.float64)
+            scales = np.asarray(operation.scales, np.float64).tobytes()
+            other_scales = np.asarray(patient.scales, np.float64).tobytes()
         except (TypeError, ValueError):
             return Reason.MISMATCH
-        size = len(self._scales)
-        if values.shape != (size,) or scales.tobytes() != self._scale_bytes:
+        size = len(self._factors)
+        if values.shape != (size,) or (scales, other_scales) != self._scales:
             return Reason.MISMATCH
         in_range = values >= self._low  # which no NaN is
         in_range &= values <= self._high
         if np.count_nonzero(in_range) < size:
             finite = np.isfinite(values).all()
             return Reason.OUT_OF_RANGE if finite else Reason.NOT_FINITE
-        if values[self._force_limit] <= 0:
+        if values.item(self._force_limit) <= 0.0:
             return Reason.OUT_OF_RANGE
-        scaled = scale(values)
-        values.flags.writeable = False
-        scaled.flags.writeable = False
-        return State(values, scaled)
+        scaled = scale(values) if self._cut else (values * self._factors).astype(np.float32)
+        wide = scaled.astype(np.float64)
+        values.setflags(write=False)
+        scaled.setflags(write=False)
+        wide.setflags(write=False)
+        return State(values, scaled, wide)

@@ -2,13 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether states come from a working robot: stamps in order, sensors that are not frozen."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 import math
+import struct
 
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.settings import setting, Settings
 import numpy as np
+
+_WIDTH = 8
+"""Bytes of a number."""
+
+_FELT = struct.Struct('=dd')
 
 
 @dataclass(frozen=True)
@@ -102,22 +109,20 @@ class _Standing:
 
     def __init__(self) -> None:
         self._numbers = b''
-        self._place: np.ndarray | None = None
+        self._place: Sequence[float] | None = None
         self.since = math.inf
         self.way = 0.0
 
-    def step(self, numbers: np.ndarray, time: float, place: np.ndarray | None) -> bool:
+    def step(self, numbers: bytes, time: float, place: Sequence[float] | None) -> bool:
         """Take in the numbers of a state; say whether they changed, bit for bit."""
-        present = numbers.tobytes()
-        if present != self._numbers:
-            self._numbers, self._place = present, place
+        if numbers != self._numbers:
+            self._numbers, self._place = numbers, place
             self.since, self.way = time, 0.0
             return True
         if self._place is None:
             self._place = place
         elif place is not None:
-            x, y, z = (place - self._place).tolist()
-            self.way = max(self.way, math.hypot(x, y, z))
+            self.way = max(self.way, math.dist(place, self._place))
         return False
 
 
@@ -132,8 +137,8 @@ class FrozenSensors:
 
     def __init__(self, settings: PlausibilitySettings) -> None:
         self._settings = settings
-        self._goal = slice(INDEX['goal_error_x'], INDEX['goal_error_z'] + 1)
-        self._touch = np.array([INDEX['force'], INDEX['lag']])
+        self._goal = slice(_WIDTH * INDEX['goal_error_x'], _WIDTH * (INDEX['goal_error_z'] + 1))
+        self._force, self._lag = INDEX['force'], INDEX['lag']
         self._contact, self._time_left = INDEX['contact'], INDEX['time_left']
         self.restart()
 
@@ -144,7 +149,7 @@ class FrozenSensors:
         self._runs = False
 
     def step(
-        self, operation: Observation, patient: Observation | None, place: np.ndarray | None
+        self, operation: Observation, patient: Observation | None, place: Sequence[float] | None
     ) -> Reason | None:
         """
         Judge a state.
@@ -156,22 +161,24 @@ class FrozenSensors:
         values = np.asarray(operation.values)
         if values.shape != (OPERATION_SIZE,) or values.dtype != np.float64:
             return None  # refused for that elsewhere
-        left = float(values[self._time_left])
+        whole, read = values.tobytes(), values.item
+        left = read(self._time_left)
         self._runs = self._runs or left < self._left
         self._left = left
         frozen = False
-        if not self._whole.step(values, time, None) and self._runs and settings.frozen_time:
+        if not self._whole.step(whole, time, None) and self._runs and settings.frozen_time:
             frozen = time - self._whole.since > settings.frozen_time
         way = settings.frozen_way
-        if not self._aim.step(values[self._goal], time, place) and way:
+        if not self._aim.step(whole[self._goal], time, place) and way:
             frozen |= self._aim.way > way
-        if values[self._contact] > 0.0:
-            if not self._felt.step(values[self._touch], time, place) and way:
+        if read(self._contact) > 0.0:
+            felt = _FELT.pack(read(self._force), read(self._lag))
+            if not self._felt.step(felt, time, place) and way:
                 frozen |= self._felt.way > way
-        else:
+        elif self._felt.since < math.inf:
             self._felt = _Standing()
         if patient is not None:
-            signs = np.asarray(patient.values)
+            signs = np.asarray(patient.values).tobytes()
             if not self._body.step(signs, patient.time, None) and settings.frozen_vitals:
                 frozen |= patient.time - self._body.since > settings.frozen_vitals
         return Reason.FROZEN if frozen else None

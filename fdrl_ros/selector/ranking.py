@@ -55,10 +55,10 @@ class Ranking:
 
     def worth(self, place: int, estimates: Estimates) -> tuple[float, float, float]:
         """Return mean, standard deviation and risk to go of a candidate; NaN if unknown."""
-        mean = float(estimates.means[place])
+        mean = estimates.means.item(place)
         if place == len(estimates.means) - 1 and math.isnan(mean):
             return self._settings.hold_return, 0.0, math.nan
-        return mean, float(estimates.stds[place]), float(estimates.risks[place])
+        return mean, estimates.stds.item(place), estimates.risks.item(place)
 
     def _best(
         self,
@@ -74,27 +74,47 @@ class Ranking:
         if not any(free[:hold]):
             return hold, Reason.POLICY_FAILED
         if not valued:
-            return list(free).index(True), Reason.UNVALUED
-        bounds = estimates.means - self._factor * estimates.stds
-        bounds[~(np.asarray(free) & np.isfinite(bounds))] = -math.inf
-        bounds[hold] -= self._settings.hold_handicap
-        if math.isnan(estimates.means[hold]):
-            bounds[hold] = self._settings.hold_return
-        if not np.isfinite(bounds[:hold]).any():
+            return free.index(True), Reason.UNVALUED
+        bounds = self._bounds(estimates, free)
+        if max(bounds[:hold]) == -math.inf:
             known = np.isfinite(estimates.means[:hold]).any()
             return hold, Reason.POLICY_FAILED if known else Reason.PROCEDURE
         current = names.index(self._current) if self._current in names else -1
         if current < 0 or bounds[current] == -math.inf:
-            best = int(bounds.argmax())
+            best = bounds.index(max(bounds))
             return best, Reason.CAUTION if best == hold else Reason.BEST
-        gains = bounds - bounds[current]
-        if current != hold:
-            sure = estimates.advantages(current, self._factor)
-            gains[:hold] = np.where(bounds[:hold] > -math.inf, sure[:hold], -math.inf)
-        best = int(gains.argmax())
-        if best != current and self._keep(float(gains[best]), best == hold, now):
+        if current == hold:
+            best = bounds.index(max(bounds))
+            gain = bounds[best] - bounds[hold]
+        else:
+            gains: list[float] = estimates.advantages(current, self._factor).tolist()
+            gains[hold] = bounds[hold] - bounds[current]
+            if min(bounds) == -math.inf:
+                gains = [
+                    gain if bound > -math.inf else -math.inf
+                    for gain, bound in zip(gains, bounds, strict=True)
+                ]
+            gain = max(gains)
+            best = gains.index(gain)
+        if best != current and self._keep(gain, best == hold, now):
             return current, Reason.CAUTION if current == hold else Reason.KEPT
         return best, Reason.CAUTION if best == hold else Reason.BEST
+
+    def _bounds(self, estimates: Estimates, free: Sequence[bool]) -> list[float]:
+        """Return the lower bound of each candidate's return; -inf where it may not act."""
+        lower = estimates.stds * -self._factor
+        lower += estimates.means
+        bounds: list[float] = lower.tolist()
+        if not (all(free) and math.isfinite(sum(bounds))):
+            bounds = [
+                bound if each and math.isfinite(bound) else -math.inf
+                for bound, each in zip(bounds, free, strict=True)
+            ]
+        if math.isnan(estimates.means[-1]):
+            bounds[-1] = self._settings.hold_return
+        else:
+            bounds[-1] -= self._settings.hold_handicap
+        return bounds
 
     def _keep(self, gain: float, to_hold: bool, now: float) -> bool:
         """

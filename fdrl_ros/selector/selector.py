@@ -8,7 +8,6 @@ still whenever the state or the policies cannot be trusted.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 import logging
 import math
 
@@ -159,20 +158,20 @@ class Selector:
             selection = self.hold(Reason.SHIELD_FAILED, now)
             verdict = Verdict(STAY, STAY, Veto.NONE, math.nan, math.nan)
         return Selection(
-            policy=selection.policy,
-            action=verdict.action,
-            value=selection.value,
-            uncertainty=selection.uncertainty,
-            reason=selection.reason,
-            time=now,
-            patient=operation.patient,
-            risk=risk,
-            adaptation=self._monitor.answer(state, verdict.action),
-            stamp=operation.stamp,
-            expected_risk=selection.expected_risk,
-            proposed=verdict.asked,
-            veto=verdict.veto,
-            predicted_force=verdict.force,
+            selection.policy,
+            verdict.action,
+            selection.value,
+            selection.uncertainty,
+            selection.reason,
+            now,
+            operation.patient,
+            risk,
+            self._monitor.answer(state, verdict.action),
+            operation.stamp,
+            selection.expected_risk,
+            verdict.asked,
+            verdict.veto,
+            verdict.force,
         )
 
     def hold(self, reason: Reason, now: float, stamp: int | None = None) -> Selection:
@@ -211,8 +210,8 @@ class Selector:
             logger.exception('the shield failed; the robot holds')
             self._shield.reset()
             return held
-        return replace(
-            held, action=verdict.action, veto=verdict.veto, predicted_force=verdict.force
+        return held._replace(
+            action=verdict.action, veto=verdict.veto, predicted_force=verdict.force
         )
 
     def _time_fault(self, now: float) -> Reason | None:
@@ -223,11 +222,11 @@ class Selector:
         operation, patient = self._inputs
         if operation is None or patient is None:
             return Reason.MISSING
-        ages = (now - operation.received, now - patient.received)
-        if backwards or not all(age >= 0.0 for age in ages):
+        age, other_age = now - operation.received, now - patient.received
+        if backwards or not (age >= 0.0 and other_age >= 0.0):
             return Reason.CLOCK
         apart, timeout = operation.time - patient.time, self.settings.state_timeout
-        if max(*ages, apart) > timeout:
+        if age > timeout or other_age > timeout or apart > timeout:
             return Reason.STALE
         return Reason.CLOCK if apart < -timeout else None
 
@@ -249,8 +248,10 @@ class Selector:
     def _choose(self, state: State, procedure: str, now: float) -> Selection:
         """Rank the candidates, then ask the chosen one."""
         line_up = self._line_up
-        estimates = line_up.bank.estimate(procedure, state.scaled)
-        free = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
+        estimates = line_up.bank.estimate(procedure, state.wide)
+        free = line_up.free
+        if self._failed_until:
+            free = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
         if self._locked is None:
             names, valued = line_up.names, line_up.valued
             place, reason = self._ranking.choose(names, estimates, free, valued, now)

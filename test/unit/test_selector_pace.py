@@ -45,7 +45,7 @@ def decisions(states, speed, late_patient, jitter):
             found.append(loop.take_patient(vitals, now))
     chosen = [each.selection for each in found if each is not None]
     return [
-        repr(dataclasses.replace(each, time=0.0))
+        repr(each._replace(time=0.0))
         for each in chosen
         if each is not None and each.risk is not None
     ]

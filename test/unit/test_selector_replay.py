@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording gone through again: the decisions of the selector on its states, bit for bit."""
 
-from dataclasses import replace as changed
-
 from fdrl_ros.env.bag import write_bag
 from fdrl_ros.env.bag_types import message_types, OPERATION, PATIENT, TOPICS
 from fdrl_ros.env.recording import demonstrations
@@ -68,7 +66,7 @@ def test_decisions_are_those_of_the_selector_on_the_recorded_states(dataset, bag
 
 
 def test_neither_the_pace_of_a_recording_nor_the_order_of_its_topics_decides(bag, tmp_path):
-    expected = [changed(each, time=0.0) for each in replay(bag, CANDIDATES)]
+    expected = [each._replace(time=0.0) for each in replay(bag, CANDIDATES)]
     with rosbag2.Reader(bag) as reader:
         messages = [(c.topic, at, data) for c, at, data in reader.messages()]
     wanted = [f'/robot_1/{each}' for each in (OPERATION, PATIENT)]
@@ -86,7 +84,7 @@ def test_neither_the_pace_of_a_recording_nor_the_order_of_its_topics_decides(bag
                     # The vital signs come 5 us after the state that they belong to.
                     late = 5000 if topic == wanted[1] else 0
                     writer.write(known[topic], int(at * pace) + late, data)
-        found = [changed(each, time=0.0) for each in replay(path, CANDIDATES)]
+        found = [each._replace(time=0.0) for each in replay(path, CANDIDATES)]
         assert list(map(repr, found)) == list(map(repr, expected))
 
 

@@ -261,7 +261,10 @@ def test_one_state_is_expanded_as_many_are():
     states = np.random.default_rng(0).normal(size=(50, SIZE)) * 4
     expanded = basis(states)
     for state, row in zip(states, expanded, strict=True):
-        np.testing.assert_allclose(basis.one(state), row, rtol=1e-12)
+        one = np.concatenate([[1.0], np.clip(state, -REACH, REACH), np.full(9 + 2, np.nan)])
+        basis.complete(one)
+        np.testing.assert_allclose(one[:-2], row, rtol=1e-12)
+        assert np.isnan(one[-2:]).all()
     assert np.abs(expanded[:, 1 : 1 + SIZE]).max() == REACH
 
 
