@@ -18,6 +18,7 @@ from fdrl_ros.selector.excursion import MOVES
 from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.sight import Glance, Sight
+import numpy as np
 
 _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
 """Place in MOVES of each action."""
@@ -36,6 +37,8 @@ _AWAY = {
 
 _TOP, _PLAY = constant('peg_transfer.peg'), constant('peg_transfer.play')
 _SPRING, _PICK = constant('peg_transfer.spring'), constant('peg_transfer.pick_tolerance')
+_SLACK = 1e-5
+"""Of a set-point, m: states come as numbers with a few digits."""
 _CLOSING = 0.8
 """Opening of the jaw from which two ticks do not close it."""
 _TAUT = _SPRING * (2.0**0.5 * _PICK - _PLAY)
@@ -53,6 +56,62 @@ class Fields(NamedTuple):
     force_limit: Number
     jaw: Number
     grasped: Number
+
+
+class Side:
+    """
+    How far the tip can be aside of its set-point along one axis.
+
+    :param like: 0.0 for one robot, zeros of shape (n,) for n of them.
+    :param furthest: that the tip can be behind, m.
+    :param still: whether the waypoint goes nowhere, so that its error tells of the set-point.
+    """
+
+    def __init__(self, like: Number, furthest: float, still: bool) -> None:
+        self._furthest, self._still = furthest, still
+        self.aside: Number = like
+        """At most, m."""
+        self.due: Number = like
+        """Moves of the set-point that may still be to come, m."""
+        self.way: Number = like
+        """How far the tip went since the last state at most, m."""
+        self._moved: Number = like
+        self._last: tuple[Number, Number] | None = None
+
+    def look(self, error: Number, grasped: Number, known: bool, decay: Number) -> None:
+        """
+        Take in a state.
+
+        :param error: of the set-point from the waypoint, m.
+        :param grasped: 1 if the jaw holds the object: then the waypoint is another.
+        :param known: whether the last state was just one tick before.
+        :param decay: share of its lag that the arm keeps in a tick at most.
+        """
+        asked = went = self.due + self._moved
+        due = self._moved
+        if self._still and known and self._last is not None:
+            before, held = self._last
+            same = (held > 0.5) == (grasped > 0.5)
+            gone = abs(error - before)
+            # Of two moves at once, one can have undone the other.
+            went = choose(same & (self.due <= _SLACK), gone, asked)
+            due = choose(same, most(asked - gone, 0.0 * error), due)
+        self.due = due
+        self.way = self.aside + went
+        self.aside = least(self.aside * decay + went, self._furthest + 0.0 * error)
+        self._moved, self._last = 0.0 * error, (error, grasped)
+
+    def move(self, way: Number) -> None:
+        """Take in how far the set-point is going to move, m."""
+        self._moved = way
+
+    def keep(self, rows: Any) -> None:
+        """Keep only some of many robots, in the order given."""
+        self.aside, self.due, self.way = self.aside[rows], self.due[rows], self.way[rows]
+        if isinstance(self._moved, np.ndarray):
+            self._moved = self._moved[rows]
+        if self._last is not None:
+            self._last = (self._last[0][rows], self._last[1][rows])
 
 
 class Prospects(NamedTuple):
@@ -96,12 +155,9 @@ class Guard:
         self._rings = procedure == 'peg_transfer'
         self._rides = procedure == 'follow'
         self._away = _AWAY.get(procedure, (0.0, 0.0))
-        self._decay = 2.718281828459045 ** (-TICK / settings.slowest)
-        self._furthest = MAXIMUM_SPEED * settings.slowest
         self._zero = like
-        self._aside = (like, like)
-        """How far the tip is aside of its set-point at most, x and y, m."""
-        self._pending = (like, like)
+        furthest, still = MAXIMUM_SPEED * settings.slowest, procedure not in _AWAY
+        self._sides = (Side(like, furthest, still), Side(like, furthest, still))
         self._held: Number = like > 1.0
         self.damage: Number = like
         """Of the case so far, N s."""
@@ -114,11 +170,15 @@ class Guard:
         :param known: whether the last one was just one tick before.
         """
         self._now = now
+        sight = self.sight
+        for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
+            side.look(error, now.grasped, known, sight.decay)
+        strayed = self._sides[0].way + self._sides[1].way
         held = self._ringed(2.0 * COARSE_STEP) if self._rings else self._zero > 1.0
         free = (held | self._held) ^ True  # of rings, since the last state
         self._held = held
         self._seen = self.sight.look(
-            Glance(now.force, now.lag, now.error_z, now.grasped), known, free
+            Glance(now.force, now.lag, now.error_z, now.grasped), known, free, strayed
         )
         self.damage = self.damage + TICK * most(now.force - self._warn, self._zero)
 
@@ -130,12 +190,12 @@ class Guard:
         """
         settings, now = self.settings, self._now
         dx, dy, dz = ACTIONS[action].displacement
-        (aside_x, aside_y), (due_x, due_y) = self._aside, self._pending
-        far_x, far_y = aside_x + due_x + abs(dx), aside_y + due_y + abs(dy)
-        way, longer = aside_x + aside_y + (abs(dx) + abs(dy)), far_x + far_y
+        x, y = self._sides
+        far_x, far_y = x.aside + x.due + abs(dx), y.aside + y.due + abs(dy)
+        way, longer = x.aside + y.aside + (abs(dx) + abs(dy)), far_x + far_y
         (wide, seen, outlook), (other, its, own) = self._seen
-        hard = wide.force(seen, outlook, _MOVE[action], longer)
-        usual = other.force(its, own, _MOVE[action], way)
+        hard = wide.force(seen, outlook, _MOVE[action], longer, HARD_STOP)
+        usual = other.force(its, own, _MOVE[action], way, now.force_limit)
         if self._rings:
             hard = self._pulled(hard, longer, COARSE_STEP - dz)
             usual = self._pulled(usual, way, -dz)
@@ -154,22 +214,20 @@ class Guard:
     def act(self, dx: Number, dy: Number, dz: Number) -> None:
         """Take in the move of the set-point that is going to be carried out, m."""
         self.sight.move(-dz)
-        self._pending = (abs(dx), abs(dy))
-        self._aside = (
-            least(self._aside[0] * self._decay + abs(dx), self._furthest + self._zero),
-            least(self._aside[1] * self._decay + abs(dy), self._furthest + self._zero),
-        )
+        for side, move in zip(self._sides, (dx, dy), strict=True):
+            side.move(abs(move))
 
     def aside(self) -> Self:
         """Return one that knows the same and goes its own way."""
         other = copy(self)
         other.sight = self.sight.aside()
+        other._sides = (copy(self._sides[0]), copy(self._sides[1]))
         return other
 
     def keep(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""
-        self._aside = (self._aside[0][rows], self._aside[1][rows])
-        self._pending = (self._pending[0][rows], self._pending[1][rows])
+        for side in self._sides:
+            side.keep(rows)
         self._zero, self._held = self._zero[rows], self._held[rows]
         self.damage = self.damage[rows]
         self.sight.keep(rows)
@@ -178,7 +236,7 @@ class Guard:
         """Say where a ring can pull: held, or soon grasped, and below its peg after a way down."""
         now = self._now
         low = least(now.error_z, now.error_z + now.lag) - down < _TOP
-        reach = _PICK + 2.0 * COARSE_STEP + self._furthest
+        reach = _PICK + 2.0 * COARSE_STEP + MAXIMUM_SPEED * self.settings.slowest
         near = (abs(now.error_x) < reach) & (abs(now.error_y) < reach)
         closing = (now.jaw > 0.0) & (now.jaw <= _CLOSING)
         return low & ((now.grasped > 0.0) | (near & closing))

@@ -8,18 +8,39 @@ did in the last tick follows from the rise of x and the way of the tip, for ever
 be: that says how force goes on, and not a guess of the stiffness. Numbers and arrays alike.
 """
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 from fdrl_ros.env.actions import MAXIMUM_SPEED, TICK
 from fdrl_ros.env.tissue import contact_stiffness
 from fdrl_ros.selector.either import choose, least, most, Number
 from fdrl_ros.selector.excursion import Bounds, excursion
+import numpy as np
 
 _POWER = 2.0 / 3.0
+_ROOT = 1.0 / (1.0 + _POWER)
+_TINY = 1e-9
 _NONE = 0.0
 _SPEED = float(MAXIMUM_SPEED)
-_LEAST_WAY = 1e-5
-"""Way from which on the growth of force says something about stiffness, m."""
+_SLACK = 1e-9
+"""By which speeds that contradict each other may be off by rounding, m/s."""
+
+_LEAST_DEPTH = 1e-6
+
+KINDS = 8
+"""Into how many the range of kappa is cut."""
+
+
+class Kind(NamedTuple):
+    """
+    How fast the surface can be if the tissue is of one kind; of none if least is above most.
+
+    :param slow: least speed upwards, m/s.
+    :param fast: greatest speed upwards, m/s.
+    """
+
+    slow: Number
+    fast: Number
 
 
 class Seen(NamedTuple):
@@ -35,7 +56,8 @@ class Seen(NamedTuple):
     :param room_ever: height of the tip above where the surface can ever be, m.
     :param pending: the move downwards that may still be to come: 2 is coarse, 1 fine, 0 none.
     :param level: which range of the arm's lag it has shown, see Excursion.levels.
-    :param stiffest: kappa that the contact has shown not to exceed, N^(2/3)/m.
+    :param kinds: what the surface could do at the state before, for each kind of tissue.
+    :param aside: how far the tip went sideways in the last tick at most, m.
     """
 
     force: Number
@@ -47,7 +69,8 @@ class Seen(NamedTuple):
     room_ever: Number
     pending: Number
     level: Number
-    stiffest: Number
+    kinds: list[Kind]
+    aside: Number = 0.0
 
 
 class Outlook(NamedTuple):
@@ -57,19 +80,23 @@ class Outlook(NamedTuple):
     :param softest: least kappa, N^(2/3)/m.
     :param stiffest: greatest kappa, N^(2/3)/m.
     :param contact: greatest kappa d at present by the force that is felt, N^(2/3).
-    :param room: height of the tip above where the surface can be at the most, m.
-    :param speed: greatest speed of the surface, m/s.
+    :param speed: greatest speed of the surface, m/s, whatever the kind of tissue.
     :param fast: row of the tables for it.
     :param far: row of the tables for the lag of the tip.
+    :param kinds: what the surface can do, for each kind of tissue.
+    :param high: greatest kappa d (1 + lambda v)^(2/3) at present, N^(2/3).
+    :param sinking: least speed downwards of the tip, m/s.
     """
 
     softest: Number
     stiffest: Number
     contact: Number
-    room: Number
     speed: Number
     fast: Number
     far: Number
+    kinds: list[Kind]
+    high: Number
+    sinking: Number
 
 
 class Prediction:
@@ -83,87 +110,236 @@ class Prediction:
     def __init__(self, bounds: Bounds, radius: float) -> None:
         self.bounds = bounds
         self.excursion = excursion(bounds)
-        self.softest = contact_stiffness(bounds.softest, radius) ** _POWER
-        self.stiffest = contact_stiffness(bounds.stiffest, radius) ** _POWER
+        self.softest = float(contact_stiffness(bounds.softest, radius) ** _POWER)
+        self.stiffest = float(contact_stiffness(bounds.stiffest, radius) ** _POWER)
         """Least and greatest kappa, N^(2/3)/m."""
+        ends = np.geomspace(self.softest, self.stiffest, KINDS + 1).tolist()
+        self.spans: list[tuple[float, float]] = list(itertools.pairwise(ends))
+        """Least and greatest kappa of each kind of tissue, N^(2/3)/m."""
+        self._all = [Kind(-bounds.speed, bounds.speed)] * KINDS
         self._change = 0.5 * bounds.acceleration * TICK
-        self._quick, self._slow = 1.0 / bounds.quickest, 1.0 / bounds.slowest
+        self._quick = 1.0 / bounds.quickest
+        self._slow = [1.0 / each for each in self.excursion.levels]
+        self._slows = np.array(self._slow)
 
-    def _speeds(self, lag: Number) -> tuple[Number, Number]:
+    def all_kinds(self, like: Number = 0.0) -> list[Kind]:
+        """Return what the surface can do where nothing was seen."""
+        top = self.bounds.speed + like
+        return self._all if type(top) is float else [Kind(-top, top)] * KINDS
+
+    def _speeds(self, lag: Number, level: Number) -> tuple[Number, Number]:
         """Return the least and greatest speed downwards of a tip so far above its set-point."""
-        one, other = lag * self._slow, lag * self._quick
+        slow = self._slow[level] if type(level) is int else self._slows[level]
+        one, other = lag * slow, lag * self._quick
         return most(least(one, other), -_SPEED), least(most(one, other), _SPEED)
 
     def outlook(self, seen: Seen) -> Outlook:
         """Return what can be now."""
-        bounds, change = self.bounds, self._change
-        error, top, worst = bounds.force_error, bounds.speed, bounds.damping
-        now_least, now_most = self._speeds(seen.lag)
-        then_least, then_most = self._speeds(seen.lag_before)
+        error = self.bounds.force_error
+        low, low_then = most(seen.force - error, _NONE), most(seen.before - error, _NONE)
+        known = seen.sunk == seen.sunk
+        kinds = seen.kinds
+        sinking, falling = self._speeds(seen.lag, seen.level)
         high = most(seen.force + error, _NONE) ** _POWER
-        low = most(seen.force - error, _NONE) ** _POWER
-        high_then = most(seen.before + error, _NONE) ** _POWER
-        low_then = most(seen.before - error, _NONE) ** _POWER
-        # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: bound
-        # how much kappa d grew (or fell) by the surface's speed, which hardly changed in a tick.
-        slow_now, slow_then = now_least - change, then_least - change
-        fast_now, fast_then = (
-            most(now_most + change, slow_then),
-            most(then_most + change, slow_now),
-        )
-        growth, fall = high - low_then, high_then - low
-        for speed in (1.0 - worst * top, 1.0 + worst * top):
-            growth = most(
-                growth,
-                high / (speed + worst * slow_now) ** _POWER
-                - low_then / (speed + worst * fast_then) ** _POWER,
+        if type(known) is bool and low == low_then == 0.0:
+            if kinds is not self._all:
+                kinds = self._idle(kinds, known)
+        else:
+            kinds = self._pressed(
+                seen, known, high, low**_POWER, low_then**_POWER, sinking, falling
             )
-            fall = most(
-                fall,
-                high_then / (speed + worst * slow_then) ** _POWER
-                - low / (speed + worst * fast_now) ** _POWER,
-            )
-        known = (seen.sunk == seen.sunk) & (low_then > 0.0)
-        sunk = choose(known, seen.sunk, _NONE)
-        # A tip that sinks faster than the surface can recede goes deeper by at least the rest.
-        rest = sunk - top * TICK
-        shown = most(growth, _NONE) / most(rest, _LEAST_WAY)
-        # Softer than any tissue is no news of the tissue: something else pulled or let go.
-        told = (rest > _LEAST_WAY) & (shown >= self.softest)
-        stiffest = least(seen.stiffest, choose(told, shown, seen.stiffest))
-        softest = self.softest
-        # Speed of the surface: its mean over the last tick by the growth, and what it gained.
-        way = growth / choose(growth > 0.0, softest, stiffest)
-        speed = choose(known, least((way - sunk) / TICK + change, top), top)
-        back = -(fall / choose(fall > 0.0, softest, stiffest) + sunk) / TICK - change
-        back = choose(known & (low > 0.0), most(back, -top), -top)
-        damped = 1.0 + worst * least(back + now_least, _NONE)
-        contact = high / damped**_POWER
+        softest, stiffest, slow, speed = self._hull(kinds)
+        contact = self.inside(high, slow, sinking)
         fast, far = self.excursion.places(speed, seen.lag)
-        return Outlook(softest, stiffest, contact, seen.room, speed, fast, far)
+        return Outlook(softest, stiffest, contact, speed, fast, far, kinds, high, sinking)
 
-    def force(self, seen: Seen, outlook: Outlook, move: int, aside: Number = 0.0) -> Number:
+    def _hull(self, kinds: list[Kind]) -> tuple[Number, Number, Number, Number]:
+        """Return least and greatest kappa, and least and greatest speed, of all kinds."""
+        top = self.bounds.speed
+        if kinds is self._all:
+            return self.softest, self.stiffest, -top, top
+        if type(kinds[0].slow) is float:
+            left = [place for place, (slow, fast) in enumerate(kinds) if slow <= fast]
+            slowest = min([kinds[each].slow for each in left])
+            fastest = max([kinds[each].fast for each in left])
+            return self.spans[left[0]][0], self.spans[left[-1]][1], slowest, fastest
+        slow, fast = np.array(kinds).swapaxes(0, 1)
+        alive = slow <= fast
+        ends = np.array(self.spans)[:, :, None]
+        softest = np.where(alive, ends[:, 0], self.stiffest).min(axis=0)
+        stiffest = np.where(alive, ends[:, 1], self.softest).max(axis=0)
+        return (
+            softest,
+            stiffest,
+            np.where(alive, slow, top).min(axis=0),
+            np.where(alive, fast, -top).max(axis=0),
+        )
+
+    def _idle(self, kinds: list[Kind], known: bool) -> list[Kind]:
+        """Return what the surface of each kind can do a tick later where nothing is felt."""
+        top = self.bounds.speed
+        gone = 2.0 * self._change if known else 2.0 * top
+        return [
+            Kind(max(slow - gone, -top), min(fast + gone, top))
+            if slow <= fast
+            else Kind(slow, fast)
+            for slow, fast in kinds
+        ]
+
+    def _pressed(
+        self,
+        seen: Seen,
+        known: Number,
+        high: Number,
+        low: Number,
+        low_then: Number,
+        now_least: Number,
+        now_most: Number,
+    ) -> list[Kind]:
+        """
+        Return what the surface of each kind of tissue can do now.
+
+        :param known: where the tip's way is.
+        :param high: greatest kappa d (1 + lambda v)^(2/3) now, by what is felt, N^(2/3).
+        :param low: the least, N^(2/3).
+        :param low_then: least one tick earlier, N^(2/3).
+        :param now_least: least speed downwards of the tip, m/s.
+        :param now_most: greatest speed downwards of the tip, m/s.
+        """
+        change, top, worst = self._change, self.bounds.speed, self.bounds.damping
+        risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
+        then_least, then_most = self._speeds(seen.lag_before, seen.level)
+        high_then = most(seen.before + self.bounds.force_error, _NONE) ** _POWER
+        # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: the
+        # surface's part of it hardly changed in a tick.
+        slow_now, slow_then = now_least - change, then_least - change
+        fast_now = most(now_most + change, slow_then)
+        fast_then = most(then_most + change, slow_now)
+        least_growth, least_fall = high - low_then, high_then - low
+        gone = choose(known, 2.0 * change, 2.0 * top)
+        drift = choose(known, seen.sunk, _NONE) / TICK
+        slid = change + self.bounds.slope * seen.aside / TICK
+        ahead, behind = slid - drift, -slid - drift
+        kinds: list[Kind] = []
+        left: Any = False
+        for (soft, stiff), kind in zip(self.spans, seen.kinds, strict=True):
+            slow, fast = kind
+            alive = slow <= fast
+            if alive is False:
+                kinds.append(kind)
+                continue
+            growth, fall = least_growth, least_fall
+            for v in (most(slow - change, -top), least(fast + change, top)):
+                growth = most(growth, _gained(high, v + slow_now, low_then, v + fast_then, worst))
+                fall = most(fall, _gained(high_then, v + slow_then, low, v + fast_now, worst))
+            fast = least(fast + gone, top)
+            way = growth / (TICK * choose(growth > 0.0, soft, stiff))
+            fast = choose(risen, least(fast, way + ahead), fast)
+            slow = most(slow - gone, -top)
+            way = fall / (TICK * choose(fall > 0.0, soft, stiff))
+            slow = choose(fallen, most(slow, behind - way), slow)
+            alive = alive & (slow <= fast + _SLACK)
+            left = left | alive
+            kinds.append(Kind(choose(alive, least(slow, fast), top), choose(alive, fast, -top)))
+        # Like no tissue at all is no news of the tissue: something else pulled or let go.
+        if left is True:
+            return kinds
+        return [Kind(choose(left, slow, -top), choose(left, fast, top)) for slow, fast in kinds]
+
+    def force(
+        self,
+        seen: Seen,
+        outlook: Outlook,
+        move: int,
+        aside: Number = 0.0,
+        enough: Number = 0.0,
+    ) -> Number:
         """
         Return the greatest force that a move can lead to, N, if the tip is drawn back after it.
 
         :param outlook: for what is seen.
         :param move: place in MOVES.
         :param aside: how far the tip goes sideways meanwhile, m: over a slope it gets deeper.
+        :param enough: force below which nobody asks more closely, N.
         """
-        softest, stiffest, contact, room, _speed, fast, far = outlook
-        tables, level, pending = self.excursion, seen.level, seen.pending
+        tables = self.excursion
         deeper = self.bounds.slope * aside
         # Never deeper than where the surface can be at its highest.
-        deepest = tables.sinks(level, far, pending, move) - seen.room_ever + deeper
+        far, ends = outlook.far, (outlook.softest, outlook.stiffest)
+        deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
         if type(deepest) is float and deepest <= 0.0:
             return 0.0
-        deepest = tables.steep * deepest
-        depth = least(contact / stiffest, -room) + deeper
-        felt = least(tables.reached(level, fast, far, pending, move, depth), deepest)
-        x = most(stiffest * felt, _NONE)
-        # What gets less deep is linear in kappa too: the softest is then the worst.
+        deepest = deepest * tables.steep
+        whole = self._within(seen, far, move, deeper, deepest, ends, outlook.contact, outlook.fast)
+        whole = whole * whole**0.5
+        near = whole > enough
+        if not (near if type(near) is bool else near.any()):
+            return whole
+        x: Number = 0.0 * seen.force
+        for (soft, stiff), (slow, fast) in zip(self.spans, outlook.kinds, strict=True):
+            alive = near & (slow <= fast)
+            if not (alive if type(alive) is bool else alive.any()):
+                continue
+            row, _ = tables.places(fast, seen.lag)
+            contact = self.inside(outlook.high, slow, outlook.sinking)
+            one = self._within(seen, far, move, deeper, deepest, (soft, stiff), contact, row)
+            x = choose(alive, most(x, one), x)
+        return choose(near, x * x**0.5, whole)
+
+    def inside(self, high: Number, slow: Number, sinking: Number) -> Number:
+        """Return the greatest kappa d for what is felt, by the least speeds of surface and tip."""
+        closing = least(slow + sinking, _NONE)
+        return high / (1.0 + self.bounds.damping * closing) ** _POWER
+
+    def _within(
+        self,
+        seen: Seen,
+        far: Number,
+        move: int,
+        deeper: Number,
+        deepest: Number,
+        ends: tuple[Number, Number],
+        contact: Number,
+        row: Number,
+    ) -> Number:
+        """Return the greatest kappa d (1 + lambda v)^(2/3) there can be for kappa between ends."""
+        tables, level, pending = self.excursion, seen.level, seen.pending
+        soft, stiff = ends
+        depth = least(contact / stiff, -seen.room)
+        felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+        x = most(stiff * felt, _NONE)
+        # What gets less deep is linear in kappa too: then the softest is the worst, or the one
+        # that is as deep as the surface can be high.
         if type(x) is not float or x < contact * tables.steep:
-            depth = least(contact / softest, -room) + deeper
-            felt = least(tables.reached(level, fast, far, pending, move, depth), deepest)
-            x = most(x, softest * felt)
-        return x * x**0.5
+            soft = least(most(contact / most(-seen.room, _LEAST_DEPTH), soft), stiff)
+            depth = least(contact / soft, -seen.room)
+            felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+            x = most(x, soft * felt)
+        return x
+
+
+def _gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
+    """
+    Return how much kappa d grew at most for some damping up to the worst, N^(2/3).
+
+    With y = x (1 + lambda v)^(-2/3), the greatest y now less the least y then: at the worst
+    damping, or where the derivative to lambda is 0, which then is the maximum.
+
+    :param now: x now at the most.
+    :param slow: v now at least.
+    :param then: x then at least.
+    :param fast: v then at the most, not less than `slow`.
+    """
+    found = now / (1.0 + worst * slow) ** _POWER - then / (1.0 + worst * fast) ** _POWER
+    inside = (now * slow > _TINY) & (then * fast > now * slow)
+    if inside is False:
+        return found
+    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** _ROOT
+    span = fast - share * slow
+    inside = inside & (share - 1.0 < worst * span)
+    if inside is False:
+        return found
+    damping = (share - 1.0) / choose(inside, span, 1.0)
+    damping = choose(inside, damping, worst)
+    grown = now / (1.0 + damping * slow) ** _POWER - then / (1.0 + damping * fast) ** _POWER
+    return most(found, grown)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import itertools
 from typing import Any
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, TICK
+from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.tissue import contact_force, contact_stiffness
@@ -23,7 +23,6 @@ from fdrl_ros.selector.excursion import (
     DEPTHS,
     DUE,
     excursion,
-    followed,
     LEVELS,
     MOVES,
     sink,
@@ -31,6 +30,7 @@ from fdrl_ros.selector.excursion import (
 )
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.shield_settings import ShieldSettings
+from fdrl_ros.selector.shield_truths import between, corners, signs, Truths
 from fdrl_ros.selector.sight import Glance, Sight
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ _STEPS = 168
 _TIME: Array = SUBSTEP * np.arange(1.0, _STEPS + 1.0)
 _SLACK = 1e-9
 _UP = MOVES[-1]
+_DUE_SLACK = 1.1e-5
+"""Of a set-point, m: what the shield does not take for a move."""
 
 
 @dataclass(frozen=True)
@@ -141,51 +143,6 @@ def check_tables(
     return Finding('tables', cells, least, where if least < -_SLACK else {})
 
 
-@dataclass(frozen=True)
-class _Truths:
-    """Consistent truths, one for each cell, before and after a tick: arrays of shape (n,)."""
-
-    kappa: Array
-    damping: Array
-    lag: Array
-    speeds: tuple[Array, Array]
-    depths: tuple[Array, Array]
-    behind: tuple[Array, Array]
-    move: Array
-
-
-def _truths(bounds: Bounds, kappas: tuple[float, float], limit: float, fine: int) -> _Truths:
-    """Return truths at all corners, and at `fine` places between, of what may differ."""
-    gain, reach = bounds.acceleration * TICK, MAXIMUM_SPEED * bounds.slowest
-    axes = (
-        np.geomspace(*kappas, 2 + fine),
-        np.array([0.0, 0.5 * bounds.damping, bounds.damping]),
-        np.geomspace(bounds.quickest, bounds.slowest, 2 + fine),
-        np.linspace(-bounds.speed, bounds.speed, 3 + fine),
-        gain * np.linspace(-1.0, 1.0, 3),
-        np.linspace(-reach, reach, 3 + 2 * (fine // 2)),
-        np.linspace(-0.002, 1.0, 6 + 2 * fine) * limit**_POWER,
-        np.array(MOVES),
-    )
-    grid = np.meshgrid(*axes, indexing='ij')
-    kappa, damping, lag, speed, gained, behind, contact, move = (each.ravel() for each in grid)
-    before = speed - gained
-    keep = (np.abs(before) <= bounds.speed) & (np.abs(behind) <= MAXIMUM_SPEED * lag)
-    kappa, damping, lag, speed, gained, behind, contact, move, before = (
-        each[keep] for each in (kappa, damping, lag, speed, gained, behind, contact, move, before)
-    )
-    spans = np.abs(move) / MAXIMUM_SPEED
-    share = np.zeros_like(lag)
-    for each in np.unique(spans):
-        rows = spans == each
-        share[rows] = [float(followed(np.array([TICK]), one, float(each))[0]) for one in lag[rows]]
-    now = behind * np.exp(-TICK / lag) - move * (1.0 - share)
-    sunk = behind - now - move
-    depth = contact / kappa
-    depths = depth - (0.5 * (before + speed) * TICK + sunk), depth
-    return _Truths(kappa, damping, lag, (before, speed), depths, (behind, now), move)
-
-
 def check_sight(
     settings: ShieldSettings,
     procedure: str,
@@ -196,77 +153,93 @@ def check_sight(
     """
     Check that what the shield takes to be possible holds what is true, wherever that can be.
 
-    Every truth is looked at with the sensor off to both sides, before and after a tick.
+    Histories of two ticks at all corners are looked at with the sensor off to both sides at every
+    moment, and longer ones between them with the sensor off by anything.
 
     :param settings: of the shield.
     :param procedure: its name.
     :param wide: whether under the wide bounds, or the usual ones.
     :param world: bounds that the truth keeps to; those of the shield by default.
-    :param fine: how many places between the ends of each range.
+    :param fine: how many times 20,000 histories are drawn between the corners.
     """
     chosen = procedure_named(procedure)
     taken = settings.wide() if wide else settings.usual()
     truth, limit = world or taken, HARD_STOP if wide else chosen.force_limit
-    ends = [
+    soft, stiff = (
         float(contact_stiffness(each, chosen.contact_radius) ** _POWER)
         for each in (truth.softest, truth.stiffest)
-    ]
+    )
     prediction = Prediction(taken, chosen.contact_radius)
-    some = _truths(truth, (ends[0], ends[1]), limit, fine)
+    some = corners(truth, (soft, stiff), limit)
+    tried = [(some, np.array(each)[:, None]) for each in signs(len(some.speeds))]
+    if fine:
+        some = between(truth, (soft, stiff), limit, 20_000 * fine)
+        off = np.random.default_rng(fine).uniform(-1.0, 1.0, some.speeds.shape)
+        tried += [(some, off), (some, np.sign(off))]
     least, where, cells = np.inf, {}, 0
-    for off in ((-1.0, -1.0), (-1.0, 1.0), (1.0, -1.0), (1.0, 1.0)):
-        margins = _margins(some, prediction, procedure, truth, off)
-        for name, margin in margins.items():
+    for some, off in tried:
+        for name, margin in _margins(some, prediction, procedure, truth, off).items():
             cells += len(margin)
             worst = int(margin.argmin())
-            if margin[worst] < least:
+            if not margin[worst] >= least:
                 least = float(margin[worst])
                 where = {
                     f'short of {name}': -least,
                     'kappa': float(some.kappa[worst]),
                     'damping': float(some.damping[worst]),
                     'lag': float(some.lag[worst]),
-                    'speed': float(some.speeds[1][worst]),
-                    'speed_before': float(some.speeds[0][worst]),
-                    'depth': float(some.depths[1][worst]),
-                    'behind': float(some.behind[0][worst]),
-                    'move': float(some.move[worst]),
+                    'speed': float(some.speeds[-1][worst]),
+                    'speed_before': float(some.speeds[-2][worst]),
+                    'depth': float(some.depths[-1][worst]),
+                    'behind': float(some.behind[-2][worst]),
+                    'move': float(some.moves[-1][worst]),
                 }
-    return Finding(f'sight: {procedure}', cells, least, where if least < -1e-7 else {})
+    return Finding(f'sight: {procedure}', cells, least, where if not least >= -1e-7 else {})
 
 
 def _margins(
-    some: _Truths, prediction: Prediction, procedure: str, truth: Bounds, off: tuple[float, float]
+    some: Truths, prediction: Prediction, procedure: str, truth: Bounds, off: Array
 ) -> dict[str, Array]:
-    """Return by how much each bound of the shield holds the truth, as a share of its size."""
-    stiffness = some.kappa**1.5
-    quick = [np.clip(each / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED) for each in some.behind]
-    forces = [
-        contact_force(stiffness, some.damping, depth, speed + tip)
-        for depth, speed, tip in zip(some.depths, some.speeds, quick, strict=True)
-    ]
-    nothing = np.zeros_like(some.kappa)
+    """
+    Return by how much each bound of the shield holds the truth, as a share of its size.
+
+    :param off: of the sensor at each moment, as a share of its error.
+    """
+    stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
     sight = Sight((prediction,), procedure, nothing)
     base = sight.height_of(nothing)
-    # The surface is at its middle now, and where it was planned.
-    rise = 0.5 * (some.speeds[0] + some.speeds[1]) * TICK
-    heights = [-some.depths[0] - rise - base, -some.depths[1] - base]
-    errors = [high - behind for high, behind in zip(heights, some.behind, strict=True)]
     seen: Any = None
-    for step, known in ((0, False), (1, True)):
-        force = forces[step] + off[step] * truth.force_error
-        glance = Glance(force, some.behind[step], errors[step], nothing)
-        _, seen, outlook = sight.look(glance, known, nothing < 1.0)[0]
-        sight.move(-some.move)
+    outlook: Any = None
+    for step, speed in enumerate(some.speeds):
+        behind = some.behind[step]
+        tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)
+        force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
+        force = force + off[step] * truth.force_error
+        # At last the surface is at its middle, and where it was planned.
+        glance = Glance(force, behind, some.heights[step] - base - behind, nothing)
+        _, seen, outlook = sight.look(glance, step > 0, nothing < 1.0)[0]
+        if step < len(some.moves):
+            sight.move(-some.moves[step])
+    speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
+    # Of the kinds that this tissue can be of, one must allow for what it does.
+    kind, contact = np.full((2, len(speed)), -np.inf)
+    for (soft, stiff), (slow, fast) in zip(prediction.spans, outlook.kinds, strict=True):
+        own = (some.kappa >= soft * (1.0 - 1e-12)) & (some.kappa <= stiff * (1.0 + 1e-12))
+        within = np.minimum(fast - speed, speed - slow) / truth.speed
+        kind = np.where(own, np.maximum(kind, within), kind)
+        most = prediction.inside(outlook.high, slow, outlook.sinking)
+        contact = np.where(own, np.maximum(contact, most - some.kappa * inside), contact)
     slowest = np.array(prediction.excursion.levels)[seen.level]
-    contact = np.minimum(outlook.contact, -outlook.stiffest * outlook.room)
-    inside = np.maximum(some.depths[1], 0.0)
     return {
         'stiffest': outlook.stiffest / some.kappa - 1.0,
-        'contact': np.maximum(outlook.contact, contact) - some.kappa * inside,
-        'speed': (outlook.speed - some.speeds[1]) / truth.speed,
+        'softest': 1.0 - outlook.softest / some.kappa,
+        'kind': kind,
+        'contact of its kind': contact,
+        'contact': outlook.contact - some.kappa * inside,
+        'speed': (outlook.speed - speed) / truth.speed,
         'lag': slowest / some.lag - 1.0,
-        'room': -some.depths[1] - outlook.room,
+        'room': -depth - seen.room,
+        'due': np.array(DUE)[seen.pending] - some.due[-1] + _DUE_SLACK,
     }
 
 

@@ -15,7 +15,7 @@ from fdrl_ros.env.constants import constant
 from fdrl_ros.env.touch import TOUCH_FORCE
 from fdrl_ros.selector.either import choose, least, most, Number
 from fdrl_ros.selector.excursion import LEVELS
-from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
+from fdrl_ros.selector.prediction import Kind, Outlook, Prediction, Seen
 import numpy as np
 
 _FELT = 2.0
@@ -67,6 +67,7 @@ class Sight:
         self._bounds = predictions[0].bounds
         lags = predictions[0].excursion.levels
         self._decay = [math.exp(-TICK / each) for each in lags]
+        self._decays = np.array(self._decay)
         self._follows = [
             COARSE_STEP / TICK * lag * (1.0 - left)
             for lag, left in zip(lags, self._decay, strict=True)
@@ -78,19 +79,25 @@ class Sight:
         self._moved = like
         self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
         """Which range of lags the arm has shown to be in."""
-        self.stiffest: list[Number] = [like + each.stiffest for each in predictions]
-        """Greatest kappa left, under each prediction."""
+        self.kinds = [each.all_kinds(like) for each in predictions]
+        """What the surface can do, under each prediction, for each kind of tissue."""
         self.height: Number = like
         """Of the tip above the planned surface, m."""
 
+    @property
+    def decay(self) -> Number:
+        """Return which share of its lag the arm keeps in a tick at most."""
+        return self._decay[self.level] if type(self.level) is int else self._decays[self.level]
+
     def look(
-        self, now: Glance, known: bool, tissue: Number
+        self, now: Glance, known: bool, tissue: Number, aside: Number = 0.0
     ) -> list[tuple[Prediction, Seen, Outlook]]:
         """
         Take in a state.
 
         :param known: whether the last state was just one tick before.
         :param tissue: whether nothing but tissue can have pushed the tip since then.
+        :param aside: how far it went sideways since then at most, m.
         :returns: what is seen and what can be, under each prediction.
         """
         self.height = now.error + now.lag + self.height_of(now.grasped)
@@ -125,10 +132,11 @@ class Sight:
                 *self._room(each, now.force, tissue),
                 pending if each.bounds.latency > 0.0 else 0 * pending,
                 self.level,
-                self.stiffest[place],
+                self.kinds[place],
+                aside,
             )
             outlook = each.outlook(seen)
-            self.stiffest[place] = outlook.stiffest
+            self.kinds[place] = outlook.kinds
             found.append((each, seen, outlook))
         return found
 
@@ -147,7 +155,7 @@ class Sight:
     def aside(self) -> Self:
         """Return one that knows the same and goes its own way."""
         other = copy(self)
-        other.stiffest = [*self.stiffest]
+        other.kinds = [*self.kinds]
         return other
 
     def keep(self, rows: Any) -> None:
@@ -155,7 +163,9 @@ class Sight:
         if self._last is not None:
             self._last = Glance(*(each[rows] for each in self._last))
         self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
-        self.stiffest = [each[rows] for each in self.stiffest]
+        self.kinds = [
+            [Kind(one.slow[rows], one.fast[rows]) for one in each] for each in self.kinds
+        ]
 
     def _room(
         self, prediction: Prediction, force: Number, tissue: Number

@@ -7,8 +7,10 @@ from dataclasses import replace
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.selector import ShieldSettings
+from fdrl_ros.selector import prediction, ShieldSettings
+from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.shield_check import check_sight, check_tables
+import numpy as np
 import pytest
 
 SETTINGS = ShieldSettings()
@@ -25,9 +27,9 @@ def test_nothing_that_can_happen_leads_beyond_the_tables(bounds):
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
 @pytest.mark.parametrize('procedure', ['palpation', 'retraction', 'follow'])
 def test_what_the_shield_takes_to_be_possible_holds_what_is_true(procedure, wide):
-    finding = check_sight(SETTINGS, procedure, wide, fine=0)
+    finding = check_sight(SETTINGS, procedure, wide, fine=1)
     assert finding.holds, finding.failure
-    assert finding.cells > 10_000
+    assert finding.cells > 100_000
 
 
 def test_a_shield_that_knows_of_no_latency_is_found_out():
@@ -52,6 +54,45 @@ def test_a_shield_that_takes_the_arm_for_quicker_is_found_out():
     assert not check_sight(
         replace(SETTINGS, slowest=0.06), 'palpation', True, world=WIDE, fine=0
     ).holds
+
+
+@pytest.mark.parametrize(
+    ('name', 'share'),
+    [('acceleration', 0.9), ('speed', 0.9), ('damping', 0.5), ('force_error', 0.5)],
+)
+def test_a_shield_that_allows_for_less_than_can_be_is_found_out(name, share):
+    wrong = replace(SETTINGS, **{name: share * getattr(SETTINGS, name)})
+    assert not check_sight(wrong, 'retraction', True, world=WIDE, fine=0).holds
+
+
+@pytest.mark.parametrize('change', [0.5, 0.9])
+def test_an_inference_that_takes_the_surface_for_steadier_is_found_out(monkeypatch, change):
+    made = Prediction.__init__
+
+    def lesser(self, *arguments):
+        made(self, *arguments)
+        self._change *= change
+
+    monkeypatch.setattr(Prediction, '__init__', lesser)
+    assert not check_sight(SETTINGS, 'retraction', True, fine=0).holds
+
+
+def test_an_inference_that_forgets_that_damping_differs_is_found_out(monkeypatch):
+    monkeypatch.setattr(prediction, '_gained', lambda now, slow, then, fast, worst: now - then)
+    assert not check_sight(SETTINGS, 'retraction', True, fine=0).holds
+
+
+def test_damping_between_its_ends_can_be_the_worst():
+    least, most = 0.05, 0.075  # m/s
+    ends = [now_less_then(damping, least, most) for damping in (0.0, 5.0)]
+    worst = max(now_less_then(damping, least, most) for damping in np.linspace(0.0, 5.0, 501))
+    assert worst > max(ends) + 5e-4
+    assert prediction._gained(1.0, least, 0.75, most, 5.0) == pytest.approx(worst, abs=1e-5)
+
+
+def now_less_then(damping, slow, fast):
+    """Return by how much kappa d of 1 is above one of 0.75 under some damping."""
+    return (1.0 + damping * slow) ** (-2 / 3) - 0.75 * (1.0 + damping * fast) ** (-2 / 3)
 
 
 def test_a_shield_with_half_the_range_of_stiffness_is_found_out():
