@@ -3,6 +3,7 @@
 """A selector's policies: they come over latched topics and from the disk, and obey the surgeon."""
 
 from collections.abc import Callable
+from functools import partial
 import math
 import time
 from typing import Any
@@ -14,10 +15,12 @@ from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.answering import answer_later, Answered
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.managed_node import ManagedNode, PATIENCE
 from fdrl_ros.nodes.valuing import assess
+from fdrl_ros.nodes.word import Order, Word
 from fdrl_ros.nodes.worker import Worker
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
@@ -28,10 +31,9 @@ from fdrl_ros.selector.supervision import (
     BY_TOPIC,
     Command,
     command_named,
-    load_supervision,
-    save_supervision,
     Supervision,
     SUPERVISION_FILE,
+    URGENT,
 )
 import fdrl_ros.srv as srv
 from fdrl_ros.trial import basis
@@ -40,6 +42,9 @@ from std_msgs.msg import String
 
 WAITING = 1000
 """Things that may wait to be written."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
+"""After which holding is valued once more if it could not be, second; it doubles each time."""
 
 
 class Policies:
@@ -81,9 +86,10 @@ class Policies:
         node = self._node
         self._loop = loop
         self._assessing = False
+        self._again, self._pause = -math.inf, FIRST_PAUSE
         self.problem = ''
         node.keep(self._files.lock().close)
-        self.supervision = self._written = load_supervision(self._word_file)
+        self._word = Word(node, self._word_file, self._submit, self._heed)
         self.registry = PolicyRegistry(
             self._roster,
             self._shape,
@@ -98,11 +104,17 @@ class Policies:
         node.keep(self._end)
         self._listen()
         node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
-        node.answer(srv.PinPolicy, 'selector/pin_policy', self._pin)
-        node.answer(srv.Supervise, 'selector/supervise', self._supervise)
+        answer_later(node, srv.PinPolicy, 'selector/pin_policy', self._pin)
+        answer_later(node, srv.Supervise, 'selector/supervise', self._supervise)
         node.hear(String, 'supervise', self._hear_word, qos.EVENT)
         self._obey()
         self._assess_next()
+        node.every(1.0, self._assess_next)
+
+    @property
+    def supervision(self) -> Supervision:
+        """What the surgeon said, as far as it is in force."""
+        return self._word.supervision
 
     def _listen(self) -> None:
         courier, size = Courier(self._node), 4 * self._shape.n_parameters
@@ -116,8 +128,7 @@ class Policies:
     def _end(self) -> None:
         """Stop writing, but not before the surgeon's last word is written."""
         self._scribe.close(PATIENCE)
-        if self._written != self.supervision:
-            save_supervision(self._word_file, self.supervision)
+        self._word.close()
 
     # Policies that come.
 
@@ -143,7 +154,7 @@ class Policies:
     def _assess_next(self) -> None:
         """Test and value the next policy on the worker, one at a time."""
         version = self.registry.pending(self.supervision)
-        if version is None or self._assessing:
+        if version is None or self._assessing or self._node.now < self._again:
             return
         self._assessing = True
         plan, start, files = self._plan, self._start, self._files
@@ -156,11 +167,16 @@ class Policies:
         )
 
     def _valued_hold(self, result: Any) -> None:
-        """Take in what holding is worth; without it no policy is valued."""
+        """Take in what holding is worth; without it no policy is valued, so try again."""
         self._assessing = False
         if isinstance(result, Exception):
-            self._complain(f'holding could not be valued: {result}')
+            self._again = self._node.now + self._pause
+            self._complain(
+                f'holding could not be valued: {result}; once more in {self._pause:g} s'
+            )
+            self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
             return
+        self._pause = FIRST_PAUSE
         _, self.registry.hold = result
         self._assess_next()
 
@@ -212,61 +228,52 @@ class Policies:
             self._loop.hand_back()
         self._stand()
 
-    def _say(self, supervision: Supervision, words: str) -> None:
-        """Do what the surgeon said now, and write it down."""
-        if supervision != self.supervision:
-            self.supervision = supervision
-            self._obey()
-            self._write(lambda: self._write_word(supervision))
-        self._node.get_logger().info(f'the surgeon said: {words}')
+    def _heed(self) -> None:
+        """Go on by a word that has just come into force."""
+        self._obey()
         self._assess_next()
 
-    def _order(self, text: str, name: str) -> str:
+    def _order(self, text: str, name: str, answered: Answered) -> None:
         """
         Carry out a command.
 
-        :returns: what holds now, in words.
         :raises SupervisionError: if it cannot be obeyed.
         """
-        command = command_named(text)
-        supervision = self.supervision.ordered(command, name, self.registry.names)
+        command, known = command_named(text), self.registry.names
         names = [each.name for each in self._loop.selector.candidates]
+        self.supervision.ordered(command, name, known)
         if command is Command.LOCK and name not in names:
             raise SupervisionError(f'{name} is no candidate here: it cannot act alone')
-        self._say(supervision, f'{command} {name}'.rstrip())
-        return supervision.in_words()
+        words = f'{command} {name}'.rstrip()
+        change = partial(Supervision.ordered, command=command, name=name, known=known)
+        self._word.say(Order(change, words, command in URGENT, answered))
 
-    def _supervise(self, request: Any, response: Any) -> None:
-        self._answer(response, lambda: self._order(request.command, request.name))
+    def _supervise(self, request: Any, answered: Answered) -> None:
+        try:
+            self._order(request.command, request.name, answered)
+        except SupervisionError as error:
+            answered(False, str(error))
 
-    def _pin(self, request: Any, response: Any) -> None:
-        def pin() -> str:
-            name, text = request.name, request.version
+    def _pin(self, request: Any, answered: Answered) -> None:
+        name, text = request.name, request.version
+        try:
             if name not in self.registry.names:
                 known = ', '.join(sorted(self.registry.names))
                 raise SupervisionError(f'pin {name!r}: expected one of {known}')
-            version = self.registry.to_pin(name, text) if text else None
-            digest = version.digest if version else ''
-            words = f'pin {name} to {digest[:12]}' if digest else f'unpin {name}'
-            self._say(self.supervision.with_pin(name, digest), words)
-            return self.supervision.in_words()
-
-        self._answer(response, pin)
-
-    def _answer(self, response: Any, act: Callable[[], str]) -> None:
-        response.success, response.message = False, 'the selector has a fault'
-        try:
-            response.message = act()
-            response.success = True
+            digest = self.registry.to_pin(name, text).digest if text else ''
         except SupervisionError as error:
-            response.message = str(error)
+            answered(False, str(error))
+            return
+        words = f'pin {name} to {digest[:12]}' if digest else f'unpin {name}'
+        change = partial(Supervision.with_pin, name=name, digest=digest)
+        self._word.say(Order(change, words, False, answered))
 
     def _hear_word(self, source: Any) -> None:
         """Obey a pedal or a console, which may only take over and hand back."""
         try:
             if (command := command_named(source.data)) not in BY_TOPIC:
                 raise SupervisionError(f'{command} needs the service: a topic gives no answer')
-            self._order(command, '')
+            self._order(command, '', lambda success, words: None)
         except SupervisionError as error:
             self._node.get_logger().warning(f'refused: {error}')
 
@@ -277,11 +284,12 @@ class Policies:
             if isinstance(result, Exception):
                 self._complain(f'not written: {result}')
 
-        self._scribe.submit(lambda report, stopped: work(), done, done)
+        self._submit(work, done)
 
-    def _write_word(self, supervision: Supervision) -> None:
-        save_supervision(self._word_file, supervision)
-        self._written = supervision
+    def _submit(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
+        """Have the scribe do something; its result, or exception, comes back to this thread."""
+        guarded = self._node.guarded(done)
+        self._scribe.submit(lambda report, stopped: work(), guarded, guarded)
 
     def _list(self, request: Any, response: Any) -> None:
         response.policies = self._message()

@@ -39,6 +39,9 @@ class Command(StrEnum):
 NAMED = frozenset({Command.LOCK, Command.VETO, Command.ALLOW})
 """Commands that are about a policy."""
 
+URGENT = frozenset({Command.TAKE_OVER, Command.VETO})
+"""Commands that only take something away from the selector: they wait for no disk."""
+
 BY_TOPIC = frozenset({Command.TAKE_OVER, Command.HAND_BACK})
 """Commands that a pedal or a console may give with a topic."""
 

@@ -237,6 +237,35 @@ def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
         process.close()
 
 
+def test_holding_that_cannot_be_valued_is_tried_again(directory, lone_domain, monkeypatch):
+    tried = []
+
+    def assess(policy, *rest):
+        tried.append(policy)
+        if len(tried) < 3:
+            raise OSError('no space left')
+        return None, None
+
+    monkeypatch.setattr(policies_module, 'assess', assess)
+    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    try:
+        node.trigger_configure()
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        policies = node.policies
+        policies.registry.take(global_policy(directory), 0.0)
+        policies._assess_next()
+        policies._assess_next()
+        deadline = time.monotonic() + 20.0
+        while len(tried) < 3 and time.monotonic() < deadline:
+            process.spin()
+        assert tried[:3] == [None, None, None], 'nobody had to send a policy for that'
+        assert 'once more in 0.1 s' in policies.problem
+    finally:
+        process.close()
+
+
 def test_site_that_leaves_an_arm_unarmed_counts_more_than_the_graph(
     settings, lone_domain, tmp_path
 ):

@@ -12,7 +12,7 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.prepare import Layout
 from fdrl_ros.selector.policy_files import POLICIES
-from fdrl_ros.selector.supervision import SUPERVISION_FILE
+from fdrl_ros.selector.supervision import load_supervision, Supervision, SUPERVISION_FILE
 from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
 from geometry_msgs.msg import PoseStamped
 import pytest
@@ -211,3 +211,58 @@ def refusal(theatre: Theatre) -> str:
     theatre.room.wait(lambda: deaths.extend(theatre.runner.poll()) or deaths, 30.0)
     assert deaths[0].code == 1
     return theatre.runner.log_file(theatre.spec.label).read_text()
+
+
+def test_word_that_cannot_be_kept_is_refused_and_changes_nothing_but_a_take_over_counts(
+    theatre, room
+):
+    theatre.release(0)
+    theatre.start()
+    theatre.say_until(lambda: theatre.newest() and theatre.newest().policy == 'global', 60.0)
+    file = Layout(theatre.directory).party('robot_1') / SUPERVISION_FILE
+    file.mkdir()  # no file can be moved there
+
+    def ask(command: str, name: str = ''):
+        request = Supervise.Request(command=command, name=name)
+        return room.ask(Supervise, 'selector/supervise', request)
+
+    refused = ask('lock', 'hold')
+    assert not refused.success and refused.message.startswith('nothing has changed: cannot write')
+    pinned = room.ask(
+        PinPolicy, 'selector/pin_policy', PinPolicy.Request(name='global', version='0')
+    )
+    assert not pinned.success and 'nothing has changed' in pinned.message
+    listed = room.ask(ListPolicies, 'selector/list_policies', ListPolicies.Request())
+    assert listed.message == 'the selector drives' and not listed.policies.policies[0].pinned
+    theatre.say_until(lambda: theatre.newest().policy == 'global')
+
+    taken = ask('take_over')
+    assert not taken.success
+    assert taken.message.startswith('the surgeon drives; but a restart would undo it')
+    theatre.say_until(lambda: theatre.said() == ('hold', 'surgeon'))
+    file.rmdir()
+    assert ask('veto', 'hospital_1').success, 'the disk is well again'
+    assert '"surgeon": true' in file.read_text(), 'with it, all that was said is written'
+    assert ask('hand_back').message == 'the selector drives; hospital_1 is vetoed'
+    assert '"surgeon": false' in file.read_text(), 'what is answered is on the disk'
+
+
+def test_orders_are_kept_one_after_the_other(theatre, room):
+    theatre.start()
+    client = room.node.create_client(Supervise, 'selector/supervise')
+    assert client.wait_for_service(30.0)
+    futures = [
+        client.call_async(Supervise.Request(command=command, name=name))
+        for command, name in (
+            ('veto', 'hospital_1'),
+            ('take_over', ''),
+            ('lock', 'hold'),
+            ('veto', 'global'),
+            ('unlock', ''),
+            ('allow', 'hospital_1'),
+        )
+    ]
+    room.wait(lambda: all(each.done() for each in futures), 10.0)
+    assert all(each.result().success for each in futures)
+    file = Layout(theatre.directory).party('robot_1') / SUPERVISION_FILE
+    assert load_supervision(file) == Supervision(vetoed=frozenset({'global'}), surgeon=True)
