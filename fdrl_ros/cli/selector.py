@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fdrl_ros.benchmark.coverage_summary import CONFIDENCES, summarise_coverage
 from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.benchmark.selector_coverage import CoverageSettings, run_coverage_study
 from fdrl_ros.benchmark.selector_plot import draw_returns, ROWS
 from fdrl_ros.benchmark.selector_study import run_selector_study
 from fdrl_ros.benchmark.selector_summary import summarise
@@ -67,6 +69,68 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
     out.print(
         f'saved in {directory}: selector.json, selector.png, runs/*/pictures', highlight=False
     )
+
+
+@selector.command(cls=PlanCommand)
+@click.argument('run', type=click.Path(path_type=Path))
+@plan_option
+@click.option('--policies', default='global', show_default=True, help='Whose models; or hold.')
+@click.option('--patients', default=40, show_default=True, help='Unseen, of each procedure.')
+@click.option('--states', default=4, show_default=True, help='Of each operation, after the start.')
+@click.option('--redraws', default=1000, show_default=True, help='Public patients for each.')
+@click.option('--number', default=0, show_default=True, help='Other numbers: other patients.')
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write the figures here.')
+def coverage(
+    run: Path,
+    plan_file: str | None,
+    policies: str,
+    patients: int,
+    states: int,
+    redraws: int,
+    number: int,
+    file: Path | None,
+    **flags: Any,
+) -> None:
+    """
+    Measure how often a model's intervals hold the Monte-Carlo expectation E[J given s].
+
+    RUN is the directory of a finished run, such as runs/latest or one in runs/selector/runs. At
+    each state of operations on unseen patients the expectation is an average over public patients
+    with the same first state, on kinematic arms. Interrupted, it goes on when called again.
+    """
+    directory = RunDirectory(run.resolve())
+    if not directory.layout.plan.exists():
+        raise StoreError(f'{run} is no run: it has no federation/plan.yaml')
+    plan = plan_from(flags, plan_file, directory.layout)
+    names = tuple(each.strip() for each in policies.split(','))
+    settings = CoverageSettings(names, patients, states, redraws, number)
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    with stopping() as stopped, ProgressBars(out) as bars:
+        parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
+    summary = summarise_coverage(parts)
+    write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
+    out.print(_coverage_table(summary))
+
+
+def _coverage_table(summary: dict[str, Any]) -> Table:
+    """Return how many intervals hold, beside how many should."""
+    table = Table(title='intervals that hold E[J given s], %: mean [95 % interval over patients]')
+    for heading in ('policy', 'procedure', 'states'):
+        table.add_column(heading)
+    for each in CONFIDENCES:
+        table.add_column(f'{100 * each:g} %')
+    for heading in ('error', 'said', 'Monte Carlo'):
+        table.add_column(heading)
+    for row in summary['rows']:
+        held = [
+            f'{100 * each["coverage"]:.0f} \\[{100 * each["low"]:.0f}, {100 * each["high"]:.0f}]'
+            for each in row['coverage']
+        ]
+        numbers = [f'{row[each]:.2f}' for each in ('error', 'std', 'monte_carlo_error')]
+        kind = f'{row["states"]} {row["kind"]}'
+        table.add_row(row['policy'], row['procedure'], kind, *held, *numbers)
+    return table
 
 
 def _levels(words: str) -> list[float]:

@@ -191,6 +191,10 @@ class Cohort:
             _SPECIALITIES[int(own * len(_SPECIALITIES))],
         )
 
+    def breathing_lean(self, index: int, split: str = 'train') -> float:
+        """Return how far a patient leans to deep and quick breathing, 0 to 1."""
+        return self._kind(SPLITS.index(split), index)[1]
+
     def patient(self, index: int, split: str = 'train', procedure: str | None = None) -> Patient:
         """
         Return a patient; the same number and split give the same patient in any order.

@@ -1,0 +1,315 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How often the intervals of value models hold the Monte-Carlo expectation E[J given s].
+
+States are those of operations on unseen patients, with what happens to them; the expectation is
+over many public patients whose first state is the same. The model has no part in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.benchmark.assessment import line_up
+from fdrl_ros.benchmark.coverage_matching import NEAREST, reference
+from fdrl_ros.benchmark.parts import read_finished
+from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.benchmark.workers import run_tasks
+from fdrl_ros.env.actions import ACTION_COUNT
+from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
+from fdrl_ros.env.cohort import Mixture
+from fdrl_ros.env.redraw import redraw
+from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.plan import Plan
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector import HOLD, returns_to_go, ValueModel
+from fdrl_ros.selector.value import FORMAT
+from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.valuation import acting, EXPLORATION, fit_public_value, fitted_with, LONGEST_LEAD
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST_UNSEEN = 2 * 10**6
+"""Number of the first unseen patient: `fdrl evaluate` and the frozen states use lower ones."""
+
+FIRST_REDRAWN = 10**8
+"""Number of the first public patient that is drawn anew; models are fitted to lower ones."""
+
+APART = 10**6
+"""Numbers kept for what is drawn anew for one patient."""
+
+FEWER = 4
+"""How many times fewer patients the check averages over."""
+
+_STREAM = 12  # of the generators of this study
+
+
+@dataclass(frozen=True)
+class CoverageSettings:
+    """
+    How much is measured.
+
+    :param policies: names; whose models are measured.
+    :param patients: unseen ones of each procedure, half of them handed over.
+    :param states: of each operation, at most, beside the start.
+    :param redraws: public patients with the same first state, for each.
+    :param seed: other ones are other patients.
+    """
+
+    policies: tuple[str, ...] = ('global',)
+    patients: int = 40
+    states: int = 4
+    redraws: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what cannot be measured.
+
+        :raises SettingError: on numbers too small, or no policy.
+        """
+        if not self.policies or len(set(self.policies)) < len(self.policies):
+            raise SettingError('policies', self.policies, 'different names, at least one')
+        for name, least in (('patients', 2), ('states', 0), ('redraws', 2 * NEAREST), ('seed', 0)):
+            if getattr(self, name) < least:
+                raise SettingError(name, getattr(self, name), f'at least {least}')
+        if self.patients >= 1000:
+            raise SettingError('patients', self.patients, 'below 1000')
+
+
+def run_coverage_study(
+    run: RunDirectory,
+    plan: Plan,
+    settings: CoverageSettings,
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> list[dict[str, Any]]:
+    """
+    Measure every procedure of a finished run.
+
+    :param run: gets ``coverage/``, with the models, and for these settings a folder with one JSON
+        file for each procedure; gone on from there.
+    :returns: the parts; each with columns of its states by policy.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises StoreError: if it is no finished run, or a part is damaged or of other settings.
+    :raises SettingError: if it has no such policy.
+    """
+    policies = read_policies(run, plan, settings.policies)
+    names, essence = plan.federation.names, _essence(plan, settings)
+    stem = hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()[:12]
+    directory = run.path / 'coverage' / stem
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    paths = [directory / f'{each}.json' for each in names]
+    found = [read_finished(path, lambda part: bool(part['of'] == essence)) for path in paths]
+    missing = [each for each, part in enumerate(found) if part is None]
+    if not missing:
+        return [part for part in found if part is not None]
+    start = policies.pop('pretrained')
+    assert start is not None
+    values = {}
+    for number, (name, policy) in enumerate(policies.items()):
+        values[name] = _valued(run.path / 'coverage', name, policy, plan, start, stopped)
+        report(Progress('value', 'models', number + 1, len(policies)))
+    tasks = [
+        (names[each], policies, values, start, plan, settings, paths[each]) for each in missing
+    ]
+    measured = run_tasks(
+        measure, tasks, workers=plan.evaluation.workers, report=report, stopped=stopped
+    )
+    for each, part in zip(missing, measured, strict=True):
+        found[each] = part
+    return [part for part in found if part is not None]
+
+
+def read_policies(
+    run: RunDirectory, plan: Plan, wanted: Sequence[str]
+) -> dict[str, Policy | None]:
+    """
+    Read the policies of a run that a selector may choose, and the public start beside them.
+
+    :raises StoreError: if it is no finished run.
+    :raises SettingError: if one is not there.
+    """
+    if not run.layout.pretrained.exists():
+        raise StoreError(f'{run.path} is no finished run: it has no federation/pretrained.npz')
+    rows, choices = line_up(run.layout, plan, run.policies)
+    there: dict[str, Policy | None] = {HOLD: None}
+    there |= {each.name: Policy(each.weights, plan.shape) for each in rows}
+    for name in wanted:
+        if name not in (*choices, HOLD):
+            raise SettingError('policies', name, 'some of ' + ', '.join((*choices, HOLD)))
+    return {name: there[name] for name in (*wanted, 'pretrained')}
+
+
+def _essence(plan: Plan, settings: CoverageSettings) -> dict[str, Any]:
+    """Return what the numbers depend on, as JSON reads it back."""
+    every = plan.to_mapping()
+    kept = {each: every[each] for each in ('federation', 'value', 'world')}
+    own = {**vars(settings), 'policies': list(settings.policies)}
+    return {**kept, 'coverage': own, 'model_format': FORMAT}
+
+
+def _valued(
+    directory: Path, name: str, policy: Policy | None, plan: Plan, start: Policy, stopped: Stopped
+) -> ValueModel:
+    """Read the model of a policy, or fit it as a robot does."""
+    kind = fitted_with(plan, start)[:16]
+    path = directory / f'{name}_{kind}_{FORMAT}.npz'
+    if path.exists():
+        return ValueModel.from_bytes(
+            path.read_bytes(), HOLD if policy is None else policy.digest.hex()
+        )
+    value = fit_public_value(policy, plan, start, stopped=stopped)
+    part = path.with_suffix('.part')
+    part.write_bytes(value.to_bytes())
+    part.replace(path)
+    return value
+
+
+def measure(
+    procedure: str,
+    policies: dict[str, Policy | None],
+    values: dict[str, ValueModel],
+    start: Policy,
+    plan: Plan,
+    settings: CoverageSettings,
+    path: Path,
+    *,
+    report: Report,
+    stopped: Stopped,
+) -> dict[str, Any]:
+    """
+    Measure one procedure and keep it; a piece of work for a worker process.
+
+    :param path: of the file that the result is written to.
+    :returns: its content.
+    """
+    columns = {name: _Columns() for name in policies}
+    everyone, cohort = Mixture(plan.cohorts), plan.public_cohort(1.0)
+
+    def tick(left: int) -> None:
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+
+    for number in range(settings.patients):
+        index = number + 1000 * settings.seed
+        patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
+        rng = np.random.default_rng([_STREAM, plan.federation.seed, index])
+        redrawn = redraw(patient, cohort, settings.redraws, rng, FIRST_REDRAWN + APART * index)
+        handover = int(rng.integers(LONGEST_LEAD)) if number % 2 else 0
+        lead = _lead(start, handover, rng)
+        places = rng.random(settings.states)
+        for name, policy in policies.items():
+            rolled = roll_out(
+                [patient, *redrawn],
+                _after(lead, acting(policy), handover),
+                plan.world,
+                rngs=[
+                    np.random.default_rng([_STREAM, index, each])
+                    for each in range(1 + len(redrawn))
+                ],
+                tick=tick,
+            )
+            columns[name].add(number, rolled, values[name], handover, places, plan)
+        report(Progress('coverage', procedure, number + 1, settings.patients))
+    part = {
+        'of': _essence(plan, settings),
+        'procedure': procedure,
+        'policies': {name: vars(each) for name, each in columns.items()},
+    }
+    write_json(path, part)
+    return part
+
+
+def _lead(start: Policy, handover: int, rng: np.random.Generator) -> Chooser:
+    """Return who operates at first, with the same random moves on everybody."""
+    share = rng.uniform(0.0, EXPLORATION)
+    random = rng.random(LONGEST_LEAD) < share
+    moves = rng.integers(ACTION_COUNT, size=LONGEST_LEAD)
+    first = acting(start)
+
+    def choose(
+        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
+    ) -> NDArray[np.int64]:
+        if random[tick]:
+            return np.full(len(rows), moves[tick])
+        return first(states, rows, tick)
+
+    return choose
+
+
+def _after(lead: Chooser, own: Chooser, handover: int) -> Chooser:
+    """Return who operates: until the tick of handing over the one, then the other."""
+    return lambda states, rows, tick: (lead if tick < handover else own)(states, rows, tick)
+
+
+class _Columns:
+    """What is kept of each state."""
+
+    def __init__(self) -> None:
+        self.patient: list[int] = []
+        self.tick: list[int] = []
+        self.start: list[bool] = []
+        self.exact: list[bool] = []
+        self.mean: list[float] = []
+        self.std: list[float] = []
+        self.reference: list[float] = []
+        self.error: list[float] = []
+        self.closer: list[float] = []
+        self.closer_error: list[float] = []
+        self.left_out = 0
+
+    def add(
+        self,
+        number: int,
+        rolled: Rollouts,
+        value: ValueModel,
+        handover: int,
+        places: NDArray[np.float64],
+        plan: Plan,
+    ) -> None:
+        """Take in the operation on a patient, the first of those rolled out."""
+        ticks, rows = rolled.ticks, rolled.cases
+        length = int((rows == 0).sum())
+        if length <= handover:  # it was over before the policy had its turn
+            return
+        chosen = handover + 1 + places * (length - handover - 1)
+        at = {handover, *(int(each) for each in chosen if each < length)}
+        begins = np.searchsorted(rows, np.arange(len(rolled.patients) + 1))
+        returns = np.concatenate(
+            [
+                returns_to_go(rolled.rewards[begin:end], plan.value.discount)
+                for begin, end in zip(begins[:-1], begins[1:], strict=True)
+            ]
+        )
+        estimate = value.estimates[rolled.patients[0].procedure.name]
+        for tick in sorted(at):
+            here = np.flatnonzero((ticks == tick) & (rows > 0))
+            state = rolled.states[tick].astype(np.float64)
+            others = rolled.states[here].astype(np.float64)
+            found = reference(state, others, returns[here])
+            closer = reference(state, others, returns[here], NEAREST // FEWER)
+            if found is None or closer is None:
+                self.left_out += 1
+                continue
+            mean, std = estimate.mean_and_std(state)
+            self.patient.append(number)
+            self.tick.append(tick)
+            self.start.append(tick == 0)
+            self.exact.append(found.exact)
+            self.mean.append(float(mean))
+            self.std.append(float(std))
+            self.reference.append(found.mean)
+            self.error.append(found.error)
+            self.closer.append(closer.mean)
+            self.closer_error.append(closer.error)
