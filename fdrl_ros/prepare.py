@@ -42,7 +42,7 @@ import numpy as np
 
 SERVERS = ('aggregator', 'key_authority')
 ROBOTS = ('robot_1',)
-FREE_GROUPS = ('rounds', 'selector', 'value', 'safety', 'evaluation')
+FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""
 
 Progress = Callable[[str, int, int], None]

@@ -41,6 +41,7 @@ from fdrl_ros.errors import (
     RosterRollbackError,
     RosterTimeError,
     SettingError,
+    StoreError,
 )
 from fdrl_ros.federation.store import Store
 from fdrl_ros.plan import Plan
@@ -153,6 +154,15 @@ def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_ma
     with pytest.raises(PrivacyError, match=reason):
         prepare(tmp_path / 'federation', plan)
     assert not (tmp_path / 'federation').exists()
+
+
+def test_a_prepared_directory_takes_other_settings_of_what_comes_after_training_alone(tmp_path):
+    layout = prepare(tmp_path / 'federation', PLAN)
+    after = PLAN.changed({'shield': {'stiffest': 26000.0}, 'selector': {'margin': 0.3}})
+    assert prepare(tmp_path / 'federation', after).roster() == layout.roster()
+    assert Plan.load(layout.plan) == after
+    with pytest.raises(StoreError, match=r'learner\.hidden'):
+        prepare(tmp_path / 'federation', PLAN.changed({'learner': {'hidden': 9}}))
 
 
 # Keys and rosters.
