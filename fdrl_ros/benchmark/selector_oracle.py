@@ -8,7 +8,6 @@ patient's tissue and all that is still to happen.
 """
 
 from collections.abc import Callable, Sequence
-import copy
 from dataclasses import replace
 
 from fdrl_ros.env.batch import BatchSurgery
@@ -20,28 +19,47 @@ from numpy.typing import NDArray
 
 
 def true_returns(
-    batch: BatchSurgery, choose: Chooser, discount: float, states: NDArray[np.float32]
+    batch: BatchSurgery,
+    candidates: Sequence[Chooser],
+    discount: float,
+    states: NDArray[np.float32],
 ) -> NDArray[np.float64]:
     """
-    Return what each operation would earn from here on under one candidate.
+    Return what each operation would earn from here on under each candidate.
 
     :param batch: stays as it is.
+    :param candidates: none of them may look at rows or tick.
     :param states: present ones, shape (n, STATE_SIZE).
-    :returns: discounted, shape (n,).
+    :returns: discounted, shape (candidates, n).
+    :raises StateError: if the force sensor is noisy.
     """
-    trial = copy.deepcopy(batch, {id(each): each for each in batch.patients})  # they never change
-    returns, factor = np.zeros(len(states)), 1.0
+    trial = batch.copies(len(candidates))
+    states = np.tile(states, (len(candidates), 1))
     rows = np.arange(len(states))
+    whose = np.repeat(np.arange(len(candidates)), len(batch.over))
+    returns, factor = np.zeros(len(states)), 1.0
     while True:
-        states, rewards, *_ = trial.step(choose(states, rows, 0))
+        states, rewards, *_ = trial.step(_asked(candidates, whose[rows], states))
         returns[rows] += factor * rewards
         factor *= discount
         going = np.flatnonzero(~trial.over)
         if not len(going):
-            return returns
+            return returns.reshape(len(candidates), -1)
         if len(going) < len(rows):
             trial.keep(going)
             states, rows = states[going], rows[going]
+
+
+def _asked(
+    candidates: Sequence[Chooser], whose: NDArray[np.int64], states: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Return the action of each operation by the candidate that it belongs to."""
+    actions = np.zeros(len(states), np.int64)
+    for number, each in enumerate(candidates):
+        own = np.flatnonzero(whose == number)
+        if len(own):
+            actions[own] = each(states[own], own, 0)
+    return actions
 
 
 def oracle_returns(
@@ -54,7 +72,7 @@ def oracle_returns(
     """
     Operate as the oracle: in every state the candidate of the greatest true return acts.
 
-    :param candidates: none of them may look at the tick.
+    :param candidates: none of them may look at rows or tick.
     :param tick: told before each tick how many operations go on; what it raises ends all.
     :returns: discounted return of each patient, shape (n,).
     """
@@ -63,7 +81,7 @@ def oracle_returns(
     returns, factor = np.zeros(len(rows)), 1.0
     while True:
         tick(len(rows))
-        worth = np.stack([true_returns(batch, each, discount, states) for each in candidates])
+        worth = true_returns(batch, candidates, discount, states)
         actions = np.stack([each(states, rows, 0) for each in candidates])
         chosen = actions[worth.argmax(axis=0), np.arange(len(rows))]
         states, rewards, *_ = batch.step(chosen)

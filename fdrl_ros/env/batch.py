@@ -8,6 +8,7 @@ it differs in rounding only. The last axis of inner arrays is the patient.
 """
 
 from collections.abc import Sequence
+import copy
 from typing import Any
 
 from fdrl_ros.env.actions import ACTIONS, SUBSTEP, TICK
@@ -150,7 +151,24 @@ class BatchSurgery:
         :raises StateError: if they are none, or no such rows.
         """
         self._check_open()
-        chosen = checked_rows(rows, len(self.over))
+        self._take(checked_rows(rows, len(self.over)))
+
+    def copies(self, count: int) -> 'BatchSurgery':
+        """
+        Return a batch of copies, each as it stands now: rows 0 to n - 1, then the same again.
+
+        :param count: how often each operation is in it.
+        :raises StateError: if a noisy sensor is simulated: its noise cannot be foreseen.
+        """
+        self._check_open()
+        if self._rngs:
+            raise StateError('operations with a noisy sensor cannot be copied')
+        twin = copy.deepcopy(self, {id(each): each for each in self.patients})  # they never change
+        twin._take(np.tile(np.arange(len(self.over)), count))
+        return twin
+
+    def _take(self, chosen: Rows) -> None:
+        """Go on with these rows."""
         for part in (self.arm, self.tissue, self.physiology, self.scores, self.tasks, self.rules):
             part.keep(chosen)
         for name, value in vars(self).items():

@@ -322,6 +322,29 @@ def test_after_the_end_a_step_is_refused_until_the_row_is_replaced_or_left_out()
     assert batch.step([STAY] * 2)[3].tolist() == [True, False]
 
 
+def test_copies_go_on_as_the_operations_that_they_are_of_and_leave_those_alone():
+    batch, rng = BatchSurgery(cast(0.8, 7), WORLD), np.random.default_rng(5)
+    batch.reset()
+    for _ in range(12):
+        batch.step(rng.integers(ACTION_COUNT, size=7))
+    before = batch.states()
+    twin = batch.copies(3)
+    first, other = rng.integers(ACTION_COUNT, size=(2, 7))
+    ahead = twin.step(np.concatenate([first, other, first]))[0]
+    np.testing.assert_array_equal(batch.states(), before)
+    own = batch.step(first)[0]
+    np.testing.assert_array_equal(ahead[:7], own)
+    np.testing.assert_array_equal(ahead[14:], own)
+    assert not np.array_equal(ahead[7:14], own)
+
+
+def test_operations_with_a_noisy_sensor_cannot_be_copied():
+    batch = BatchSurgery(cast(0.5, 7), dataclasses.replace(WORLD, force_noise=0.05))
+    batch.reset(rngs=[np.random.default_rng(each) for each in range(7)])
+    with pytest.raises(StateError, match='noisy'):
+        batch.copies(2)
+
+
 def test_noise_comes_from_the_generator_of_the_row():
     noisy = dataclasses.replace(WORLD, force_noise=0.15)
     people = cast(0.5, 7)

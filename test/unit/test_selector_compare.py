@@ -131,8 +131,8 @@ def test_the_oracle_s_true_returns_are_what_the_policies_then_earn(candidates):
     patients = [mixture(3, 1.0, 2).patient(each) for each in range(8)]
     batch = BatchSurgery(patients, world)
     states = batch.reset()
-    for each in candidates:
-        worth = true_returns(batch, each, 0.97, states)
+    every = true_returns(batch, candidates, 0.97, states)
+    for each, worth in zip(candidates, every, strict=True):
         rolled = roll_out(patients, each, world)
         earned = np.zeros(len(patients))
         np.add.at(earned, rolled.cases, 0.97**rolled.ticks * rolled.rewards)
