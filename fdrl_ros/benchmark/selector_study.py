@@ -22,6 +22,7 @@ from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.selector_oracle import oracle_returns
 from fdrl_ros.benchmark.selector_plot import draw_operation
 from fdrl_ros.benchmark.selector_rivals import dwells_of, hindsight, Outcomes, RIVALS, switches_of
+from fdrl_ros.benchmark.selector_values import value_models
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.batch_rollout import roll_out
@@ -32,9 +33,9 @@ from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.metrics import state_change
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector import HOLD, ValueModel
+from fdrl_ros.selector import HOLD
 from fdrl_ros.trainer.learner import TrainingStopped
-from fdrl_ros.valuation import acting, fit_public_value, public_patient
+from fdrl_ros.valuation import acting, public_patient
 import numpy as np
 
 TRIED = 300
@@ -133,10 +134,14 @@ def measure(
     weights = {each.name: each.weights for each in rows if each.name in choices}
     start = next(Policy(each.weights, plan.shape) for each in rows if each.name == 'pretrained')
     policies = {each: Policy(chosen, plan.shape) for each, chosen in weights.items()}
-    values: dict[str, ValueModel] = {}
-    for number, (who, policy) in enumerate({**policies, HOLD: None}.items()):
-        values[who] = fit_public_value(policy, plan, start, stopped=stopped)
-        report(Progress('value', name, number + 1, len(policies) + 1))
+    values = value_models(
+        directory / 'values',
+        policies,
+        plan,
+        start,
+        report=lambda done, count: report(Progress('value', name, done, count)),
+        stopped=stopped,
+    )
     selector = SelectorContender(
         'selector', weights, values, plan.shape, plan.selector, plan.shield
     )

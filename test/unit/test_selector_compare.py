@@ -5,6 +5,7 @@
 import json
 
 from click.testing import CliRunner
+from fdrl_ros.benchmark import selector_values
 from fdrl_ros.benchmark.selector_oracle import oracle_returns, true_returns
 from fdrl_ros.benchmark.selector_rivals import (
     bandit,
@@ -18,6 +19,7 @@ from fdrl_ros.benchmark.selector_rivals import (
 )
 from fdrl_ros.benchmark.selector_study import _switching
 from fdrl_ros.benchmark.selector_summary import share, summarise
+from fdrl_ros.benchmark.selector_values import value_models
 from fdrl_ros.cli.commands import main
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_rollout import roll_out
@@ -25,7 +27,7 @@ from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.valuation import acting
+from fdrl_ros.valuation import acting, fit_public_value
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -196,6 +198,32 @@ def test_what_is_finished_is_not_measured_again(compared):
     assert before == {each: each.stat().st_mtime_ns for each in (folder / 'parts').iterdir()}
     other = CliRunner().invoke(main, [*map(str, words), '--selector-margin', '0.3'])
     assert other.exit_code == 1 and 'other settings' in other.output
+
+
+def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkeypatch):
+    plan = Plan().changed(
+        {'value': {'patients': 8, 'groups': 4, 'features': 8}, 'world': {'horizon': 12}}
+    )
+    policy = Policy(plan.shape.draw(np.random.default_rng(1)), plan.shape)
+    fitted = []
+
+    def fit(each, *words, **more):
+        fitted.append(each)
+        return fit_public_value(each, *words, **more)
+
+    monkeypatch.setattr(selector_values, 'fit_public_value', fit)
+    first = value_models(tmp_path, {'global': policy}, plan, policy)
+    assert list(first) == ['global', 'hold'] and fitted == [policy, None]
+    again = value_models(tmp_path, {'global': policy}, plan, policy)
+    assert len(fitted) == 2
+    assert again['global'].to_bytes() == first['global'].to_bytes()
+    kept = next(tmp_path.glob('global*'))
+    kept.write_bytes(kept.read_bytes()[:-100])
+    value_models(tmp_path, {'global': policy}, plan, policy)
+    assert fitted[2:] == [policy]
+    other = plan.changed({'value': {'trace': 0.5}})
+    value_models(tmp_path, {'global': policy}, other, policy)
+    assert fitted[3:] == [policy, None]
 
 
 @pytest.mark.parametrize('levels', ['', 'much', '0.5, 1.5', '-1', 'nan'])
