@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fdrl_ros.benchmark.report import DISCLAIMER
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.actions import ACTIONS, STAY, TICK
 from fdrl_ros.env.episode import Episode
 from fdrl_ros.env.state import INDEX, SCALES
 from fdrl_ros.metrics import risk_terms
@@ -16,6 +16,12 @@ from matplotlib.figure import Figure
 import numpy as np
 
 DOTS = 130
+WAYS = {'+z': 'up', '-z': 'down'}
+BESIDE: dict[str, Any] = {'fontsize': 7, 'loc': 'upper left', 'bbox_to_anchor': (1.08, 1.0)}
+"""Where the legend of a row stands."""
+
+JAW = STAY
+"""From this action on none is a move."""
 ROWS = ('hold', 'best_single', 'bandit', 'best_cumulative', 'global', 'selector', 'hindsight')
 COLOURS = ('silver', 'tab:brown', 'tab:purple', 'tab:orange', 'tab:blue', 'tab:green', 'black')
 
@@ -67,10 +73,10 @@ def draw_operation(
     :param names: of all candidates.
     :raises OSError: if the file cannot be written.
     """
-    figure = Figure((9.0, 7.2), layout='constrained')
+    figure = Figure((10.5, 7.8), layout='constrained')
     FigureCanvasAgg(figure)
     state, vitals, choice, action, risk = figure.subplots(
-        5, 1, sharex=True, height_ratios=[1.5, 1.0, 1.2, 1.0, 1.0]
+        5, 1, sharex=True, height_ratios=[1.5, 1.0, 1.2, 1.5, 1.0]
     )
     ticks = np.arange(len(episode.actions))
     time = ticks * TICK
@@ -83,21 +89,19 @@ def draw_operation(
     state.set_ylabel('mm')
     loads = state.twinx()
     loads.plot(time, force, color='tab:red', label='force, N')
-    loads.axhline(limit, color='tab:red', linewidth=0.7, linestyle=':')
+    loads.axhline(limit, color='tab:red', linewidth=0.7, linestyle=':', label='force limit')
     loads.set_ylabel('N', color='tab:red')
-    lines = [*state.get_lines(), loads.get_lines()[0]]
-    state.legend(lines, [str(each.get_label()) for each in lines], fontsize=7, loc='upper right')
+    lines = [*state.get_lines(), *loads.get_lines()]
+    state.legend(lines, [str(each.get_label()) for each in lines], **BESIDE)
     for name, colour in (('mean_arterial_pressure', 'tab:purple'), ('heart_rate', 'tab:brown')):
         vitals.plot(time, values[:, INDEX[name]], color=colour, label=name.replace('_', ' '))
-    vitals.legend(fontsize=7, loc='upper right')
+    vitals.legend(**BESIDE)
     vitals.set_ylabel('mmHg, 1/min')
     places = [names.index(each) for each in chosen]
     choice.step(time, places, where='post', color='tab:green')
     choice.set_yticks(range(len(names)), names, fontsize=7)
     choice.set_ylabel('policy')
-    action.plot(time, episode.actions, '.', color='black', markersize=3)
-    action.set_ylabel('action')
-    action.set_yticks([0, 6, 12], ['coarse', 'fine', 'stay'], fontsize=7)
+    _actions(action, time, episode.actions)
     terms = risk_terms(episode.forces, episode.damages, episode.critical, limit)
     risk.plot(time, terms.total, color='tab:red')
     risk.set_ylabel('risk D_t')
@@ -110,6 +114,22 @@ def draw_operation(
     )
     figure.supxlabel(DISCLAIMER, fontsize=7, color='dimgray')
     figure.savefig(path, dpi=DOTS)
+
+
+def _actions(axes: Axes, time: np.ndarray, actions: np.ndarray) -> None:
+    """Draw the way of each action, coarse moves larger than fine ones."""
+    names = [each.name for each in ACTIONS]
+    ways = [WAYS.get(each, each) for each in (name.split(' ', 1)[-1] for name in names)]
+    ways[JAW:] = names[JAW:]
+    shown = list(dict.fromkeys(ways))
+    coarse = np.array([each.startswith('coarse') for each in names])[actions]
+    rows = np.array([shown.index(each) for each in ways])[actions]
+    for chosen, size, name in ((coarse, 14.0, 'coarse'), (~coarse, 4.0, 'fine, or no move')):
+        axes.scatter(time[chosen], rows[chosen], s=size, color='black', linewidth=0, label=name)
+    axes.set_yticks(range(len(shown)), shown, fontsize=6)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_ylabel('action')
+    axes.legend(**BESIDE)
 
 
 def _events(episode: Episode, rows: tuple[Axes, ...]) -> None:
