@@ -5,12 +5,14 @@ How fast the selector decides, in process and from topic to topic, beside a bare
 
     tools/in_workspace python benchmark/selector.py --json selector.json
     tools/in_workspace python benchmark/selector.py --minutes 10 --json selector.json
+    tools/in_workspace python benchmark/selector.py --alone
 
 In process a decision is: both halves of a state in; action, risk, adaptation and the arm's
 set-point out. `decision_*_us` is of 8 policies and hold; the other numbers of policies show how
 it grows. The peer is one of the networks alone. `plain_loop_ms` are 100,000 additions in Python,
 which tell how fast the machine was. The line through the numbers of policies goes through the
-least median of each.
+least median of each; `decision_linearity_turn_r2` is of the medians of one repeat, in which each
+number of policies has its short turn after the other.
 
 From topic to topic there are three processes: this one is the room (selector_room.py), the others
 are the selector's node, as `fdrl` starts it and with 8 policies that came to it as policies do,
@@ -29,7 +31,7 @@ if one was due, was heard later than 10 ms after the state, or never.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 import math
@@ -74,7 +76,10 @@ PERIOD = 0.01
 """Deadline: of a state at 100 Hz, second."""
 
 BATCH = 2000
-"""Decisions that are made in one go."""
+"""Decisions of each number of policies in a repeat."""
+
+TURNS = 20
+"""In which they are made."""
 
 ALONE = 'one network alone'
 BARE = 'bare rclpy echo node'
@@ -120,6 +125,7 @@ IN_PROCESS = (
     Row('network_int8_p50_us', 'int8_p50_us', 'network_p50_us', 'numpy', None, False),
     Row('plain_loop_ms', 'loop_ms', None, '', None, False),
     Row('decision_linearity_r2', 'decision_linearity_r2', None, '', 0.95),
+    Row('decision_linearity_turn_r2', 'decision_linearity_turn_r2', None, '', None),
 )
 MISSED = tuple(
     Row(f'missed_{what}{load}_fraction', f'{what}{load}', f'echo{load}', BARE, goal, False)
@@ -184,19 +190,38 @@ def in_process(found: Figures, given: argparse.Namespace) -> None:
         each.take(BATCH)
     for repeat in range(given.repeats):
         progress(f'repeat {repeat + 1} of {given.repeats}: decisions in process')
-        for count, each in decisions.items():
-            taken = each.take(5 * BATCH if count == POLICIES else BATCH)
-            found.put_times(f'decision_{count}', taken)
+        # In short turns, so that a machine that slows down does so to every number of policies.
+        taken: dict[int, list[np.ndarray]] = {count: [] for count in COUNTS}
+        for _ in range(TURNS):
+            for count, each in decisions.items():
+                taken[count].append(each.take((5 if count == POLICIES else 1) * BATCH // TURNS))
+        medians = []
+        for count, parts in taken.items():
+            times = np.concatenate(parts)
+            found.put_times(f'decision_{count}', times)
+            medians.append(1e6 * float(np.median(times)))
+        _, fit = line(medians)
+        found.put('decision_linearity_turn_r2', fit, '1')
         for name, each in forms.items():
             found.put_times(name, network_times(played, each, BATCH))
         found.put('loop_ms', 1e3 * loop_time(), 'ms')
     # The least of the turns: what a machine that slows down does to one number of policies and not
     # to the next would else hide how time grows.
     least = [min(found[f'decision_{count}_p50_us'].samples) for count in COUNTS]
-    slope, start = np.polyfit(COUNTS, least, 1)
-    residual = np.var(least - (slope * np.array(COUNTS) + start)) / np.var(least)
-    found.put('decision_per_policy_us', float(slope), 'us')
-    found.put('decision_linearity_r2', float(1.0 - residual), '1')
+    slope, fit = line(least)
+    found.put('decision_per_policy_us', slope, 'us')
+    found.put('decision_linearity_r2', fit, '1')
+
+
+def line(times: Sequence[float]) -> tuple[float, float]:
+    """
+    Put a line through the times of all numbers of policies.
+
+    :returns: its slope, for each policy, and R2.
+    """
+    slope, start = np.polyfit(COUNTS, times, 1)
+    residual = np.var(times - (slope * np.array(COUNTS) + start)) / np.var(times)
+    return float(slope), float(1.0 - residual)
 
 
 class Topics:
@@ -284,6 +309,7 @@ def main() -> None:
     parser.add_argument(
         '--policies', type=int, default=POLICIES, help='of the selector on topics (8; at most 8)'
     )
+    parser.add_argument('--alone', action='store_true', help='only in process, without nodes')
     given = parser.parse_args()
     check(parser, given)
     if not 1 <= given.policies <= POLICIES:
@@ -295,14 +321,18 @@ def main() -> None:
     run |= {'minutes': given.minutes, 'policies': given.policies}
     found = Figures()
     in_process(found, given)
-    with tempfile.TemporaryDirectory() as folder:
-        missed = on_topics(found, given, Path(folder))
+    rows, counted = IN_PROCESS, MISSED
+    if given.alone:
+        counted = ()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            missed = on_topics(found, given, Path(folder))
+        rows += tuple(topic_rows())
     progress('')
-    rows = (*IN_PROCESS, *topic_rows())
-    table = Table([row.name for row in (*rows, *MISSED)], run)
+    table = Table([row.name for row in (*rows, *counted)], run)
     for row in rows:
         table.add(row, found)
-    for row in MISSED:
+    for row in counted:
         peer = missed[row.peer] if row.peer else None
         own = missed[row.own]
         table.add_one(row, own.fraction, '1', peer_value=peer.fraction if peer else None)
