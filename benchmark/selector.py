@@ -283,7 +283,7 @@ def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[s
         stack.callback(room.close)
         progress('starting the selector, which values its policies')
         processes = {
-            ROBOT: stack.enter_context(selector(room, settings, given.policies)),
+            ROBOT: stack.enter_context(selector(room, settings, given.policies, given.priority)),
             ECHO: stack.enter_context(echo(settings)),
         }
         topics = Topics(room, processes)
@@ -309,16 +309,24 @@ def main() -> None:
     parser.add_argument(
         '--policies', type=int, default=POLICIES, help='of the selector on topics (8; at most 8)'
     )
+    parser.add_argument(
+        '--priority',
+        type=int,
+        default=0,
+        help="of the selector's node in real time, 1 to 99, where the system permits it (0: none)",
+    )
     parser.add_argument('--alone', action='store_true', help='only in process, without nodes')
     given = parser.parse_args()
     check(parser, given)
     if not 1 <= given.policies <= POLICIES:
         parser.error('expected --policies from 1 to 8')
+    if not 0 <= given.priority <= 99:
+        parser.error('expected --priority from 0 to 99')
     if not 0.0 < given.minutes <= 600.0:
         parser.error('expected --minutes above 0')
     as_process()
     run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-kilted-rclpy'), bind=False)
-    run |= {'minutes': given.minutes, 'policies': given.policies}
+    run |= {'minutes': given.minutes, 'policies': given.policies, 'priority': given.priority}
     found = Figures()
     in_process(found, given)
     rows, counted = IN_PROCESS, MISSED

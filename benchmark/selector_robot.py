@@ -9,6 +9,7 @@ federation, which arrive signed over latched topics and are checked and valued t
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 import os
 from pathlib import Path
 import subprocess
@@ -103,11 +104,14 @@ class Release:
 
 
 @contextmanager
-def selector(room: Room, settings: BringupSettings, policies: int) -> Iterator[int]:
+def selector(
+    room: Room, settings: BringupSettings, policies: int, priority: int = 0
+) -> Iterator[int]:
     """
     Run a selector until it has all candidates, and go on running it.
 
     :param policies: how many there are to choose from, 1 to 8.
+    :param priority: in real time, of the node; 0 as any other process.
     :returns: its process.
     :raises SystemExit: if it has not within :data:`LONGEST`.
     """
@@ -116,7 +120,8 @@ def selector(room: Room, settings: BringupSettings, policies: int) -> Iterator[i
         hospitals = PLAN.hospitals[: policies - 1]
         release = Release(room, layout, hospitals)
         spec = next(each for each in robot_graph(settings, 'robot_1') if each.label == LABEL)
-        runner.start([spec])
+        parameters = {**spec.parameters, 'priority': priority}
+        runner.start([replace(spec, parameters=parameters)])
         names = ('global', *hospitals)
 
         def is_ready() -> bool:

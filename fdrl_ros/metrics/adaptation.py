@@ -138,12 +138,11 @@ class AdaptationMeter:
 
         :param window: newest steps that :attr:`Adaptation.window` averages.
         """
-        self._scales = scales
-        self._scaled = bool(np.any(np.not_equal(scales, 1.0)))
+        self._scales = scales if np.any(np.not_equal(scales, 1.0)) else None
         self._threshold = threshold
         self._answered, self._varied = CaseMeans(), CaseMeans()
         self._newest = CaseMeans(window), CaseMeans(window)
-        self._previous: tuple[np.ndarray, int] | None = None
+        self._previous: tuple[list[float], int] | None = None
 
     def add(self, state: np.ndarray, action: int) -> Adaptation:
         """
@@ -153,16 +152,15 @@ class AdaptationMeter:
         :param action: the action executed in it, after the shield.
         """
         change, follows, changed, answered = math.nan, 0, 0, 0
-        present = np.array(state, dtype=np.float64)
+        present: list[float] = np.asarray(state, np.float64).tolist()
         if self._previous is not None:
             before, action_before = self._previous
-            difference = present - before
-            if self._scaled:
-                difference /= self._scales
-            change = math.sqrt(difference.dot(difference))
-            if abs(change - self._threshold) <= _CLOSE * change:
-                # Added up in the order of state_change, so that no step counts here alone.
-                change = math.sqrt(np.add.reduce(np.square(difference)))
+            if self._scales is None:
+                change = math.dist(present, before)
+            if self._scales is not None or abs(change - self._threshold) <= _CLOSE * change:
+                # Exactly as the batch does it, so that no step counts here alone.
+                scales = 1.0 if self._scales is None else self._scales
+                change = float(state_change(np.array(present), np.array(before), scales))
             follows = 1
             changed = 1 if change > self._threshold else 0
             answered = 1 if changed and action != action_before else 0

@@ -5,6 +5,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+import math
+from operator import le
 from typing import Any, NamedTuple
 
 from fdrl_ros.env.procedures import PROCEDURES
@@ -157,9 +159,8 @@ class StateReader:
         self._scales = tuple(each.tobytes() for each in np.split(scales, [OPERATION_SIZE]))
         self._factors = 1.0 / scales
         limits = [self._limits(each, bound) for each in fields]
-        self._low = np.array([low for low, _ in limits])
-        self._high = np.array([high for _, high in limits])
-        farthest = np.maximum(-self._low, self._high) * self._factors
+        self._low, self._high = zip(*limits, strict=True)
+        farthest = np.abs(limits).max(axis=1) * self._factors
         self._cut = bool(farthest.max() > STATE_BOUND)
         self._force_limit = [each.name for each in fields].index('force_limit')
         self._procedures = frozenset(each.name for each in PROCEDURES)
@@ -186,12 +187,11 @@ class StateReader:
         size = len(self._factors)
         if values.shape != (size,) or (scales, other_scales) != self._scales:
             return Reason.MISMATCH
-        in_range = values >= self._low  # which no NaN is
-        in_range &= values <= self._high
-        if np.count_nonzero(in_range) < size:
-            finite = np.isfinite(values).all()
+        read = values.tolist()
+        if not (all(map(le, self._low, read)) and all(map(le, read, self._high))):  # no NaN is
+            finite = all(map(math.isfinite, read))
             return Reason.OUT_OF_RANGE if finite else Reason.NOT_FINITE
-        if values.item(self._force_limit) <= 0.0:
+        if read[self._force_limit] <= 0.0:
             return Reason.OUT_OF_RANGE
         scaled = scale(values) if self._cut else (values * self._factors).astype(np.float32)
         wide = scaled.astype(np.float64)

@@ -258,7 +258,7 @@ def test_when_all_policies_failed_it_holds():
         assert selection.holds and selection.reason == Reason.POLICY_FAILED
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0, 0.1)), max_size=30))
 def test_never_an_action_while_the_state_is_stale(steps):
     selector = selector_with(candidate('global', 0.5, action=3))
