@@ -31,7 +31,7 @@ if one was due, was heard later than 10 ms after the state, or never.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 import math
@@ -51,6 +51,7 @@ from selector_work import (
     COUNTS,
     Decisions,
     episodes,
+    line,
     loop_time,
     network_times,
     networks,
@@ -211,17 +212,6 @@ def in_process(found: Figures, given: argparse.Namespace) -> None:
     slope, fit = line(least)
     found.put('decision_per_policy_us', slope, 'us')
     found.put('decision_linearity_r2', fit, '1')
-
-
-def line(times: Sequence[float]) -> tuple[float, float]:
-    """
-    Put a line through the times of all numbers of policies.
-
-    :returns: its slope, for each policy, and R2.
-    """
-    slope, start = np.polyfit(COUNTS, times, 1)
-    residual = np.var(times - (slope * np.array(COUNTS) + start)) / np.var(times)
-    return float(slope), float(1.0 - residual)
 
 
 class Topics:

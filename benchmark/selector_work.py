@@ -9,7 +9,7 @@ ones and random weights; each has a value model fitted to returns that are made 
 numbers in a network nor those in a value model change how long they take.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 import gc
 from itertools import cycle
@@ -189,6 +189,17 @@ def network_times(played: list[Episode], network: Choice, count: int) -> np.ndar
         network(state)
         taken[index] = time.perf_counter() - begun
     return taken
+
+
+def line(times: Sequence[float]) -> tuple[float, float]:
+    """
+    Put a line through the times of all numbers of policies.
+
+    :returns: its slope, for each policy, and R2.
+    """
+    slope, start = np.polyfit(COUNTS, times, 1)
+    residual = np.var(times - (slope * np.array(COUNTS) + start)) / np.var(times)
+    return float(slope), float(1.0 - residual)
 
 
 def loop_time() -> float:

@@ -93,3 +93,9 @@ def test_decisions_in_process_have_risk_and_adaptation(work):
     played = work.episodes(8)
     decisions = work.Decisions(played, work.candidates(played, 2))
     assert np.all(decisions.take(60) > 0.0)
+
+
+def test_a_line_tells_the_time_of_one_more_policy_and_whether_it_is_straight(work):
+    slope, fit = work.line([200.0 + 1.5 * count for count in work.COUNTS])
+    assert (slope, fit) == (pytest.approx(1.5), pytest.approx(1.0))
+    assert work.line([200.0 + 0.1 * count**2 for count in work.COUNTS])[1] < 0.96
