@@ -23,7 +23,7 @@ from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
-from fdrl_ros.env.cohort import Mixture
+from fdrl_ros.env.cohort import Cohort, Mixture
 from fdrl_ros.env.redraw import redraw
 from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.plan import Plan
@@ -60,6 +60,7 @@ class CoverageSettings:
     :param states: of each operation, at most, beside the start.
     :param redraws: public patients with the same first state, for each.
     :param seed: other ones are other patients.
+    :param public: on further public patients, as models are fitted to, instead of unseen ones.
     """
 
     policies: tuple[str, ...] = ('global',)
@@ -67,6 +68,7 @@ class CoverageSettings:
     states: int = 4
     redraws: int = 1000
     seed: int = 0
+    public: bool = False
 
     def __post_init__(self) -> None:
         """
@@ -195,7 +197,8 @@ def measure(
     :returns: its content.
     """
     columns = {name: _Columns() for name in policies}
-    everyone, cohort = Mixture(plan.cohorts), plan.public_cohort(1.0)
+    cohort = plan.public_cohort(1.0)
+    everyone: Cohort | Mixture = cohort if settings.public else Mixture(plan.cohorts)
 
     def tick(left: int) -> None:
         if stopped():

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from click.testing import CliRunner
 from fdrl_ros.benchmark.coverage_matching import reference
-from fdrl_ros.benchmark.coverage_summary import coverage_of, shares_held
+from fdrl_ros.benchmark.coverage_summary import coverage_of, shares_held, widening
 from fdrl_ros.benchmark.experiment import run_training
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_coverage import CoverageSettings, run_coverage_study
@@ -97,6 +97,13 @@ def test_errors_of_any_shape_are_told_from_those_of_the_monte_carlo():
     assert held == pytest.approx(0.7, abs=0.03)
     plain = np.mean(np.abs(seen) < 1.645 * np.hypot(1.0, 0.5))
     assert plain == pytest.approx(0.7, abs=0.03)
+
+
+@pytest.mark.parametrize('factor', [0.5, 1.0, 2.0])
+def test_what_is_too_narrow_is_told_by_how_much(factor):
+    rng = np.random.default_rng(8)
+    seen = factor * rng.normal(size=4000) + 0.3 * rng.normal(size=4000)
+    assert widening(seen, np.full(4000, 0.3), 0.9) == pytest.approx(factor, rel=0.08)
 
 
 def test_intervals_of_coverage_count_patients_not_states():
@@ -221,6 +228,26 @@ def test_the_command_tells_and_writes_coverage(run):
         assert held == sorted(held) and [x['confidence'] for x in row['coverage']] == [*NOMINAL]
         assert all(each['low'] <= each['high'] for each in row['coverage'])
     assert 'E[J given s]' in done.output
+
+
+def test_what_public_patients_ask_for_widens_the_intervals_on_unseen_ones(run, tmp_path):
+    directory, _ = run
+    words = ('--patients', 4, '--states', 2, '--redraws', 200)
+
+    def rows(name, *more):
+        asked = ('selector', 'coverage', directory.path, *words, '--json', tmp_path / name, *more)
+        done = CliRunner().invoke(main, [str(each) for each in asked])
+        assert done.exit_code == 0, done.output
+        return json.loads((tmp_path / name).read_text())['rows']
+
+    factors = {each['kind']: each['widening'] for each in rows('public', '--public')[-2:]}
+    plain, wide = rows('plain'), rows('wide', '--widen', tmp_path / 'public')
+    for before, after in zip(plain, wide, strict=True):
+        assert after['std'] == pytest.approx(before['std'] * factors[before['kind']])
+        assert after['error'] == before['error']
+    asked = ('selector', 'coverage', directory.path, *words, '--widen', tmp_path / 'plain')
+    done = CliRunner().invoke(main, [str(each) for each in asked])
+    assert done.exit_code == 1 and 'same patients' in done.output
 
 
 @pytest.mark.parametrize('policies', ['nobody', 'pretrained'])
