@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl shield`: prove that the shield keeps its limits, and try to break it."""
+"""`fdrl shield`: prove that the shield keeps its limits, try to break it, say what it costs."""
 
 from contextlib import closing
 from pathlib import Path
@@ -10,12 +10,16 @@ import click
 from fdrl_ros.benchmark.progress import Progress
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, Tally
+from fdrl_ros.benchmark.shield_cost import by_expert, by_policy, Chooser, Cost, cost, newest
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.output import console
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.env.procedures import procedure_named, procedures_named
 from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import PROCEDURE_NAMES
+from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.policy import Policy
+from fdrl_ros.prepare import load_policy
 from fdrl_ros.selector.shield_check import proofs
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from rich.table import Table
@@ -26,7 +30,7 @@ _MOTORS = 50
 
 @click.group()
 def shield() -> None:
-    """Prove that the shield keeps its limits, and try to break it."""
+    """Prove that the shield keeps its limits, try to break it, and say what it costs."""
 
 
 @shield.command()
@@ -72,8 +76,9 @@ def verify(fine: int, file: Path | None) -> None:
 @shield.command(name='attack')
 @click.option('--steps', default=100_000, show_default=True, help='Steps with the shield on.')
 @click.option('--seed', default=0, show_default=True)
+@click.option('--keep-limit', is_flag=True, help="Keep the procedure's own force limit too.")
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
-def attack_it(steps: int, seed: int, file: Path | None) -> None:
+def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> None:
     """
     Let adversaries drive patients of H = 1, with the shield and without.
 
@@ -87,7 +92,7 @@ def attack_it(steps: int, seed: int, file: Path | None) -> None:
     with ProgressBars(out) as bars, closing(Operation(WorldSettings())) as operation:
         for done, (name, kind) in enumerate(kinds):
             limit = procedure_named(name).force_limit
-            for settings in (ShieldSettings(), None):
+            for settings in (ShieldSettings(keep_limit=keep_limit), None):
                 tallies.append(attack(name, kind, share, settings, limit, seed))
                 few = share // _MOTORS + 1
                 tallies.append(attack_motors(operation, name, kind, few, settings, limit, seed))
@@ -114,3 +119,86 @@ def attack_it(steps: int, seed: int, file: Path | None) -> None:
         write_json(file, {'steps': steps, 'tallies': [each.plain() for each in tallies]})
     if broken:
         raise click.exceptions.Exit(1)
+
+
+@shield.command(name='cost')
+@click.argument('paths', nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option('--patients', default=100, show_default=True, help='Of each procedure at each H.')
+@click.option('--procedures', default='all', show_default=True, help='Names with commas, or all.')
+@click.option('--levels', default='0, 0.5, 1', show_default=True, help='The H of the patients.')
+@click.option('--seed', default=5, show_default=True, help='Of the patients.')
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
+def cost_it(
+    paths: tuple[Path, ...],
+    patients: int,
+    procedures: str,
+    levels: str,
+    seed: int,
+    file: Path | None,
+) -> None:
+    """
+    Count successes of the expert and of policies with the shield, and without.
+
+    PATHS are policy files, or directories of runs: of those the newest global policy and those of
+    the hospitals. Arms are kinematic. In brackets: how many steps of 100 are vetoed.
+    """
+    names = procedures_named(procedures)
+    wanted = _levels(levels)
+    if patients < 1:
+        raise SettingError('patients', patients, 'at least 1')
+    actors: dict[str, Chooser] = {'expert': by_expert}
+    for path in [one for each in paths for one in newest(each)]:
+        weights, shape = load_policy(path)
+        if shape.states != STATE_SIZE:
+            raise PolicyError(f'{path} is for states of {shape.states}: expected {STATE_SIZE}')
+        actors[str(path)] = by_policy(Policy(weights, shape))
+    shields = {
+        'off': ShieldSettings(active=False),
+        'on': ShieldSettings(),
+        'keep_limit': ShieldSettings(keep_limit=True),
+    }
+    out = console()
+    table = Table(title=f'Successes of {patients} operations at H = {levels}')
+    for heading in ('who', 'procedure', 'shield', 'successes', 'ended by force', 'vetoed, %'):
+        table.add_column(heading)
+    found: list[dict[str, object]] = []
+    done, total = 0, len(actors) * len(names) * len(shields)
+    with ProgressBars(out) as bars:
+        for who, choose in actors.items():
+            for name in names:
+                for word, settings in shields.items():
+                    row = [cost(name, choose, settings, patients, h, seed) for h in wanted]
+                    found += [
+                        {'who': who, 'shield': word, 'heterogeneity': h, **each.plain()}
+                        for h, each in zip(wanted, row, strict=True)
+                    ]
+                    table.add_row(Path(who).stem, name, word, *_shown(row))
+                    done += 1
+                    bars(Progress('shield', 'cost', done, total))
+    out.print(table)
+    if file is not None:
+        write_json(file, {'patients': patients, 'seed': seed, 'found': found})
+
+
+def _levels(text: str) -> list[float]:
+    """
+    Read the levels of heterogeneity.
+
+    :raises SettingError: if they are no numbers from 0 to 1.
+    """
+    try:
+        levels = [float(each) for each in text.split(',')]
+    except ValueError:
+        levels = []
+    if not levels or not all(0.0 <= each <= 1.0 for each in levels):
+        raise SettingError('levels', text, 'numbers from 0 to 1 with commas')
+    return levels
+
+
+def _shown(row: list[Cost]) -> tuple[str, str, str]:
+    """Return successes, ends by force, and the share of vetoes at each level."""
+    return (
+        ' / '.join(str(each.successes) for each in row),
+        ' / '.join(str(each.forced) for each in row),
+        ' / '.join(f'{100.0 * each.vetoes / each.steps:.1f}' for each in row),
+    )

@@ -77,6 +77,9 @@ class Sight:
         self._last: Glance | None = None
         self._due = like
         self._moved = like
+        self._timing: Any = like > 1.0
+        self._timed: list[tuple[Number, Number]] = [(like, like)] * LEVELS
+        """How far behind an arm of each level would be, and what is left of that at first."""
         self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
         """Which range of lags the arm has shown to be in."""
         self.kinds = [each.all_kinds(like) for each in predictions]
@@ -105,6 +108,7 @@ class Sight:
         before, lag_before = now.force, now.lag
         sunk: Number = math.nan * now.force
         if last is None:
+            self._timing = 0.0 * now.force > 1.0
             self._due = most(self._moved, 0.0 * now.force)
         else:
             before, lag_before = last.force, last.lag
@@ -113,10 +117,11 @@ class Sight:
                 self._due = most(self._moved, 0.0 * now.force)
             else:
                 drop = last.error - now.error
+                still = (abs(self._moved) <= _SLACK) & (self._due <= _SLACK)
                 went = choose(same, drop, 0.0 * drop)
                 due = self._due + self._moved - went
                 self._due = least(most(due, 0.0 * due), COARSE_STEP + 0.0 * due)
-                self._time_arm(now, last, drop)
+                self._time_arm(now, last, drop, same, still)
                 steady = same & tissue
                 sunk = choose(steady, last.lag - now.lag + drop, sunk)
         self._last, self._moved = now, 0.0 * now.force
@@ -155,7 +160,7 @@ class Sight:
     def aside(self) -> Self:
         """Return one that knows the same and goes its own way."""
         other = copy(self)
-        other.kinds = [*self.kinds]
+        other.kinds, other._timed = [*self.kinds], [*self._timed]
         return other
 
     def keep(self, rows: Any) -> None:
@@ -163,6 +168,8 @@ class Sight:
         if self._last is not None:
             self._last = Glance(*(each[rows] for each in self._last))
         self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
+        self._timing = self._timing[rows]
+        self._timed = [(one[rows], other[rows]) for one, other in self._timed]
         self.kinds = [
             [Kind(one.slow[rows], one.fast[rows]) for one in each] for each in self.kinds
         ]
@@ -186,21 +193,36 @@ class Sight:
             return 2 if self._due > FINE_STEP + _SLACK else int(self._due > _SLACK)
         return (self._due > FINE_STEP + _SLACK).astype(np.intp) + (self._due > _SLACK)
 
-    def _time_arm(self, now: Glance, last: Glance, drop: Number) -> None:
+    def _time_arm(
+        self, now: Glance, last: Glance, drop: Number, even: Number, still: Number
+    ) -> None:
         """
-        Learn from a coarse move in the open how much the arm lags at most.
+        Learn from moves downwards in the open how much the arm lags at most.
 
-        The set-point can only just make such a move in a tick, so it was even; a slower arm would
-        be further behind.
+        The set-point can only just make a coarse move in a tick, so it was even. From the first
+        of such ticks on, a slower arm would be further behind.
+
+        :param drop: of the set-point, m.
+        :param even: where the waypoint stayed where it was.
+        :param still: where no move was to be carried out.
         """
         touch = 2.0 * self._bounds.force_error
         coarse = abs(drop - COARSE_STEP) <= _SLACK
-        free = (now.force <= touch) & (last.force <= touch) & (last.lag >= 0.0) & coarse
-        if type(free) is bool and not free:
+        even = even & (coarse | (still & (abs(drop) <= _SLACK)))
+        even = even & (now.force <= touch) & (last.force <= touch)
+        even = even & (self._timing | (last.lag >= 0.0))
+        timing, self._timing = self._timing, even
+        if type(even) is bool and not even:
             return
+        error = self._bounds.arm_error
         for level in range(1, LEVELS):
-            behind = last.lag * self._decay[level] + self._follows[level]
-            quicker = free & (now.lag < behind - self._bounds.arm_error)
+            behind, share = self._timed[level]
+            decay = self._decay[level]
+            behind = choose(timing, behind, last.lag) * decay
+            behind = behind + choose(coarse, self._follows[level], 0.0)
+            share = choose(timing, share, 1.0) * decay
+            self._timed[level] = behind, share
+            quicker = even & (now.lag < behind - error * (1.0 + share))
             later = (
                 max(self.level, level) if type(quicker) is bool else np.maximum(self.level, level)
             )

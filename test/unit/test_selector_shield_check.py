@@ -3,13 +3,17 @@
 """The proof of the shield holds, and finds fault with shields that are wrong."""
 
 from dataclasses import replace
+import math
 
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
+from fdrl_ros.env.actions import COARSE_STEP, TICK
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.selector import prediction, ShieldSettings
+from fdrl_ros.selector.excursion import excursion
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.shield_check import check_sight, check_tables
+from fdrl_ros.selector.sight import Glance, Sight
 import numpy as np
 import pytest
 
@@ -93,6 +97,28 @@ def test_damping_between_its_ends_can_be_the_worst():
 def now_less_then(damping, slow, fast):
     """Return by how much kappa d of 1 is above one of 0.75 under some damping."""
     return (1.0 + damping * slow) ** (-2 / 3) - 0.75 * (1.0 + damping * fast) ** (-2 / 3)
+
+
+def test_an_arm_is_timed_over_several_ticks():
+    """Its way in the first two coarse moves tells less than that in five."""
+    lag, behind, height, sight = 0.05, 0.0, 0.04, Sight((Prediction(WIDE, 0.01),), 'retraction')
+    levels = []
+    for _ in range(6):
+        sight.look(Glance(0.0, behind, height, 0.0), len(levels) > 0, True)
+        sight.move(COARSE_STEP)
+        levels.append(sight.level)
+        left = math.exp(-TICK / lag)
+        behind = behind * left + COARSE_STEP / TICK * lag * (1.0 - left)
+        height -= COARSE_STEP
+    slowest = excursion(WIDE).levels
+    assert levels == sorted(levels) and levels[1] < levels[-1]
+    assert lag <= slowest[levels[-1]] < 1.5 * lag
+
+
+def test_an_arm_that_is_taken_for_exact_is_timed_wrong(monkeypatch):
+    exact = replace(WIDE, arm_error=-0.0003)
+    monkeypatch.setattr(ShieldSettings, 'wide', lambda self: exact)
+    assert not check_sight(SETTINGS, 'retraction', True, world=WIDE, fine=0).holds
 
 
 def test_a_shield_with_half_the_range_of_stiffness_is_found_out():
