@@ -8,6 +8,7 @@ from typing import Any
 
 from fdrl_ros.env.bag_types import ARM_STATE, ARM_STATE_KINDS, message_types, TOPICS
 from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
 from room import Room
 
 
@@ -25,7 +26,7 @@ class Recorder:
 
     def __init__(self, room: Room, kinds: Mapping[str, Any], profile: QoSProfile) -> None:
         self.logged: list[tuple[str, int, bytes]] = []
-        self._topics = tuple(kinds)
+        self._kinds = kinds
         self._namespace = room.node.get_namespace()
         for topic, kind in kinds.items():
 
@@ -39,6 +40,11 @@ class Recorder:
         """Return how many messages of a topic came."""
         return sum(each == topic for each, _, _ in self.logged)
 
+    def last(self, topic: str) -> Any:
+        """Return what came last on a topic, or None."""
+        data = [data for name, _, data in self.logged if name == topic]
+        return deserialize_message(data[-1], self._kinds[topic]) if data else None
+
     def save(self, path: Path) -> None:
         """Write what was heard."""
         from rosbags import rosbag2
@@ -49,7 +55,7 @@ class Recorder:
                 topic: writer.add_connection(
                     f'{self._namespace}/{topic}', type_of(topic), typestore=message_types()
                 )
-                for topic in self._topics
+                for topic in self._kinds
             }
             for topic, at, data in self.logged:
                 writer.write(known[topic], at, data)

@@ -47,10 +47,12 @@ NODES = {
 class Process:
     """This process as that of one node."""
 
-    def __init__(self, full_name: str, directory: Path, domain: int) -> None:
+    def __init__(self, full_name: str, directory: Path, domain: int, *parameters: str) -> None:
         namespace = full_name.rpartition('/')[0]
+        words = [word for each in parameters for word in ('-p', each)]
         rclpy.init(
-            args=['--ros-args', '-r', f'__ns:={namespace}', '-p', f'directory:={directory}'],
+            args=[*('--ros-args', '-r', f'__ns:={namespace}'), '-p', f'directory:={directory}']
+            + words,
             domain_id=domain,
             signal_handler_options=SignalHandlerOptions.NO,
         )

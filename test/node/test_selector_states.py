@@ -48,6 +48,8 @@ class Foreign:
         self.bad, self.force = {}, 0.5
         self.frozen, self.obeys = False, True
         self.silent = ()  # topics that say nothing
+        self.procedure, self.shift = 'palpation', 0  # s that stamps are off
+        self.clock = lambda: room.node.get_clock().now().to_msg()
         self.spoken_at = {}  # stamp: second of the steady clock
 
     def values(self) -> dict[str, float]:
@@ -78,21 +80,9 @@ class Foreign:
         self.beat += not self.frozen
         if self.beat % 25 == 1:
             self.goal = self.tip + self.rng.uniform(-0.02, 0.02, 3)
-        stamp = self.room.node.get_clock().now().to_msg()
-        values = self.values()
-        vitals, operation = (
-            kind(
-                patient='somebody',
-                names=[each.name for each in fields],
-                values=[values[each.name] for each in fields],
-                scales=[each.scale for each in fields],
-                **more,
-            )
-            for kind, fields, more in (
-                (ros.PatientState, PATIENT_FIELDS, {}),
-                (ros.OperationState, OPERATION_FIELDS, {'procedure': 'palpation'}),
-            )
-        )
+        stamp = self.clock()
+        stamp.sec += self.shift
+        vitals, operation = self.halves(stamp)
         messages = {
             'operating_state': OperatingState(state=self.state, is_homed=True),
             'setpoint_cp': set_point(stamp, self.tip.tolist()),
@@ -104,10 +94,30 @@ class Foreign:
                 continue
             message.header.stamp = stamp
             if topic == 'patient_state' and not self.pair:
-                message.header.stamp = self.room.node.get_clock().now().to_msg()
+                message.header.stamp = self.clock()
             self.topics[topic].publish(message)
         self.spoken_at[nanoseconds(stamp)] = time.monotonic()
         return nanoseconds(stamp)
+
+    def halves(self, stamp=None):
+        """Return the two halves of the state."""
+        values = self.values()
+        made = tuple(
+            kind(
+                patient='somebody',
+                names=[each.name for each in fields],
+                values=[values[each.name] for each in fields],
+                scales=[each.scale for each in fields],
+                **more,
+            )
+            for kind, fields, more in (
+                (ros.PatientState, PATIENT_FIELDS, {}),
+                (ros.OperationState, OPERATION_FIELDS, {'procedure': self.procedure}),
+            )
+        )
+        for each in made:
+            each.header.stamp = stamp or self.clock()
+        return made
 
     def say_until(self, condition, seconds: float) -> None:
         """Say a state each 10 ms, none before the last was answered, until a condition holds."""

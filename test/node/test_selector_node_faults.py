@@ -1,0 +1,220 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of states, clock, policy and arm at the node itself: held for, told, and over again."""
+
+from collections.abc import Iterator
+import math
+import time
+from types import SimpleNamespace
+
+from builtin_interfaces.msg import Time
+from fdrl_ros.bringup import robot_graph, RoomArguments
+from fdrl_ros.env.actions import TICK
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.robot_messages import stamp
+from fdrl_ros.nodes.selector import SelectorNode
+from fdrl_ros.selector import Candidate
+from fdrl_ros.selector.control import PERIOD
+from fdrl_ros.selector.observation import nanoseconds
+import pytest
+from room import Room
+from rosgraph_msgs.msg import Clock
+from test_managed_node import Process
+from test_operating_room import released
+from test_selector_states import Foreign, moving, reason
+
+BEATS = round(TICK / PERIOD)
+"""States in a control period: the arm says one each 10 ms at most."""
+
+FAULTS = {
+    'not a number': ('bad', {'force': math.nan}, 'not_finite'),
+    'infinite': ('bad', {'heart_rate': math.inf}, 'not_finite'),
+    'out of range': ('bad', {'oxygen_saturation': 140.0}, 'out_of_range'),
+    'unknown procedure': ('procedure', 'tonsillectomy', 'mismatch'),
+    'an hour ahead': ('shift', 3600, 'clock'),
+    'an hour behind': ('shift', -3600, 'clock'),
+    'frozen sensors': ('frozen', True, 'frozen'),
+    'no vital signs': ('silent', ('patient_state',), 'stale'),
+    'no operation': ('silent', ('operation_state',), 'stale'),
+}
+
+
+def test_each_fault_of_the_state_is_held_for_within_a_period_and_is_over_by_itself(
+    room, runner, settings, directory
+):
+    arm = Foreign(room)
+    publish = room.node.create_publisher
+    publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
+    runner.start(robot_graph(settings, 'robot_1')[1:])
+    arm.silent = ('patient_state',)
+    arm.say_until(lambda: reason(room) == 'missing', 40.0)
+    arm.silent = ()
+    arm.say_until(moving(room), 60.0)
+    for name, (what, value, expected) in FAULTS.items():
+        well, said = getattr(arm, what), len(arm.spoken_at)
+        begun = len(room.heard['action'])
+        setattr(arm, what, value)
+        arm.say_until(lambda expected=expected: reason(room) == expected, 5.0)
+        held = [each for each in arm.actions[begun:] if each.reason == expected]
+        assert all(each.policy == 'hold' and each.action == -1 for each in held), name
+        faulty = list(arm.spoken_at)[said:]
+        if what in ('bad', 'procedure', 'shift'):
+            # Counted in states, not on this machine's clock: that of the hold, and those before.
+            first = nanoseconds(held[0].header.stamp)
+            assert faulty.index(first) < BEATS, name
+            told = {each.reason for each in arm.actions[begun:] if each.policy == 'hold'}
+            assert expected in told
+        setattr(arm, what, well)
+        arm.say_until(moving(room), 10.0)
+
+
+def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings, directory):
+    arm = Foreign(room)
+    publish = room.node.create_publisher
+    publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
+    runner.start(robot_graph(settings, 'robot_1')[1:])
+    arm.say_until(moving(room), 90.0)
+    orders = room.heard[arm.command]
+    assert not orders
+    arm.bad = {'force': 11.0}
+    arm.say_until(lambda: reason(room) == 'risk_gate', 5.0)
+    arm.bad = {}
+    arm.say_until(lambda: arm.state == 'PAUSED', 10.0)
+    set_points = len(room.heard[arm.servo])
+    arm.say_until(lambda: reason(room) in ('paused', 'risk_gate'), 5.0)
+    assert len(room.heard[arm.servo]) <= set_points + 1, 'one may have been on its way'
+    arm.say_until(lambda: arm.state == 'ENABLED', 20.0)
+    arm.say_until(moving(room), 10.0)
+    words = [each.string for _, each in orders]
+    assert words[0] == 'pause' and words[-1] == 'resume' and words.count('resume') == 1
+    told = [each.reason for each in arm.actions]
+    assert told.index('risk_gate') < told.index('paused'), 'it closes first, then the arm pauses'
+
+
+def test_simulated_time_that_leaps_is_held_for_and_recovers(room, runner, settings, directory):
+    arm = Foreign(room)
+    clock = room.node.create_publisher(Clock, '/clock', qos.CLOCK)
+    simulated, began = [1_000.0], time.monotonic()
+
+    def now() -> Time:
+        seconds = simulated[0] + time.monotonic() - began
+        return Time(sec=int(seconds), nanosec=int(seconds % 1.0 * 1e9))
+
+    def tick() -> Time:
+        stamp = now()
+        clock.publish(Clock(clock=stamp))
+        return stamp
+
+    arm.clock = tick
+    publish = room.node.create_publisher
+    publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
+    arguments = RoomArguments(use_sim_time=True)
+    runner.start(robot_graph(settings, 'robot_1', room=arguments)[1:])
+    arm.say_until(moving(room), 90.0)
+    for leap in (100.0, -300.0, 50.0):
+        begun = len(room.heard['action'])
+        simulated[0] += leap
+        arm.say_until(lambda begun=begun: 'clock' in reasons(arm, begun), 5.0)
+        arm.say_until(moving(room), 10.0)
+        after = room.last('action').header.stamp
+        assert abs(after.sec - now().sec) <= 5, 'stamps are of the new time'
+
+
+def reasons(arm: Foreign, begun: int) -> set[str]:
+    return {each.reason for each in arm.actions[begun:]}
+
+
+class Both:
+    """The executors of the node and of the room, in turns; the node's can be kept from running."""
+
+    def __init__(self, node, room) -> None:
+        self.node, self.room = node, room
+        self.stopped = False
+
+    def spin_once(self, timeout_sec: float) -> None:
+        self.room.spin_once(timeout_sec=timeout_sec / 2)
+        if not self.stopped:
+            for _ in range(8):
+                self.node.spin_once(timeout_sec=0.0)
+
+    def remove_node(self, node) -> None:
+        self.room.remove_node(node)
+
+
+@pytest.fixture
+def inside(directory, lone_domain) -> Iterator[tuple[Process, Foreign, Both]]:
+    """Give a selector in this very process, whose policy the test exchanges, and its arm."""
+    process = Process('/robot_1/selector', directory, lone_domain, 'armed:=true')
+    process.node.trigger_configure()
+    process.node.trigger_activate()
+    room = Room(lone_domain)
+    both = room.executor = Both(process.executor, room.executor)
+    yield process, Foreign(room), both
+    process.close()
+    room.close()
+
+
+def test_a_policy_that_answers_nan_or_is_slow_is_left_out_and_tried_again(inside):
+    process, arm, _ = inside
+    answers = [lambda: 4]
+    process.node.loop.selector.set_candidates([Candidate('global', lambda s: answers[-1]())])
+    arm.say_until(moving(arm.room), 20.0)
+
+    def slow() -> int:
+        time.sleep(2.0 * process.node.loop.selector.settings.answer_timeout)
+        return 4
+
+    for answer, expected in ((lambda: math.nan, 'policy_failed'), (slow, 'late')):
+        begun = len(arm.room.heard['action'])
+        answers.append(answer)
+        arm.say_until(lambda e=expected, b=begun: e in reasons(arm, b), 5.0)
+        arm.say_until(lambda b=begun: 'policy_failed' in reasons(arm, b), 5.0)
+        answers.append(lambda: 4)
+        arm.say_until(moving(arm.room), 10.0)
+    assert process.node.fault is None and process.node.state_name == 'active'
+
+
+def test_states_that_waited_for_a_node_that_could_not_run_are_not_acted_on(inside):
+    process, arm, both = inside
+    process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])
+    arm.say_until(moving(arm.room), 20.0)
+    begun = len(arm.room.heard['action'])
+    both.stopped = True
+    stamps = [arm.say() for _ in range(3)]
+    timeout = process.node.loop.selector.settings.state_timeout
+    until = time.monotonic() + 4.0 * timeout
+    arm.room.wait(lambda: time.monotonic() > until, 5.0)
+    both.stopped = False
+    arm.room.wait(lambda: len(arm.room.heard['action']) > begun, 5.0)
+    arm.say_until(moving(arm.room), 10.0)
+    first = arm.actions[begun]
+    assert first.policy == 'hold' and first.reason in ('late', 'stale')
+    acted = [each for each in arm.actions[begun:] if each.policy != 'hold']
+    assert not {nanoseconds(each.header.stamp) for each in acted} & set(stamps)
+
+
+def test_silence_is_told_within_a_period_of_the_node_s_own_clock(inside, monkeypatch):
+    process, arm, both = inside
+    process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])
+    arm.say_until(moving(arm.room), 20.0)
+    both.stopped = True
+    control, told = process.node.control, []
+    now = [time.monotonic() + 1.0]
+    monkeypatch.setattr(SelectorNode, 'now', property(lambda self: now[0]))
+    monkeypatch.setattr(control, '_action', SimpleNamespace(publish=told.append))
+    control._watch()
+    begun = arm.room.node.get_clock().now().nanoseconds
+    for beat in range(30):  # states again, then none
+        now[0] += PERIOD
+        arm.beat += 1
+        patient, operation = arm.halves(stamp(begun + beat * 10_000_000))
+        control._take_patient(patient)
+        control._take_operation(operation)
+        control._watch()
+    assert told[-1].policy == 'global', told[-1].reason
+    last, count = now[0], len(told)
+    while len(told) == count:
+        now[0] += PERIOD
+        control._watch()
+    assert told[-1].reason == 'stale' and now[0] - last <= TICK + 1e-9

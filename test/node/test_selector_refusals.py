@@ -1,0 +1,104 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A selector that was told what cannot be does not begin and says why, by no traceback."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fdrl_ros.bringup import robot_graph
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.prepare import Layout
+from geometry_msgs.msg import PoseStamped
+import pytest
+from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.parameter import Parameter
+from signed import global_policy
+from test_managed_node import Process, run
+from test_operating_room import Patient
+from test_selector_states import reason
+
+
+def in_plan(old: str, new: str):
+    def spoil(directory: Path) -> None:
+        plan = Layout(directory).plan
+        text = plan.read_text()
+        assert old in text
+        plan.write_text(text.replace(old, new))
+
+    return spoil
+
+
+def without_start(directory: Path) -> None:
+    Layout(directory).pretrained.write_bytes(b'no policy')
+
+
+@pytest.mark.parametrize(
+    ('spoil', 'parameters', 'words'),
+    [
+        (in_plan('palpation', 'tonsillectomy'), {}, "federation.procedures = 'tonsillectomy"),
+        (in_plan('selector:', 'selectors:'), {}, 'selectors'),
+        (None, {'federation.procedures': 'palpation'}, 'expected one of the parameters'),
+        (None, {'limiter.speed_limit': 0.04}, 'at which the shield counts on drawing back'),
+        (None, {'selector.dwell': 2.0}, 'selector.dwell = 2.0: expected at most selector.patien'),
+        (None, {'gate.close_at': 0.2}, 'open_below = 0.5: expected at most close_at 0.2'),
+        (None, {'selector.confidence': 2.0}, 'selector.confidence = 2.0: expected float'),
+        (without_start, {}, 'PolicyError'),
+    ],
+)
+def test_what_cannot_be_ends_the_node_with_the_reason(
+    settings, directory, spoil, parameters, words
+):
+    if spoil is not None:
+        spoil(directory)
+    spec = robot_graph(settings, 'robot_1')[1]
+    ended = run(replace(spec, parameters={**spec.parameters, **parameters}), settings)
+    assert ended.returncode == 1
+    assert words in ended.stdout and 'Traceback' not in ended.stdout
+
+
+def test_limits_that_contradict_refuse_to_configure_until_they_are_mended(directory, lone_domain):
+    process = Process('/robot_1/selector', directory, lone_domain, 'autostart:=false')
+    node = process.node
+
+    def limit(speed: float) -> None:
+        (done,) = node.set_parameters([Parameter('limiter.speed_limit', value=speed)])
+        assert done.successful
+
+    try:
+        limit(0.04)
+        assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
+        assert node.state_name == 'unconfigured' and 'drawing back' in node.health().summary
+        limit(0.05)
+        assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        assert 'drawing back' not in node.health().summary
+    finally:
+        process.close()
+
+
+def test_policies_of_another_shape_or_federation_are_refused_and_it_holds(
+    room, runner, settings, directory
+):
+    room.hear(ros.SelectedAction, 'action', qos.EVENT)
+    room.hear(PoseStamped, 'servo_cp', qos.EVENT)
+    patient = Patient(room)
+    runner.start(robot_graph(settings, 'robot_1')[1:])
+    publish = room.node.create_publisher
+    released = publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    patient.say_until(lambda: reason(room) == 'no_policy', 40.0)
+    patient.say_until(lambda: released.get_subscription_count() == 1, 10.0)
+    short = to_ros(global_policy(directory), ros.GlobalPolicy())
+    del short.weights[-4:]
+    empty = to_ros(global_policy(directory), ros.GlobalPolicy())
+    del empty.weights[:]
+    foreign = to_ros(global_policy(directory), ros.GlobalPolicy())
+    foreign.envelope.federation = 'another'
+    log = runner.log_file('robot_1.selector')
+    for number, message in enumerate((short, empty, foreign, ros.GlobalPolicy()), 1):
+        released.publish(message)
+        patient.say_until(lambda n=number: log.read_text().count('refused: ') >= n, 10.0)
+    patient.say_until(lambda: reason(room) == 'no_policy', 5.0)
+    assert 'Traceback' not in log.read_text()
+    assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'
