@@ -41,7 +41,7 @@ class Word:
 
     An order is on the disk before it counts and is answered; where it cannot be written, it is
     refused and nothing has changed. One that is urgent only ever takes something away from the
-    selector: it counts at once.
+    selector: it counts at once, and no order that was given before it undoes it.
 
     :param node: whose surgeon this is.
     :param path: of the file.
@@ -85,11 +85,24 @@ class Word:
             self.supervision = wanted
             self._obey()
 
+    def _wanted(self) -> Supervision:
+        """
+        Return what holds with the order whose turn it is, and all urgent ones that came later.
+
+        :raises SupervisionError: if it cannot be obeyed.
+        """
+        order, *later = self._orders
+        wanted = order.change(self.supervision)
+        for each in later:
+            if each.urgent:
+                wanted = each.change(wanted)
+        return wanted
+
     def _next(self) -> None:
         """Write the order whose turn it is, unless it says what is written."""
         while self._orders:
             try:
-                wanted = self._orders[0].change(self.supervision)
+                wanted = self._wanted()
             except SupervisionError as error:  # because of another that was obeyed meanwhile
                 self._end(False, str(error))
                 continue
@@ -107,6 +120,7 @@ class Word:
         if not isinstance(result, Exception):
             self._obeyed()
         elif self._orders[0].urgent:
+            self._enforce(self._wanted())
             self._node.get_logger().error(f'{result}; a restart would undo it')
             words = self.supervision.in_words()
             self._end(False, f'{words}; but a restart would undo it: {result}')
@@ -118,7 +132,7 @@ class Word:
     def _obeyed(self) -> None:
         """Have the order count that is on the disk now."""
         try:
-            self._enforce(self._orders[0].change(self.supervision))
+            self._enforce(self._wanted())
         except SupervisionError as error:
             self._end(False, str(error))
             return

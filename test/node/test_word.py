@@ -1,0 +1,136 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The surgeon's word, order by order, with a disk that is as slow as the test wants."""
+
+from collections import deque
+from functools import partial
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+from fdrl_ros.errors import StoreError
+from fdrl_ros.nodes.word import Order, Word
+from fdrl_ros.selector.supervision import (
+    Command,
+    load_supervision,
+    save_supervision,
+    Supervision,
+    SUPERVISION_FILE,
+    URGENT,
+)
+import pytest
+
+KNOWN = ('global', 'hospital_1')
+FULL = StoreError('the disk is full')
+
+
+class Desk:
+    """A surgeon's word whose writes wait until the test has them done."""
+
+    def __init__(self, directory: Path, before: Supervision) -> None:
+        self.file = directory / SUPERVISION_FILE
+        save_supervision(self.file, before)
+        self.jobs: deque = deque()
+        self.answers: dict[str, tuple[bool, str]] = {}
+        self.forces: list[Supervision] = []
+        node = SimpleNamespace(get_logger=lambda: logging.getLogger('word'))
+        self.word = Word(node, self.file, lambda *job: self.jobs.append(job), self._obey)
+
+    def _obey(self) -> None:
+        self.forces.append(self.word.supervision)
+
+    def say(self, command: Command, name: str = '') -> None:
+        change = partial(Supervision.ordered, command=command, name=name, known=KNOWN)
+        urgent = command in URGENT
+        self.word.say(Order(change, command, urgent, partial(self._answered, command)))
+
+    def _answered(self, command: str, success: bool, words: str) -> None:
+        assert command not in self.answers
+        self.answers[command] = success, words
+
+    def write(self) -> None:
+        """Have the next write end well."""
+        work, done = self.jobs.popleft()
+        work()
+        done(None)
+
+    def refuse(self) -> None:
+        """Have the next write fail."""
+        self.jobs.popleft()[1](FULL)
+
+    def kept(self) -> Supervision:
+        return load_supervision(self.file)
+
+
+ALLOWED, VETOED = Supervision(), Supervision(vetoed=frozenset({'global'}))
+DRIVES = Supervision(surgeon=True)
+BACK_AND_OVER = [(Command.HAND_BACK, ''), (Command.TAKE_OVER, '')], DRIVES
+ALLOW_AND_VETO = [(Command.ALLOW, 'global'), (Command.VETO, 'global')], VETOED
+BOTH = pytest.mark.parametrize(('orders', 'safe'), [BACK_AND_OVER, ALLOW_AND_VETO])
+
+
+@BOTH
+def test_no_earlier_order_undoes_an_urgent_one_while_the_disk_is_slow(tmp_path, orders, safe):
+    desk = Desk(tmp_path, safe)
+    for each in orders:
+        desk.say(*each)
+    desk.write()
+    assert desk.kept() == ALLOWED, 'the earlier order was on its way to the disk'
+    assert desk.word.supervision == safe
+    assert list(desk.answers) == [orders[0][0]]
+    assert desk.answers[orders[0][0]] == (True, safe.in_words()), 'it tells what holds'
+    desk.write()
+    assert desk.kept() == desk.word.supervision == safe
+    assert desk.answers[orders[1][0]] == (True, safe.in_words())
+    assert not desk.forces, 'what held was never let go'
+    assert not desk.jobs
+
+
+@BOTH
+def test_no_earlier_order_undoes_an_urgent_one_that_cannot_be_written(tmp_path, orders, safe):
+    desk = Desk(tmp_path, safe)
+    for each in orders:
+        desk.say(*each)
+    desk.write()
+    desk.refuse()
+    assert desk.word.supervision == safe and not desk.forces
+    success, words = desk.answers[orders[1][0]]
+    assert not success and words.startswith(f'{safe.in_words()}; but a restart would undo it')
+    desk.word.close()
+    assert desk.kept() == safe, 'at the end it is written after all'
+
+
+@BOTH
+def test_no_earlier_order_undoes_an_urgent_one_if_the_earlier_cannot_be_written(
+    tmp_path, orders, safe
+):
+    desk = Desk(tmp_path, safe)
+    for each in orders:
+        desk.say(*each)
+    desk.refuse()
+    assert desk.answers[orders[0][0]] == (False, f'nothing has changed: {FULL}')
+    assert desk.answers[orders[1][0]] == (True, safe.in_words()), 'it is what the disk says'
+    assert desk.kept() == desk.word.supervision == safe and not desk.forces
+
+
+@BOTH
+def test_order_that_is_undone_before_its_turn_never_reaches_the_disk(tmp_path, orders, safe):
+    desk = Desk(tmp_path, safe)
+    desk.say(Command.LOCK, 'hospital_1')
+    for each in orders:
+        desk.say(*each)
+    desk.write()
+    assert not desk.jobs, 'the disk says all of it already'
+    assert desk.kept() == desk.word.supervision == safe.ordered(Command.LOCK, 'hospital_1', KNOWN)
+    assert all(success for success, _ in desk.answers.values()) and len(desk.answers) == 3
+
+
+def test_hand_back_after_a_take_over_counts_once_it_is_on_the_disk(tmp_path):
+    desk = Desk(tmp_path, ALLOWED)
+    desk.say(Command.TAKE_OVER)
+    desk.say(Command.HAND_BACK)
+    desk.write()
+    assert desk.kept() == desk.word.supervision == DRIVES
+    desk.write()
+    assert desk.kept() == desk.word.supervision == ALLOWED
+    assert desk.forces == [DRIVES, ALLOWED]
