@@ -122,7 +122,7 @@ class Prospects(NamedTuple):
     :param usual: greatest force under the usual bounds, N.
     :param stops: whether the hard stop can be passed.
     :param presses: whether the procedure's force limit can be passed.
-    :param harms: whether the damage of the case can pass its limit.
+    :param harms: whether it can add damage, and that of the case pass its limit.
     :param leaves: whether the tip can leave the workspace.
     """
 
@@ -205,7 +205,7 @@ class Guard:
             usual,
             hard > HARD_STOP,
             (usual > now.force_limit) & (settings.keep_limit or holding),
-            harm > settings.damage_limit,
+            (usual > self._warn) & (harm > settings.damage_limit),
             self._leaves(now.error_x, dx, far_x)
             | self._leaves(now.error_y, dy, far_y)
             | self._leaves_height(dz),

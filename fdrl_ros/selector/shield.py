@@ -6,7 +6,7 @@ The shield: no action is carried out that could lead beyond a hard limit.
 It knows nothing but the states that policies see, and asks no policy. What replaces a vetoed
 action is the first on its ladder that is allowed: the same way in a fine step, staying, up in a
 fine step, up in a coarse one. Every prediction goes on with coarse steps up, so that those are
-what may follow whatever was allowed.
+what may follow whatever was allowed, as far up as the workspace goes.
 """
 
 from copy import copy
@@ -54,8 +54,11 @@ def _ladder(action: int) -> tuple[int, ...]:
 LADDERS: tuple[tuple[int, ...], ...] = tuple(_ladder(each) for each in range(ACTION_COUNT))
 """
 Of each action: itself and what replaces it, in the order in which they are tried. Where none is
-allowed the tip goes up in a coarse step.
+allowed it is the first of LAST that does not leave the workspace.
 """
+
+LAST: tuple[int, ...] = (COARSE_UP, FINE_UP, STAY)
+"""What is done where nothing is allowed: up, except out of the workspace, where no tissue is."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +138,10 @@ class Shield:
         if not self.settings.active:
             guard.act(*ACTIONS[asked].displacement)
             return Verdict(asked, asked, Veto.NONE, math.nan, math.nan)
-        veto, action, found = Veto.NONE, COARSE_UP, None
-        for each in LADDERS[asked]:
-            found = guard.prospects(each, holding)
-            reason = _reason(found)
-            if each == asked:
-                veto = reason
-            if reason is Veto.NONE:
-                action = each
-                break
-        else:
-            found = guard.prospects(action, holding)
+        action, found = asked, guard.prospects(asked, holding)
+        veto = _reason(found)
+        if veto is not Veto.NONE:
+            action, found = _instead(guard, asked, holding)
         guard.act(*ACTIONS[action].displacement)
         if action == asked:
             veto = Veto.NONE
@@ -176,6 +172,19 @@ class Shield:
         """
         self.look(values, procedure, now)
         return self.choose(asked, holding)
+
+
+def _instead(guard: Guard, asked: int, holding: bool) -> tuple[int, Prospects]:
+    """Return what replaces an action, and what it can lead to."""
+    for each in LADDERS[asked][1:]:
+        found = guard.prospects(each, holding)
+        if _reason(found) is Veto.NONE:
+            return each, found
+    for each in LAST:
+        found = guard.prospects(each, holding)
+        if not found.leaves:
+            break
+    return each, found
 
 
 def _reason(found: Prospects) -> Veto:

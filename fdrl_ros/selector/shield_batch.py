@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fdrl_ros.env.actions import ACTION_COUNT, DISPLACEMENTS
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.selector.guard import Fields, Guard
-from fdrl_ros.selector.shield import COARSE_UP, LADDERS
+from fdrl_ros.selector.shield import COARSE_UP, LADDERS, LAST
 from fdrl_ros.selector.shield_settings import ShieldSettings
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,8 @@ class BatchShield:
                 for each in found
             ]
         )
-        actions = np.full(asked.shape, COARSE_UP)
+        leaves = [np.broadcast_to(found[each].leaves, asked.shape) for each in LAST]
+        actions = np.select([~each for each in leaves], LAST, LAST[-1])
         rows = np.arange(len(asked))
         for step in reversed(range(_LADDERS.shape[1])):
             tried = _LADDERS[asked, step]

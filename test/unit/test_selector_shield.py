@@ -4,12 +4,14 @@
 
 import dataclasses
 
+from fdrl_ros.benchmark.shield_attack import patients_of
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_expert import expert_costs
 from fdrl_ros.env.cohort import public_cohort
+from fdrl_ros.env.judging import FAILURES
 from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.procedures import PROCEDURES
+from fdrl_ros.env.procedures import procedure_named, PROCEDURES
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.errors import SettingError, StateError
@@ -23,7 +25,7 @@ import pytest
 
 NAMES = [each.name for each in PROCEDURES]
 KINEMATIC = WorldSettings(mode='kinematic')
-DOWN = 4
+DOWN, WORKSPACE = 4, FAILURES.index('workspace')
 
 
 def state_of(procedure='palpation', **values):
@@ -79,12 +81,14 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
     st.sampled_from(NAMES),
     st.integers(0, 200),
     st.lists(st.integers(0, ACTION_COUNT - 1), min_size=30, max_size=30),
+    st.sampled_from([0.0, 2.0]),
 )
-def test_one_robot_is_told_what_many_are(procedure, number, asked):
+def test_one_robot_is_told_what_many_are(procedure, number, asked, damage_limit):
     patient = public_cohort(3, 1.0, (procedure,)).patient(number)
     batch = BatchSurgery([patient])
     batch.reset()
-    many, one, now = BatchShield(ShieldSettings(), procedure, 1), Shield(), 0.0
+    chosen = ShieldSettings(damage_limit=damage_limit)
+    many, one, now = BatchShield(chosen, procedure, 1), Shield(chosen), 0.0
     for action in asked:
         values = batch.values()
         verdicts = many.review(values, np.array([action]))
@@ -138,6 +142,54 @@ def test_damage_that_would_pass_its_limit_is_vetoed():
     state = state_of('retraction', goal_error_z=-0.02, force=2.6, contact=1.0, force_limit=10.0)
     reasons = [shield.review(state, 'retraction', STAY, TICK * each).veto for each in range(9)]
     assert Veto.DAMAGE in reasons
+
+
+def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must():
+    shield = Shield(ShieldSettings(damage_limit=0.05))
+    many = BatchShield(shield.settings, 'retraction', 1)
+    pressed = state_of('retraction', goal_error_z=-0.004, force=2.6, contact=1.0)
+    free = state_of('retraction', goal_error_z=0.02)
+    vetoes, done = [], []
+    for tick in range(30):
+        state = pressed if tick < 9 else free
+        verdict = shield.review(state, 'retraction', STAY, TICK * tick)
+        assert many.review(state[None], np.array([STAY])).actions[0] == verdict.action
+        vetoes.append(verdict.veto)
+        done.append(verdict.action)
+    assert vetoes[8] is Veto.DAMAGE and done[8] == COARSE_UP
+    assert done[9:] == [STAY] * 21
+
+
+def test_damage_drives_no_tip_out_of_the_workspace():
+    left, damaged = 0, 0
+    loose = ShieldSettings(damage_limit=0.5)
+    batch = BatchSurgery(patients_of('palpation', 0, 24, 1.0))
+    batch.reset()
+    shield = BatchShield(loose, 'palpation', 24)
+    for _ in range(150):
+        values = batch.values()
+        values[:, INDEX['force_limit']] = procedure_named('palpation').force_limit
+        verdicts = shield.review(values, np.full(len(values), DOWN))
+        failure = batch.step(verdicts.actions)[4]['failure']
+        left += int((failure == WORKSPACE).sum())
+        damaged += int((shield.guard.damage[batch.over] > loose.damage_limit).sum())
+        rows = np.flatnonzero(~batch.over)
+        if not len(rows):
+            break
+        batch.keep(rows)
+        shield.keep(rows)
+    assert damaged > 0 and left == 0
+
+
+@pytest.mark.parametrize(
+    ('height', 'action'), [(0.03, COARSE_UP), (0.0405, FINE_UP), (0.044, STAY)]
+)
+def test_where_nothing_is_allowed_the_tip_goes_up_but_not_out_of_the_workspace(height, action):
+    state = state_of(goal_error_z=height, force=9.9, contact=1.0)
+    verdict = Shield().review(state, 'palpation', DOWN, 0.0)
+    assert verdict.veto is Veto.HARD_STOP and verdict.action == action
+    many = BatchShield(ShieldSettings(), 'palpation', 1)
+    assert many.review(state[None], np.array([DOWN])).actions[0] == action
 
 
 def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():
