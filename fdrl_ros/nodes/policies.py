@@ -127,8 +127,8 @@ class Policies:
 
     def _end(self) -> None:
         """Stop writing, but not before the surgeon's last word is written."""
-        self._scribe.close(PATIENCE)
-        self._word.close()
+        ended = self._scribe.close(PATIENCE)
+        self._word.close(ended)
 
     # Policies that come.
 

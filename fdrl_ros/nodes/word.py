@@ -75,9 +75,18 @@ class Word:
         if len(self._orders) == 1:
             self._next()
 
-    def close(self) -> None:
-        """Write what is in force if that could not be done before; nobody is answered any more."""
-        if self._written != self.supervision:
+    def close(self, ended: bool) -> None:
+        """
+        Write what is in force if that could not be done before; nobody is answered any more.
+
+        :param ended: whether the other thread has ended; one that may still write an older word
+            could do so after this one, so nothing is written then.
+        """
+        if not ended and (self._orders or self._written != self.supervision):
+            self._node.get_logger().error(
+                f'the disk does not answer: a restart may undo that {self.supervision.in_words()}'
+            )
+        elif self._written != self.supervision:
             save_supervision(self._path, self.supervision)
 
     def _enforce(self, wanted: Supervision) -> None:

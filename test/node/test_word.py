@@ -96,7 +96,7 @@ def test_no_earlier_order_undoes_an_urgent_one_that_cannot_be_written(tmp_path, 
     assert desk.word.supervision == safe and not desk.forces
     success, words = desk.answers[orders[1][0]]
     assert not success and words.startswith(f'{safe.in_words()}; but a restart would undo it')
-    desk.word.close()
+    desk.word.close(ended=True)
     assert desk.kept() == safe, 'at the end it is written after all'
 
 
@@ -134,3 +134,29 @@ def test_hand_back_after_a_take_over_counts_once_it_is_on_the_disk(tmp_path):
     desk.write()
     assert desk.kept() == desk.word.supervision == ALLOWED
     assert desk.forces == [DRIVES, ALLOWED]
+
+
+def test_word_is_not_written_beside_another_thread_that_may_still_write(tmp_path, caplog):
+    desk = Desk(tmp_path, ALLOWED)
+    desk.say(Command.TAKE_OVER)
+    desk.word.close(ended=False)
+    assert desk.kept() == ALLOWED
+    (told,) = caplog.records
+    assert told.levelno == logging.ERROR
+    assert told.message.endswith('a restart may undo that the surgeon drives')
+
+
+def test_nothing_is_said_of_a_slow_disk_when_all_words_are_kept(tmp_path, caplog):
+    desk = Desk(tmp_path, ALLOWED)
+    desk.say(Command.TAKE_OVER)
+    desk.write()
+    caplog.clear()
+    desk.word.close(ended=False)
+    assert desk.kept() == DRIVES and not caplog.records
+
+
+def test_order_on_its_way_to_the_disk_at_the_end_is_told_of(tmp_path, caplog):
+    desk = Desk(tmp_path, DRIVES)
+    desk.say(Command.HAND_BACK)
+    desk.word.close(ended=False)
+    assert [each.levelno for each in caplog.records] == [logging.ERROR]
