@@ -20,6 +20,7 @@ from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.benchmark.selector_values import value_models
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
@@ -31,7 +32,7 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.selector import HOLD, returns_to_go, ValueModel
 from fdrl_ros.selector.value import FORMAT
 from fdrl_ros.trainer.learner import TrainingStopped
-from fdrl_ros.valuation import acting, EXPLORATION, fit_public_value, fitted_with, LONGEST_LEAD
+from fdrl_ros.valuation import acting, EXPLORATION, LONGEST_LEAD
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,8 +97,8 @@ def run_coverage_study(
     """
     Measure every procedure of a finished run.
 
-    :param run: gets ``coverage/``, with the models, and for these settings a folder with one JSON
-        file for each procedure; gone on from there.
+    :param run: gets ``values/`` with the models, and in ``coverage/`` for these settings a folder
+        with one JSON file for each procedure; gone on from there.
     :returns: the parts; each with columns of its states by policy.
     :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
     :raises StoreError: if it is no finished run, or a part is damaged or of other settings.
@@ -118,10 +119,14 @@ def run_coverage_study(
         return [part for part in found if part is not None]
     start = policies.pop('pretrained')
     assert start is not None
-    values = {}
-    for number, (name, policy) in enumerate(policies.items()):
-        values[name] = _valued(run.path / 'coverage', name, policy, plan, start, stopped)
-        report(Progress('value', 'models', number + 1, len(policies)))
+    values = value_models(
+        run.path / 'values',
+        policies,
+        plan,
+        start,
+        report=lambda done, count: report(Progress('value', 'models', done, count)),
+        stopped=stopped,
+    )
     tasks = [
         (names[each], policies, values, start, plan, settings, paths[each]) for each in missing
     ]
@@ -159,23 +164,6 @@ def _essence(plan: Plan, settings: CoverageSettings) -> dict[str, Any]:
     kept = {each: every[each] for each in ('federation', 'value', 'world')}
     own = {**vars(settings), 'policies': list(settings.policies)}
     return {**kept, 'coverage': own, 'model_format': FORMAT}
-
-
-def _valued(
-    directory: Path, name: str, policy: Policy | None, plan: Plan, start: Policy, stopped: Stopped
-) -> ValueModel:
-    """Read the model of a policy, or fit it as a robot does."""
-    kind = fitted_with(plan, start)[:16]
-    path = directory / f'{name}_{kind}_{FORMAT}.npz'
-    if path.exists():
-        return ValueModel.from_bytes(
-            path.read_bytes(), HOLD if policy is None else policy.digest.hex()
-        )
-    value = fit_public_value(policy, plan, start, stopped=stopped)
-    part = path.with_suffix('.part')
-    part.write_bytes(value.to_bytes())
-    part.replace(path)
-    return value
 
 
 def measure(

@@ -136,7 +136,7 @@ def measure(
     policies = {each: Policy(chosen, plan.shape) for each, chosen in weights.items()}
     values = value_models(
         directory / 'values',
-        policies,
+        {**policies, HOLD: None},
         plan,
         start,
         report=lambda done, count: report(Progress('value', name, done, count)),

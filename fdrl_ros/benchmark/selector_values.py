@@ -16,7 +16,7 @@ from fdrl_ros.valuation import fit_public_value, fitted_with
 
 def value_models(
     folder: Path,
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, Policy | None],
     plan: Plan,
     start: Policy,
     *,
@@ -24,20 +24,19 @@ def value_models(
     stopped: Stopped = never,
 ) -> dict[str, ValueModel]:
     """
-    Return the value model of every policy and of holding; fit and keep those that are missing.
+    Return the value model of every candidate; fit and keep those that are missing.
 
     :param folder: where they are kept, under what they are of and were fitted with.
+    :param policies: by name; None stays where it is.
     :param start: the public start, who operates before the hand-over.
     :param report: told how many of how many are there.
-    :returns: by name, hold last.
+    :returns: by name, in the same order.
     :raises TrainingStopped: as soon as `stopped` says so.
     :raises StoreError: if one cannot be written.
     """
     found: dict[str, ValueModel] = {}
-    total = len(policies) + 1
     settings = fitted_with(plan, start)
-    for name in (*policies, HOLD):
-        policy = policies.get(name)
+    for name, policy in policies.items():
         digest = HOLD if policy is None else policy.digest.hex()
         path = folder / f'{name}_{digest[:16]}_{settings[:16]}.npz'
         model = _read(path, digest)
@@ -45,7 +44,7 @@ def value_models(
             model = fit_public_value(policy, plan, start, stopped=stopped)
             _write(path, model)
         found[name] = model
-        report(len(found), total)
+        report(len(found), len(policies))
     return found
 
 

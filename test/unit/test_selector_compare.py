@@ -205,24 +205,24 @@ def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkey
         {'value': {'patients': 8, 'groups': 4, 'features': 8}, 'world': {'horizon': 12}}
     )
     policy = Policy(plan.shape.draw(np.random.default_rng(1)), plan.shape)
-    fitted = []
+    both, fitted = {'global': policy, 'hold': None}, []
 
     def fit(each, *words, **more):
         fitted.append(each)
         return fit_public_value(each, *words, **more)
 
     monkeypatch.setattr(selector_values, 'fit_public_value', fit)
-    first = value_models(tmp_path, {'global': policy}, plan, policy)
+    first = value_models(tmp_path, both, plan, policy)
     assert list(first) == ['global', 'hold'] and fitted == [policy, None]
-    again = value_models(tmp_path, {'global': policy}, plan, policy)
+    again = value_models(tmp_path, both, plan, policy)
     assert len(fitted) == 2
     assert again['global'].to_bytes() == first['global'].to_bytes()
     kept = next(tmp_path.glob('global*'))
     kept.write_bytes(kept.read_bytes()[:-100])
-    value_models(tmp_path, {'global': policy}, plan, policy)
+    value_models(tmp_path, both, plan, policy)
     assert fitted[2:] == [policy]
     other = plan.changed({'value': {'trace': 0.5}})
-    value_models(tmp_path, {'global': policy}, other, policy)
+    value_models(tmp_path, both, other, policy)
     assert fitted[3:] == [policy, None]
 
 
