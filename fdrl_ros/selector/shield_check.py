@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Proof of the shield by exhaustion, of its own code against the worst that bounds let happen.
+Check of the shield by exhaustion, of its own code against the worst that bounds let happen.
 
 Two claims make it. *Sight*: what the shield takes to be possible after a tick holds what is true
 (stiffness, depth, speed of the surface, lag of the arm). *Tables*: no surface, no arm and no
