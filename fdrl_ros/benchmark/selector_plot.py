@@ -55,7 +55,7 @@ def draw_returns(summary: dict[str, Any], path: Path) -> None:
     for axes in (left, right):
         axes.set_xlabel('heterogeneity H')
         axes.set_xticks([each['level'] for each in levels])
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=4)
     seeds = len(summary['seeds'])
     figure.supxlabel(
         f'Means over {seeds} seeds with 95 % intervals. {DISCLAIMER}', fontsize=7, color='dimgray'
