@@ -147,6 +147,8 @@ class ControlLoop:
         """
         observation = self._arrived(observation, now)
         if observation.patient != self._of:
+            if self._of is not None:
+                self.selector.reset()
             self._begin(observation.patient)
         fault, restarted = self._order.step(observation.time, clock)
         if restarted:
@@ -188,7 +190,7 @@ class ControlLoop:
         if now - self._held < TICK - PERIOD / 2:
             return self._go(now, None)
         self._held = now
-        return self._go(now, self.selector.keep_tip(reason, now, self._operation, aside=True))
+        return self._go(now, self.selector.keep_tip(reason, now, self._operation))
 
     def _arrived(self, observation: Observation, now: float) -> Observation:
         """Date what comes after a pause of the caller back: nobody knows how long it waited."""

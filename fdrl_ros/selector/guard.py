@@ -78,18 +78,21 @@ class Side:
         self._moved: Number = like
         self._last: tuple[Number, Number] | None = None
 
-    def look(self, error: Number, grasped: Number, known: bool, decay: Number) -> None:
+    def look(
+        self, error: Number, grasped: Number, known: bool, decay: Number, soon: bool = False
+    ) -> None:
         """
         Take in a state.
 
         :param error: of the set-point from the waypoint, m.
         :param grasped: 1 if the jaw holds the object: then the waypoint is another.
         :param known: whether the last state was just one tick before.
-        :param decay: share of its lag that the arm keeps in a tick at most.
+        :param decay: share of its lag that the arm kept since then at most.
+        :param soon: whether the last state was less than a tick before.
         """
         asked = went = self.due + self._moved
-        due = self._moved
-        if self._still and known and self._last is not None:
+        due = asked if soon else self._moved
+        if self._still and (known or soon) and self._last is not None:
             before, held = self._last
             same = (held > 0.5) == (grasped > 0.5)
             gone = abs(error - before)
@@ -163,22 +166,23 @@ class Guard:
         """Of the case so far, N s."""
         self._seen: list[tuple[Prediction, Seen, Outlook]] = []
 
-    def look(self, now: Fields, known: bool = True) -> None:
+    def look(self, now: Fields, known: bool = True, soon: bool = False) -> None:
         """
         Take in a state.
 
         :param known: whether the last one was just one tick before.
+        :param soon: whether it was less than that before.
         """
         self._now = now
         sight = self.sight
         for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
-            side.look(error, now.grasped, known, sight.decay)
+            side.look(error, now.grasped, known, 1.0 if soon else sight.decay, soon)
         strayed = self._sides[0].way + self._sides[1].way
         held = self._ringed(2.0 * COARSE_STEP) if self._rings else self._zero > 1.0
         free = (held | self._held) ^ True  # of rings, since the last state
         self._held = held
         self._seen = self.sight.look(
-            Glance(now.force, now.lag, now.error_z, now.grasped), known, free, strayed
+            Glance(now.force, now.lag, now.error_z, now.grasped), known, free, strayed, soon
         )
         self.damage = self.damage + TICK * most(now.force - self._warn, self._zero)
 

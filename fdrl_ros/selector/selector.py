@@ -185,17 +185,15 @@ class Selector:
         now: float,
         operation: Observation | None = None,
         stamp: int | None = None,
-        aside: bool = False,
     ) -> Selection:
         """
         Hold without a state to act on.
 
         A state of the operation that is fresh and whole is enough to draw the tip back, where to
-        stay could lead beyond a limit.
+        stay could lead beyond a limit. It leaves no trace in what the shield knows: later
+        decisions depend on the states that were acted on, and their stamps, alone.
 
         :param stamp: of the state because of which it holds, if that is so.
-        :param aside: whether it holds because of the steady clock: then it leaves no trace in
-            what the shield knows, so that later decisions depend on stamps alone.
         """
         held = self.hold(reason, now, stamp)
         if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
@@ -204,8 +202,7 @@ class Selector:
         if values is None:
             return held
         try:
-            shield = self._shield.aside() if aside else self._shield
-            verdict = shield.keep(values, operation.procedure, operation.time)
+            verdict = self._shield.aside().keep(values, operation.procedure, operation.time)
         except Exception:  # who holds anyway goes on holding
             logger.exception('the shield failed; the robot holds')
             self._shield.reset()

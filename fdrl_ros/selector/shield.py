@@ -120,8 +120,9 @@ class Shield:
             self._guard = Guard(self.settings, procedure)
             self._procedure, self._seen = procedure, -math.inf
         read = values[:OPERATION_SIZE].tolist()
-        known = abs(now - self._seen - TICK) <= _JITTER
-        self._guard.look(Fields(*[read[each] for each in _COLUMNS]), known)
+        gone = now - self._seen
+        known, soon = abs(gone - TICK) <= _JITTER, gone < TICK - _JITTER
+        self._guard.look(Fields(*[read[each] for each in _COLUMNS]), known, soon)
         self._seen = now
 
     def choose(self, asked: int, holding: bool = False) -> Verdict:

@@ -10,7 +10,7 @@ from copy import copy
 import math
 from typing import Any, NamedTuple, Self
 
-from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
+from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.env.constants import constant
 from fdrl_ros.env.touch import TOUCH_FORCE
 from fdrl_ros.selector.either import choose, least, most, Number
@@ -72,6 +72,7 @@ class Sight:
             COARSE_STEP / TICK * lag * (1.0 - left)
             for lag, left in zip(lags, self._decay, strict=True)
         ]
+        self._furthest = MAXIMUM_SPEED * self._bounds.slowest + self._bounds.arm_error
         self._before, self._after = HEIGHTS[procedure]
         self._rides = procedure in RIDING
         self._last: Glance | None = None
@@ -93,7 +94,12 @@ class Sight:
         return self._decay[self.level] if type(self.level) is int else self._decays[self.level]
 
     def look(
-        self, now: Glance, known: bool, tissue: Number, aside: Number = 0.0
+        self,
+        now: Glance,
+        known: bool,
+        tissue: Number,
+        aside: Number = 0.0,
+        soon: bool = False,
     ) -> list[tuple[Prediction, Seen, Outlook]]:
         """
         Take in a state.
@@ -101,6 +107,7 @@ class Sight:
         :param known: whether the last state was just one tick before.
         :param tissue: whether nothing but tissue can have pushed the tip since then.
         :param aside: how far it went sideways since then at most, m.
+        :param soon: whether the last state was less than a tick before.
         :returns: what is seen and what can be, under each prediction.
         """
         self.height = now.error + now.lag + self.height_of(now.grasped)
@@ -109,7 +116,7 @@ class Sight:
         sunk: Number = math.nan * now.force
         if last is None:
             self._timing = 0.0 * now.force > 1.0
-            self._due = most(self._moved, 0.0 * now.force)
+            self._due = self._left(now, soon)
         else:
             before, lag_before = last.force, last.lag
             same = (last.grasped > 0.5) == (now.grasped > 0.5)
@@ -187,6 +194,17 @@ class Sight:
         now = free if self._rides else ever
         return choose(wrong, nowhere, now), choose(wrong, nowhere, ever)
 
+    def _left(self, now: Glance, soon: bool) -> Number:
+        """Return which way down may still be to come where the last state was no tick before."""
+        none, last = 0.0 * now.force, self._last
+        if not soon or last is None:
+            return most(self._moved, none)
+        went = none
+        if not self._rides:
+            same = (last.grasped > 0.5) == (now.grasped > 0.5)
+            went = choose(same, last.error - now.error, none)
+        return least(most(self._due + self._moved - went, none), COARSE_STEP + none)
+
     def _pending(self) -> Number:
         """Return which move downwards may still be to come: 2 coarse, 1 fine, 0 none."""
         if type(self._due) is float:
@@ -210,7 +228,7 @@ class Sight:
         coarse = abs(drop - COARSE_STEP) <= _SLACK
         even = even & (coarse | (still & (abs(drop) <= _SLACK)))
         even = even & (now.force <= touch) & (last.force <= touch)
-        even = even & (self._timing | (last.lag >= 0.0))
+        even = even & (self._timing | ((last.lag >= 0.0) & (last.lag <= self._furthest)))
         timing, self._timing = self._timing, even
         if type(even) is bool and not even:
             return

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control loop keeps the beat of the state, starts where the tip is, and holds in silence."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from fdrl_ros.env.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
@@ -221,3 +222,19 @@ def test_retraction_goes_along_the_shaft_to_the_trocar():
     assert np.linalg.norm(way) > 1e-3
     np.testing.assert_allclose(np.cross(way, tip), 0.0, atol=1e-12)
     assert np.linalg.norm(places[-1].position) < np.linalg.norm(tip)
+
+
+def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monkeypatch):
+    robot, resets = Robot(lambda state: STAY), []
+    for _ in range(10):
+        robot.beat()
+    selector = robot.loop.selector
+    ended = selector.reset
+    monkeypatch.setattr(selector, 'reset', lambda: resets.append(robot.now) or ended())
+    values = robot.operation.values()[:OPERATION_SIZE]
+    for _ in range(3):
+        # The vital signs are those of the one before still.
+        other = replace(robot.half(OPERATION_FIELDS, values), patient='other')
+        robot.loop.take_operation(other, robot.now)
+        robot.now += PERIOD
+    assert len(resets) == 1

@@ -84,8 +84,10 @@ def test_the_same_states_give_the_same_decisions_however_fast_they_come(
     assert decisions(recorded, speed, late, jitter) == expected
 
 
-@pytest.mark.parametrize('aside', [True, False])
-def test_a_hold_of_the_steady_clock_leaves_no_trace_in_later_decisions(aside):
+@pytest.mark.parametrize(
+    ('reason', 'stamp'), [(Reason.STALE, None), (Reason.OUT_OF_RANGE, 1)], ids=['clock', 'state']
+)
+def test_a_hold_leaves_no_trace_in_later_decisions(reason, stamp):
     told = []
     for interrupted in (True, False):
         selector = Selector()
@@ -97,6 +99,6 @@ def test_a_hold_of_the_steady_clock_leaves_no_trace_in_later_decisions(aside):
             forces.append(selector.select(*halves, now).predicted_force)
             if interrupted and number_ == 4:
                 between, _ = observe(values_of(force=0.5), now + 0.03)
-                selector.keep_tip(Reason.STALE, now + 0.04, between, aside=aside)
+                selector.keep_tip(reason, now + 0.04, between, stamp)
         told.append(forces)
-    assert (told[0] == told[1]) is aside, 'a hold because of a state is one of those seen'
+    assert told[0] == told[1]

@@ -206,6 +206,18 @@ def test_to_keep_the_tip_may_be_asked_more_often_than_once_a_tick():
     assert shield.keep(state_of(), 'palpation', TICK).action == STAY
 
 
+@pytest.mark.parametrize('gap', [0.0, 0.01, TICK])
+def test_a_move_that_has_not_begun_is_reckoned_with_whenever_the_next_state_comes(gap):
+    shield, state = Shield(), state_of(goal_error_z=-0.002, force=0.3, contact=1.0)
+    assert shield.review(state, 'palpation', DOWN, 0.0).action == DOWN
+    still = Shield()
+    still.review(state, 'palpation', STAY, 0.0)
+    late, rested = (each.review(state, 'palpation', STAY, TICK) for each in (shield, still))
+    assert late.worst > rested.worst + 0.1
+    late, rested = (each.aside().keep(state, 'palpation', TICK + gap) for each in (shield, still))
+    assert late.worst > rested.worst + 0.1
+
+
 def test_a_shield_that_is_not_active_lets_everything_pass():
     shield = Shield(ShieldSettings(active=False))
     state = state_of(goal_error_z=-0.005, force=9.9, contact=1.0)

@@ -6,11 +6,12 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
-from fdrl_ros.env.actions import COARSE_STEP, TICK
+from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.selector import prediction, ShieldSettings
 from fdrl_ros.selector.excursion import excursion
+from fdrl_ros.selector.guard import Side
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.shield_check import check_sight, check_tables
 from fdrl_ros.selector.sight import Glance, Sight
@@ -113,6 +114,39 @@ def test_an_arm_is_timed_over_several_ticks():
     slowest = excursion(WIDE).levels
     assert levels == sorted(levels) and levels[1] < levels[-1]
     assert lag <= slowest[levels[-1]] < 1.5 * lag
+
+
+def test_a_lag_that_no_arm_can_have_tells_nothing_of_the_arm():
+    sight = Sight((Prediction(WIDE, 0.01),), 'retraction')
+    for lag in (0.15, 0.0, 0.0):
+        sight.look(Glance(0.0, lag, 0.04, 0.0), lag == 0.0, True)
+    assert sight.level == 0
+
+
+@pytest.mark.parametrize(('went', 'left'), [(0.0, 2), (FINE_STEP, 2), (COARSE_STEP, 0)])
+@pytest.mark.parametrize('procedure', ['retraction', 'follow'])
+def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, left):
+    sight = Sight((Prediction(WIDE, 0.01),), procedure)
+    sight.look(Glance(1.0, 0.0, -0.002, 0.0), False, True)
+    sight.move(COARSE_STEP)
+    soon = sight.aside()
+    after = Glance(1.0, 0.0, -0.002 - went, 0.0)
+    # A waypoint that rides on the surface tells nothing of the set-point.
+    expected = left if procedure == 'retraction' else 2
+    assert soon.look(after, False, True, soon=True)[0][1].pending == expected
+    again = soon.look(after, False, True, soon=True)[0][1].pending
+    assert again == expected
+    assert soon.look(after, False, True)[0][1].pending == 0
+
+
+def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
+    side = Side(0.0, 0.006, True)
+    side.look(0.0, 0.0, False, 0.5)
+    side.move(COARSE_STEP)
+    side.look(0.0, 0.0, False, 1.0, soon=True)
+    assert side.due == COARSE_STEP
+    side.look(COARSE_STEP, 0.0, False, 1.0, soon=True)
+    assert side.due == 0.0 and side.aside >= COARSE_STEP
 
 
 def test_an_arm_that_is_taken_for_exact_is_timed_wrong(monkeypatch):
