@@ -213,3 +213,25 @@ def test_adversaries_are_stopped_by_tests_that_there_are():
                 path = ROOT / (file if '/' in file else f'test/protocol/{file}')
             else:
                 assert f'\ndef {test}(' in path.read_text('utf-8'), (path, test)
+
+
+def test_what_the_selector_is_worth_is_what_was_measured():
+    found = json.loads((ROOT / 'docs' / 'results' / 'selector.json').read_text('utf-8'))
+    page = (ROOT / 'docs' / 'selector.md').read_text('utf-8')
+    readme = (ROOT / 'README.md').read_text('utf-8')
+
+    def words(of, form):
+        return '{} [{}, {}]'.format(*(format(of[each], form) for each in ('mean', 'low', 'high')))
+
+    assert found['seeds'] == [311, 312, 313, 314, 315]
+    assert [each['level'] for each in found['levels']] == [0.5, 1.0]
+    for at in found['levels']:
+        rows = at['contenders']
+        assert words(rows['selector']['return'], '.2f') in page
+        for name in ('global', 'best_single', 'best_cumulative', 'bandit', 'hindsight'):
+            own = f'| {words(rows[name]["return"], ".2f")} | {words(rows[name]["lead"], "+.2f")} |'
+            assert own in page, name
+        for name in ('share_of_hindsight', 'share_of_oracle'):
+            assert words(at[name], '.3f') in page, name
+        for name in ('global', 'best_cumulative'):
+            assert words(rows[name]['lead'], '+.2f') in readme, name
