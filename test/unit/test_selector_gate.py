@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The risk gate: closes at once, opens late, never chatters; and pauses no arm of another's."""
 
+from choices import observe, values_of
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.crtk import OperatingState, State
 from fdrl_ros.errors import SettingError
@@ -10,7 +11,6 @@ from fdrl_ros.selector import Candidate, GateSettings, PauseOrders, Reason, Risk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from test_selector_choice import observe, values_of
 
 ticks = st.lists(st.tuples(st.floats(0, 8), st.floats(0, 400), st.booleans()), max_size=120)
 

@@ -5,6 +5,7 @@
 import dataclasses
 import math
 
+from choices import observe, values_of
 from fdrl_ros.env.actions import STAY
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.selector import Candidate, Limiter, Reason, Selector, SelectorSettings
@@ -13,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from test_selector_choice import observe, values_of
 from test_selector_faults import Line, number, SECOND
 
 
