@@ -20,6 +20,7 @@ from fdrl_ros.env.crtk import State as ArmState
 from fdrl_ros.env.jaw import JAW_OPEN
 from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.selector.candidate import Selection
+from fdrl_ros.selector.case import Case
 from fdrl_ros.selector.limiter import Limiter, SetPoint, Vector
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder
@@ -68,7 +69,7 @@ class ControlLoop:
         self._paired = True
         self._tips: deque[tuple[Vector, float]] = deque(maxlen=4)
         self._jaw: float | None = None
-        self._of: str | None = None
+        self._case = Case()
         self._ready = True
         self._begun = False
         self._selected = -math.inf
@@ -146,14 +147,13 @@ class ControlLoop:
         :returns: None where it waits.
         """
         observation = self._arrived(observation, now)
-        if observation.patient != self._of:
-            if self._of is not None:
-                self.selector.reset()
-            self._begin(observation.patient)
+        if not self._case.is_of(observation):
+            self._begin(observation)
         fault, restarted = self._order.step(observation.time, clock)
         if restarted:
-            self.selector.reset()
-            self._begin(observation.patient)
+            self._begin(observation)
+        if fault is None:
+            self._case.take(observation)
         if fault is None and now - observation.received > self._timeout:
             fault = Reason.LATE
         if fault is Reason.FROZEN:  # nothing new: the watchdog holds if it goes on like that
@@ -212,9 +212,11 @@ class ControlLoop:
                 return each
         return None
 
-    def _begin(self, patient: str) -> None:
-        """Begin a case, or the same one in another time."""
-        self._of = patient
+    def _begin(self, operation: Observation) -> None:
+        """Begin another case, or the same one in another time."""
+        self.selector.reset()
+        self._case = Case()
+        self._case.take(operation)
         self._begun = False
         self._selected = -math.inf
         self._waiting, self._paired = None, True

@@ -14,6 +14,7 @@ import math
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
 from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidate import Candidate, HOLD, LineUp, Selection
+from fdrl_ros.selector.case import Case
 from fdrl_ros.selector.gate import GateSettings, RiskGate
 from fdrl_ros.selector.monitor import OperationMonitor
 from fdrl_ros.selector.observation import Observation, readable, Reason, State, StateReader
@@ -63,7 +64,7 @@ class Selector:
         self._line_up = LineUp(())
         self._failed_until: dict[str, float] = {}
         self._inputs: tuple[Observation | None, Observation | None] = (None, None)
-        self._case: str | None = None
+        self._case = Case()
         self._now = -math.inf
         self._locked: str | None = None
         self.surgeon = False
@@ -103,7 +104,7 @@ class Selector:
         self.gate.reset()
         self._shield.reset()
         self._failed_until.clear()
-        self._case = None
+        self._case = Case()
         self._ranking.reset()
         self._inputs = (None, None)
 
@@ -132,12 +133,11 @@ class Selector:
         state = self._reader.read(operation, patient)
         if isinstance(state, Reason):
             return self.keep_tip(state, now, operation, operation.stamp)
-        if operation.patient != self._case:
-            if self._case is not None:
-                inputs = self._inputs
-                self.reset()
-                self._inputs = inputs
-            self._case = operation.patient
+        if not self._case.is_of(operation):
+            inputs = self._inputs
+            self.reset()
+            self._inputs = inputs
+        self._case.take(operation)
         time = operation.time
         risk = self._monitor.judge(state, operation.procedure, time, breach)
         if self.gate.step(risk, time):
@@ -176,8 +176,8 @@ class Selector:
 
     def hold(self, reason: Reason, now: float, stamp: int | None = None) -> Selection:
         """Return the selection that keeps the tip where it is, for a reason."""
-        nothing = math.nan
-        return Selection(HOLD, STAY, nothing, nothing, reason, now, self._case or '', stamp=stamp)
+        nothing, patient = math.nan, self._case.patient or ''
+        return Selection(HOLD, STAY, nothing, nothing, reason, now, patient, stamp=stamp)
 
     def keep_tip(
         self,

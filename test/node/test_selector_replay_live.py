@@ -102,6 +102,12 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
     arm.bad = {}
     beats(arm, 160)
     assert reason(room) not in ('risk_gate', 'paused')
+    assert room.last('risk').cases == 1
+    arm.bad = {'time_left': 0.9}
+    beats(arm, 20)
+    arm.bad = {}  # the same patient again, with all the time there is
+    beats(arm, 20)
+    assert room.last('risk').cases == 2
     room.wait(lambda: same(recorder.last('action'), room.last('action')), 10.0)
     bag = tmp_path / 'bag'
     recorder.save(bag)
@@ -120,6 +126,7 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
     compared = compare(actions, chosen)
     assert not compared.differ, (compared.differ[:5], len(late))
     assert compared.agree == len(live)
+    assert max(each.risk.cases for each in chosen if each.risk is not None) == 2
     again = {each.stamp: each for each in chosen if each.risk is not None}
     for each in actions:
         stamp = each.header.stamp.sec * 10**9 + each.header.stamp.nanosec

@@ -8,7 +8,8 @@ from choices import candidate, observe, selector_with, values_of
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.state import SCALES
 from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
-from fdrl_ros.selector import Candidate, Selector
+from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
+from fdrl_ros.selector.case import Case
 import numpy as np
 import pytest
 
@@ -64,3 +65,67 @@ def test_a_new_patient_begins_a_new_case():
     selector.reset()
     again = selector.select(*observe(values_of(), 0.2, 'case_2'), 0.2)
     assert (again.risk.cases, again.risk.steps, again.risk.case.steps) == (3, 5, 1)
+
+
+def test_a_second_operation_on_one_patient_begins_a_new_case():
+    settings = SelectorSettings(dwell=9.0, margin=0.0)
+    selector = Selector(settings, gate=GateSettings(close_at=0.3, open_below=0.2, span=1))
+    selector.set_candidates([candidate('rising', 0.2, slope=1.0), candidate('steady', 0.6)])
+
+    def select(now, left, **changes):
+        values = values_of(time_left=left, **changes)
+        return selector.select(*observe(values, now), now)
+
+    assert select(0.0, 0.9, force=0.0).policy == 'steady'
+    assert select(0.05, 0.89, force=3.0).reason == Reason.RISK_GATE
+    before = select(0.1, 0.88, force=0.0)
+    assert before.reason == Reason.RISK_GATE and before.risk.damage > 0.0
+    fresh = select(0.15, 1.0, force=1.5)
+    assert (fresh.policy, fresh.reason) == ('rising', Reason.BEST)
+    assert (fresh.risk.cases, fresh.risk.case.steps) == (2, 1)
+    assert math.isnan(fresh.adaptation.change)
+    assert select(0.2, 0.99, force=1.5).risk.cases == 2
+
+
+def operation(left, time, procedure='palpation', patient='case_1'):
+    return observe(values_of(time_left=left), time, patient, procedure)[0]
+
+
+def case(*states):
+    made = Case()
+    for each in states:
+        made.take(each)
+    return made
+
+
+@pytest.mark.parametrize(
+    ('state', 'same'),
+    [
+        (operation(0.5, 2.0), True),
+        (operation(0.609, 2.0), True),
+        (operation(0.62, 2.0), False),
+        (operation(1.0, 2.0), False),
+        (operation(1.0, 1.0), True),
+        (operation(1.0, 0.9), True),
+        (operation(1e9, 2.0), True),
+        (operation(math.nan, 2.0), True),
+        (operation(0.5, 2.0, 'incision'), False),
+        (operation(0.5, 2.0, 'unheard of'), True),
+        (operation(0.5, 0.9, 'palpation', 'case_2'), False),
+    ],
+)
+def test_a_case_ends_with_another_name_or_when_time_left_rises(state, same):
+    assert case(operation(0.7, 0.5), operation(0.6, 1.0)).is_of(state) == same
+
+
+def test_slow_drift_of_a_clock_adds_up_to_the_end_of_a_case():
+    drifting = case(*(operation(0.6 + 0.001 * k, k) for k in range(10)))
+    assert drifting.is_of(operation(0.609, 20.0)) and not drifting.is_of(operation(0.612, 20.0))
+
+
+def test_a_state_that_tells_no_time_counts_for_nothing():
+    begun = case(operation(0.6, 1.0))
+    for left in (-1.0, math.nan, 2.0):
+        begun.take(operation(left, 2.0))
+    assert begun.is_of(operation(0.605, 3.0)) and not begun.is_of(operation(0.62, 3.0))
+    assert Case().is_of(operation(0.6, 0.0))

@@ -238,3 +238,21 @@ def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monke
         robot.loop.take_operation(other, robot.now)
         robot.now += PERIOD
     assert len(resets) == 1
+
+
+def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
+    robot = Robot(lambda state: 0)
+    for _ in range(60):
+        robot.beat()
+    left = robot.targets[-1]
+    assert np.linalg.norm(left - PATIENT.start) > 0.01
+    robot.operation.reset(PATIENT)
+    robot.targets.append(np.array(robot.operation.target))
+    robot.selections.clear()
+    for _ in range(3):
+        robot.beat()
+    # Its first state is judged, whenever it comes, and no set-point leads back.
+    assert robot.selections[0].risk.cases == 2 and robot.selections[0].risk.case.steps == 1
+    steps = np.diff(robot.targets[-4:], axis=0)
+    assert (np.linalg.norm(steps, axis=1) <= MAXIMUM_SPEED * PERIOD + 1e-9).all()
+    assert np.linalg.norm(robot.targets[-1] - PATIENT.start) < 4 * MAXIMUM_SPEED * PERIOD

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording gone through again: the decisions of the selector on its states, bit for bit."""
 
+from dataclasses import replace
+
 from fdrl_ros.env.bag import write_bag
 from fdrl_ros.env.bag_types import message_types, OPERATION, PATIENT, TOPICS
 from fdrl_ros.env.recording import demonstrations
@@ -63,6 +65,17 @@ def test_decisions_are_those_of_the_selector_on_the_recorded_states(dataset, bag
         assert (one.policy, one.action, one.reason) == (other.policy, other.action, other.reason)
         assert one.risk.total == pytest.approx(other.risk.total, abs=1e-9)
     assert found[-1].risk.cases == 2
+
+
+def test_a_patient_who_is_operated_on_twice_is_two_cases(dataset, tmp_path):
+    one = dataset.episodes[0]
+    write_bag(replace(dataset, episodes=(one, one)), tmp_path / 'bag')
+    found = replay(tmp_path / 'bag', CANDIDATES)
+    assert len(found) == 2 * len(one.states), 'the first state of each was judged'
+    risks = [each.risk for each in found]
+    assert [each.cases for each in risks] == sorted([1, 2] * len(one.states))
+    first, second = (risks[k * len(one.states) :][: len(one.states)] for k in range(2))
+    assert [each.total for each in first] == pytest.approx([each.total for each in second])
 
 
 def test_neither_the_pace_of_a_recording_nor_the_order_of_its_topics_decides(bag, tmp_path):

@@ -1,0 +1,64 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Which case a state is of: where one operation ends and the next begins, on one patient too."""
+
+import math
+
+from fdrl_ros.env.state import INDEX, PROCEDURE_NAMES
+from fdrl_ros.selector.observation import Observation
+
+GAIN = 0.01
+"""Rise of `time_left`, a fraction, that no inexact clock of one operation makes."""
+
+_LEFT = INDEX['time_left']
+_KNOWN = frozenset(PROCEDURE_NAMES)
+
+
+class Case:
+    """
+    The case under way.
+
+    Another one begins with another pseudonym or procedure, or when `time_left`, which only falls
+    within a case, has risen. Only a pseudonym is believed in a state that came out of order, or
+    of a procedure that there is not.
+    """
+
+    def __init__(self) -> None:
+        self.patient: str | None = None
+        """Pseudonym; None before the first state."""
+        self._procedure = ''
+        self._left = math.inf
+        self._time = -math.inf
+
+    def is_of(self, operation: Observation) -> bool:
+        """Tell whether a state of the operation is of this case; the first one always is."""
+        if self.patient is None:
+            return True
+        if operation.patient != self.patient:
+            return False
+        if not self._telling(operation):
+            return True
+        if self._procedure not in ('', operation.procedure):
+            return False
+        return not _time_left(operation) > self._left + GAIN
+
+    def take(self, operation: Observation) -> None:
+        """Take in a state of this case."""
+        self.patient = operation.patient
+        if self._telling(operation):
+            self._procedure, self._time = operation.procedure, operation.time
+            left = _time_left(operation)
+            if left < self._left:
+                self._left = left
+
+    def _telling(self, operation: Observation) -> bool:
+        return operation.time > self._time and operation.procedure in _KNOWN
+
+
+def _time_left(operation: Observation) -> float:
+    """Return the fraction of the time allowed that is left; NaN if a state does not tell it."""
+    try:
+        left = float(operation.values[_LEFT])
+    except (IndexError, TypeError, ValueError):
+        return math.nan
+    return left if 0.0 <= left <= 1.0 else math.nan
