@@ -21,9 +21,10 @@ from fdrl_ros.env.jaw import JAW_OPEN
 from fdrl_ros.env.tasks import TASKS
 from fdrl_ros.selector.candidate import Selection
 from fdrl_ros.selector.case import Case
-from fdrl_ros.selector.limiter import Limiter, SetPoint, Vector
+from fdrl_ros.selector.limiter import Limiter, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder
+from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.selector import Selector
 
 PERIOD = 0.01
@@ -190,7 +191,7 @@ class ControlLoop:
         if now - self._held < TICK - PERIOD / 2:
             return self._go(now, None)
         self._held = now
-        return self._go(now, self.selector.keep_tip(reason, now, self._operation))
+        return self._go(now, self._keep_tip(reason, now, self._operation))
 
     def _arrived(self, observation: Observation, now: float) -> Observation:
         """Date what comes after a pause of the caller back: nobody knows how long it waited."""
@@ -238,7 +239,7 @@ class ControlLoop:
         if not self.due(operation):
             return self._go(now, None)
         hold = None if self._ready else Reason.PAUSED
-        selection = self.selector.select(operation, vitals, now, hold=hold)
+        selection = self.selector.select(operation, vitals, now, hold=hold, away=self._away())
         if selection.risk is not None:
             # Without a usable state there was no tick: the next one counts, whenever it comes.
             self._selected = operation.time
@@ -260,11 +261,16 @@ class ControlLoop:
     def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
         """Hold because of a state that must not be acted on, and say so once a tick."""
         self._refused = reason, now
-        held = self.selector.keep_tip(reason, now, operation, operation.stamp)
+        held = self._keep_tip(reason, now, operation, operation.stamp)
         if now - self._held < TICK - PERIOD / 2:
             return self._go(now, None)
         self._held = now
         return self._go(now, held)
+
+    def _keep_tip(
+        self, reason: Reason, now: float, operation: Observation | None, stamp: int | None = None
+    ) -> Selection:
+        return self.selector.keep_tip(reason, now, operation, stamp, self._away())
 
     def _start(self, operation: Observation, now: float) -> None:
         """Start from where the tip is now; wait for a tip that is not older than the state."""

@@ -16,6 +16,7 @@ import math
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.errors import SettingError
 from fdrl_ros.selector.either import Number
+from fdrl_ros.selector.retreat import RISE
 import numpy as np
 from numpy.typing import NDArray
 
@@ -159,13 +160,16 @@ def sink(
     :param behind: height of the tip above its set-point, m.
     :param lags: least and greatest lag of the arm, s: each part is taken at its worst.
     :param due: move downwards that is still to be carried out, m.
-    :param move: that is chosen, m upwards.
+    :param move: that is chosen, m upwards; of a way up only RISE of it counts.
     :param late: when it begins, s.
     :param back: move upwards in each tick from the next action on, which begins a tick after
         this one and as late as it can, m.
     :param extra: by how much the speed between two lags can be above that of both.
     """
     parts: list[tuple[float, Number, float]] = [(0.0, behind[:, None], 0.0)]
+    if move > 0.0:  # a robot that holds goes up along its shaft
+        move *= RISE
+    back *= RISE
     if late > 0.0 and due > 0.0:
         parts.append((0.0, due, due / MAXIMUM_SPEED))
     if move != 0.0:

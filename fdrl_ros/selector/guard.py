@@ -16,6 +16,7 @@ from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.selector.either import choose, least, most, Number
 from fdrl_ros.selector.excursion import MOVES
 from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
+from fdrl_ros.selector.retreat import retreat, Vector
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.sight import Glance, Sight
 import numpy as np
@@ -137,6 +138,12 @@ class Prospects(NamedTuple):
     leaves: Number
 
 
+def way_of(action: int, holding: bool, away: Vector | None) -> Vector:
+    """Return how far an action moves the set-point, m; see :meth:`Guard.prospects`."""
+    way = ACTIONS[action].displacement
+    return retreat(way[2], away) if holding and way[2] > 0.0 else way
+
+
 class Guard:
     """
     One procedure on one patient, or on many.
@@ -186,14 +193,17 @@ class Guard:
         )
         self.damage = self.damage + TICK * most(now.force - self._warn, self._zero)
 
-    def prospects(self, action: int, holding: bool = False) -> Prospects:
+    def prospects(
+        self, action: int, holding: bool = False, away: Vector | None = None
+    ) -> Prospects:
         """
         Return what an action can lead to from the state that was seen last.
 
         :param holding: whether the robot holds, and keeps the procedure's own limit in any case.
+        :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         """
         settings, now = self.settings, self._now
-        dx, dy, dz = ACTIONS[action].displacement
+        dx, dy, dz = way_of(action, holding, away)
         x, y = self._sides
         far_x, far_y = x.aside + x.due + abs(dx), y.aside + y.due + abs(dy)
         way, longer = x.aside + y.aside + (abs(dx) + abs(dy)), far_x + far_y

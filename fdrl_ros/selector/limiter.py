@@ -15,16 +15,11 @@ from typing import NamedTuple
 from fdrl_ros.env.actions import displacement, MAXIMUM_SPEED, TICK
 from fdrl_ros.errors import StateError
 from fdrl_ros.selector.candidate import Selection
+from fdrl_ros.selector.retreat import retreat, Vector
 from fdrl_ros.settings import setting, Settings
 import numpy as np
 
-UP = (0.0, 0.0, 1.0)
-"""Away from the tissue, in the frame of the arm's base."""
-
 _NO_WAY = (0.0, 0.0, 0.0)
-
-Vector = tuple[float, float, float]
-"""Three numbers by themselves: they are quicker than an array of three."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,6 @@ class Limiter:
         self._now = -math.inf
         self._accepted = -math.inf
         self._hold = True
-        self._away: Vector = UP
         self._retracting = False
         self._jaw: float | None = None
         self._jaw_move: tuple[float, float, float] | None = None
@@ -101,7 +95,7 @@ class Limiter:
         Take in a selection: move by its action over one tick from here, or hold.
 
         A hold whose action goes up, as the shield has it where staying could bring too much
-        force, draws the tip back as far along the shaft.
+        force, draws the tip back as far along the shaft, see :func:`retreat`.
 
         :param away: unit vector along the shaft away from the tissue, (3,); up by default.
         :raises StateError: if there is no such action; the tip then holds.
@@ -116,10 +110,7 @@ class Limiter:
             self._jaw_move = None
             if not (forward and z > 0.0):
                 return
-            if away is not None and len(away) == 3 and all(map(math.isfinite, away)):
-                self._away = _three(away)
-            ahead, aside, up = self._away
-            x, y, z = z * ahead, z * aside, z * up
+            x, y, z = retreat(z, away)
             self._retracting = True
         length = math.hypot(x, y, z)
         if length > self._longest:

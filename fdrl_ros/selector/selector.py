@@ -19,6 +19,7 @@ from fdrl_ros.selector.gate import GateSettings, RiskGate
 from fdrl_ros.selector.monitor import OperationMonitor
 from fdrl_ros.selector.observation import Observation, readable, Reason, State, StateReader
 from fdrl_ros.selector.ranking import Ranking
+from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.selector.shield import Shield, Verdict, Veto
 from fdrl_ros.selector.shield_settings import ShieldSettings
@@ -115,6 +116,7 @@ class Selector:
         now: float,
         breach: bool = False,
         hold: Reason | None = None,
+        away: Vector | None = None,
     ) -> Selection:
         """
         Choose a policy for this state and let it act.
@@ -125,14 +127,15 @@ class Selector:
         :param now: seconds of the steady clock.
         :param breach: whether the robot reports a breach of workspace or trocar.
         :param hold: why to hold whatever the policies say, if that is so.
+        :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         """
         self._inputs = (operation, patient)
         fault = self._time_fault(now)
         if operation is None or patient is None or fault is not None:
-            return self.keep_tip(fault or Reason.MISSING, now, operation)
+            return self.keep_tip(fault or Reason.MISSING, now, operation, away=away)
         state = self._reader.read(operation, patient)
         if isinstance(state, Reason):
-            return self.keep_tip(state, now, operation, operation.stamp)
+            return self.keep_tip(state, now, operation, operation.stamp, away)
         if not self._case.is_of(operation):
             inputs = self._inputs
             self.reset()
@@ -150,7 +153,7 @@ class Selector:
             selection = self.hold(hold, now)
         try:
             verdict = self._shield.review(
-                state.values, operation.procedure, selection.action, time, selection.holds
+                state.values, operation.procedure, selection.action, time, selection.holds, away
             )
         except Exception:  # without a review nothing moves, and the robot keeps its control loop
             logger.exception('the shield failed; the robot holds')
@@ -185,6 +188,7 @@ class Selector:
         now: float,
         operation: Observation | None = None,
         stamp: int | None = None,
+        away: Vector | None = None,
     ) -> Selection:
         """
         Hold without a state to act on.
@@ -194,6 +198,7 @@ class Selector:
         decisions depend on the states that were acted on, and their stamps, alone.
 
         :param stamp: of the state because of which it holds, if that is so.
+        :param away: along the shaft away from the tissue, where it is drawn back.
         """
         held = self.hold(reason, now, stamp)
         if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
@@ -202,7 +207,7 @@ class Selector:
         if values is None:
             return held
         try:
-            verdict = self._shield.aside().keep(values, operation.procedure, operation.time)
+            verdict = self._shield.aside().keep(values, operation.procedure, operation.time, away)
         except Exception:  # who holds anyway goes on holding
             logger.exception('the shield failed; the robot holds')
             self._shield.reset()

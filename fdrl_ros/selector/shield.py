@@ -18,7 +18,8 @@ from typing import Self
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, STAY, TICK
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE, PROCEDURE_NAMES
 from fdrl_ros.errors import StateError
-from fdrl_ros.selector.guard import Fields, Guard, Prospects
+from fdrl_ros.selector.guard import Fields, Guard, Prospects, way_of
+from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.shield_settings import ShieldSettings
 import numpy as np
 
@@ -125,12 +126,13 @@ class Shield:
         self._guard.look(Fields(*[read[each] for each in _COLUMNS]), known, soon)
         self._seen = now
 
-    def choose(self, asked: int, holding: bool = False) -> Verdict:
+    def choose(self, asked: int, holding: bool = False, away: Vector | None = None) -> Verdict:
         """
         Return what to do instead of an action, or the action itself, in the state seen last.
 
         :param asked: the number of an action.
         :param holding: whether the robot holds: then the procedure's limit counts in any case.
+        :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         :raises StateError: before the first state.
         """
         guard, self._kept = self._guard, None
@@ -139,23 +141,25 @@ class Shield:
         if not self.settings.active:
             guard.act(*ACTIONS[asked].displacement)
             return Verdict(asked, asked, Veto.NONE, math.nan, math.nan)
-        action, found = asked, guard.prospects(asked, holding)
+        action, found = asked, guard.prospects(asked, holding, away)
         veto = _reason(found)
         if veto is not Veto.NONE:
-            action, found = _instead(guard, asked, holding)
-        guard.act(*ACTIONS[action].displacement)
+            action, found = _instead(guard, asked, holding, away)
+        guard.act(*way_of(action, holding, away))
         if action == asked:
             veto = Veto.NONE
         return Verdict(action, asked, veto, found.usual, found.hard)
 
-    def keep(self, values: np.ndarray, procedure: str, now: float) -> Verdict:
+    def keep(
+        self, values: np.ndarray, procedure: str, now: float, away: Vector | None = None
+    ) -> Verdict:
         """
         Return how to keep the tip: staying, or up where that could lead beyond a limit.
 
         It may be asked more often than once a tick; the answer of a tick then stands.
         """
         if self._kept is None or not 0.0 <= now - self._seen < TICK - _JITTER:
-            self._kept = self.review(values, procedure, STAY, now, holding=True)
+            self._kept = self.review(values, procedure, STAY, now, True, away)
         return self._kept
 
     def review(
@@ -165,6 +169,7 @@ class Shield:
         asked: int,
         now: float,
         holding: bool = False,
+        away: Vector | None = None,
     ) -> Verdict:
         """
         Take in a state and return what to do in it instead of an action, or the action itself.
@@ -172,17 +177,19 @@ class Shield:
         The parameters are those of :meth:`look` and :meth:`choose`.
         """
         self.look(values, procedure, now)
-        return self.choose(asked, holding)
+        return self.choose(asked, holding, away)
 
 
-def _instead(guard: Guard, asked: int, holding: bool) -> tuple[int, Prospects]:
+def _instead(
+    guard: Guard, asked: int, holding: bool, away: Vector | None
+) -> tuple[int, Prospects]:
     """Return what replaces an action, and what it can lead to."""
     for each in LADDERS[asked][1:]:
-        found = guard.prospects(each, holding)
+        found = guard.prospects(each, holding, away)
         if _reason(found) is Veto.NONE:
             return each, found
     for each in LAST:
-        found = guard.prospects(each, holding)
+        found = guard.prospects(each, holding, away)
         if not found.leaves:
             break
     return each, found

@@ -205,7 +205,7 @@ def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
 
 def test_retraction_goes_along_the_shaft_to_the_trocar():
     robot = Robot(lambda state: STAY)
-    tip = np.array([0.03, -0.02, -0.11])
+    tip = np.array([0.01, -0.02, -0.13])
     robot.loop.take_tip(tip, robot.now)
     values = np.array(robot.operation.values()[:OPERATION_SIZE])
     values[INDEX['force']] = 2.0 * values[INDEX['force_limit']]

@@ -14,6 +14,7 @@ from fdrl_ros.env.actions import (
 )
 from fdrl_ros.errors import StateError
 from fdrl_ros.selector import HOLD, Limiter, LimiterSettings, Reason, Selection
+from fdrl_ros.selector.retreat import retreat, RISE
 from fdrl_ros.selector.shield import COARSE_UP
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,7 +101,7 @@ def test_hold_stops_in_the_middle_of_a_move():
 
 def test_hold_with_an_action_upwards_draws_the_tip_back_along_the_shaft():
     limiter = started()
-    away = np.array([0.6, 0.0, 0.8])
+    away = np.array([0.6, 0.0, 9.98]) / np.hypot(0.6, 9.98)
     limiter.accept(act(1), 0.0)
     limiter.accept(act(COARSE_UP, HOLD), 0.0, away)
     half = limiter.step(TICK / 2)
@@ -110,6 +111,17 @@ def test_hold_with_an_action_upwards_draws_the_tip_back_along_the_shaft():
     after = limiter.step(2 * TICK)
     np.testing.assert_allclose(after.position, COARSE_STEP * away, atol=1e-15)
     assert after.holding and not after.retracting
+
+
+@given(st.floats(0.0, np.pi), st.floats(-np.pi, np.pi))
+def test_a_hold_draws_the_tip_upwards_whatever_the_shaft(tilt, round_it):
+    away = np.sin(tilt) * np.cos(round_it), np.sin(tilt) * np.sin(round_it), np.cos(tilt)
+    way = np.array(retreat(COARSE_STEP, away))
+    assert way[2] >= RISE * COARSE_STEP - 1e-15
+    assert np.linalg.norm(way) == pytest.approx(COARSE_STEP)
+    assert np.cross(way, away)[2] == pytest.approx(0.0, abs=1e-12)  # to the side of the shaft
+    if np.cos(tilt) > RISE:
+        np.testing.assert_allclose(way, COARSE_STEP * np.array(away), atol=1e-15)
 
 
 @pytest.mark.parametrize('action', [each for each in range(ACTION_COUNT) if each not in (5, 11)])

@@ -218,6 +218,18 @@ def test_a_move_that_has_not_begun_is_reckoned_with_whenever_the_next_state_come
     assert late.worst > rested.worst + 0.1
 
 
+def test_what_is_reckoned_with_is_the_way_along_the_shaft():
+    """The waypoint of an incision moves: nothing but the booking tells of a way aside."""
+    state = state_of('incision', goal_error_z=-0.006, force=2.0, contact=1.0)
+    worst = []
+    for away in ((0.0, 0.0, 1.0), (0.19, 0.0, 0.98)):
+        shield = Shield()
+        verdict = shield.review(state, 'incision', STAY, 0.0, True, away)
+        assert verdict.action == COARSE_UP
+        worst.append(shield.review(state, 'incision', STAY, TICK).worst)
+    assert worst[1] > worst[0] + 1e-3
+
+
 def test_a_shield_that_is_not_active_lets_everything_pass():
     shield = Shield(ShieldSettings(active=False))
     state = state_of(goal_error_z=-0.005, force=9.9, contact=1.0)

@@ -10,9 +10,10 @@ from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.selector import prediction, ShieldSettings
-from fdrl_ros.selector.excursion import excursion
+from fdrl_ros.selector.excursion import excursion, sink
 from fdrl_ros.selector.guard import Side
 from fdrl_ros.selector.prediction import Prediction
+from fdrl_ros.selector.retreat import RISE
 from fdrl_ros.selector.shield_check import check_sight, check_tables
 from fdrl_ros.selector.sight import Glance, Sight
 import numpy as np
@@ -45,6 +46,12 @@ def test_a_shield_that_stays_where_nothing_is_allowed_is_found_out():
     finding = check_tables(WIDE, back=0.0, fine=1)
     assert not finding.holds
     assert finding.failure['short'] > 1e-3
+
+
+def test_the_tables_draw_a_tip_back_along_the_most_tilted_shaft():
+    time = np.array([0.6 - TICK, 0.6])
+    sunk, _ = sink(USUAL, time, np.zeros(1), (0.02, 0.02), 0.0, 0.0, 0.0)
+    assert -np.diff(sunk[0]) == pytest.approx(RISE * COARSE_STEP)
 
 
 @pytest.mark.parametrize(
