@@ -16,6 +16,7 @@ from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.answering import answer_later, Answered
+from fdrl_ros.nodes.backoff import Backoff
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.managed_node import ManagedNode, PATIENCE
@@ -24,9 +25,11 @@ from fdrl_ros.nodes.word import Order, Word
 from fdrl_ros.nodes.worker import Worker
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
+from fdrl_ros.selector.candidate import HOLD
 from fdrl_ros.selector.control import ControlLoop
 from fdrl_ros.selector.policy_files import PolicyFiles
 from fdrl_ros.selector.registry import PolicyRegistry, Version
+from fdrl_ros.selector.safety import SafetyReport
 from fdrl_ros.selector.supervision import (
     BY_TOPIC,
     Command,
@@ -35,6 +38,7 @@ from fdrl_ros.selector.supervision import (
     SUPERVISION_FILE,
     URGENT,
 )
+from fdrl_ros.selector.value import ValueModel
 import fdrl_ros.srv as srv
 from fdrl_ros.trial import basis
 from fdrl_ros.valuation import fitted_with
@@ -44,7 +48,7 @@ WAITING = 1000
 """Things that may wait to be written."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
-"""After which holding is valued once more if it could not be, second; it doubles each time."""
+"""After which what could not be valued is tried once more, second; it doubles each time."""
 
 
 class Policies:
@@ -86,7 +90,7 @@ class Policies:
         node = self._node
         self._loop = loop
         self._assessing = False
-        self._again, self._pause = -math.inf, FIRST_PAUSE
+        self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self.problem = ''
         node.keep(self._files.lock().close)
         self._word = Word(node, self._word_file, self._submit, self._heed)
@@ -153,13 +157,14 @@ class Policies:
 
     def _assess_next(self) -> None:
         """Test and value the next policy on the worker, one at a time."""
-        version = self.registry.pending(self.supervision)
-        if version is None or self._assessing or self._node.now < self._again:
+        waiting = self._failed.waiting(self._node.now)
+        version = self.registry.pending(self.supervision, waiting)
+        # Holding is a candidate like the others: it is valued as soon as there is another.
+        holding = self.registry.hold is None
+        if version is None or self._assessing or (holding and HOLD in waiting):
             return
         self._assessing = True
         plan, start, files = self._plan, self._start, self._files
-        # Holding is a candidate like the others: it is valued as soon as there is another.
-        holding = self.registry.hold is None
         policy = None if holding else version.policy
         self._node.submit(
             lambda report, stopped: assess(policy, plan, start, files, stopped),
@@ -170,39 +175,49 @@ class Policies:
         """Take in what holding is worth; without it no policy is valued, so try again."""
         self._assessing = False
         if isinstance(result, Exception):
-            self._again = self._node.now + self._pause
-            self._complain(
-                f'holding could not be valued: {result}; once more in {self._pause:g} s'
-            )
-            self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+            self._put_off(HOLD, 'holding', result)
             return
-        self._pause = FIRST_PAUSE
+        self._failed.forget(HOLD)
         _, self.registry.hold = result
         self._assess_next()
 
     def _assessed(self, version: Version, result: Any) -> None:
         """Take in what was found; without it the robot goes on with the candidates it has."""
         self._assessing = False
+        if isinstance(result, Exception):
+            words = f'the {version.name} policy'
+            version.setback = self._put_off(version.digest, words, result)
+            self.tell()
+        else:
+            self._failed.forget(version.digest)
+            version.setback = ''
+            self._take_in(version, *result)
+        self._assess_next()
+
+    def _put_off(self, name: str, words: str, error: Exception) -> str:
+        """Try once more later: a full disk or a killed process may have been the reason."""
+        pause = self._failed.fail(name, self._node.now)
+        self._complain(f'{words} could not be valued: {error}; once more in {pause:g} s')
+        return self.problem
+
+    def _take_in(self, version: Version, report: SafetyReport, model: ValueModel | None) -> None:
         try:
-            if isinstance(result, Exception):
-                raise result
-            report, model = result
             self.registry.tested(version, report)
             if model is not None:
                 self.registry.value(version, model)
             self._stand()
         except Exception as error:  # whatever it is, the arm must not lose its control loop
             self.registry.give_up(version, str(error))
-            self._complain(f'the {version.name} policy could not be valued: {error}')
+            self._complain(f'the {version.name} policy cannot stand: {error}')
             self.tell()
+            return
+        if version.refusal:
+            self.problem = f'the {version.name} policy is refused: {version.refusal}'
+            self._node.get_logger().warning(f'{self.problem} (round {version.round})')
         else:
-            if version.refusal:
-                self.problem = f'the {version.name} policy is refused: {version.refusal}'
-                self._node.get_logger().warning(f'{self.problem} (round {version.round})')
-            else:
-                self.problem = ''
-                self._node.get_logger().info(f'the {version.name} policy is a candidate')
-        self._assess_next()
+            waits = self.registry.pending(self.supervision)
+            self.problem = waits.setback if waits else ''
+            self._node.get_logger().info(f'the {version.name} policy is a candidate')
 
     def _complain(self, problem: str) -> None:
         self.problem = problem
@@ -214,6 +229,8 @@ class Policies:
         gone = self.registry.prune(self.supervision)
         if gone:
             left = self.registry.versions
+            for each in gone:
+                self._failed.forget(each.digest)
             self._write(lambda: self._files.remove(gone, left))
         self.tell()
 
@@ -324,7 +341,7 @@ class Policies:
             n_parameters=self._shape.n_parameters,
             came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
             status=str(self.registry.status(version, word)),
-            reason=version.refusal,
+            reason=version.refusal or version.setback,
             pinned=word.pinned.get(version.name) == version.digest,
             locked=word.locked == version.name,
             value_misfit=max((each.misfit for each in estimates), default=math.nan),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policies that a robot may choose from: each checked, tested, valued, then taken at once."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,6 +48,7 @@ class Version:
     :param name: global, or the hospital's.
     :param came: when it came here, second since 1970.
     :param refusal: why it must not act; nothing if it may, or nobody knows yet.
+    :param setback: why nobody knows yet though it was tried; it will be once more.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Version:
     report: SafetyReport | None = None
     model: ValueModel | None = None
     refusal: str = ''
+    setback: str = ''
 
     @property
     def round(self) -> int:
@@ -185,20 +187,24 @@ class PolicyRegistry:
                 f'{name} {text!r}: expected one of the rounds {kept or "(none is here)"}'
             )
         if not found[0].ready:
-            reason = found[0].refusal or 'it is not valued yet'
+            reason = found[0].refusal or found[0].setback or 'it is not valued yet'
             raise SupervisionError(f'{name} of round {found[0].round} cannot be pinned: {reason}')
         return found[0]
 
-    def pending(self, supervision: Supervision) -> Version | None:
+    def pending(self, supervision: Supervision, waiting: Collection[str] = ()) -> Version | None:
         """
         Return a version that is to be tested and valued next.
 
         That is the one that is pinned, or the newest, of each name, the global one first.
+
+        :param waiting: digests of those whose turn it is not, hexadecimal.
         """
         for name in dict.fromkeys(each.name for each in self._each()):
             pinned = supervision.pinned.get(name)
             version = self.find(name, pinned) if pinned else self._versions[name][0]
-            if version is not None and not version.refusal and not version.ready:
+            if version is None or version.refusal or version.ready:
+                continue
+            if version.digest not in waiting:
                 return version
         return None
 

@@ -11,17 +11,14 @@ import time
 
 from fdrl_ros.bringup import environment, federation_graph, NodeSpec, robot_graph
 from fdrl_ros.msg import OperationState
-from fdrl_ros.nodes import policies as policies_module
 from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.aggregator import AggregatorNode
-from fdrl_ros.nodes.diagnostics import Level
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.managed_node import PARENT
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout
 from fdrl_ros.runner import command, Runner
 from fdrl_ros.srv import Operate
 from lifecycle_msgs.msg import Transition
@@ -33,7 +30,6 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
 from room import Room
-from signed import global_policy
 
 NODES = {
     '/federation/aggregator': AggregatorNode,
@@ -210,62 +206,6 @@ def test_node_that_was_shut_down_by_its_service_ends_with_0(room, settings):
         deaths = []
         room.wait(lambda: deaths.extend(runner.poll()) or deaths, 20.0)
         assert [each.code for each in deaths] == [0], str(deaths)
-
-
-def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
-    directory, lone_domain, monkeypatch
-):
-    def fail(policy, *rest):
-        raise OSError('no space left')
-
-    monkeypatch.setattr(policies_module, 'assess', fail)
-    process = Process('/robot_1/selector', directory, lone_domain)
-    node = process.node
-    try:
-        node.trigger_configure()
-        Layout(directory).plan.unlink()
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        policies = node.policies
-        policies.registry.take(global_policy(directory), 0.0)
-        policies._assess_next()
-        deadline = time.monotonic() + 5.0
-        while not policies.problem and time.monotonic() < deadline:
-            process.spin()
-        assert 'no space left' in policies.problem
-        assert node.fault is None and node.state_name == 'active'
-        node.reason = 'best'
-        assert node.health().level is Level.WARN
-    finally:
-        process.close()
-
-
-def test_holding_that_cannot_be_valued_is_tried_again(directory, lone_domain, monkeypatch):
-    tried = []
-
-    def assess(policy, *rest):
-        tried.append(policy)
-        if len(tried) < 3:
-            raise OSError('no space left')
-        return None, None
-
-    monkeypatch.setattr(policies_module, 'assess', assess)
-    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
-    process = Process('/robot_1/selector', directory, lone_domain)
-    node = process.node
-    try:
-        node.trigger_configure()
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        policies = node.policies
-        policies.registry.take(global_policy(directory), 0.0)
-        policies._assess_next()
-        policies._assess_next()
-        deadline = time.monotonic() + 20.0
-        while len(tried) < 3 and time.monotonic() < deadline:
-            process.spin()
-        assert tried[:3] == [None, None, None], 'nobody had to send a policy for that'
-        assert 'once more in 0.1 s' in policies.problem
-    finally:
-        process.close()
 
 
 def test_site_that_leaves_an_arm_unarmed_counts_more_than_the_graph(

@@ -150,6 +150,18 @@ def test_pinned_version_stands_and_the_newest_again_when_it_is_unpinned(registry
     assert registry.candidates(pinned.with_pin('global', ''))[0].policy is not first.policy
 
 
+def test_who_waits_for_another_try_lets_others_go_first(registry):
+    first = registry.take(released(1, 1), 0.0)
+    second = registry.take(own(2, 'hospital_2'), 0.0)
+    assert registry.pending(NOTHING) is first
+    assert registry.pending(NOTHING, {first.digest}) is second
+    assert registry.pending(NOTHING, {first.digest, second.digest}) is None
+    first.setback = 'no space left'
+    assert registry.status(first, NOTHING) is Status.VALUING
+    with pytest.raises(SupervisionError, match='no space left'):
+        registry.to_pin('global', '1')
+
+
 def test_what_cannot_stand_cannot_be_pinned(registry):
     registry.take(released(1, 1), 0.0)
     for text, words in (('1', 'not valued yet'), ('7', 'expected one of the rounds 1'), ('', '1')):

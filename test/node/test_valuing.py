@@ -1,0 +1,103 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be valued now is tried again, and the control loop goes on meanwhile."""
+
+from collections import Counter
+import time
+
+from choices import constant_value
+from fdrl_ros.nodes import policies as policies_module
+from fdrl_ros.nodes.diagnostics import Level
+from fdrl_ros.prepare import Layout
+from fdrl_ros.selector import HOLD
+from fdrl_ros.trial import basis
+from rclpy.lifecycle import TransitionCallbackReturn
+from released import report_on
+from signed import global_policy, own_policy
+from test_managed_node import Process
+
+
+def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
+    directory, lone_domain, monkeypatch
+):
+    def fail(policy, *rest):
+        raise OSError('no space left')
+
+    monkeypatch.setattr(policies_module, 'assess', fail)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    try:
+        node.trigger_configure()
+        Layout(directory).plan.unlink()
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        policies = node.policies
+        policies.registry.take(global_policy(directory), 0.0)
+        policies._assess_next()
+        deadline = time.monotonic() + 5.0
+        while not policies.problem and time.monotonic() < deadline:
+            process.spin()
+        assert 'no space left' in policies.problem
+        assert node.fault is None and node.state_name == 'active'
+        node.reason = 'best'
+        assert node.health().level is Level.WARN
+    finally:
+        process.close()
+
+
+def assessment(policy, plan):
+    """Return what would be found of a good policy, or of holding."""
+    if policy is None:
+        return None, constant_value(0.0, policy=HOLD)
+    digest = policy.digest.hex()
+    return report_on(policy, basis=basis(plan)), constant_value(1.0, policy=digest)
+
+
+def spin_until(process, condition):
+    deadline = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < deadline, process.node.policies.problem
+        process.spin()
+
+
+def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
+    directory, lone_domain, monkeypatch
+):
+    tried, problems = [], []
+
+    def assess(policy, plan, *rest):
+        name = names[policy.digest] if policy else HOLD
+        tried.append(name)
+        if name in failing and tried.count(name) < 3:
+            raise OSError(f'no space left for {name}')
+        return assessment(policy, plan)
+
+    monkeypatch.setattr(policies_module, 'assess', assess)
+    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    node.trigger_configure()
+    try:
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        policies, failing = node.policies, {HOLD, 'global'}
+        complain = policies._complain
+        monkeypatch.setattr(
+            policies, '_complain', lambda each: complain(problems.append(each) or each)
+        )
+        known = [
+            policies.registry.take(each, 0.0)
+            for each in (global_policy(directory, 1), own_policy(directory, 'hospital_1', 3))
+        ]
+        names = {each.policy.digest: each.name for each in known}
+        policies._assess_next()
+        spin_until(process, lambda: tried.count('global') == 1 and known[0].setback)
+        told = {each.name: each for each in policies._message().policies}
+        assert told['global'].status == 'valuing' and 'no space left' in told['global'].reason
+        spin_until(process, lambda: all(each.ready for each in known))
+    finally:
+        process.close()
+    assert tried[:4] == [HOLD] * 3 + ['global'] and tried[-1] == 'global'
+    assert Counter(tried) == {HOLD: 3, 'global': 3, 'hospital_1': 1}
+    pauses = [each.rpartition('; ')[2] for each in problems]
+    assert pauses == 2 * ['once more in 0.05 s', 'once more in 0.1 s']
+    assert not known[0].setback and not policies.problem
+    assert [each.name for each in node.loop.selector.candidates] == ['global', 'hospital_1', HOLD]
