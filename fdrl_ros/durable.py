@@ -1,12 +1,18 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there, also after a power cut."""
+"""Files that are whole or not there, also after a power cut; folders that one process writes."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack
+import fcntl
 import os
 from pathlib import Path
 from typing import BinaryIO
+
+from fdrl_ros.errors import StoreBusyError, StoreError
+
+LOCK = 'lock'
+"""File in a folder that the process holds which writes there."""
 
 
 @contextmanager
@@ -34,3 +40,25 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def exclusive(folder: Path) -> ExitStack:
+    """
+    Keep other processes from writing into a folder until what is returned is closed.
+
+    The lock ends with the process.
+
+    :raises StoreBusyError: if another one writes there.
+    :raises StoreError: if the folder cannot be used.
+    """
+    path = folder / LOCK
+    held = ExitStack()
+    try:
+        file = held.enter_context(path.open('ab'))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held.close()
+        if isinstance(error, BlockingIOError):
+            raise StoreBusyError(f'{folder} is used by another process') from error
+        raise StoreError(f'{path} cannot be used: {error.strerror}') from error
+    return held

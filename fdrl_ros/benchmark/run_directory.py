@@ -3,6 +3,7 @@
 """A run's directory: where everything of it lies, and the link to the latest one."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from fdrl_ros.benchmark.evaluation import save_episodes
 from fdrl_ros.benchmark.plots import draw_all
 from fdrl_ros.benchmark.report import render_text
 from fdrl_ros.benchmark.rounds import write_json
+from fdrl_ros.durable import exclusive
 from fdrl_ros.errors import StoreError
 from fdrl_ros.prepare import Layout
 import numpy as np
@@ -69,6 +71,15 @@ class RunDirectory:
         if not os.access(path, os.W_OK | os.X_OK):
             raise StoreError(f'cannot write into {path}: no permission')
         return cls(path)
+
+    def lock(self) -> ExitStack:
+        """
+        Keep other commands from measuring here until what is returned is closed.
+
+        :raises StoreBusyError: if one does.
+        :raises StoreError: if it cannot be written.
+        """
+        return exclusive(self.path)
 
     @property
     def layout(self) -> Layout:

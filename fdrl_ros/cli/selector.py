@@ -54,16 +54,17 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
     first = plan.federation.seed
     out = console()
     out.print(DISCLAIMER, style='italic')
-    with stopping() as stopped, ProgressBars(out) as bars:
-        parts = run_selector_study(
-            run.path, plan, range(first, first + seeds), wanted, report=bars, stopped=stopped
-        )
-    summary = summarise(parts)
-    write_json(run.path / 'selector.json', summary)
-    try:
-        draw_returns(summary, run.path / 'selector.png')
-    except OSError as error:
-        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    with run.lock():
+        with stopping() as stopped, ProgressBars(out) as bars:
+            parts = run_selector_study(
+                run.path, plan, range(first, first + seeds), wanted, report=bars, stopped=stopped
+            )
+        summary = summarise(parts)
+        write_json(run.path / 'selector.json', summary)
+        try:
+            draw_returns(summary, run.path / 'selector.png')
+        except OSError as error:
+            raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
     for each in summary['levels']:
         out.print(_table(each, seeds))
         for line in _lines(each):
@@ -117,10 +118,11 @@ def coverage(
     wider = None if widen is None else _read_widenings(widen, settings)
     out = console()
     out.print(DISCLAIMER, style='italic')
-    with stopping() as stopped, ProgressBars(out) as bars:
-        parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
-    summary = summarise_coverage(parts, wider)
-    write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
+    with directory.lock():
+        with stopping() as stopped, ProgressBars(out) as bars:
+            parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
+        summary = summarise_coverage(parts, wider)
+        write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
     out.print(_coverage_table(summary))
 
 

@@ -9,13 +9,12 @@ else is lost by it.
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-import fcntl
 import json
 from pathlib import Path
 
 from fdrl_ros.crypto.keystore import make_private_directory
-from fdrl_ros.durable import replacing
-from fdrl_ros.errors import FdrlError, MessageError, PolicyError, StoreBusyError, StoreError
+from fdrl_ros.durable import exclusive, replacing
+from fdrl_ros.errors import FdrlError, MessageError, PolicyError, StoreError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy, message_from_bytes
 from fdrl_ros.selector.candidate import HOLD
 from fdrl_ros.selector.registry import name_of, PolicyRegistry, Released, Version
@@ -27,9 +26,6 @@ POLICIES = 'policies'
 
 ASIDE = 'aside'
 """Folder below it of files that could not be used."""
-
-LOCK = 'lock'
-"""File there that a process holds while it writes."""
 
 
 class PolicyFiles:
@@ -55,17 +51,7 @@ class PolicyFiles:
         :raises StoreBusyError: if another one, a node or a command, does.
         :raises StoreError: if the files cannot be used.
         """
-        path = self.folder / LOCK
-        held = ExitStack()
-        try:
-            file = held.enter_context(path.open('ab'))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            held.close()
-            if isinstance(error, BlockingIOError):
-                raise StoreBusyError(f'{self.folder} is used by another process') from error
-            raise StoreError(f'{path} cannot be used: {error.strerror}') from error
-        return held
+        return exclusive(self.folder)
 
     def model(self, digest: str) -> Path:
         """Return the file of a policy's value model."""

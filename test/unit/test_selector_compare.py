@@ -6,6 +6,7 @@ import json
 
 from click.testing import CliRunner
 from fdrl_ros.benchmark import selector_values
+from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_oracle import oracle_returns, true_returns
 from fdrl_ros.benchmark.selector_rivals import (
     bandit,
@@ -25,6 +26,7 @@ from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.batch_rollout import roll_out
 from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.errors import StoreBusyError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.valuation import acting, fit_public_value
@@ -198,6 +200,18 @@ def test_what_is_finished_is_not_measured_again(compared):
     assert before == {each: each.stat().st_mtime_ns for each in (folder / 'parts').iterdir()}
     other = CliRunner().invoke(main, [*map(str, words), '--selector-margin', '0.3'])
     assert other.exit_code == 1 and 'other settings' in other.output
+
+
+def test_two_on_one_directory_are_refused(compared):
+    folder, words, _ = compared
+    run = next(each for each in (folder / 'runs').iterdir() if not each.is_symlink())
+    for path, call in ((folder, words), (run, ('selector', 'coverage', run))):
+        with RunDirectory(path).lock(), pytest.raises(StoreBusyError):
+            RunDirectory(path).lock()
+        with RunDirectory(path).lock():
+            done = CliRunner().invoke(main, [*map(str, call)])
+        assert done.exit_code == 1 and 'is used by another process' in done.output
+    assert CliRunner().invoke(main, [*map(str, words)]).exit_code == 0
 
 
 def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkeypatch):
