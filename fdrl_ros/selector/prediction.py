@@ -27,6 +27,8 @@ _SLACK = 1e-9
 
 _LEAST_DEPTH = 1e-6
 
+_FRESH = 2.0
+
 KINDS = 8
 """Into how many the range of kappa is cut."""
 
@@ -35,12 +37,19 @@ class Kind(NamedTuple):
     """
     How fast the surface can be if the tissue is of one kind; of none if least is above most.
 
+    One wrong reading of the force contradicts the true kind of tissue once, in the tick that ends
+    with it or in a later one. So at first a contradiction only puts a kind in doubt: it begins
+    anew, and a tick later once more, as that tick may have begun with the wrong reading. The next
+    contradiction leaves it out.
+
     :param slow: least speed upwards, m/s.
     :param fast: greatest speed upwards, m/s.
+    :param doubt: 0 for none, 2 in the tick of the first contradiction, 1 later on.
     """
 
     slow: Number
     fast: Number
+    doubt: Number = 0.0
 
 
 class Seen(NamedTuple):
@@ -125,7 +134,7 @@ class Prediction:
     def all_kinds(self, like: Number = 0.0) -> list[Kind]:
         """Return what the surface can do where nothing was seen."""
         top = self.bounds.speed + like
-        return self._all if type(top) is float else [Kind(-top, top)] * KINDS
+        return self._all if type(top) is float else [Kind(-top, top, 0.0 * top)] * KINDS
 
     def _speeds(self, lag: Number, level: Number) -> tuple[Number, Number]:
         """Return the least and greatest speed downwards of a tip so far above its set-point."""
@@ -159,11 +168,11 @@ class Prediction:
         if kinds is self._all:
             return self.softest, self.stiffest, -top, top
         if type(kinds[0].slow) is float:
-            left = [place for place, (slow, fast) in enumerate(kinds) if slow <= fast]
+            left = [place for place, (slow, fast, _) in enumerate(kinds) if slow <= fast]
             slowest = min([kinds[each].slow for each in left])
             fastest = max([kinds[each].fast for each in left])
             return self.spans[left[0]][0], self.spans[left[-1]][1], slowest, fastest
-        slow, fast = np.array(kinds).swapaxes(0, 1)
+        slow, fast = np.array([each[:2] for each in kinds]).swapaxes(0, 1)
         alive = slow <= fast
         ends = np.array(self.spans)[:, :, None]
         softest = np.where(alive, ends[:, 0], self.stiffest).min(axis=0)
@@ -180,10 +189,10 @@ class Prediction:
         top = self.bounds.speed
         gone = 2.0 * self._change if known else 2.0 * top
         return [
-            Kind(max(slow - gone, -top), min(fast + gone, top))
+            Kind(max(slow - gone, -top), min(fast + gone, top), min(doubt, 1.0))
             if slow <= fast
-            else Kind(slow, fast)
-            for slow, fast in kinds
+            else Kind(slow, fast, doubt)
+            for slow, fast, doubt in kinds
         ]
 
     def _pressed(
@@ -223,7 +232,7 @@ class Prediction:
         kinds: list[Kind] = []
         left: Any = False
         for (soft, stiff), kind in zip(self.spans, seen.kinds, strict=True):
-            slow, fast = kind
+            slow, fast, doubt = kind
             alive = slow <= fast
             if alive is False:
                 kinds.append(kind)
@@ -238,13 +247,20 @@ class Prediction:
             slow = most(slow - gone, -top)
             way = fall / (TICK * choose(fall > 0.0, soft, stiff))
             slow = choose(fallen, most(slow, behind - way), slow)
-            alive = alive & (slow <= fast + _SLACK)
-            left = left | alive
-            kinds.append(Kind(choose(alive, least(slow, fast), top), choose(alive, fast, -top)))
+            fresh, agrees = doubt == _FRESH, slow <= fast + _SLACK
+            left = left | (alive & agrees)
+            anew = fresh | ((doubt == 0.0) & (agrees ^ True))
+            alive = alive & (agrees | anew)
+            slow, fast = choose(anew, -top, least(slow, fast)), choose(anew, top, fast)
+            doubt = choose(fresh, 1.0, choose(anew, _FRESH, doubt))
+            kinds.append(Kind(choose(alive, slow, top), choose(alive, fast, -top), doubt))
         # Like no tissue at all is no news of the tissue: something else pulled or let go.
         if left is True:
             return kinds
-        return [Kind(choose(left, slow, -top), choose(left, fast, top)) for slow, fast in kinds]
+        return [
+            Kind(choose(left, slow, -top), choose(left, fast, top), choose(left, doubt, 0.0))
+            for slow, fast, doubt in kinds
+        ]
 
     def force(
         self,
@@ -276,7 +292,7 @@ class Prediction:
         if not (near if type(near) is bool else near.any()):
             return whole
         x: Number = 0.0 * seen.force
-        for (soft, stiff), (slow, fast) in zip(self.spans, outlook.kinds, strict=True):
+        for (soft, stiff), (slow, fast, _) in zip(self.spans, outlook.kinds, strict=True):
             alive = near & (slow <= fast)
             if not (alive if type(alive) is bool else alive.any()):
                 continue

@@ -223,7 +223,7 @@ def _margins(
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
     # Of the kinds that this tissue can be of, one must allow for what it does.
     kind, contact = np.full((2, len(speed)), -np.inf)
-    for (soft, stiff), (slow, fast) in zip(prediction.spans, outlook.kinds, strict=True):
+    for (soft, stiff), (slow, fast, _) in zip(prediction.spans, outlook.kinds, strict=True):
         own = (some.kappa >= soft * (1.0 - 1e-12)) & (some.kappa <= stiff * (1.0 + 1e-12))
         within = np.minimum(fast - speed, speed - slow) / truth.speed
         kind = np.where(own, np.maximum(kind, within), kind)

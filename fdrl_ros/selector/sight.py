@@ -178,7 +178,7 @@ class Sight:
         self._timing = self._timing[rows]
         self._timed = [(one[rows], other[rows]) for one, other in self._timed]
         self.kinds = [
-            [Kind(one.slow[rows], one.fast[rows]) for one in each] for each in self.kinds
+            [Kind(*(number[rows] for number in one)) for one in each] for each in self.kinds
         ]
 
     def _room(
