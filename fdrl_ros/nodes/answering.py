@@ -17,6 +17,8 @@ def answer_later(
     """
     Make a service with `success` and `message`, until the present transition is undone.
 
+    Answers go out when the executor's thread is free again, and only while the service is there.
+
     :param callback: given the request, and what to call once with the answer; a fault of it is
         one of the node, and answered as such.
     """
@@ -30,7 +32,9 @@ def answer_later(
 
         guarded(request, answered)
         if node.fault is None:
+            node.answering += 1
             response.success, response.message = await answer
+            node.answering -= 1
         else:
             response.success, response.message = False, 'the selector has a fault'
         return response

@@ -90,6 +90,7 @@ class ManagedNode(LifecycleNode):
         self.fault: Exception | None = None
         self.worker: Worker | None = None
         self.abandoned = False
+        self.answering = 0  # requests that were taken and have no answer yet
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._made: ExitStack | None = None
         self._configured, self._active = ExitStack(), ExitStack()
@@ -384,6 +385,9 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         node.note_fault(error)
         failed = True
     failed |= autostart and node.fault is not None
+    if node.answering and node.state_name == 'active':
+        node.trigger_deactivate()  # which answers them; the executor sends that
+        executor.spin_until_future_complete(never, timeout_sec=SPIN)
     if not node.finalized:
         node.trigger_shutdown()
     executor.remove_node(node)

@@ -4,13 +4,11 @@
 
 from collections.abc import Callable
 from functools import partial
-import math
 import time
 from typing import Any
 
-from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.roster import Roster
-from fdrl_ros.errors import MessageError, SupervisionError
+from fdrl_ros.errors import MessageError, StoreBusyError, SupervisionError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
@@ -20,6 +18,7 @@ from fdrl_ros.nodes.backoff import Backoff
 from fdrl_ros.nodes.convert import from_ros
 from fdrl_ros.nodes.courier import Courier
 from fdrl_ros.nodes.managed_node import ManagedNode, PATIENCE
+from fdrl_ros.nodes.policy_status import policy_status
 from fdrl_ros.nodes.valuing import assess
 from fdrl_ros.nodes.word import Order, Word
 from fdrl_ros.nodes.worker import Worker
@@ -77,6 +76,11 @@ class Policies:
         self._files = PolicyFiles(robot, fitted_with(plan, start))
         self._word_file = robot / SUPERVISION_FILE
         self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
+        self._scribe: Worker | None = None
+        self._heeds = False
+        # They outlast deactivation, so that whoever waits then is answered.
+        answer_later(node, srv.PinPolicy, 'selector/pin_policy', self._if_active(self._pin))
+        answer_later(node, srv.Supervise, 'selector/supervise', self._if_active(self._supervise))
         self.refused = 0
         self.problem = ''
 
@@ -92,7 +96,7 @@ class Policies:
         self._assessing = False
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self.problem = ''
-        node.keep(self._files.lock().close)
+        self._lock()
         self._word = Word(node, self._word_file, self._submit, self._heed)
         self.registry = PolicyRegistry(
             self._roster,
@@ -106,10 +110,9 @@ class Policies:
         self.registry.check_pins(self.supervision)
         self._scribe = Worker(f'{node.get_name()} scribe', node.post, WAITING)
         node.keep(self._end)
+        self._heeds = True
         self._listen()
         node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
-        answer_later(node, srv.PinPolicy, 'selector/pin_policy', self._pin)
-        answer_later(node, srv.Supervise, 'selector/supervise', self._supervise)
         node.hear(String, 'supervise', self._hear_word, qos.EVENT)
         self._obey()
         self._assess_next()
@@ -129,8 +132,31 @@ class Policies:
             topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
             courier.hear(ros.HospitalPolicy, topic, size, take)
 
+    def _lock(self) -> None:
+        """Keep others from these files, for as long as anything here may write them."""
+        try:
+            held = self._files.lock()
+        except StoreBusyError as error:
+            if self._scribe is None or self._scribe.ended:
+                raise
+            raise StoreBusyError(
+                'the disk does not answer: what was written before the deactivation is still on '
+                'its way; activate once more when it does'
+            ) from error
+        self._scribe = None
+
+        def release() -> None:
+            if self._scribe is None:
+                held.close()
+            else:
+                self._scribe.when_ended(held.close)
+
+        self._node.keep(release)
+
     def _end(self) -> None:
         """Stop writing, but not before the surgeon's last word is written."""
+        self._heeds = False
+        assert self._scribe is not None
         ended = self._scribe.close(PATIENCE)
         self._word.close(ended)
 
@@ -265,6 +291,15 @@ class Policies:
         change = partial(Supervision.ordered, command=command, name=name, known=known)
         self._word.say(Order(change, words, command in URGENT, answered))
 
+    def _if_active(self, obey: Callable[[Any, Answered], None]) -> Callable[[Any, Answered], None]:
+        def take(request: Any, answered: Answered) -> None:
+            if self._heeds:
+                obey(request, answered)
+            else:
+                answered(False, 'the selector is not active')
+
+        return take
+
     def _supervise(self, request: Any, answered: Answered) -> None:
         try:
             self._order(request.command, request.name, answered)
@@ -306,6 +341,7 @@ class Policies:
     def _submit(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
         """Have the scribe do something; its result, or exception, comes back to this thread."""
         guarded = self._node.guarded(done)
+        assert self._scribe is not None
         self._scribe.submit(lambda report, stopped: work(), guarded, guarded)
 
     def _list(self, request: Any, response: Any) -> None:
@@ -323,39 +359,9 @@ class Policies:
             driver='surgeon' if word.surgeon else 'selector',
             locked=word.locked,
             vetoed=sorted(word.vetoed),
-            policies=[self._described(each) for each in self.registry.versions],
+            policies=[
+                policy_status(each, self.registry.status(each, word), word)
+                for each in self.registry.versions
+            ],
         )
         return self._node.stamped(message)
-
-    def _described(self, version: Version) -> Any:
-        word, report, model = self.supervision, version.report, version.model
-        seconds, rest = divmod(version.came, 1.0)
-        found = report.to_mapping() if report else {}
-        estimates = model.estimates.values() if model else ()
-        numbers = {name: float(found.get(name, math.nan)) for name in _NUMBERS}
-        return ros.PolicyStatus(
-            name=version.name,
-            sender=version.message.envelope.sender,
-            round=version.round,
-            digest=version.policy.digest,
-            n_parameters=self._shape.n_parameters,
-            came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
-            status=str(self.registry.status(version, word)),
-            reason=version.refusal or version.setback,
-            pinned=word.pinned.get(version.name) == version.digest,
-            locked=word.locked == version.name,
-            value_misfit=max((each.misfit for each in estimates), default=math.nan),
-            value_noise=max((each.noise for each in estimates), default=math.nan),
-            **numbers,
-        )
-
-
-_NUMBERS = (
-    'force_share',
-    'workspace_share',
-    'one_action_share',
-    'mean_return',
-    'hold_return',
-    'success_share',
-    'force_failures',
-)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.errors import SupervisionError
+from fdrl_ros.errors import StoreError, SupervisionError
 from fdrl_ros.nodes.answering import Answered
 from fdrl_ros.nodes.managed_node import ManagedNode
 from fdrl_ros.selector.supervision import load_supervision, save_supervision, Supervision
@@ -77,17 +77,42 @@ class Word:
 
     def close(self, ended: bool) -> None:
         """
-        Write what is in force if that could not be done before; nobody is answered any more.
+        Write what is in force if that could not be done before, and answer whoever still waits.
 
         :param ended: whether the other thread has ended; one that may still write an older word
             could do so after this one, so nothing is written then.
+        :raises StoreError: if it cannot be written.
         """
+        failure: StoreError | None = None
         if not ended and (self._orders or self._written != self.supervision):
+            failure = StoreError('the disk does not answer')
             self._node.get_logger().error(
-                f'the disk does not answer: a restart may undo that {self.supervision.in_words()}'
+                f'{failure}: a restart may undo that {self.supervision.in_words()}'
             )
         elif self._written != self.supervision:
-            save_supervision(self._path, self.supervision)
+            try:
+                self._save(self.supervision)
+            except StoreError as error:
+                failure = error
+        self._dismiss(failure)
+        if ended and failure is not None:
+            raise failure
+
+    def _dismiss(self, failure: StoreError | None) -> None:
+        """
+        Answer all who wait: what is urgent is in force, the rest is refused.
+
+        :param failure: why the disk may say something else; None where it says what is in force.
+        """
+        words = self.supervision.in_words()
+        while self._orders:
+            if not self._orders[0].urgent:
+                doubt = f'; but a restart may obey it: {failure}' if failure else ''
+                self._end(False, f'the selector was deactivated: nothing has changed{doubt}')
+            elif failure is None:
+                self._end(True, words)
+            else:
+                self._end(False, f'{words}; but a restart may undo it: {failure}')
 
     def _enforce(self, wanted: Supervision) -> None:
         if wanted != self.supervision:

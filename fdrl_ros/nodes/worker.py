@@ -68,7 +68,24 @@ class Worker:
             pass
         self._jobs.put_nowait(None)
         self._thread.join(timeout)
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
+
+    def when_ended(self, action: Callable[[], None]) -> None:
+        """Do something once the thread has ended: now if it has, else in a thread that waits."""
+
+        def wait() -> None:
+            self._thread.join()
+            action()
+
+        if self.ended:
+            action()
+        else:
+            threading.Thread(target=wait, name=f'{self._thread.name} end', daemon=True).start()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

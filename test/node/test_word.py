@@ -160,3 +160,42 @@ def test_order_on_its_way_to_the_disk_at_the_end_is_told_of(tmp_path, caplog):
     desk.say(Command.HAND_BACK)
     desk.word.close(ended=False)
     assert [each.levelno for each in caplog.records] == [logging.ERROR]
+
+
+def test_who_waits_at_the_end_is_answered(tmp_path):
+    desk = Desk(tmp_path, ALLOWED)
+    desk.say(Command.LOCK, 'global')
+    desk.say(Command.TAKE_OVER)
+    desk.say(Command.UNLOCK)
+    desk.jobs.popleft()[0]()  # on the disk, but nobody was told before the end
+    desk.word.close(ended=True)
+    refused = False, 'the selector was deactivated: nothing has changed'
+    assert desk.answers == {
+        Command.LOCK: refused,
+        Command.TAKE_OVER: (True, DRIVES.in_words()),
+        Command.UNLOCK: refused,
+    }
+    assert desk.kept() == desk.word.supervision == DRIVES, 'what was refused is not obeyed'
+
+
+@pytest.mark.parametrize('ended', [True, False])
+def test_who_waits_at_the_end_hears_that_the_disk_may_say_something_else(
+    tmp_path, monkeypatch, ended
+):
+    desk = Desk(tmp_path, ALLOWED)
+    desk.say(Command.LOCK, 'global')
+    desk.say(Command.TAKE_OVER)
+
+    def fail(path, supervision):
+        raise FULL
+
+    monkeypatch.setattr('fdrl_ros.nodes.word.save_supervision', fail)
+    if ended:
+        with pytest.raises(StoreError):
+            desk.word.close(ended)
+    else:
+        desk.word.close(ended)
+    success, words = desk.answers[Command.TAKE_OVER]
+    assert not success and 'surgeon drives; but a restart may undo it: the disk' in words
+    success, words = desk.answers[Command.LOCK]
+    assert not success and 'nothing has changed; but a restart may obey it: the disk' in words

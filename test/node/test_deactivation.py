@@ -1,0 +1,142 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A selector that is deactivated while the disk is slow: answers, and no old word after a new."""
+
+import os
+import signal
+import threading
+import time
+
+from fdrl_ros.errors import StoreBusyError
+from fdrl_ros.nodes import policies as policies_module
+from fdrl_ros.nodes import word as word_module
+from fdrl_ros.nodes.managed_node import run_node
+from fdrl_ros.nodes.selector import SelectorNode
+from fdrl_ros.prepare import Layout
+from fdrl_ros.selector.supervision import load_supervision, Supervision, SUPERVISION_FILE
+from fdrl_ros.srv import Supervise
+import pytest
+from rclpy.lifecycle import TransitionCallbackReturn
+from room import Room
+from test_managed_node import Process
+
+
+class Disk:
+    """A disk that writes a surgeon's word when it is allowed to."""
+
+    def __init__(self, write) -> None:
+        self.asked, self.ready = threading.Event(), threading.Event()
+        self._write = write
+
+    def save(self, path, supervision) -> None:
+        self.asked.set()
+        assert self.ready.wait(60.0)
+        self._write(path, supervision)
+
+
+class Theatre:
+    """A selector in this process, somebody who gives orders, and a disk."""
+
+    def __init__(self, directory, domain: int, disk: Disk) -> None:
+        self.disk, self.room = disk, Room(domain)
+        self.process = Process('/robot_1/selector', directory, domain)
+        self.node = self.process.node
+        self.client = self.room.node.create_client(Supervise, 'selector/supervise')
+
+    def order(self, command: str):
+        return self.client.call_async(Supervise.Request(command=command))
+
+    def until(self, condition) -> None:
+        deadline = time.monotonic() + 20.0
+        while not condition():
+            assert time.monotonic() < deadline
+            self.process.spin(0.01)
+            self.room.executor.spin_once(timeout_sec=0.01)
+
+    def close(self) -> None:
+        self.disk.ready.set()
+        self.process.close()
+        self.room.close()
+
+
+@pytest.fixture
+def theatre(directory, lone_domain, monkeypatch):
+    disk = Disk(word_module.save_supervision)
+    monkeypatch.setattr(word_module, 'save_supervision', disk.save)
+    monkeypatch.setattr(policies_module, 'PATIENCE', 0.1)
+    made = Theatre(directory, lone_domain, disk)
+    yield made
+    made.close()
+
+
+def test_who_waits_is_answered_and_no_old_word_is_written_after_a_new_one(theatre, directory):
+    node, file = theatre.node, Layout(directory).party('robot_1') / SUPERVISION_FILE
+    node.trigger_configure()
+    theatre.until(theatre.client.service_is_ready)
+    early = theatre.order('take_over')
+    theatre.until(early.done)
+    assert not early.result().success and 'not active' in early.result().message
+
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    orders = [theatre.order(each) for each in ('unlock', 'take_over', 'hand_back')]
+    theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 2)
+    assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
+    theatre.until(lambda: all(each.done() for each in orders))
+    unlocked, taken, handed = [each.result() for each in orders]
+    assert unlocked.success, 'it changes nothing'
+    assert not taken.success and 'a restart may undo it' in taken.message
+    assert not handed.success and 'nothing has changed' in handed.message
+    assert node.answering == 0
+
+    assert node.trigger_activate() == TransitionCallbackReturn.FAILURE
+    assert isinstance(node.fault, StoreBusyError) and 'still on its way' in str(node.fault)
+    with pytest.raises(StoreBusyError):
+        node.policies._files.lock()
+    theatre.disk.ready.set()
+
+    def again() -> bool:
+        return node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+
+    theatre.until(again)
+    assert node.policies.supervision == load_supervision(file) == Supervision(surgeon=True)
+    last = theatre.order('hand_back')
+    theatre.until(last.done)
+    assert last.result().success and load_supervision(file) == Supervision()
+
+
+def test_who_waits_when_the_process_is_told_to_stop_is_answered(
+    directory, lone_domain, monkeypatch
+):
+    disk, answers = Disk(word_module.save_supervision), []
+    monkeypatch.setattr(word_module, 'save_supervision', disk.save)
+    monkeypatch.setattr(policies_module, 'PATIENCE', 0.1)
+    monkeypatch.setenv('ROS_DOMAIN_ID', str(lone_domain))
+    ended = threading.Event()
+
+    def surgeon() -> None:
+        room = Room(lone_domain)
+        try:
+            client = room.node.create_client(Supervise, 'selector/supervise')
+            client.wait_for_service(20.0)
+            asked = client.call_async(Supervise.Request(command='take_over'))
+            try:
+                room.wait(disk.asked.is_set, 20.0)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+            room.wait(asked.done, 20.0)
+            answers.append(asked.result())
+        finally:
+            room.close()
+            ended.set()
+
+    handlers = [(each, signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)]
+    threading.Thread(target=surgeon, daemon=True).start()
+    words = ['--ros-args', '-r', '__ns:=/robot_1', '-p', f'directory:={directory}']
+    try:
+        assert run_node(SelectorNode, words) == 0
+    finally:
+        disk.ready.set()
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    assert ended.wait(30.0)
+    assert not answers[0].success and 'a restart may undo it' in answers[0].message
