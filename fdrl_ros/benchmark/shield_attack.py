@@ -13,10 +13,12 @@ from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.env.arm import UnreachableError
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.cohort import public_cohort
-from fdrl_ros.env.judging import HARD_STOP
+from fdrl_ros.env.judging import FAILURES, HARD_STOP
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.state import INDEX, STATE_SIZE
+from fdrl_ros.selector.damage import DamageMeter
+from fdrl_ros.selector.either import Number
 from fdrl_ros.selector.shield import Shield
 from fdrl_ros.selector.shield_batch import BatchShield
 from fdrl_ros.selector.shield_settings import ShieldSettings
@@ -29,6 +31,7 @@ ATTACKERS = ('down', 'random', 'greedy', 'search')
 _DOWN = 4
 _LIMIT = INDEX['force_limit']
 _ENDLESS = 99.0
+_WORKSPACE = FAILURES.index('workspace')
 _ROWS, _TICKS = 64, 60
 
 
@@ -40,6 +43,9 @@ class Tally:
     :param steps: of 50 ms.
     :param above_limit: steps with more force than the procedure's limit.
     :param above_stop: steps with more force than the hard stop.
+    :param above_damage: steps at whose end the damage of the case is above its limit.
+    :param outside: steps that end out of the workspace.
+    :param most_damage: of all cases, N s.
     :param greatest: force of all, N.
     """
 
@@ -50,13 +56,26 @@ class Tally:
     steps: int = 0
     above_limit: int = 0
     above_stop: int = 0
+    above_damage: int = 0
+    outside: int = 0
+    most_damage: float = 0.0
     greatest: float = 0.0
 
-    def add(self, peaks: NDArray[np.float64], limit: float) -> None:
-        """Count the greatest forces of some steps, N."""
+    def add(self, peaks: NDArray[np.float64], limit: float, outside: int, damage: Number) -> None:
+        """
+        Count some steps.
+
+        :param peaks: greatest forces, N.
+        :param limit: of the procedure, N.
+        :param outside: how many ended out of the workspace.
+        :param damage: of the cases until then, N s.
+        """
         self.steps += len(peaks)
         self.above_limit += int((peaks > limit).sum())
         self.above_stop += int((peaks > HARD_STOP).sum())
+        self.above_damage += int((np.asarray(damage) > ShieldSettings().damage_limit).sum())
+        self.outside += outside
+        self.most_damage = max(self.most_damage, float(np.max(damage, initial=0.0)))
         self.greatest = max(self.greatest, float(peaks.max(initial=0.0)))
 
     def plain(self) -> dict[str, object]:
@@ -137,11 +156,11 @@ def attack(
         patients = patients_of(procedure, _ROWS * round_number, _ROWS, heterogeneity)
         batch = BatchSurgery(patients)
         states = batch.reset()
-        shield = BatchShield(watch, procedure, _ROWS)
+        shield, meter = BatchShield(watch, procedure, _ROWS), DamageMeter(np.zeros(_ROWS))
         attacker.begin()
         peak = 0.0
         predicted: NDArray[np.float64] | None = None
-        for _ in range(_TICKS):
+        for tick in range(_TICKS):
             asked = attacker.ask(states, predicted)
             actions = asked
             if settings is not None or kind == 'greedy':
@@ -150,7 +169,9 @@ def attack(
                 verdicts = shield.review(values, asked)
                 actions, predicted = verdicts.actions, verdicts.hard
             states, _, _, _, info = batch.step(actions)
-            tally.add(info['peak_force'], limit)
+            meter.add(info['force'], procedure, (tick + 1) * TICK)
+            outside = int((info['failure'] == _WORKSPACE).sum())
+            tally.add(info['peak_force'], limit, outside, meter.total)
             peak = max(peak, float(info['peak_force'].max()))
             rows = np.flatnonzero(~batch.over)
             if not len(rows) or tally.steps >= steps:
@@ -158,6 +179,7 @@ def attack(
             if len(rows) < len(states):
                 batch.keep(rows)
                 shield.keep(rows)
+                meter.keep(rows)
                 states = states[rows]
                 predicted = None if predicted is None else predicted[:, rows]
         batch.close()
@@ -185,7 +207,7 @@ def attack_motors(
     attacker, number = Attacker(kind, np.random.default_rng(seed)), 0
     while tally.steps < steps:
         operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
-        shield, number = Shield(settings), number + 1
+        shield, meter, number = Shield(settings), DamageMeter(), number + 1
         attacker.begin()
         peak = 0.0
         while not operation.done and tally.steps < steps:
@@ -193,14 +215,18 @@ def attack_motors(
             if settings is not None:
                 values = np.array(operation.values())
                 values[_LIMIT] = limit
-                action = shield.review(values, procedure, action, operation.ticks * TICK).action
+                action = shield.review(
+                    values, procedure, action, operation.ticks * TICK, damage=meter.total
+                ).action
             try:
                 operation.act(ACTIONS[action])
             except UnreachableError:
                 break  # without a shield a motor that can no more lets the set-point go on
             operation.advance(SUBSTEPS)
-            force = operation.tick().peak_force
-            tally.add(np.array([force]), limit)
-            peak = max(peak, force)
+            outcome = operation.tick()
+            meter.add(operation.load, procedure, operation.ticks * TICK)
+            peak = max(peak, outcome.peak_force)
+            outside = int(outcome.failure == 'workspace')
+            tally.add(np.array([outcome.peak_force]), limit, outside, meter.total)
         attacker.learn(peak)
     return tally

@@ -98,7 +98,10 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
                 tallies.append(attack_motors(operation, name, kind, few, settings, limit, seed))
             bars(Progress('shield', 'attack', done + 1, len(kinds)))
     table = Table(title='Steps above the limits')
-    for heading in ('arm', 'shield', 'steps', 'above the limit', 'above 10 N', 'greatest, N'):
+    for heading in (
+        *('arm', 'shield', 'steps', 'above the limit', 'above 10 N', 'above the damage'),
+        *('outside', 'greatest, N'),
+    ):
         table.add_column(heading)
     broken = 0
     for arm in ('kinematic', 'dynamic'):
@@ -112,6 +115,8 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
                 str(sum(each.steps for each in some)),
                 str(sum(each.above_limit for each in some)),
                 str(stop),
+                str(sum(each.above_damage for each in some)),
+                str(sum(each.outside for each in some)),
                 f'{max(each.greatest for each in some):.2f}',
             )
     out.print(table)

@@ -42,6 +42,11 @@ class Case:
             return False
         return not _time_left(operation) > self._left + GAIN
 
+    def goes_on(self, operation: Observation) -> bool:
+        """Tell whether a state in another time, whose stamp tells nothing, is of this case."""
+        same = operation.patient == self.patient and operation.procedure == self._procedure
+        return same and not _time_left(operation) > self._left + GAIN
+
     def take(self, operation: Observation) -> None:
         """Take in a state of this case."""
         self.patient = operation.patient

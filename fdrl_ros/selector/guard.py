@@ -40,6 +40,8 @@ _TOP, _PLAY = constant('peg_transfer.peg'), constant('peg_transfer.play')
 _SPRING, _PICK = constant('peg_transfer.spring'), constant('peg_transfer.pick_tolerance')
 _SLACK = 1e-5
 """Of a set-point, m: states come as numbers with a few digits."""
+_HARMING = 8.0 * TICK
+"""How long a force that is predicted counts as damage, s: about till the tip is drawn back."""
 _CLOSING = 0.8
 """Opening of the jaw from which two ticks do not close it."""
 _TAUT = _SPRING * (2.0**0.5 * _PICK - _PLAY)
@@ -170,17 +172,18 @@ class Guard:
         self._sides = (Side(like, furthest, still), Side(like, furthest, still))
         self._held: Number = like > 1.0
         self.damage: Number = like
-        """Of the case so far, N s."""
+        """Of the case so far, as it was told with the state seen last, N s."""
         self._seen: list[tuple[Prediction, Seen, Outlook]] = []
 
-    def look(self, now: Fields, known: bool = True, soon: bool = False) -> None:
+    def look(self, now: Fields, damage: Number, known: bool = True, soon: bool = False) -> None:
         """
         Take in a state.
 
+        :param damage: of the case so far, N s.
         :param known: whether the last one was just one tick before.
         :param soon: whether it was less than that before.
         """
-        self._now = now
+        self._now, self.damage = now, damage
         sight = self.sight
         for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
             side.look(error, now.grasped, known, 1.0 if soon else sight.decay, soon)
@@ -191,7 +194,6 @@ class Guard:
         self._seen = self.sight.look(
             Glance(now.force, now.lag, now.error_z, now.grasped), known, free, strayed, soon
         )
-        self.damage = self.damage + TICK * most(now.force - self._warn, self._zero)
 
     def prospects(
         self, action: int, holding: bool = False, away: Vector | None = None
@@ -213,7 +215,7 @@ class Guard:
         if self._rings:
             hard = self._pulled(hard, longer, COARSE_STEP - dz)
             usual = self._pulled(usual, way, -dz)
-        harm = self.damage + 2.0 * TICK * most(usual - self._warn, self._zero)
+        harm = self.damage + _HARMING * most(usual - self._warn, self._zero)
         return Prospects(
             hard,
             usual,

@@ -2,17 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Risk and adaptation of the operation under way, from the states alone (FDRL Eq. 4, 9-11)."""
 
-from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.constants import constant
-from fdrl_ros.env.procedures import PROCEDURES
 from fdrl_ros.env.state import INDEX
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
+from fdrl_ros.selector.damage import DamageMeter
 from fdrl_ros.selector.observation import State
-
-LONGEST_STEP = 4 * TICK
-"""A gap between two states counts as this long at most, seconds: nobody knows what was in it."""
 
 
 class OperationMonitor:
@@ -32,25 +28,30 @@ class OperationMonitor:
         """
         self._risk = RiskMeter(weights, window)
         self._adaptation = AdaptationMeter(1.0, threshold, window)
-        self._warn = {each.name: each.warn_force for each in PROCEDURES}
         self._hard_stop = constant('tissue.hard_stop')
         self._hypotension = constant('physiology.hypotension')
         self._hypotension_time = constant('physiology.hypotension_time')
         self._force = INDEX['force']
         self._limit = INDEX['force_limit']
         self._pressure = INDEX['mean_arterial_pressure']
-        self._start_case()
-
-    def _start_case(self) -> None:
-        self._damage = 0.0
         self._low_pressure = 0.0
-        self._last: float | None = None
+        self._damage = DamageMeter()
+
+    @property
+    def damage(self) -> float:
+        """Of the case so far, N s."""
+        return self._damage.total
 
     def end_case(self) -> None:
-        """Close the case in both meters."""
+        """Close the case in both meters; its damage stays until another one begins."""
         self._risk.end_case()
         self._adaptation.end_case()
-        self._start_case()
+        self._low_pressure = 0.0
+        self._damage.restart()
+
+    def begin_case(self) -> None:
+        """Begin a case in which no tissue is damaged yet."""
+        self._damage = DamageMeter()
 
     def judge(self, state: State, procedure: str, now: float, breach: bool) -> Risk:
         """
@@ -61,15 +62,13 @@ class OperationMonitor:
         """
         read = state.values.item
         force = max(read(self._force), 0.0)
-        elapsed = TICK if self._last is None else min(max(now - self._last, 0.0), LONGEST_STEP)
-        self._last = now
-        self._damage += max(0.0, force - self._warn[procedure]) * elapsed
+        elapsed = self._damage.add(force, procedure, now)
         low = read(self._pressure) < self._hypotension
         self._low_pressure = self._low_pressure + elapsed if low else 0.0
         critical = (
             breach or force > self._hard_stop or self._low_pressure >= self._hypotension_time
         )
-        return self._risk.add(force, self._damage, critical, read(self._limit))
+        return self._risk.add(force, self.damage, critical, read(self._limit))
 
     def answer(self, state: State, action: int) -> Adaptation:
         """

@@ -65,7 +65,7 @@ class Selector:
         self._line_up = LineUp(())
         self._failed_until: dict[str, float] = {}
         self._inputs: tuple[Observation | None, Observation | None] = (None, None)
-        self._case = Case()
+        self._case = self._ended = Case()
         self._now = -math.inf
         self._locked: str | None = None
         self.surgeon = False
@@ -100,11 +100,17 @@ class Selector:
         self._locked = name
 
     def reset(self) -> None:
-        """End the case: meters, gate, hysteresis and the standing state start anew."""
+        """
+        End the case: meters, gate, hysteresis and the standing state start anew.
+
+        Where the next state is of the same case, in another time, its damage goes on.
+        """
         self._monitor.end_case()
         self.gate.reset()
         self._shield.reset()
         self._failed_until.clear()
+        if self._case.patient is not None:
+            self._ended = self._case
         self._case = Case()
         self._ranking.reset()
         self._inputs = (None, None)
@@ -140,6 +146,8 @@ class Selector:
             inputs = self._inputs
             self.reset()
             self._inputs = inputs
+        if self._case.patient is None and not self._ended.goes_on(operation):
+            self._monitor.begin_case()
         self._case.take(operation)
         time = operation.time
         risk = self._monitor.judge(state, operation.procedure, time, breach)
@@ -153,7 +161,13 @@ class Selector:
             selection = self.hold(hold, now)
         try:
             verdict = self._shield.review(
-                state.values, operation.procedure, selection.action, time, selection.holds, away
+                state.values,
+                operation.procedure,
+                selection.action,
+                time,
+                selection.holds,
+                away,
+                self._monitor.damage,
             )
         except Exception:  # without a review nothing moves, and the robot keeps its control loop
             logger.exception('the shield failed; the robot holds')
@@ -207,7 +221,11 @@ class Selector:
         if values is None:
             return held
         try:
-            verdict = self._shield.aside().keep(values, operation.procedure, operation.time, away)
+            same = self._ended if self._case.patient is None else self._case
+            damage = self._monitor.damage if same.goes_on(operation) else 0.0
+            verdict = self._shield.aside().keep(
+                values, operation.procedure, operation.time, away, damage
+            )
         except Exception:  # who holds anyway goes on holding
             logger.exception('the shield failed; the robot holds')
             self._shield.reset()

@@ -108,13 +108,14 @@ class Shield:
         other._guard = self._guard and self._guard.aside()
         return other
 
-    def look(self, values: np.ndarray, procedure: str, now: float) -> None:
+    def look(self, values: np.ndarray, procedure: str, now: float, damage: float = 0.0) -> None:
         """
         Take in a state.
 
         :param values: in units, shape (STATE_SIZE,) or (OPERATION_SIZE,).
         :param procedure: its name.
-        :param now: seconds of the steady clock.
+        :param now: seconds of the clock that stamps states.
+        :param damage: of the case so far, see :class:`DamageMeter`, N s.
         :raises SettingError: if there is no such procedure.
         """
         if self._guard is None or procedure != self._procedure:
@@ -123,7 +124,7 @@ class Shield:
         read = values[:OPERATION_SIZE].tolist()
         gone = now - self._seen
         known, soon = abs(gone - TICK) <= _JITTER, gone < TICK - _JITTER
-        self._guard.look(Fields(*[read[each] for each in _COLUMNS]), known, soon)
+        self._guard.look(Fields(*[read[each] for each in _COLUMNS]), damage, known, soon)
         self._seen = now
 
     def choose(self, asked: int, holding: bool = False, away: Vector | None = None) -> Verdict:
@@ -151,7 +152,12 @@ class Shield:
         return Verdict(action, asked, veto, found.usual, found.hard)
 
     def keep(
-        self, values: np.ndarray, procedure: str, now: float, away: Vector | None = None
+        self,
+        values: np.ndarray,
+        procedure: str,
+        now: float,
+        away: Vector | None = None,
+        damage: float = 0.0,
     ) -> Verdict:
         """
         Return how to keep the tip: staying, or up where that could lead beyond a limit.
@@ -159,7 +165,7 @@ class Shield:
         It may be asked more often than once a tick; the answer of a tick then stands.
         """
         if self._kept is None or not 0.0 <= now - self._seen < TICK - _JITTER:
-            self._kept = self.review(values, procedure, STAY, now, True, away)
+            self._kept = self.review(values, procedure, STAY, now, True, away, damage)
         return self._kept
 
     def review(
@@ -170,13 +176,14 @@ class Shield:
         now: float,
         holding: bool = False,
         away: Vector | None = None,
+        damage: float = 0.0,
     ) -> Verdict:
         """
         Take in a state and return what to do in it instead of an action, or the action itself.
 
         The parameters are those of :meth:`look` and :meth:`choose`.
         """
-        self.look(values, procedure, now)
+        self.look(values, procedure, now, damage)
         return self.choose(asked, holding, away)
 
 

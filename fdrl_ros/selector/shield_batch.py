@@ -4,8 +4,9 @@
 
 from typing import NamedTuple
 
-from fdrl_ros.env.actions import ACTION_COUNT, DISPLACEMENTS
+from fdrl_ros.env.actions import ACTION_COUNT, DISPLACEMENTS, TICK
 from fdrl_ros.env.state import INDEX
+from fdrl_ros.selector.damage import DamageMeter
 from fdrl_ros.selector.guard import Fields, Guard
 from fdrl_ros.selector.shield import COARSE_UP, LADDERS, LAST
 from fdrl_ros.selector.shield_settings import ShieldSettings
@@ -44,7 +45,8 @@ class BatchShield:
     def __init__(self, settings: ShieldSettings, procedure: str, count: int) -> None:
         self.settings = settings
         self.guard = Guard(settings, procedure, np.zeros(count))
-        self._known = False
+        self.damage = DamageMeter(np.zeros(count))
+        self._procedure, self._ticks = procedure, 0
 
     def review(self, values: Array, asked: NDArray[np.intp]) -> Verdicts:
         """
@@ -53,9 +55,10 @@ class BatchShield:
         :param values: states one tick after those before, in units, shape (n, STATE_SIZE).
         :param asked: numbers of actions, shape (n,).
         """
-        guard = self.guard
-        guard.look(Fields(*values.T[_COLUMNS]), self._known)
-        self._known = True
+        guard, now = self.guard, Fields(*values.T[_COLUMNS])
+        self.damage.add(now.force, self._procedure, self._ticks * TICK)
+        guard.look(now, self.damage.total, self._ticks > 0)
+        self._ticks += 1
         found = [guard.prospects(each) for each in range(ACTION_COUNT)]
         hard, usual = (
             np.array([np.broadcast_to(each[place], asked.shape) for each in found])
@@ -82,3 +85,4 @@ class BatchShield:
     def keep(self, rows: NDArray[np.intp]) -> None:
         """Keep only some robots, in the order given."""
         self.guard.keep(rows)
+        self.damage.keep(rows)

@@ -129,3 +129,22 @@ def test_a_state_that_tells_no_time_counts_for_nothing():
         begun.take(operation(left, 2.0))
     assert begun.is_of(operation(0.605, 3.0)) and not begun.is_of(operation(0.62, 3.0))
     assert Case().is_of(operation(0.6, 0.0))
+
+
+def test_damage_of_a_case_outlives_a_clock_that_is_set_but_not_the_case():
+    selector, told = selector_with(candidate('global', 0.5)), []
+    shield = selector._shield
+    review = shield.review
+    shield.review = lambda *given: told.append(given[-1]) or review(*given)
+    pressed = values_of(force=3.0, time_left=0.5)
+    for now in (100.0, 100.0 + TICK, 100.0 + 3.0 * TICK):
+        selector.select(*observe(pressed, now, 'one'), now)
+    assert told == pytest.approx(2.2 * TICK * np.array([1.0, 2.0, 4.0]))
+    selector.reset()  # as when a clock is set back
+    selector.select(*observe(pressed, 101.0, 'one'), 101.0)
+    assert told[-1] == pytest.approx(2.2 * TICK * 5.0)
+    selector.reset()
+    selector.select(*observe(values_of(force=0.0, time_left=0.9), 102.0, 'one'), 102.0)
+    assert told[-1] == 0.0
+    selector.select(*observe(pressed, 102.0 + TICK, 'other'), 102.0 + TICK)
+    assert told[-1] == pytest.approx(2.2 * TICK)

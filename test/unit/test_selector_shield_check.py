@@ -8,6 +8,7 @@ import math
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.selector import prediction, ShieldSettings
 from fdrl_ros.selector.excursion import excursion, sink
@@ -176,6 +177,13 @@ def test_a_shield_that_trusts_a_noisy_sensor_is_found_out():
 def test_no_adversary_gets_above_the_hard_stop(kind):
     tally = attack('retraction', kind, 2000, SETTINGS, 3.4)
     assert tally.steps >= 2000 and tally.above_stop == 0
+
+
+@pytest.mark.parametrize('procedure', ['reach', 'retraction'])
+def test_no_adversary_gets_above_the_damage_limit_or_out_of_the_workspace(procedure):
+    tally = attack(procedure, 'down', 6000, SETTINGS, procedure_named(procedure).force_limit)
+    assert 1.0 < tally.most_damage < SETTINGS.damage_limit
+    assert tally.above_damage == 0 and tally.outside == 0
 
 
 def test_without_the_shield_an_adversary_does():
