@@ -16,6 +16,11 @@ class SettingError(FdrlError):
         self.expected = expected
         super().__init__(f'{name} = {value!r}: expected {expected}')
 
+    def of(self, group: str) -> 'SettingError':
+        """Return the same error with the name of the setting's group; empty for none."""
+        name = f'{group}.{self.name}' if group else self.name
+        return SettingError(name, self.value, self.expected)
+
 
 class ResourceError(FdrlError):
     """A file that belongs to the installation is missing."""

@@ -162,7 +162,7 @@ class Plan:
             try:
                 made[group] = groups[group].from_mapping({**asdict(made[group]), **named})
             except SettingError as error:
-                raise SettingError(f'{group}.{error.name}', error.value, error.expected) from None
+                raise error.of(group) from None
         return type(self)(**made)  # type: ignore[arg-type]
 
     @classmethod

@@ -15,6 +15,7 @@ from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
 from fdrl_ros.env.bag_types import OPERATION
+from fdrl_ros.errors import SettingError
 from fdrl_ros.prepare import ROBOTS
 from fdrl_ros.robot_policies import RobotPolicies
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
@@ -120,7 +121,11 @@ def replay_bag(
 
 
 def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
-    """Return all groups: of the plan where it has them, and changed as the flags say."""
+    """
+    Return all groups: of the plan where it has them, and changed as the flags say.
+
+    :raises SettingError: on a value that cannot be.
+    """
     made: dict[str, Any] = {}
     for group, kind in _GROUPS.items():
         given = {
@@ -128,7 +133,10 @@ def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
             for name, value in flags.items()
             if name.startswith(f'{group}__') and value is not None
         }
-        made[group] = changed(getattr(found.plan, group, None) or kind(), **given)
+        try:
+            made[group] = changed(getattr(found.plan, group, None) or kind(), **given)
+        except SettingError as error:
+            raise error.of(group) from None
     return made
 
 

@@ -66,7 +66,7 @@ class NodeParameters:
             try:
                 value = each.check(value)
             except SettingError as error:
-                raise SettingError(name, value, error.expected) from None
+                raise error.of(group) from None
             if self._node.has_parameter(name):
                 self._node.undeclare_parameter(name)
             descriptor = describe(each)
@@ -87,8 +87,15 @@ class NodeParameters:
         self._node.add_on_set_parameters_callback(self._judge)
 
     def read(self, group: str, kind: type[S]) -> S:
-        """Return a declared group as it is now."""
-        return kind.from_mapping(self._values(group, kind))
+        """
+        Return a declared group as it is now.
+
+        :raises SettingError: if its values contradict each other.
+        """
+        try:
+            return kind.from_mapping(self._values(group, kind))
+        except SettingError as error:
+            raise error.of(group) from None
 
     def _values(self, group: str, kind: type[Settings]) -> Mapping[str, Any]:
         names = {
@@ -108,7 +115,8 @@ class NodeParameters:
             try:
                 known.check(parameter.value)
             except SettingError as error:
-                return SetParametersResult(successful=False, reason=str(error))
+                group = parameter.name.rpartition('.')[0]
+                return SetParametersResult(successful=False, reason=str(error.of(group)))
         return SetParametersResult(successful=True)
 
 

@@ -136,6 +136,15 @@ def test_parameter_changes_are_judged_and_come_before_configuring(directory, lon
         process.close()
 
 
+def test_parameter_that_is_none_of_the_choices_is_refused_by_its_full_name(directory, lone_domain):
+    process = Process('/robot_1/env', directory, lone_domain)
+    try:
+        (refused,) = process.node.set_parameters([Parameter('world.mode', value='glass')])
+        assert not refused.successful and refused.reason.startswith("world.mode = 'glass': expec")
+    finally:
+        process.close()
+
+
 def test_directory_is_never_another(directory, lone_domain, tmp_path):
     process = Process('/federation/aggregator', directory, lone_domain)
     try:

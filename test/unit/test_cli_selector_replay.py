@@ -64,7 +64,8 @@ def test_it_tells_choices_reasons_and_how_many_are_those_recorded(places):
 def test_settings_count_as_the_node_would_be_given_them(places):
     never = ('--gate-close-at', '0', '--gate-open-below', '0', '--json')
     assert set(json.loads(fdrl(places, *never))['reasons']) == {'risk_gate'}
-    assert 'expected' in fdrl(places, '--gate-close-at', '0.1', code=1)
+    refused = fdrl(places, '--gate-close-at', '0.1', code=1)
+    assert 'gate.open_below = 0.5: expected at most close_at 0.1' in refused
 
 
 def test_following_decides_where_the_recorded_selector_did(places):
