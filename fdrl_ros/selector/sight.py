@@ -72,7 +72,8 @@ class Sight:
             COARSE_STEP / TICK * lag * (1.0 - left)
             for lag, left in zip(lags, self._decay, strict=True)
         ]
-        self._furthest = MAXIMUM_SPEED * self._bounds.slowest + self._bounds.arm_error
+        self._reach = [MAXIMUM_SPEED * lag + self._bounds.arm_error for lag in lags]
+        self._reaches = np.array(self._reach)
         self._before, self._after = HEIGHTS[procedure]
         self._rides = procedure in RIDING
         self._last: Glance | None = None
@@ -80,7 +81,9 @@ class Sight:
         self._moved = like
         self._timing: Any = like > 1.0
         self._timed: list[tuple[Number, Number]] = [(like, like)] * LEVELS
-        """How far behind an arm of each level would be, and what is left of that at first."""
+        """How far behind an arm of each level would be, and what is left of the error at first."""
+        self._shown: Any = 0 if isinstance(like, float) else like.astype(np.intp)
+        """Which range of lags the last state has shown by itself."""
         self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
         """Which range of lags the arm has shown to be in."""
         self.kinds = [each.all_kinds(like) for each in predictions]
@@ -111,6 +114,10 @@ class Sight:
         :returns: what is seen and what can be, under each prediction.
         """
         self.height = now.error + now.lag + self.height_of(now.grasped)
+        level = self.level
+        reach = self._reach[level] if type(level) is int else self._reaches[level]
+        # An arm that is further behind than it could be is not as quick as it was taken for.
+        self.level = choose(abs(now.lag) > reach, 0, level)
         last = self._last if known else None
         before, lag_before = now.force, now.lag
         sunk: Number = math.nan * now.force
@@ -175,7 +182,7 @@ class Sight:
         if self._last is not None:
             self._last = Glance(*(each[rows] for each in self._last))
         self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
-        self._timing = self._timing[rows]
+        self._timing, self._shown = self._timing[rows], self._shown[rows]
         self._timed = [(one[rows], other[rows]) for one, other in self._timed]
         self.kinds = [
             [Kind(*(number[rows] for number in one)) for one in each] for each in self.kinds
@@ -218,7 +225,8 @@ class Sight:
         Learn from moves downwards in the open how much the arm lags at most.
 
         The set-point can only just make a coarse move in a tick, so it was even. From the first
-        of such ticks on, a slower arm would be further behind.
+        of such ticks on, a slower arm would be further behind, even if it was not at all at first.
+        Two states in a row have to show it: one reading can be wrong.
 
         :param drop: of the set-point, m.
         :param even: where the waypoint stayed where it was.
@@ -228,20 +236,24 @@ class Sight:
         coarse = abs(drop - COARSE_STEP) <= _SLACK
         even = even & (coarse | (still & (abs(drop) <= _SLACK)))
         even = even & (now.force <= touch) & (last.force <= touch)
-        even = even & (self._timing | ((last.lag >= 0.0) & (last.lag <= self._furthest)))
+        even = even & (self._timing | (last.lag >= 0.0))
         timing, self._timing = self._timing, even
+        shown: Any = 0 * self._shown
         if type(even) is bool and not even:
+            self._shown = shown
             return
         error = self._bounds.arm_error
         for level in range(1, LEVELS):
             behind, share = self._timed[level]
             decay = self._decay[level]
-            behind = choose(timing, behind, last.lag) * decay
+            behind = choose(timing, behind, 0.0) * decay
             behind = behind + choose(coarse, self._follows[level], 0.0)
             share = choose(timing, share, 1.0) * decay
             self._timed[level] = behind, share
             quicker = even & (now.lag < behind - error * (1.0 + share))
-            later = (
-                max(self.level, level) if type(quicker) is bool else np.maximum(self.level, level)
-            )
-            self.level = choose(quicker, later, self.level)
+            shown = choose(quicker, level, shown)
+        before, self._shown = self._shown, shown
+        if type(shown) is int:
+            self.level = max(self.level, min(shown, before))
+        else:
+            self.level = np.maximum(self.level, np.minimum(shown, before))

@@ -108,27 +108,43 @@ def now_less_then(damping, slow, fast):
     return (1.0 + damping * slow) ** (-2 / 3) - 0.75 * (1.0 + damping * fast) ** (-2 / 3)
 
 
-def test_an_arm_is_timed_over_several_ticks():
-    """Its way in the first two coarse moves tells less than that in five."""
-    lag, behind, height, sight = 0.05, 0.0, 0.04, Sight((Prediction(WIDE, 0.01),), 'retraction')
+def levels_of(lag, said, ticks=12):
+    """
+    Return the levels that an arm in coarse moves downwards shows, state by state.
+
+    :param lag: of the arm, s.
+    :param said: lags that are said instead of the true ones, by the number of the state, m.
+    """
+    behind, height, sight = 0.0, 0.04, Sight((Prediction(WIDE, 0.01),), 'retraction')
     levels = []
-    for _ in range(6):
-        sight.look(Glance(0.0, behind, height, 0.0), len(levels) > 0, True)
+    for tick in range(ticks):
+        sight.look(Glance(0.0, said.get(tick, behind), height, 0.0), tick > 0, True)
         sight.move(COARSE_STEP)
         levels.append(sight.level)
         left = math.exp(-TICK / lag)
         behind = behind * left + COARSE_STEP / TICK * lag * (1.0 - left)
         height -= COARSE_STEP
-    slowest = excursion(WIDE).levels
-    assert levels == sorted(levels) and levels[1] < levels[-1]
+    return levels
+
+
+def test_an_arm_is_timed_over_several_ticks():
+    """Its way in the first coarse moves tells less than that in five."""
+    lag, slowest = 0.05, excursion(WIDE).levels
+    levels = levels_of(lag, {}, 7)
+    assert levels == sorted(levels) and levels[2] < levels[-1]
     assert lag <= slowest[levels[-1]] < 1.5 * lag
 
 
-def test_a_lag_that_no_arm_can_have_tells_nothing_of_the_arm():
-    sight = Sight((Prediction(WIDE, 0.01),), 'retraction')
-    for lag in (0.15, 0.0, 0.0):
-        sight.look(Glance(0.0, lag, 0.04, 0.0), lag == 0.0, True)
-    assert sight.level == 0
+@pytest.mark.parametrize('wrong', [0.006, 0.003, 0.0])
+@pytest.mark.parametrize('tick', range(12))
+def test_one_wrong_lag_makes_no_slow_arm_quick(wrong, tick):
+    assert levels_of(0.12, {tick: wrong}) == [0] * 12
+
+
+@pytest.mark.parametrize('tick', [4, 8])
+def test_an_arm_that_is_quick_again_is_taken_for_it_again(tick):
+    levels = levels_of(0.03, {tick: 0.006}, 20)
+    assert levels[tick - 1] > 0 == levels[tick] and levels[-1] == max(levels_of(0.03, {}, 20))
 
 
 @pytest.mark.parametrize(('went', 'left'), [(0.0, 2), (FINE_STEP, 2), (COARSE_STEP, 0)])
