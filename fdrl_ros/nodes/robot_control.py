@@ -18,6 +18,7 @@ from fdrl_ros.selector import PauseOrders, Selection
 from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
 from fdrl_ros.selector.observation import nanoseconds, observation
 from geometry_msgs.msg import PoseStamped
+from rclpy.event_handler import SubscriptionEventCallbacks
 from sensor_msgs.msg import JointState
 
 COLLECTING = 100
@@ -62,6 +63,16 @@ class RobotControl:
         node.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
         node.hear(OperatingState, 'operating_state', self._take_arm, qos.SENSOR)
+        # CRTK's arms say it when it changes, latched: what was said before is in no other way had.
+        # One that latches nothing, and so cannot match, is heard above.
+        kept = node.create_subscription(
+            OperatingState,
+            'operating_state',
+            node.guarded(self._take_arm),
+            qos.LATCHED,
+            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
+        )
+        node.keep(lambda: node.destroy_subscription(kept))
         node.hear(StringStamped, 'state_command', self._take_command, qos.EVENT)
         node.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
         node.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)

@@ -184,3 +184,30 @@ def test_another_arm_needs_other_names_alone(room, settings, directory):
     finally:
         process.terminate()
         assert process.wait(15.0) == 0
+
+
+def test_an_arm_that_told_its_state_once_before_the_selector_came_is_believed(
+    room, settings, directory
+):
+    arm = Foreign(room)
+    arm.silent, arm.state = ('operating_state',), 'DISABLED'
+    state = room.node.create_publisher(OperatingState, 'told_once', qos.OPERATING)
+    released_on = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    released_on.publish(released(directory))
+    state.publish(OperatingState(state=arm.state, is_homed=True))
+    command = [
+        *(sys.executable, '-m', 'fdrl_ros.nodes', 'selector', '--ros-args'),
+        *('-r', '__ns:=/robot_1', '-p', f'directory:={directory}', '-p', 'armed:=true'),
+        *('-r', 'operating_state:=told_once'),
+    ]
+    variables = os.environ | environment(settings, settings.robot_domain)
+    process = subprocess.Popen(command, env=variables)
+    try:
+        arm.say_until(lambda: reason(room) == 'paused', 40.0)
+        assert not room.heard[arm.servo], 'an arm that is disabled is not commanded'
+        arm.state = 'ENABLED'
+        state.publish(OperatingState(state=arm.state, is_homed=True))
+        arm.say_until(moving(room), 40.0)
+    finally:
+        process.terminate()
+        assert process.wait(15.0) == 0
