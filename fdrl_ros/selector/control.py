@@ -72,7 +72,7 @@ class ControlLoop:
         self._jaw: float | None = None
         self._case = Case()
         self._ready = True
-        self._begun = False
+        self._rest()
         self._selected = -math.inf
         self._held = -math.inf
         self._refused: tuple[Reason, float] | None = None
@@ -83,12 +83,13 @@ class ControlLoop:
     def take_over(self) -> None:
         """Leave the arm to the surgeon: no set-point from the next beat on."""
         self.selector.surgeon = True
-        self._begun = False
+        self._rest()
 
     def hand_back(self) -> None:
         """Take the arm back, from where the tip is then."""
         self.selector.surgeon = False
-        self._begun, self._selected = False, -math.inf
+        self._rest()
+        self._selected = -math.inf
 
     def take_patient(self, observation: Observation, now: float) -> Cycle | None:
         """Take in the vital signs; go on by one beat if a state waits for them."""
@@ -133,7 +134,7 @@ class ControlLoop:
         """Take in whether the arm obeys; once it does again, it starts from where it is."""
         self._ready = state == ArmState.ENABLED and is_homed
         if not self._ready:
-            self._begun = False
+            self._rest()
 
     def take_operation(
         self, observation: Observation, now: float, clock: float | None = None
@@ -184,7 +185,7 @@ class ControlLoop:
         if len(newest) == 2 and now - min(newest) <= self._timeout:
             return None
         if self._begun and now - max(newest, default=-math.inf) > IDLE:
-            self._begun = False
+            self._rest()
         reason = Reason.STALE if len(newest) == 2 else Reason.MISSING
         if self._refused is not None and now - self._refused[1] <= self._timeout:
             reason = self._refused[0]
@@ -218,7 +219,7 @@ class ControlLoop:
         self.selector.reset()
         self._case = Case()
         self._case.take(operation)
-        self._begun = False
+        self._rest()
         self._selected = -math.inf
         self._waiting, self._paired = None, True
         self._order.restart()
@@ -272,12 +273,24 @@ class ControlLoop:
     ) -> Selection:
         return self.selector.keep_tip(reason, now, operation, stamp, self._away())
 
+    def _rest(self) -> None:
+        """Command no more set-points, until there is a state to start anew in."""
+        self._begun = False
+        self._asked: float | None = None
+
     def _start(self, operation: Observation, now: float) -> None:
-        """Start from where the tip is now; wait for a tip that is not older than the state."""
+        """
+        Start from where the tip is now.
+
+        A tip is waited for that is not older than the first state to start in; in which beat the
+        arm tells its own, between two states, does not matter.
+        """
+        if self._asked is None:
+            self._asked = operation.time
         if not self._tips:
             return
         tip, time = self._tips[-1]
-        if -PERIOD / 2 <= time - operation.time <= TICK:
+        if time >= self._asked - PERIOD / 2 and abs(time - operation.time) <= TICK:
             self.limiter.reset(tip, max(now, self._stepped), self._jaw)
             self._begun = True
 

@@ -256,3 +256,25 @@ def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
     steps = np.diff(robot.targets[-4:], axis=0)
     assert (np.linalg.norm(steps, axis=1) <= MAXIMUM_SPEED * PERIOD + 1e-9).all()
     assert np.linalg.norm(robot.targets[-1] - PATIENT.start) < 4 * MAXIMUM_SPEED * PERIOD
+
+
+@pytest.mark.parametrize('apart', [-0.009, -0.006, -0.004, 0.003])
+def test_an_arm_that_tells_its_tip_between_two_states_is_taken_from_a_fresh_one(apart):
+    robot, tips = Robot(lambda state: 0), []
+    take, target = robot.loop.take_tip, robot.operation.target
+
+    def tell(tip, now) -> None:
+        tips.append((tip, now + apart))
+        take(*tips[-1])
+
+    robot.loop.take_tip = tell
+    take((0.05, 0.05, -0.1), robot.now - 0.02)  # of before
+    robot.beat()
+    assert robot.loop._begun == (apart > -PERIOD / 2), 'older than the first state'
+    robot.beat()
+    assert robot.loop._begun
+    for _ in range(30):
+        robot.beat()
+    assert np.linalg.norm(robot.targets[-1] - target) > 0.005
+    steps = np.linalg.norm(np.diff(robot.targets, axis=0), axis=1)
+    assert steps.max() <= MAXIMUM_SPEED * PERIOD + 1e-9
