@@ -175,24 +175,27 @@ class Guard:
         """Of the case so far, as it was told with the state seen last, N s."""
         self._seen: list[tuple[Prediction, Seen, Outlook]] = []
 
-    def look(self, now: Fields, damage: Number, known: bool = True, soon: bool = False) -> None:
+    def look(
+        self, now: Fields, damage: Number, interval: float = TICK, soon: bool = False
+    ) -> None:
         """
         Take in a state.
 
         :param damage: of the case so far, N s.
-        :param known: whether the last one was just one tick before.
+        :param interval: since the last state, s; 0 if that was not about one tick before.
         :param soon: whether it was less than that before.
         """
         self._now, self.damage = now, damage
-        sight = self.sight
+        sight, known = self.sight, interval > 0.0
+        decay = 1.0 if soon else sight.decay(interval or TICK)
         for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
-            side.look(error, now.grasped, known, 1.0 if soon else sight.decay, soon)
+            side.look(error, now.grasped, known, decay, soon)
         strayed = self._sides[0].way + self._sides[1].way
         held = self._ringed(2.0 * COARSE_STEP) if self._rings else self._zero > 1.0
         free = (held | self._held) ^ True  # of rings, since the last state
         self._held = held
         self._seen = self.sight.look(
-            Glance(now.force, now.lag, now.error_z, now.grasped), known, free, strayed, soon
+            Glance(now.force, now.lag, now.error_z, now.grasped), interval, free, strayed, soon
         )
 
     def prospects(

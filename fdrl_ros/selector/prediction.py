@@ -67,6 +67,7 @@ class Seen(NamedTuple):
     :param level: which range of the arm's lag it has shown, see Excursion.levels.
     :param kinds: what the surface could do at the state before, for each kind of tissue.
     :param aside: how far the tip went sideways in the last tick at most, m.
+    :param interval: between the state before and this one, about a tick, s.
     """
 
     force: Number
@@ -80,6 +81,7 @@ class Seen(NamedTuple):
     level: Number
     kinds: list[Kind]
     aside: Number = 0.0
+    interval: float = TICK
 
 
 class Outlook(NamedTuple):
@@ -126,7 +128,7 @@ class Prediction:
         self.spans: list[tuple[float, float]] = list(itertools.pairwise(ends))
         """Least and greatest kappa of each kind of tissue, N^(2/3)/m."""
         self._all = [Kind(-bounds.speed, bounds.speed)] * KINDS
-        self._change = 0.5 * bounds.acceleration * TICK
+        self._turn = 0.5 * bounds.acceleration
         self._quick = 1.0 / bounds.quickest
         self._slow = [1.0 / each for each in self.excursion.levels]
         self._slows = np.array(self._slow)
@@ -152,7 +154,7 @@ class Prediction:
         high = most(seen.force + error, _NONE) ** _POWER
         if type(known) is bool and low == low_then == 0.0:
             if kinds is not self._all:
-                kinds = self._idle(kinds, known)
+                kinds = self._idle(kinds, known, seen.interval)
         else:
             kinds = self._pressed(
                 seen, known, high, low**_POWER, low_then**_POWER, sinking, falling
@@ -184,10 +186,10 @@ class Prediction:
             np.where(alive, fast, -top).max(axis=0),
         )
 
-    def _idle(self, kinds: list[Kind], known: bool) -> list[Kind]:
+    def _idle(self, kinds: list[Kind], known: bool, interval: float) -> list[Kind]:
         """Return what the surface of each kind can do a tick later where nothing is felt."""
         top = self.bounds.speed
-        gone = 2.0 * self._change if known else 2.0 * top
+        gone = 2.0 * self._turn * interval if known else 2.0 * top
         return [
             Kind(max(slow - gone, -top), min(fast + gone, top), min(doubt, 1.0))
             if slow <= fast
@@ -215,7 +217,8 @@ class Prediction:
         :param now_least: least speed downwards of the tip, m/s.
         :param now_most: greatest speed downwards of the tip, m/s.
         """
-        change, top, worst = self._change, self.bounds.speed, self.bounds.damping
+        time, top, worst = seen.interval, self.bounds.speed, self.bounds.damping
+        change = self._turn * time
         risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
         then_least, then_most = self._speeds(seen.lag_before, seen.level)
         high_then = most(seen.before + self.bounds.force_error, _NONE) ** _POWER
@@ -226,8 +229,8 @@ class Prediction:
         fast_then = most(then_most + change, slow_now)
         least_growth, least_fall = high - low_then, high_then - low
         gone = choose(known, 2.0 * change, 2.0 * top)
-        drift = choose(known, seen.sunk, _NONE) / TICK
-        slid = change + self.bounds.slope * seen.aside / TICK
+        drift = choose(known, seen.sunk, _NONE) / time
+        slid = change + self.bounds.slope * seen.aside / time
         ahead, behind = slid - drift, -slid - drift
         kinds: list[Kind] = []
         left: Any = False
@@ -242,10 +245,10 @@ class Prediction:
                 growth = most(growth, _gained(high, v + slow_now, low_then, v + fast_then, worst))
                 fall = most(fall, _gained(high_then, v + slow_then, low, v + fast_now, worst))
             fast = least(fast + gone, top)
-            way = growth / (TICK * choose(growth > 0.0, soft, stiff))
+            way = growth / (time * choose(growth > 0.0, soft, stiff))
             fast = choose(risen, least(fast, way + ahead), fast)
             slow = most(slow - gone, -top)
-            way = fall / (TICK * choose(fall > 0.0, soft, stiff))
+            way = fall / (time * choose(fall > 0.0, soft, stiff))
             slow = choose(fallen, most(slow, behind - way), slow)
             fresh, agrees = doubt == _FRESH, slow <= fast + _SLACK
             left = left | (alive & agrees)

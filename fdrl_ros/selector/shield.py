@@ -21,14 +21,12 @@ from fdrl_ros.errors import StateError
 from fdrl_ros.selector.guard import Fields, Guard, Prospects, way_of
 from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.shield_settings import ShieldSettings
+from fdrl_ros.selector.sight import JITTER
 import numpy as np
 
 FINE_UP, COARSE_UP = 11, 5
 _FINER = 6
 """How much higher the number of a fine step is than that of the coarse one its way."""
-
-_JITTER = 0.1 * TICK
-"""How far two states can be off one tick and still be taken for neighbours, s."""
 
 _COLUMNS = [INDEX[f'goal_error_{each}'] for each in 'xyz'] + [
     INDEX[each] for each in ('lag', 'force', 'force_limit', 'jaw', 'grasped')
@@ -123,8 +121,10 @@ class Shield:
             self._procedure, self._seen = procedure, -math.inf
         read = values[:OPERATION_SIZE].tolist()
         gone = now - self._seen
-        known, soon = abs(gone - TICK) <= _JITTER, gone < TICK - _JITTER
-        self._guard.look(Fields(*[read[each] for each in _COLUMNS]), damage, known, soon)
+        interval = gone if abs(gone - TICK) <= JITTER else 0.0
+        self._guard.look(
+            Fields(*[read[each] for each in _COLUMNS]), damage, interval, gone < TICK - JITTER
+        )
         self._seen = now
 
     def choose(self, asked: int, holding: bool = False, away: Vector | None = None) -> Verdict:
@@ -164,7 +164,7 @@ class Shield:
 
         It may be asked more often than once a tick; the answer of a tick then stands.
         """
-        if self._kept is None or not 0.0 <= now - self._seen < TICK - _JITTER:
+        if self._kept is None or not 0.0 <= now - self._seen < TICK - JITTER:
             self._kept = self.review(values, procedure, STAY, now, True, away, damage)
         return self._kept
 

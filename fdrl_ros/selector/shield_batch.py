@@ -57,7 +57,7 @@ class BatchShield:
         """
         guard, now = self.guard, Fields(*values.T[_COLUMNS])
         self.damage.add(now.force, self._procedure, self._ticks * TICK)
-        guard.look(now, self.damage.total, self._ticks > 0)
+        guard.look(now, self.damage.total, TICK if self._ticks else 0.0)
         self._ticks += 1
         found = [guard.prospects(each) for each in range(ACTION_COUNT)]
         hard, usual = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import itertools
 from typing import Any
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP
+from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.tissue import contact_force, contact_stiffness
@@ -31,7 +31,7 @@ from fdrl_ros.selector.excursion import (
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.shield_truths import between, corners, signs, Truths
-from fdrl_ros.selector.sight import Glance, Sight
+from fdrl_ros.selector.sight import Glance, JITTER, Sight
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,6 +41,8 @@ Report = Callable[[int, int], None]
 _POWER = 2.0 / 3.0
 _STEPS = 168
 _TIME: Array = SUBSTEP * np.arange(1.0, _STEPS + 1.0)
+_INTERVALS = ((TICK, TICK), (TICK - JITTER, TICK + JITTER), (TICK + JITTER, TICK - JITTER))
+"""Between the states of histories at corners, s."""
 _SLACK = 1e-9
 _UP = MOVES[-1]
 _DUE_SLACK = 1.1e-5
@@ -160,7 +162,8 @@ def check_sight(
     :param procedure: its name.
     :param wide: whether under the wide bounds, or the usual ones.
     :param world: bounds that the truth keeps to; those of the shield by default.
-    :param fine: how many times 20,000 histories are drawn between the corners.
+    :param fine: how many times 20,000 histories are drawn between the corners, with intervals
+        of their own for each 5,000.
     """
     chosen = procedure_named(procedure)
     taken = settings.wide() if wide else settings.usual()
@@ -170,11 +173,13 @@ def check_sight(
         for each in (truth.softest, truth.stiffest)
     )
     prediction = Prediction(taken, chosen.contact_radius)
-    some = corners(truth, (soft, stiff), limit)
-    tried = [(some, np.array(each)[:, None]) for each in signs(len(some.speeds))]
-    if fine:
-        some = between(truth, (soft, stiff), limit, 20_000 * fine)
-        off = np.random.default_rng(fine).uniform(-1.0, 1.0, some.speeds.shape)
+    tried = []
+    for intervals in _INTERVALS:
+        some = corners(truth, (soft, stiff), limit, intervals)
+        tried += [(some, np.array(each)[:, None]) for each in signs(len(some.speeds))]
+    for seed in range(4 * fine):
+        some = between(truth, (soft, stiff), limit, 5_000, seed)
+        off = np.random.default_rng(seed).uniform(-1.0, 1.0, some.speeds.shape)
         tried += [(some, off), (some, np.sign(off))]
     least, where, cells = np.inf, {}, 0
     for some, off in tried:
@@ -217,7 +222,7 @@ def _margins(
         force = force + off[step] * truth.force_error
         # At last the surface is at its middle, and where it was planned.
         glance = Glance(force, behind, some.heights[step] - base - behind, nothing)
-        _, seen, outlook = sight.look(glance, step > 0, nothing < 1.0)[0]
+        _, seen, outlook = sight.look(glance, (0.0, *some.intervals)[step], nothing < 1.0)[0]
         if step < len(some.moves):
             sight.move(-some.moves[step])
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)

@@ -9,15 +9,16 @@ Whatever the shield infers has to hold it, see :mod:`fdrl_ros.selector.shield_ch
 from dataclasses import dataclass
 import itertools
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
+from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
 from fdrl_ros.selector.excursion import Bounds, MOVES
+from fdrl_ros.selector.sight import JITTER
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-TICKS = 2
-"""Of each history."""
+TICKS, LONG = 2, 6
+"""Of each history at a corner, and between corners."""
 
 _POWER = 2.0 / 3.0
 _SPEEDING = ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
@@ -38,6 +39,7 @@ class Truths:
     :param behind: height of the tip above its set-point, shape (moments, n), m.
     :param due: moves downwards not yet carried out at each moment, shape (moments, n), m.
     :param moves: asked for in each tick, shape (ticks, n), m upwards.
+    :param intervals: from each moment to the next, about a tick, s.
     """
 
     kappa: Array
@@ -49,14 +51,18 @@ class Truths:
     behind: Array
     due: Array
     moves: Array
+    intervals: tuple[float, ...]
 
 
-def corners(bounds: Bounds, kappas: tuple[float, float], limit: float) -> Truths:
+def corners(
+    bounds: Bounds, kappas: tuple[float, float], limit: float, intervals: tuple[float, ...]
+) -> Truths:
     """
     Return truths at all corners of what may differ.
 
     :param kappas: least and greatest.
     :param limit: greatest force, N.
+    :param intervals: from each moment to the next, TICKS of them, s.
     """
     reach = MAXIMUM_SPEED * bounds.slowest
     coarse, late = (MOVES[0], 0.0, MOVES[-1]), 0.5 * bounds.latency / TICK
@@ -77,19 +83,20 @@ def corners(bounds: Bounds, kappas: tuple[float, float], limit: float) -> Truths
     ways = [np.array(_SPEEDING)[each.astype(np.intp)].T for each in columns[8:]]
     moves = np.array([np.array(coarse)[first], np.array(last)[second, 0]])
     lates = np.array([np.zeros(len(first)), np.array(last)[second, 1]])
-    return _truths(bounds, columns[:6], np.array(ways), moves, lates)
+    return _truths(bounds, columns[:6], np.array(ways), moves, lates, intervals)
 
 
 def between(
-    bounds: Bounds, kappas: tuple[float, float], limit: float, count: int, ticks: int = 6
+    bounds: Bounds, kappas: tuple[float, float], limit: float, count: int, seed: int
 ) -> Truths:
     """
-    Return truths drawn from all that may be, always the same ones.
+    Return truths drawn from all that may be.
 
     :param count: how many are drawn; some are left out, as their surfaces would be too fast.
-    :param ticks: of each history.
+    :param seed: of the draw; the intervals between states are drawn with it too.
     """
-    rng = np.random.default_rng(ticks)
+    rng, ticks = np.random.default_rng(seed), LONG
+    intervals = tuple((TICK + rng.uniform(-JITTER, JITTER, ticks)).tolist())
     reach = MAXIMUM_SPEED * bounds.slowest
     low, high = np.log(kappas)
     columns = [
@@ -103,11 +110,16 @@ def between(
     ways = rng.choice([-1.0, 0.0, 1.0], (ticks, 2, count)) * rng.random((ticks, 2, count)) ** 0.2
     moves = np.array(MOVES)[rng.integers(0, len(MOVES), (ticks, count))]
     lates = rng.choice([0.0, 1.0], (ticks, count)) * rng.random((ticks, count))
-    return _truths(bounds, columns, ways, moves, lates * bounds.latency / TICK)
+    return _truths(bounds, columns, ways, moves, lates * bounds.latency / TICK, intervals)
 
 
 def _truths(
-    bounds: Bounds, columns: list[Array], ways: Array, moves: Array, lates: Array
+    bounds: Bounds,
+    columns: list[Array],
+    ways: Array,
+    moves: Array,
+    lates: Array,
+    intervals: tuple[float, ...],
 ) -> Truths:
     """
     Let surfaces and arms go their ways, and leave out what is faster than it can be.
@@ -115,43 +127,55 @@ def _truths(
     :param columns: kappa, damping, lag; speed and lag of the tip at first; kappa d at last.
     :param ways: gain and bulge of the surface's speed in each tick, shape (ticks, 2, n).
     :param lates: when a move begins, as a share of a tick, shape (ticks, n).
+    :param intervals: from each moment to the next, s.
     """
     kappa, damping, lag, speed, behind, contact = columns
-    gain = bounds.acceleration * TICK
     fine = np.abs(behind) <= MAXIMUM_SPEED * lag
     speeds, surface = [speed], [0.0 * speed]
-    for gained, bulge in ways:
+    for time, (gained, bulge) in zip(intervals, ways, strict=True):
+        gain = bounds.acceleration * time
         before, speed = speed, speed + gain * gained
         most = 0.5 * gain * (1.0 - np.abs(gained))
         fine &= np.maximum(before, speed) + most * np.maximum(bulge, 0.0) <= bounds.speed + 1e-12
         fine &= np.minimum(before, speed) + most * np.minimum(bulge, 0.0) >= -bounds.speed - 1e-12
         mean = 0.5 * (before + speed) + 0.25 * gain * (1.0 - gained**2) * bulge
         speeds.append(speed)
-        surface.append(surface[-1] + mean * TICK)
-    left = np.exp(-SUBSTEP / lag)
+        surface.append(surface[-1] + mean * time)
     tip, owed = 0.0 * behind, 0.0 * behind
     tips, lagging, due = [tip], [behind], [owed]
-    for move, late in zip(moves, lates, strict=True):
+    for time, move, late in zip(intervals, moves, lates, strict=True):
+        part = time / SUBSTEPS
+        left, stride = np.exp(-part / lag), MAXIMUM_SPEED * part
         begin, told = late * TICK, np.zeros(len(late), np.bool_)
         for step in range(SUBSTEPS):
-            starts = ~told & (begin <= step * SUBSTEP + 1e-12)
-            owed, told = owed + np.where(starts, move, 0.0), told | starts
-            way = np.clip(owed, -MAXIMUM_SPEED * SUBSTEP, MAXIMUM_SPEED * SUBSTEP)
-            following = behind * left - way / SUBSTEP * lag * (1.0 - left)
+            starts = ~told & (begin <= step * part + 1e-12)
+            owed, told = np.where(starts, move, owed), told | starts
+            way = np.clip(owed, -stride, stride)
+            following = behind * left - way / part * lag * (1.0 - left)
             tip = tip + following - behind + way
             owed, behind = owed - way, following
         # One that would begin at the very end does so in the next tick.
         owed = owed + np.where(told, 0.0, move)
         tips.append(tip)
         lagging.append(behind)
-        due.append(np.maximum(-owed, 0.0))
+        # Without latency the next move takes the place of the rest of this one at once.
+        due.append(np.maximum(-owed, 0.0) if bounds.latency else 0.0 * owed)
     heights = np.array(tips) - tips[-1] - contact / kappa
     depths = np.array(surface) - surface[-1] - heights
     speed, depth, high, behind, owed = (
         np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due)
     )
     return Truths(
-        kappa[fine], damping[fine], lag[fine], speed, depth, high, behind, owed, moves[:, fine]
+        kappa[fine],
+        damping[fine],
+        lag[fine],
+        speed,
+        depth,
+        high,
+        behind,
+        owed,
+        moves[:, fine],
+        intervals,
     )
 
 

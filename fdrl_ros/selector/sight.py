@@ -18,6 +18,9 @@ from fdrl_ros.selector.excursion import LEVELS
 from fdrl_ros.selector.prediction import Kind, Outlook, Prediction, Seen
 import numpy as np
 
+JITTER = 0.1 * TICK
+"""How far two states can be off one tick and still be taken for neighbours, s."""
+
 _FELT = 2.0
 _SLACK = 1e-5
 """Of a set-point, m: states come as numbers with a few digits."""
@@ -66,11 +69,11 @@ class Sight:
         self._predictions = predictions
         self._bounds = predictions[0].bounds
         lags = predictions[0].excursion.levels
-        self._decay = [math.exp(-TICK / each) for each in lags]
-        self._decays = np.array(self._decay)
+        self._lags, self._interval = lags, TICK
+        self._kept = [math.exp(-TICK / each) for each in lags]
         self._follows = [
             COARSE_STEP / TICK * lag * (1.0 - left)
-            for lag, left in zip(lags, self._decay, strict=True)
+            for lag, left in zip(lags, self._kept, strict=True)
         ]
         self._reach = [MAXIMUM_SPEED * lag + self._bounds.arm_error for lag in lags]
         self._reaches = np.array(self._reach)
@@ -79,6 +82,8 @@ class Sight:
         self._last: Glance | None = None
         self._due = like
         self._moved = like
+        self._short = 0.0
+        """By how much the last interval was shorter than a tick, s."""
         self._timing: Any = like > 1.0
         self._timed: list[tuple[Number, Number]] = [(like, like)] * LEVELS
         """How far behind an arm of each level would be, and what is left of the error at first."""
@@ -91,15 +96,18 @@ class Sight:
         self.height: Number = like
         """Of the tip above the planned surface, m."""
 
-    @property
-    def decay(self) -> Number:
-        """Return which share of its lag the arm keeps in a tick at most."""
-        return self._decay[self.level] if type(self.level) is int else self._decays[self.level]
+    def decay(self, interval: float) -> Number:
+        """Return which share of its lag the arm keeps in so many seconds at most."""
+        level = self.level
+        if interval != self._interval:
+            self._interval = interval
+            self._kept = [math.exp(-interval / each) for each in self._lags]
+        return self._kept[level] if type(level) is int else np.array(self._kept)[level]
 
     def look(
         self,
         now: Glance,
-        known: bool,
+        interval: float,
         tissue: Number,
         aside: Number = 0.0,
         soon: bool = False,
@@ -107,7 +115,7 @@ class Sight:
         """
         Take in a state.
 
-        :param known: whether the last state was just one tick before.
+        :param interval: since the last state, s; 0 if that was not about one tick before.
         :param tissue: whether nothing but tissue can have pushed the tip since then.
         :param aside: how far it went sideways since then at most, m.
         :param soon: whether the last state was less than a tick before.
@@ -118,24 +126,29 @@ class Sight:
         reach = self._reach[level] if type(level) is int else self._reaches[level]
         # An arm that is further behind than it could be is not as quick as it was taken for.
         self.level = choose(abs(now.lag) > reach, 0, level)
-        last = self._last if known else None
+        last = self._last if interval else None
         before, lag_before = now.force, now.lag
         sunk: Number = math.nan * now.force
         if last is None:
             self._timing = 0.0 * now.force > 1.0
             self._due = self._left(now, soon)
+            self._short = TICK if soon else 0.0
         else:
             before, lag_before = last.force, last.lag
             same = (last.grasped > 0.5) == (now.grasped > 0.5)
+            # A move takes the place of what is left of the one before, a tick late at most.
+            none, short = 0.0 * now.force, self._short
+            self._short = max(TICK - interval, 0.0)
+            left = most(self._moved, none) + MAXIMUM_SPEED * (short + self._short)
+            left = least(left, COARSE_STEP + none)
             if self._rides:
-                self._due = most(self._moved, 0.0 * now.force)
+                self._due = left
             else:
                 drop = last.error - now.error
                 still = (abs(self._moved) <= _SLACK) & (self._due <= _SLACK)
-                went = choose(same, drop, 0.0 * drop)
-                due = self._due + self._moved - went
-                self._due = least(most(due, 0.0 * due), COARSE_STEP + 0.0 * due)
-                self._time_arm(now, last, drop, same, still)
+                went = choose(same, drop, none)
+                self._due = least(most(self._due + self._moved - went, none), left)
+                self._time_arm(now, last, interval, drop, same, still)
                 steady = same & tissue
                 sunk = choose(steady, last.lag - now.lag + drop, sunk)
         self._last, self._moved = now, 0.0 * now.force
@@ -153,6 +166,7 @@ class Sight:
                 self.level,
                 self.kinds[place],
                 aside,
+                interval or TICK,
             )
             outlook = each.outlook(seen)
             self.kinds[place] = outlook.kinds
@@ -219,7 +233,13 @@ class Sight:
         return (self._due > FINE_STEP + _SLACK).astype(np.intp) + (self._due > _SLACK)
 
     def _time_arm(
-        self, now: Glance, last: Glance, drop: Number, even: Number, still: Number
+        self,
+        now: Glance,
+        last: Glance,
+        interval: float,
+        drop: Number,
+        even: Number,
+        still: Number,
     ) -> None:
         """
         Learn from moves downwards in the open how much the arm lags at most.
@@ -228,6 +248,7 @@ class Sight:
         of such ticks on, a slower arm would be further behind, even if it was not at all at first.
         Two states in a row have to show it: one reading can be wrong.
 
+        :param interval: since the last state, s; a coarse move may have come early in it.
         :param drop: of the set-point, m.
         :param even: where the waypoint stayed where it was.
         :param still: where no move was to be carried out.
@@ -243,11 +264,14 @@ class Sight:
             self._shown = shown
             return
         error = self._bounds.arm_error
+        self.decay(interval)
+        rest = max(interval - TICK, 0.0)
         for level in range(1, LEVELS):
             behind, share = self._timed[level]
-            decay = self._decay[level]
+            decay = self._kept[level]
             behind = choose(timing, behind, 0.0) * decay
-            behind = behind + choose(coarse, self._follows[level], 0.0)
+            follows = self._follows[level] * math.exp(-rest / self._lags[level])
+            behind = behind + choose(coarse, follows, 0.0)
             share = choose(timing, share, 1.0) * decay
             self._timed[level] = behind, share
             quicker = even & (now.lag < behind - error * (1.0 + share))

@@ -84,7 +84,7 @@ def test_an_inference_that_takes_the_surface_for_steadier_is_found_out(monkeypat
 
     def lesser(self, *arguments):
         made(self, *arguments)
-        self._change *= change
+        self._turn *= change
 
     monkeypatch.setattr(Prediction, '__init__', lesser)
     assert not check_sight(SETTINGS, 'retraction', True, fine=0).holds
@@ -118,7 +118,7 @@ def levels_of(lag, said, ticks=12):
     behind, height, sight = 0.0, 0.04, Sight((Prediction(WIDE, 0.01),), 'retraction')
     levels = []
     for tick in range(ticks):
-        sight.look(Glance(0.0, said.get(tick, behind), height, 0.0), tick > 0, True)
+        sight.look(Glance(0.0, said.get(tick, behind), height, 0.0), TICK if tick else 0.0, True)
         sight.move(COARSE_STEP)
         levels.append(sight.level)
         left = math.exp(-TICK / lag)
@@ -151,16 +151,16 @@ def test_an_arm_that_is_quick_again_is_taken_for_it_again(tick):
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, left):
     sight = Sight((Prediction(WIDE, 0.01),), procedure)
-    sight.look(Glance(1.0, 0.0, -0.002, 0.0), False, True)
+    sight.look(Glance(1.0, 0.0, -0.002, 0.0), 0.0, True)
     sight.move(COARSE_STEP)
     soon = sight.aside()
     after = Glance(1.0, 0.0, -0.002 - went, 0.0)
     # A waypoint that rides on the surface tells nothing of the set-point.
     expected = left if procedure == 'retraction' else 2
-    assert soon.look(after, False, True, soon=True)[0][1].pending == expected
-    again = soon.look(after, False, True, soon=True)[0][1].pending
+    assert soon.look(after, 0.0, True, soon=True)[0][1].pending == expected
+    again = soon.look(after, 0.0, True, soon=True)[0][1].pending
     assert again == expected
-    assert soon.look(after, False, True)[0][1].pending == 0
+    assert soon.look(after, 0.0, True)[0][1].pending == 0
 
 
 def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
@@ -171,6 +171,28 @@ def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
     assert side.due == COARSE_STEP
     side.look(COARSE_STEP, 0.0, False, 1.0, soon=True)
     assert side.due == 0.0 and side.aside >= COARSE_STEP
+
+
+def test_what_is_left_of_a_move_is_dropped_when_the_next_but_one_begins():
+    """States that come a little early leave nothing behind for the rest of the case."""
+    sight, height, pending = Sight((Prediction(WIDE, 0.01),), 'retraction'), 0.03, []
+    for tick in range(12):
+        interval = 0.0 if not tick else TICK if tick > 8 else 0.96 * TICK
+        pending.append(sight.look(Glance(0.0, 0.0, height, 0.0), interval, True)[0][1].pending)
+        down = COARSE_STEP if tick < 8 else 0.0
+        sight.move(down)
+        height -= 0.96 * down
+    assert pending[8] > 0 == pending[-1]
+
+
+def test_a_shield_that_takes_every_interval_for_a_tick_is_found_out(monkeypatch):
+    look = Sight.look
+
+    def even(self, now, interval, *others):
+        return look(self, now, TICK if interval else 0.0, *others)
+
+    monkeypatch.setattr(Sight, 'look', even)
+    assert not check_sight(SETTINGS, 'retraction', False, fine=0).holds
 
 
 def test_an_arm_that_is_taken_for_exact_is_timed_wrong(monkeypatch):
