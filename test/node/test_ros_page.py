@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""docs/ros.md says what the env's node says and hears, and its client works as it stands."""
+"""docs/ros.md says what env and selector say and hear, and its client works as it stands."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from surgeon import env_alone, LABEL, Surgeon
+from test_managed_node import Process
 
 PAGE = (Path(__file__).resolve().parents[2] / 'docs' / 'ros.md').read_text('utf-8')
 CLIENT = re.search(r'```python\n(.*?)```', PAGE, re.DOTALL)[1]
@@ -79,6 +80,45 @@ def test_every_topic_is_listed_with_its_type_and_qos(lone_domain):
         rclpy.shutdown()
     assert type_of(OperatingState) in table('topic')['operating_state'][0]
     assert f'within {PAUSE:.1f} s' in PAGE
+
+
+def test_every_topic_and_service_of_the_selector_is_listed(directory, lone_domain):
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    try:
+        node.trigger_configure()
+        node.trigger_activate()
+        for first, ends, kind in (
+            ('the selector says', node.publishers, 'msg_type'),
+            ('the selector hears', node.subscriptions, 'msg_type'),
+        ):
+            listed, there = table(first), set()
+            for end in ends:
+                topic = end.topic_name.removeprefix('/robot_1/')
+                topic = re.sub(r'^/hospital_\d+', '/hospital_N', topic)
+                ours = not topic.startswith('/') or topic.endswith(
+                    '/policy'
+                )  # or the middleware's
+                if not ours or topic.split('/')[-1] == 'transition_event':
+                    continue
+                there.add(topic)
+                types, profiles = listed[topic]
+                assert type_of(getattr(end, kind)) in types, topic
+                assert said(end.qos_profile) in profiles.split('; '), topic
+            assert listed.keys() == there
+        served = {each.srv_name.removeprefix('/robot_1/') for each in node.services}
+        named = re.findall(r'^\| `(selector/\w+)` \|', PAGE, re.MULTILINE)
+        assert len(named) == 3 and served >= {*named}
+    finally:
+        process.close()
+
+
+def test_other_names_of_the_page_are_those_of_the_selector():
+    told = re.findall(r'-r (\S+?):=', PAGE.split('### Another simulator')[1].split('```')[1])
+    known = table('the selector says').keys() | table('the selector hears').keys()
+    theirs = {each for each in known if not each.startswith('/')}
+    ours = {'action', 'risk', 'adaptation', 'policies', 'supervise'}
+    assert {*told} - {'__ns'} == theirs - ours
 
 
 def test_the_client_of_the_page_moves_the_arm_on_a_fresh_node_and_again(runner, room, settings):
