@@ -42,7 +42,7 @@ PLAN = Plan.from_mapping(
     {
         'federation': {'hospitals': HOSPITALS, 'seed': SEED},
         'pretraining': {'patients': 20, 'steps': 500},
-        'value': {'patients': 12},
+        'value': {'patients': 12, 'checked': 2, 'redraws': 16},
         'selector': {'hold_handicap': 1000.0},
         'safety': {
             'patients': 16,

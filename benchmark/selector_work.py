@@ -107,7 +107,7 @@ def candidates(played: list[Episode], count: int) -> list[Candidate]:
         policy = Policy(shape.draw(rng), shape)
         rewards = states @ rng.normal(size=states.shape[1]) + rng.normal(size=len(states))
         known = Experience(states, 0.03 * rewards, 0.1 + 0.0 * rewards, cases)
-        value = dict.fromkeys(Plan().federation.names, fit_value(known, rng))
+        value = dict.fromkeys(Plan().federation.names, fit_value(known))
         model = ValueModel(policy.digest.hex(), value)
         made.append(Candidate(f'policy_{number}', policy, model, policy.digest))
     return made

@@ -11,13 +11,22 @@ from collections.abc import Callable
 from dataclasses import replace
 import hashlib
 
-from fdrl_ros.env.actions import ACTION_COUNT, STAY
+from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
 from fdrl_ros.env.patient import Patient
+from fdrl_ros.expectation import acting, alike_states, EXPLORATION, LONGEST_LEAD, meet
 from fdrl_ros.metrics import risk_terms
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector import Experience, fit_value, HOLD, ValueModel
+from fdrl_ros.selector import (
+    Experience,
+    fit_value,
+    HOLD,
+    measured_misfit,
+    reference,
+    StateValue,
+    ValueModel,
+)
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +37,14 @@ FIRST = 10**6
 PORTION = 500
 """Patients that are operated on side by side."""
 
-LONGEST_LEAD = 40
-"""Ticks that somebody else may have operated before the policy takes over."""
+CHECKED = FIRST + 5 * 10**5
+"""Number of the first of those that estimates are measured on: models are fitted to lower ones."""
 
-EXPLORATION = 0.2
-"""Greatest share of random moves of that somebody."""
+_REDRAWN = 5 * 10**7  # number of the first public patient that is drawn anew for those
+_APART = 10**5  # numbers kept for what is drawn anew for one patient
+
+STATES = 3
+"""States of each of those operations that are looked at, at most, beside the first."""
 
 _STREAM = 5  # of the generators of these operations
 
@@ -49,13 +61,6 @@ def fitted_with(plan: Plan, lead_in: Policy) -> str:
     """Return a hash over all that value models depend on beside their policy, hexadecimal."""
     made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
     return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
-
-
-def acting(policy: Policy | None) -> Chooser:
-    """Return a policy, or None for staying, as one that acts for many patients."""
-    if policy is None:
-        return lambda states, rows, tick: np.full(len(states), STAY)
-    return lambda states, rows, tick: policy.q_values(states).argmax(axis=1)
 
 
 def public_experience(
@@ -84,10 +89,6 @@ def public_experience(
         for begin in range(0, count, PORTION):
             cases = np.arange(begin, min(begin + PORTION, count))
 
-            def tick(left: int) -> None:
-                if stopped():
-                    raise TrainingStopped('stopped by the user')
-
             rng = np.random.default_rng([_STREAM, plan.federation.seed, place, begin])
             handover = np.where(cases % 2, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
             rolled = roll_out(
@@ -95,7 +96,7 @@ def public_experience(
                 _handing_over(policy, lead_in, handover, rng),
                 plan.world,
                 rngs=[np.random.default_rng([_STREAM, place, int(each)]) for each in cases],
-                tick=tick,
+                tick=_until(stopped),
             )
             found.setdefault(name, []).append(_experience(rolled, handover, begin))
             progress(place * count + int(cases[-1]) + 1, len(names) * count)
@@ -164,9 +165,67 @@ def fit_public_value(
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     known = public_experience(policy, plan, lead_in, progress=progress, stopped=stopped)
-    rng = np.random.default_rng([_STREAM, plan.federation.seed])
-    estimates = {name: fit_value(each, rng, plan.value) for name, each in known.items()}
+    estimates = {}
+    for name, each in known.items():
+        fitted = fit_value(each, plan.value)
+        misfit = public_misfit(fitted, name, policy, plan, lead_in, stopped=stopped)
+        estimates[name] = fitted.with_misfit(misfit)
     if policy is None:
         calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
         return ValueModel(HOLD, calm)
     return ValueModel(policy.digest.hex(), estimates)
+
+
+def public_misfit(
+    fitted: StateValue,
+    procedure: str,
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    *,
+    stopped: Stopped = lambda: False,
+) -> float:
+    """
+    Measure how far an estimate is off E[J given s], on public patients that it was not fitted to.
+
+    :param fitted: the estimate, without misfit.
+    :param policy: whose it is; None stays where it is.
+    :param lead_in: as :func:`public_experience` takes it.
+    :returns: standard deviation, in returns.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    settings, cohort = plan.value, plan.public_cohort(1.0)
+    place = plan.federation.names.index(procedure)
+    errors, references, stds = [], [], []
+    for number in range(settings.checked):
+        seed = (_STREAM, plan.federation.seed, place, CHECKED + number)
+        meeting = meet(
+            cohort.patient(CHECKED + number, procedure=procedure),
+            cohort,
+            settings.redraws,
+            _REDRAWN + _APART * number,
+            lead_in,
+            bool(number % 2),
+            STATES,
+            seed,
+            np.random.default_rng(seed),
+        )
+        met = alike_states(meeting, policy, plan.world, settings.discount, _until(stopped))
+        for each in met:
+            found = reference(each.state, each.others, each.returns, settings.redraws // 4)
+            if found is not None:
+                mean, std = fitted.mean_and_std(each.state)
+                errors.append(float(mean) - found.mean)
+                references.append(found.error)
+                stds.append(float(std))
+    return measured_misfit(np.array(errors), np.array(references), np.array(stds))
+
+
+def _until(stopped: Stopped) -> Callable[[int], None]:
+    """Return what ends an operation as soon as the user says so."""
+
+    def tick(left: int) -> None:
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+
+    return tick

@@ -79,6 +79,6 @@ def candidate(name, mean=None, std=0.0, slope=0.0, action=0):
 
 
 def selector_with(*candidates, **settings):
-    selector = Selector(SelectorSettings(**settings))
+    selector = Selector(SelectorSettings(**{'confidence': 0.9} | settings))
     selector.set_candidates(candidates)
     return selector

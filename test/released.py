@@ -80,7 +80,7 @@ def model_of(policy: Policy) -> ValueModel:
     rng = np.random.default_rng(0)
     states, cases = rng.normal(size=(60, 18)), np.repeat(np.arange(12), 5)
     known = Experience(states, rng.normal(size=60), np.zeros(60), cases)
-    return ValueModel(policy.digest.hex(), {'palpation': fit_value(known, rng)})
+    return ValueModel(policy.digest.hex(), {'palpation': fit_value(known)})
 
 
 def report_on(policy: Policy, **changes: Any) -> SafetyReport:

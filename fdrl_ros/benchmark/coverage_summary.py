@@ -8,11 +8,10 @@ likelihood to what was seen through the errors of the Monte-Carlo expectations (
 Wolfowitz 1956; solved by expectation maximisation). No shape of it is assumed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
-from fdrl_ros.errors import StoreError
 import numpy as np
 from numpy.typing import NDArray
 
@@ -122,37 +121,15 @@ def coverage_of(
     ]
 
 
-def widenings(summary: dict[str, Any]) -> dict[tuple[str, str], float]:
-    """
-    Return by policy and kind of state what a measurement over all procedures would widen by.
-
-    :param summary: of other patients than those that it is tried on.
-    :raises StoreError: if it is none.
-    """
-    try:
-        return {
-            (row['policy'], row['kind']): float(row['widening'])
-            for row in summary['rows']
-            if row['procedure'] == 'all'
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f'no summary of coverage: {error!r} is missing') from error
-
-
-def summarise_coverage(
-    parts: Sequence[dict[str, Any]], wider: Mapping[tuple[str, str], float] | None = None
-) -> dict[str, Any]:
+def summarise_coverage(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     Sum up by procedure and over all, at the start and in the middle of operations.
 
     :param parts: as :func:`fdrl_ros.benchmark.selector_coverage.run_coverage_study` returns them.
-    :param wider: by policy and kind of state, what the model's standard deviations are multiplied
-        with.
     :returns: ``rows``, one for each policy, procedure (or ``all``) and kind of state: coverages,
         the same with fewer patients for each expectation (``closer``), the root mean square of
         the model's error and of what it says of it, the Monte-Carlo error, what the standard
         deviations would have to be multiplied with at 90 % (``widening``), and counts.
-    :raises StoreError: if a policy is not in `wider`.
     """
     rows = []
     for policy in parts[0]['policies']:
@@ -171,10 +148,6 @@ def summarise_coverage(
             for kind, chosen in (('start', table['start']), ('middle', ~table['start'])):
                 if chosen.any():
                     some = {key: each[chosen] for key, each in table.items()}
-                    if wider is not None:
-                        if (policy, kind) not in wider:
-                            raise StoreError(f'nothing is known of {policy}, {kind}')
-                        some['std'] = some['std'] * wider[policy, kind]
                     row = {'policy': policy, 'procedure': name, 'kind': kind, **_row(some)}
                     rows.append({**row, 'left_out': left_out if kind == 'middle' else 0})
     return {'of': parts[0]['of'], 'rows': rows}

@@ -15,26 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from fdrl_ros.benchmark.assessment import line_up
-from fdrl_ros.benchmark.coverage_matching import NEAREST, reference
 from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_values import value_models
 from fdrl_ros.benchmark.workers import run_tasks
-from fdrl_ros.env.actions import ACTION_COUNT
-from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
 from fdrl_ros.env.cohort import Cohort, Mixture
-from fdrl_ros.env.redraw import redraw
 from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.expectation import Alike, alike_states, meet
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector import HOLD, returns_to_go, ValueModel
+from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
+from fdrl_ros.selector.matching import NEAREST
 from fdrl_ros.selector.value import FORMAT
 from fdrl_ros.trainer.learner import TrainingStopped
-from fdrl_ros.valuation import acting, EXPLORATION, LONGEST_LEAD
 import numpy as np
-from numpy.typing import NDArray
 
 FIRST_UNSEEN = 2 * 10**6
 """Number of the first unseen patient: `fdrl evaluate` and the frozen states use lower ones."""
@@ -195,23 +191,21 @@ def measure(
     for number in range(settings.patients):
         index = number + 1000 * settings.seed
         patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
-        rng = np.random.default_rng([_STREAM, plan.federation.seed, index])
-        redrawn = redraw(patient, cohort, settings.redraws, rng, FIRST_REDRAWN + APART * index)
-        handover = int(rng.integers(LONGEST_LEAD)) if number % 2 else 0
-        lead = _lead(start, handover, rng)
-        places = rng.random(settings.states)
+        meeting = meet(
+            patient,
+            cohort,
+            settings.redraws,
+            FIRST_REDRAWN + APART * index,
+            start,
+            bool(number % 2),
+            settings.states,
+            (_STREAM, index),
+            np.random.default_rng([_STREAM, plan.federation.seed, index]),
+        )
         for name, policy in policies.items():
-            rolled = roll_out(
-                [patient, *redrawn],
-                _after(lead, acting(policy), handover),
-                plan.world,
-                rngs=[
-                    np.random.default_rng([_STREAM, index, each])
-                    for each in range(1 + len(redrawn))
-                ],
-                tick=tick,
-            )
-            columns[name].add(number, rolled, values[name], handover, places, plan)
+            met = alike_states(meeting, policy, plan.world, plan.value.discount, tick)
+            for each in met:
+                columns[name].add(number, each, values[name].estimates[procedure])
         report(Progress('coverage', procedure, number + 1, settings.patients))
     part = {
         'of': _essence(plan, settings),
@@ -220,28 +214,6 @@ def measure(
     }
     write_json(path, part)
     return part
-
-
-def _lead(start: Policy, handover: int, rng: np.random.Generator) -> Chooser:
-    """Return who operates at first, with the same random moves on everybody."""
-    share = rng.uniform(0.0, EXPLORATION)
-    random = rng.random(LONGEST_LEAD) < share
-    moves = rng.integers(ACTION_COUNT, size=LONGEST_LEAD)
-    first = acting(start)
-
-    def choose(
-        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
-    ) -> NDArray[np.int64]:
-        if random[tick]:
-            return np.full(len(rows), moves[tick])
-        return first(states, rows, tick)
-
-    return choose
-
-
-def _after(lead: Chooser, own: Chooser, handover: int) -> Chooser:
-    """Return who operates: until the tick of handing over the one, then the other."""
-    return lambda states, rows, tick: (lead if tick < handover else own)(states, rows, tick)
 
 
 class _Columns:
@@ -260,47 +232,21 @@ class _Columns:
         self.closer_error: list[float] = []
         self.left_out = 0
 
-    def add(
-        self,
-        number: int,
-        rolled: Rollouts,
-        value: ValueModel,
-        handover: int,
-        places: NDArray[np.float64],
-        plan: Plan,
-    ) -> None:
-        """Take in the operation on a patient, the first of those rolled out."""
-        ticks, rows = rolled.ticks, rolled.cases
-        length = int((rows == 0).sum())
-        if length <= handover:  # it was over before the policy had its turn
+    def add(self, number: int, met: Alike, estimate: StateValue) -> None:
+        """Take in a state of a patient's operation."""
+        found = reference(met.state, met.others, met.returns)
+        closer = reference(met.state, met.others, met.returns, NEAREST // FEWER)
+        if found is None or closer is None:
+            self.left_out += 1
             return
-        chosen = handover + 1 + places * (length - handover - 1)
-        at = {handover, *(int(each) for each in chosen if each < length)}
-        begins = np.searchsorted(rows, np.arange(len(rolled.patients) + 1))
-        returns = np.concatenate(
-            [
-                returns_to_go(rolled.rewards[begin:end], plan.value.discount)
-                for begin, end in zip(begins[:-1], begins[1:], strict=True)
-            ]
-        )
-        estimate = value.estimates[rolled.patients[0].procedure.name]
-        for tick in sorted(at):
-            here = np.flatnonzero((ticks == tick) & (rows > 0))
-            state = rolled.states[tick].astype(np.float64)
-            others = rolled.states[here].astype(np.float64)
-            found = reference(state, others, returns[here])
-            closer = reference(state, others, returns[here], NEAREST // FEWER)
-            if found is None or closer is None:
-                self.left_out += 1
-                continue
-            mean, std = estimate.mean_and_std(state)
-            self.patient.append(number)
-            self.tick.append(tick)
-            self.start.append(tick == 0)
-            self.exact.append(found.exact)
-            self.mean.append(float(mean))
-            self.std.append(float(std))
-            self.reference.append(found.mean)
-            self.error.append(found.error)
-            self.closer.append(closer.mean)
-            self.closer_error.append(closer.error)
+        mean, std = estimate.mean_and_std(met.state)
+        self.patient.append(number)
+        self.tick.append(met.tick)
+        self.start.append(met.tick == 0)
+        self.exact.append(found.exact)
+        self.mean.append(float(mean))
+        self.std.append(float(std))
+        self.reference.append(found.mean)
+        self.error.append(found.error)
+        self.closer.append(closer.mean)
+        self.closer_error.append(closer.error)

@@ -30,12 +30,13 @@ from fdrl_ros.env.episode import Episode
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.expectation import acting
 from fdrl_ros.metrics import state_change
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import HOLD
 from fdrl_ros.trainer.learner import TrainingStopped
-from fdrl_ros.valuation import acting, public_patient
+from fdrl_ros.valuation import public_patient
 import numpy as np
 
 TRIED = 300

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl selector`: what choosing in every state is worth, as numbers and as pictures."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.benchmark.coverage_summary import CONFIDENCES, summarise_coverage, widenings
+from fdrl_ros.benchmark.coverage_summary import CONFIDENCES, summarise_coverage
 from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
@@ -82,12 +81,7 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
 @click.option('--states', default=4, show_default=True, help='Of each operation, after the start.')
 @click.option('--redraws', default=1000, show_default=True, help='Public patients for each.')
 @click.option('--number', default=0, show_default=True, help='Other numbers: other patients.')
-@click.option('--public', is_flag=True, help='On public patients, to learn by how much to widen.')
-@click.option(
-    '--widen',
-    type=click.Path(path_type=Path),
-    help='Widen as much as figures of other patients, a file of --json, say is needed.',
-)
+@click.option('--public', is_flag=True, help='On public patients instead.')
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write the figures here.')
 def coverage(
     run: Path,
@@ -98,7 +92,6 @@ def coverage(
     redraws: int,
     number: int,
     public: bool,
-    widen: Path | None,
     file: Path | None,
     **flags: Any,
 ) -> None:
@@ -115,28 +108,14 @@ def coverage(
     plan = plan_from(flags, plan_file, directory.layout)
     names = tuple(each.strip() for each in policies.split(','))
     settings = CoverageSettings(names, patients, states, redraws, number, public)
-    wider = None if widen is None else _read_widenings(widen, settings)
     out = console()
     out.print(DISCLAIMER, style='italic')
     with directory.lock():
         with stopping() as stopped, ProgressBars(out) as bars:
             parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
-        summary = summarise_coverage(parts, wider)
+        summary = summarise_coverage(parts)
         write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
     out.print(_coverage_table(summary))
-
-
-def _read_widenings(path: Path, settings: CoverageSettings) -> dict[tuple[str, str], float]:
-    """Read what intervals are to be widened by, unless it was measured on the same patients."""
-    try:
-        summary = json.loads(path.read_text('utf-8'))
-        same = summary['of']['coverage']
-        same = same['public'] == settings.public and same['seed'] == settings.seed
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f'{path} is no summary of coverage: {error}') from error
-    if same:
-        raise StoreError(f'{path} is of the same patients: measure it with --public or --number')
-    return widenings(summary)
 
 
 def _coverage_table(summary: dict[str, Any]) -> Table:

@@ -14,7 +14,6 @@ import math
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.selector.basis import Basis, basis_of
-from fdrl_ros.selector.twins import Twins
 from fdrl_ros.selector.value import StateValue
 from fdrl_ros.settings import setting, Settings
 import numpy as np
@@ -40,11 +39,32 @@ class ValueSettings(Settings):
         maximum=1.0,
     )
     patients: int = setting(
-        1500, 'public patients of each procedure that a policy is valued on', minimum=4
+        2000, 'public patients of each procedure that a policy is valued on', minimum=4
     )
-    features: int = setting(128, 'random tanh features', minimum=0, maximum=4096)
+    features: int = setting(256, 'random tanh features', minimum=0, maximum=4096)
+    stride: int = setting(
+        3,
+        'ticks from one state of an operation that is fitted to the next',
+        unit='ticks',
+        minimum=1,
+        maximum=100,
+    )
     groups: int = setting(
-        20, 'groups of cases, each left out once: members of the ensemble', minimum=4, maximum=256
+        10, 'groups of cases, each left out once: members of the ensemble', minimum=4, maximum=256
+    )
+    checked: int = setting(
+        16,
+        'further public patients of each procedure that the error of the estimate is measured on',
+        unit='patients',
+        minimum=2,
+        maximum=1000,
+    )
+    redraws: int = setting(
+        120,
+        'public patients with the same first state, over whom E[J given s] is averaged there',
+        unit='patients',
+        minimum=16,
+        maximum=1000,
     )
 
 
@@ -82,21 +102,43 @@ def returns_to_go(rewards: np.ndarray, discount: float) -> np.ndarray:
     return returns
 
 
-def fit_value(
-    experience: Experience, rng: np.random.Generator, settings: ValueSettings | None = None
-) -> StateValue:
+def thinned(experience: Experience, stride: int, discount: float) -> Experience:
+    """
+    Keep every so many states of a case, from its first one, with all that followed from each.
+
+    Neighbours in time tell nearly the same. Returns stay what they were, with the discount to the
+    power of the stride.
+
+    :param stride: ticks from one state to the next.
+    :param discount: gamma of one tick.
+    """
+    cases = experience.cases
+    begins = np.flatnonzero(np.r_[True, cases[1:] != cases[:-1]])
+    tick = np.arange(len(cases)) - np.repeat(begins, np.diff(np.r_[begins, len(cases)]))
+    kept = np.flatnonzero(tick % stride == 0)
+    factors = discount ** (tick % stride)
+    return Experience(
+        experience.states[kept],
+        np.add.reduceat(experience.rewards * factors, kept),
+        np.add.reduceat(experience.risks * factors, kept),
+        cases[kept],
+    )
+
+
+def fit_value(experience: Experience, settings: ValueSettings | None = None) -> StateValue:
     """
     Fit what one policy is worth in one procedure, and how far to trust it.
 
     A case is in the group of its number modulo the groups, so that models of the same patients
     leave out the same ones: their difference is surer than each (paired jackknife). What a member
-    left out chooses the penalty and measures misfit and noise.
+    left out chooses the penalty and measures the noise. What the features cannot express counts
+    as noise until :meth:`StateValue.with_misfit` tells them apart.
 
-    :param rng: which states are compared for the misfit.
     :raises RecordsError: on other shapes, numbers that are not finite, or too few cases.
     """
     settings = settings or ValueSettings()
-    known = _checked(experience, settings.groups)
+    checked = _checked(experience, settings.groups)
+    known = thinned(checked, settings.stride, settings.discount)
     group = known.cases % settings.groups
     there = np.unique(group)  # with few cases some groups are empty: nothing is left out there
     basis = basis_of(known.states.shape[1], settings.features)
@@ -106,26 +148,21 @@ def fit_value(
     deviations[there] = members - members.mean(axis=0)
     deviations *= math.sqrt((len(there) - 1) / len(there))
 
-    spread = np.maximum(known.states.std(axis=0), LEAST_SPREAD)
-    twins = Twins(rng)
     errors, variances = [], []
     for part, member in zip(parts, members, strict=True):
-        features = basis(part.states)
-        strayed = features @ deviations[there, 0].T
-        errors.append(part.returns - features @ member[0])
+        strayed = part.features @ deviations[there, 0].T
+        errors.append(part.returns - part.features @ member[0])
         variances.append(np.square(strayed).sum(axis=1))
-        twins.add(part.states / spread, part.cases, errors[-1], strayed)
-    misfit = twins.misfit()
     residual, variance = np.concatenate(errors), np.concatenate(variances)
-    noise = math.sqrt(max(float(np.mean(residual**2) - variance.mean()) - misfit**2, 0.0))
-    scores = np.abs(residual) / np.sqrt(np.maximum(variance + misfit**2 + noise**2, 1e-24))
+    noise = math.sqrt(max(float(np.mean(residual**2) - variance.mean()), 0.0))
+    scores = np.abs(residual) / np.sqrt(np.maximum(variance + noise**2, 1e-24))
     return StateValue(
         weights=weights,
         deviations=np.moveaxis(deviations, 1, 0),
-        low=known.states.min(axis=0),
-        high=known.states.max(axis=0),
-        spread=spread,
-        misfit=misfit,
+        low=checked.states.min(axis=0),
+        high=checked.states.max(axis=0),
+        spread=np.maximum(checked.states.std(axis=0), LEAST_SPREAD),
+        misfit=0.0,
         noise=noise,
         caution=float(np.concatenate([part.returns for part in parts]).std()),
         quantiles=_quantiles(scores, np.concatenate([part.cases for part in parts])),
@@ -134,9 +171,9 @@ def fit_value(
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """One group of cases: its states and returns, and its share of the normal equations."""
+    """One group of cases: its features and returns, and its share of the normal equations."""
 
-    states: np.ndarray
+    features: np.ndarray
     cases: np.ndarray
     returns: np.ndarray
     matrix: np.ndarray
@@ -147,23 +184,24 @@ class _Group:
     def of(
         cls, known: Experience, rows: np.ndarray, basis: Basis, settings: ValueSettings
     ) -> '_Group':
-        states, cases = known.states[rows], known.cases[rows]
+        cases = known.cases[rows]
         earned = np.stack([known.rewards[rows], known.risks[rows]], axis=1)
-        features = basis(states)
+        features = basis(known.states[rows])
         begins = np.flatnonzero(np.r_[True, cases[1:] != cases[:-1]])
         lengths = np.diff(np.r_[begins, len(cases)])
         traces, returns = features.copy(), earned[:, 0].copy()
-        decay = settings.discount * settings.trace
+        discount = settings.discount**settings.stride
+        decay = discount * settings.trace**settings.stride
         for tick in range(1, int(lengths.max())):
             here = begins[lengths > tick] + tick
             traces[here] += decay * traces[here - 1]
             there = begins[lengths > tick] + lengths[lengths > tick] - tick
-            returns[there - 1] += settings.discount * returns[there]
+            returns[there - 1] += discount * returns[there]
         change = features.copy()
         followed = np.flatnonzero(np.r_[cases[1:] == cases[:-1], False])
-        change[followed] -= settings.discount * features[followed + 1]
+        change[followed] -= discount * features[followed + 1]
         return cls(
-            states,
+            features,
             cases,
             returns,
             traces.T @ change,
@@ -192,9 +230,8 @@ def _solve(parts: list[_Group]) -> tuple[np.ndarray, np.ndarray]:
                 for each in parts
             ]
         )
-        basis = basis_of(parts[0].states.shape[1], len(matrix) - 1 - parts[0].states.shape[1])
         error = sum(
-            float(np.square(each.returns - basis(each.states) @ member[0]).sum())
+            float(np.square(each.returns - each.features @ member[0]).sum())
             for each, member in zip(parts, members, strict=True)
         )
         if best is None or error < best[0]:

@@ -13,7 +13,7 @@ class SelectorSettings(Settings):
     """How cautious the selector is."""
 
     confidence: float = setting(
-        0.9, 'one-sided confidence of the lower bounds', minimum=0.5, maximum=0.999
+        0.6, 'one-sided confidence of the lower bounds', minimum=0.5, maximum=0.999
     )
     risk_weight: float = setting(
         0.2,

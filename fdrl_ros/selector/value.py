@@ -8,9 +8,9 @@ numpy. It is never the policy's own Q: those are not comparable between policies
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 import io
-from typing import Any
+from typing import Any, Self
 import zipfile
 import zlib
 
@@ -18,7 +18,7 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector.basis import Basis, basis_of
 import numpy as np
 
-FORMAT = 2
+FORMAT = 3
 
 RETURN, RISK = 0, 1
 """The two things that are estimated: the return J, and D_t summed up with the same discount."""
@@ -36,7 +36,8 @@ class StateValue:
     :param low: least scaled state met in fitting, shape (S,).
     :param high: greatest, shape (S,).
     :param spread: of the states met, above 0, shape (S,).
-    :param misfit: standard deviation of what the features cannot express, in returns.
+    :param misfit: standard deviation of what the features cannot express, in returns, as it was
+        measured on other patients.
     :param noise: standard deviation of one return around its expectation.
     :param caution: standard deviation added for each spread that a state lies outside low..high.
     :param quantiles: of |return - mean| in standard deviations, shape (99,), for 1 to 99 %.
@@ -85,6 +86,17 @@ class StateValue:
             raise PolicyError('value model: expected finite numbers and spreads above 0')
         if min(self.misfit, self.noise, self.caution) < 0:
             raise PolicyError('value model: expected standard deviations of at least 0')
+
+    def with_misfit(self, misfit: float) -> Self:
+        """
+        Return the same estimate with another misfit; the intervals for one return stay.
+
+        :param misfit: standard deviation, as it was measured, in returns.
+        :raises PolicyError: if it is no finite number of at least 0.
+        """
+        total = self.noise**2 + self.misfit**2
+        noise = max(total - misfit**2, 0.0) ** 0.5
+        return replace(self, misfit=misfit, noise=noise)
 
     @property
     def state_size(self) -> int:

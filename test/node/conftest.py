@@ -43,7 +43,7 @@ PLAN = Plan.from_mapping(
         'collection': {'patients': 30},
         'pretraining': {'patients': 10, 'steps': 20},
         'validation': {'patients': 3, 'margin': 1.0},
-        'value': {'patients': 12},
+        'value': {'patients': 12, 'checked': 2, 'redraws': 16},
         'selector': {'hold_handicap': 1000.0},
         'safety': {
             'patients': 16,

@@ -27,7 +27,7 @@ PLAN = Plan().changed(
     {
         'learner': {'hidden': 8, 'discount': 0.5},
         'world': {'mode': 'kinematic'},
-        'value': {'patients': 8},
+        'value': {'patients': 8, 'checked': 2, 'redraws': 16},
         'evaluation': {
             'patients': 6,
             'round_patients': 3,

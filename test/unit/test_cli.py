@@ -36,7 +36,7 @@ TINY = {
     'collection': {'patients': 8},
     'pretraining': {'patients': 4, 'steps': 20},
     'validation': {'patients': 2, 'margin': 1.0},
-    'value': {'features': 8, 'groups': 4, 'patients': 8},
+    'value': {'features': 8, 'groups': 4, 'patients': 8, 'checked': 2, 'redraws': 16},
     'evaluation': {
         'patients': 3,
         'round_patients': 3,

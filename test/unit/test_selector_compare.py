@@ -27,9 +27,10 @@ from fdrl_ros.env.batch_rollout import roll_out
 from fdrl_ros.env.cohort import mixture
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.errors import StoreBusyError
+from fdrl_ros.expectation import acting
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.valuation import acting, fit_public_value
+from fdrl_ros.valuation import fit_public_value
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -40,7 +41,8 @@ TINY = (
     *('--learner-epochs', '1', '--privacy-batch', '4', '--collection-patients', '8'),
     *('--pretraining-patients', '4', '--pretraining-steps', '20', '--validation-patients', '2'),
     *('--validation-margin', '1', '--value-features', '8', '--value-groups', '4'),
-    *('--value-patients', '8', '--evaluation-patients', '3', '--evaluation-workers', '1'),
+    *('--value-patients', '8', '--value-checked', '2', '--value-redraws', '16'),
+    *('--evaluation-patients', '3', '--evaluation-workers', '1'),
     *('--world-mode', 'kinematic', '--world-horizon', '12'),
 )
 
@@ -216,7 +218,10 @@ def test_two_on_one_directory_are_refused(compared):
 
 def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkeypatch):
     plan = Plan().changed(
-        {'value': {'patients': 8, 'groups': 4, 'features': 8}, 'world': {'horizon': 12}}
+        {
+            'value': {'patients': 8, 'groups': 4, 'features': 8, 'checked': 2, 'redraws': 16},
+            'world': {'horizon': 12},
+        }
     )
     policy = Policy(plan.shape.draw(np.random.default_rng(1)), plan.shape)
     both, fitted = {'global': policy, 'hold': None}, []

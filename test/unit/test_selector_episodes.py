@@ -70,7 +70,7 @@ def episodes(env, policy, numbers):
 def models(env):
     settings = ValueSettings(features=64, groups=12, discount=DISCOUNT)
     return {
-        policy: fit_value(episodes(env, policy, range(80))[0], np.random.default_rng(0), settings)
+        policy: fit_value(episodes(env, policy, range(80))[0], settings)
         for policy in (press, wander)
     }
 

@@ -10,6 +10,7 @@ from fdrl_ros.selector import (
     Experience,
     fit_value,
     mean_coverage,
+    measured_misfit,
     returns_to_go,
     StateValue,
     ValueBank,
@@ -17,13 +18,14 @@ from fdrl_ros.selector import (
     ValueSettings,
 )
 from fdrl_ros.selector.basis import basis_of, REACH
+from fdrl_ros.selector.fitting import thinned
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 SIZE = 6
-SMALL = ValueSettings(features=48, groups=12)
+SMALL = ValueSettings(features=48, groups=12, stride=1)
 
 
 def truth(states):
@@ -56,7 +58,7 @@ def experience(seed, cases=150, **kind):
 
 
 def fitted(seed, cases=150, settings=SMALL, **kind):
-    return fit_value(experience(seed, cases, **kind), np.random.default_rng(seed), settings)
+    return fit_value(experience(seed, cases, **kind), settings)
 
 
 @pytest.fixture(scope='module')
@@ -123,11 +125,69 @@ def slow_fit(known, settings, penalty):
 
 @pytest.mark.parametrize('trace', [0.0, 0.9, 1.0])
 def test_it_solves_the_published_equations(trace):
-    settings = ValueSettings(features=5, groups=4, trace=trace)
+    settings = ValueSettings(features=5, groups=4, trace=trace, stride=1)
     known = experience(2, cases=20)
-    weights = fit_value(known, np.random.default_rng(0), settings).weights[0]
+    weights = fit_value(known, settings).weights[0]
     slow = [slow_fit(known, settings, penalty) for penalty in (1e-5, 1e-4, 1e-3, 1e-2)]
     assert min(np.abs(weights - each).max() for each in slow) < 1e-9
+
+
+@pytest.mark.parametrize('stride', [2, 5, 40])
+def test_thinned_cases_keep_their_first_states_and_all_returns(stride):
+    known = experience(2, cases=20)
+    thin = thinned(known, stride, 0.9)
+    place = 0
+    for case in range(20):
+        rows = np.flatnonzero(known.cases == case)
+        own = np.flatnonzero(thin.cases == case)
+        np.testing.assert_array_equal(thin.states[own], known.states[rows[::stride]])
+        for name in ('rewards', 'risks'):
+            every = returns_to_go(getattr(known, name)[rows], 0.9)
+            some = returns_to_go(getattr(thin, name)[own], 0.9**stride)
+            np.testing.assert_allclose(some, every[::stride])
+        place += len(own)
+    assert place == len(thin.states)
+
+
+def test_with_a_stride_it_is_the_fit_to_what_was_thinned():
+    settings = dataclasses.replace(SMALL, trace=0.8, stride=3)
+    known = experience(2, cases=30)
+    thin = thinned(known, 3, settings.discount)
+    of_thin = dataclasses.replace(
+        settings, discount=settings.discount**3, trace=settings.trace**3, stride=1
+    )
+    one, two = fit_value(known, settings), fit_value(thin, of_thin)
+    np.testing.assert_allclose(one.weights, two.weights)
+    np.testing.assert_array_equal(one.high, known.states.max(axis=0))
+
+
+def test_a_measured_misfit_makes_intervals_hold_as_often_as_they_say():
+    rng = np.random.default_rng(3)
+    held = []
+    for _ in range(400):
+        off = rng.normal(size=65) * np.where(rng.random(65) < 0.2, 3.0, 0.5)
+        noise = 0.3 * rng.normal(size=65)
+        stds = np.full(64, 0.2)
+        misfit = measured_misfit((off + noise)[:64], np.full(64, 0.3), stds)
+        held.append(abs(off[64]) <= 1.645 * np.hypot(0.2, misfit))
+    assert np.mean(held) == pytest.approx(0.9, abs=0.045)
+
+
+def test_what_errs_less_than_it_says_has_no_misfit():
+    assert measured_misfit(np.full(30, 0.1), np.zeros(30), np.ones(30)) == 0.0
+    assert measured_misfit(np.array([1.645]), np.zeros(1), np.zeros(1)) == pytest.approx(1, 1e-3)
+
+
+def test_a_misfit_is_taken_from_the_noise(value):
+    states = episodes(4)[0]
+    wider = value.with_misfit(0.3)
+    before, after = (each.interval(states, 0.9) for each in (value, wider))
+    np.testing.assert_allclose(before, after)
+    grown = wider.mean_and_std(states)[1] ** 2 - value.mean_and_std(states)[1] ** 2
+    np.testing.assert_allclose(grown, 0.09)
+    assert value.with_misfit(50.0).noise == 0.0
+    with pytest.raises(PolicyError):
+        value.with_misfit(float('nan'))
 
 
 def test_intervals_for_a_return_hold_it_as_often_as_said():
@@ -138,18 +198,24 @@ def test_intervals_for_a_return_hold_it_as_often_as_said():
     assert abs(np.mean(found) - 0.9) < 0.04
 
 
-def test_intervals_for_the_expectation_hold_it_and_shrink_with_more_cases():
-    coverages, widths = [], []
-    for cases in (60, 480):
-        for seed in range(4):
-            found = fitted(seed, cases)
-            states, _, _ = episodes(seed + 50)
-            widths.append((cases, found.mean_and_std(states)[1].mean()))
-            coverages.append(mean_coverage(found, states, truth(states), 0.0, confidence=0.9))
-    few = np.mean([width for cases, width in widths if cases == 60])
-    many = np.mean([width for cases, width in widths if cases == 480])
-    assert many < 0.85 * few
-    assert np.mean(coverages) > 0.8
+def test_intervals_for_the_expectation_shrink_with_more_cases():
+    widths = [
+        np.mean([fitted(seed, cases).mean_and_std(episodes(seed + 50)[0])[1] for seed in range(4)])
+        for cases in (60, 480)
+    ]
+    assert widths[1] < 0.85 * widths[0]
+
+
+def test_intervals_for_the_expectation_hold_it_once_the_misfit_was_measured():
+    coverages = []
+    for seed in range(6):
+        found = fitted(seed)
+        near, far = (episodes(seed + more)[0] for more in (50, 70))
+        mean, std = found.mean_and_std(near)
+        misfit = measured_misfit(mean - truth(near), np.zeros(len(near)), std)
+        honest = found.with_misfit(misfit)
+        coverages.append(mean_coverage(honest, far, truth(far), 0.0, confidence=0.9))
+    assert np.mean(coverages) == pytest.approx(0.9, abs=0.03)
 
 
 def test_noise_and_estimate_are_told_apart(value):
@@ -170,7 +236,6 @@ def test_steps_of_one_case_are_not_counted_as_independent():
     returns = truth(known.states) + np.repeat((episodes(5, 40)[1] - truth(known.states))[::12], 12)
     fooled = fit_value(
         dataclasses.replace(cut, rewards=rewards_of(returns, cut.cases)),
-        np.random.default_rng(0),
         SMALL,
     )
     features = honest.basis(known.states)
@@ -192,10 +257,7 @@ def test_a_difference_of_policies_with_the_same_patients_is_surer_than_each():
         known,
         rewards=known.rewards + rewards_of(0.2 * np.ones(len(known.cases)), known.cases),
     )
-    models = [
-        ValueModel('', {'reach': fit_value(each, np.random.default_rng(0), SMALL)})
-        for each in (known, better)
-    ]
+    models = [ValueModel('', {'reach': fit_value(each, SMALL)}) for each in (known, better)]
     found = ValueBank(models).estimate('reach', np.zeros(SIZE))
     alone = found.means[1] - found.means[0] - 1.28 * np.hypot(*found.stds)
     sure = found.advantages(0, 1.28)[1]
@@ -342,4 +404,4 @@ def test_models_of_different_forms_go_nowhere_together(value):
 def test_experience_that_makes_no_estimate_is_refused(change):
     bad = dataclasses.replace(experience(1, cases=10), **change)
     with pytest.raises(RecordsError):
-        fit_value(bad, np.random.default_rng(0), SMALL)
+        fit_value(bad, SMALL)

@@ -9,11 +9,12 @@ from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.judging import FAILURES
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.expectation import acting
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import returns_to_go
 from fdrl_ros.trainer.learner import TrainingStopped
-from fdrl_ros.valuation import acting, fit_public_value, public_experience
+from fdrl_ros.valuation import fit_public_value, public_experience
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ PLAN = Plan().changed(
     {
         'federation': {'procedures': 'palpation, needle_pass'},
         'learner': {'hidden': 8},
-        'value': {'patients': 9, 'features': 6, 'groups': 4},
+        'value': {'patients': 9, 'features': 6, 'groups': 4, 'checked': 2, 'redraws': 16},
     }
 )
 

@@ -52,7 +52,7 @@ def reference(
     :param states: of independent patients at the same tick, shape (N, S).
     :param returns: of each from there on, shape (N,).
     :param nearest: patients to average over; fewer are surer of being alike, but noisier.
-    :returns: None where fewer than twice as many patients are there.
+    :returns: None where fewer than twice as many patients are there, or none near.
     """
     if len(states) < 2 * nearest:
         return None
@@ -63,6 +63,8 @@ def reference(
         return Reference(float(own.mean()), _error(own), len(own), True)
     spread = apart.std(axis=0)
     moving = spread > SAME
+    if not moving.any():  # all others are in one state, which is another
+        return None
     scaled = apart[:, moving] / spread[moving]
     centred = scaled - scaled.mean(axis=0)
     matrix = centred.T @ centred + _RIDGE * len(centred) * np.eye(centred.shape[1])
