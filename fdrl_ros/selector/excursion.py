@@ -59,6 +59,7 @@ class Bounds:
     :param force_error: greatest error of the measured force, N.
     :param arm_error: how much deeper than by its lag alone the tip can get, m.
     :param slope: of the surface at most, metre a metre.
+    :param position_error: greatest error of the tip's measured height, m.
     """
 
     softest: float
@@ -76,6 +77,7 @@ class Bounds:
     force_error: float
     arm_error: float
     slope: float
+    position_error: float = 0.0
 
     def __post_init__(self) -> None:
         """

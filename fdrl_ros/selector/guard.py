@@ -254,6 +254,7 @@ class Guard:
     def _ringed(self, down: float) -> Number:
         """Say where a ring can pull: held, or soon grasped, and below its peg after a way down."""
         now = self._now
+        down += self.settings.position_error
         low = least(now.error_z, now.error_z + now.lag) - down < _TOP
         reach = _PICK + 2.0 * COARSE_STEP + MAXIMUM_SPEED * self.settings.slowest
         near = (abs(now.error_x) < reach) & (abs(now.error_y) < reach)

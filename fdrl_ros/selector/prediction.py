@@ -141,8 +141,12 @@ class Prediction:
     def _speeds(self, lag: Number, level: Number) -> tuple[Number, Number]:
         """Return the least and greatest speed downwards of a tip so far above its set-point."""
         slow = self._slow[level] if type(level) is int else self._slows[level]
-        one, other = lag * slow, lag * self._quick
-        return most(least(one, other), -_SPEED), least(most(one, other), _SPEED)
+        error = self.bounds.position_error
+        low, high = lag - error, lag + error
+        return (
+            most(least(low * slow, low * self._quick), -_SPEED),
+            least(most(high * slow, high * self._quick), _SPEED),
+        )
 
     def outlook(self, seen: Seen) -> Outlook:
         """Return what can be now."""
@@ -161,7 +165,7 @@ class Prediction:
             )
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.inside(high, slow, sinking)
-        fast, far = self.excursion.places(speed, seen.lag)
+        fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
         return Outlook(softest, stiffest, contact, speed, fast, far, kinds, high, sinking)
 
     def _hull(self, kinds: list[Kind]) -> tuple[Number, Number, Number, Number]:
@@ -230,7 +234,8 @@ class Prediction:
         least_growth, least_fall = high - low_then, high_then - low
         gone = choose(known, 2.0 * change, 2.0 * top)
         drift = choose(known, seen.sunk, _NONE) / time
-        slid = change + self.bounds.slope * seen.aside / time
+        off = 2.0 * self.bounds.position_error  # one error then, and another one now
+        slid = change + (self.bounds.slope * seen.aside + off) / time
         ahead, behind = slid - drift, -slid - drift
         kinds: list[Kind] = []
         left: Any = False

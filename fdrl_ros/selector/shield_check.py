@@ -41,8 +41,15 @@ Report = Callable[[int, int], None]
 _POWER = 2.0 / 3.0
 _STEPS = 168
 _TIME: Array = SUBSTEP * np.arange(1.0, _STEPS + 1.0)
-_INTERVALS = ((TICK, TICK), (TICK - JITTER, TICK + JITTER), (TICK + JITTER, TICK - JITTER))
-"""Between the states of histories at corners, s."""
+_INTERVALS = (
+    ((TICK, TICK), (1.0, -1.0)),
+    ((TICK - JITTER, TICK + JITTER), (1.0,)),
+    ((TICK + JITTER, TICK - JITTER), (1.0,)),
+)
+"""
+Between the states of histories at corners, s; and whether a position is off to the side that force
+is off to, or to the other one.
+"""
 _SLACK = 1e-9
 _UP = MOVES[-1]
 _DUE_SLACK = 1.1e-5
@@ -163,7 +170,7 @@ def check_sight(
     :param wide: whether under the wide bounds, or the usual ones.
     :param world: bounds that the truth keeps to; those of the shield by default.
     :param fine: how many times 20,000 histories are drawn between the corners, with intervals
-        of their own for each 5,000.
+        of their own for each 5,000. With 0 the intervals at corners are ticks too.
     """
     chosen = procedure_named(procedure)
     taken = settings.wide() if wide else settings.usual()
@@ -174,16 +181,19 @@ def check_sight(
     )
     prediction = Prediction(taken, chosen.contact_radius)
     tried = []
-    for intervals in _INTERVALS:
+    for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
         some = corners(truth, (soft, stiff), limit, intervals)
-        tried += [(some, np.array(each)[:, None]) for each in signs(len(some.speeds))]
+        for each, side in itertools.product(signs(len(some.speeds)), sides):
+            off = np.array(each)[:, None]
+            tried.append((some, off, side * off))
     for seed in range(4 * fine):
         some = between(truth, (soft, stiff), limit, 5_000, seed)
-        off = np.random.default_rng(seed).uniform(-1.0, 1.0, some.speeds.shape)
-        tried += [(some, off), (some, np.sign(off))]
+        off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
+        tried += [(some, off, beside), (some, np.sign(off), np.sign(beside))]
     least, where, cells = np.inf, {}, 0
-    for some, off in tried:
-        for name, margin in _margins(some, prediction, procedure, truth, off).items():
+    for some, off, beside in tried:
+        found = _margins(some, prediction, procedure, truth, off, beside)
+        for name, margin in found.items():
             cells += len(margin)
             worst = int(margin.argmin())
             if not margin[worst] >= least:
@@ -203,12 +213,18 @@ def check_sight(
 
 
 def _margins(
-    some: Truths, prediction: Prediction, procedure: str, truth: Bounds, off: Array
+    some: Truths,
+    prediction: Prediction,
+    procedure: str,
+    truth: Bounds,
+    off: Array,
+    beside: Array,
 ) -> dict[str, Array]:
     """
     Return by how much each bound of the shield holds the truth, as a share of its size.
 
-    :param off: of the sensor at each moment, as a share of its error.
+    :param off: of the sensor of force at each moment, as a share of its error.
+    :param beside: of the tip's measured height, likewise.
     """
     stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
     sight = Sight((prediction,), procedure, nothing)
@@ -221,7 +237,8 @@ def _margins(
         force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
         force = force + off[step] * truth.force_error
         # At last the surface is at its middle, and where it was planned.
-        glance = Glance(force, behind, some.heights[step] - base - behind, nothing)
+        lag = behind + beside[step] * truth.position_error
+        glance = Glance(force, lag, some.heights[step] - base - behind, nothing)
         _, seen, outlook = sight.look(glance, (0.0, *some.intervals)[step], nothing < 1.0)[0]
         if step < len(some.moves):
             sight.move(-some.moves[step])

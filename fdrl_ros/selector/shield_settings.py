@@ -73,6 +73,13 @@ class ShieldSettings(Settings):
     arm_error: float = setting(
         0.0003, 'how far the arm can be off its first-order lag', unit='m', minimum=0.0
     )
+    position_error: float = setting(
+        0.00002,
+        "greatest error of the tip's measured height",
+        unit='m',
+        minimum=0.0,
+        maximum=0.001,
+    )
     usual_swing: float = setting(
         0.006, 'way from lowest to highest that most surfaces keep to', unit='m', minimum=1e-4
     )
@@ -104,6 +111,7 @@ class ShieldSettings(Settings):
             force_error=self.force_error,
             arm_error=self.arm_error,
             slope=self.slope,
+            position_error=self.position_error,
         )
 
     def usual(self) -> Bounds:
@@ -124,4 +132,5 @@ class ShieldSettings(Settings):
             force_error=self.force_error,
             arm_error=self.arm_error,
             slope=self.slope,
+            position_error=self.position_error,
         )

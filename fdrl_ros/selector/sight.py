@@ -75,7 +75,8 @@ class Sight:
             COARSE_STEP / TICK * lag * (1.0 - left)
             for lag, left in zip(lags, self._kept, strict=True)
         ]
-        self._reach = [MAXIMUM_SPEED * lag + self._bounds.arm_error for lag in lags]
+        self._off = self._bounds.arm_error + self._bounds.position_error
+        self._reach = [MAXIMUM_SPEED * lag + self._off for lag in lags]
         self._reaches = np.array(self._reach)
         self._before, self._after = HEIGHTS[procedure]
         self._rides = procedure in RIDING
@@ -207,7 +208,7 @@ class Sight:
     ) -> tuple[Number, Number]:
         """Return how far the tip is above where the surface can be now, and ever, m."""
         bounds = prediction.bounds
-        free = self.height - bounds.registration
+        free = self.height - bounds.registration - bounds.position_error
         ever = free - (bounds.swing if self._rides else 0.5 * bounds.swing)
         # Where force is felt above all tissue, what was planned is wrong.
         wrong = tissue & (force > _FELT * bounds.force_error + TOUCH_FORCE) & (free > 0.0)
@@ -263,7 +264,7 @@ class Sight:
         if type(even) is bool and not even:
             self._shown = shown
             return
-        error = self._bounds.arm_error
+        error = self._off
         self.decay(interval)
         rest = max(interval - TICK, 0.0)
         for level in range(1, LEVELS):

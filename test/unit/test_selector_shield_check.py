@@ -192,7 +192,16 @@ def test_a_shield_that_takes_every_interval_for_a_tick_is_found_out(monkeypatch)
         return look(self, now, TICK if interval else 0.0, *others)
 
     monkeypatch.setattr(Sight, 'look', even)
-    assert not check_sight(SETTINGS, 'retraction', False, fine=0).holds
+    assert not check_sight(SETTINGS, 'retraction', False, fine=1).holds
+
+
+@pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
+def test_a_shield_that_trusts_inexact_positions_is_found_out(wide):
+    off = replace(WIDE if wide else USUAL, position_error=1e-4)
+    exact, told = (replace(SETTINGS, position_error=each) for each in (0.0, 1e-4))
+    assert not check_sight(exact, 'retraction', wide, world=off, fine=0).holds
+    finding = check_sight(told, 'retraction', wide, fine=0)
+    assert finding.holds, finding.failure
 
 
 def test_an_arm_that_is_taken_for_exact_is_timed_wrong(monkeypatch):
