@@ -20,7 +20,7 @@ from fdrl_ros.env.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import load_policy
-from fdrl_ros.selector.shield_check import proofs
+from fdrl_ros.selector.shield_joint import proofs
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from rich.table import Table
 

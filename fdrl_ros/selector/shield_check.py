@@ -3,20 +3,21 @@
 """
 Check of the shield by exhaustion, of its own code against the worst that bounds let happen.
 
-Two claims make it. *Sight*: what the shield takes to be possible after a tick holds what is true
+Three claims make it. *Sight*: what the shield takes to be possible after a tick holds what is true
 (stiffness, depth, speed of the surface, lag of the arm). *Tables*: no surface, no arm and no
 latency within bounds leads beyond what the tables say, if the tip is drawn back as the shield does
-where it allows nothing. Together: what is allowed keeps the limit, and so does what follows.
+where it allows nothing. *Joined*: no force is above what is said of a move by what was seen, see
+:mod:`fdrl_ros.selector.shield_joint`. What is allowed keeps the limit, and so does what follows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 import itertools
 from typing import Any
 
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.env.judging import HARD_STOP
-from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.env.procedures import Procedure, procedure_named
 from fdrl_ros.env.tissue import contact_force, contact_stiffness
 from fdrl_ros.selector.excursion import (
     Bounds,
@@ -28,7 +29,7 @@ from fdrl_ros.selector.excursion import (
     sink,
     surface,
 )
-from fdrl_ros.selector.prediction import Prediction
+from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.shield_truths import between, corners, signs, Truths
 from fdrl_ros.selector.sight import Glance, JITTER, Sight
@@ -78,7 +79,7 @@ class Finding:
         return not self.failure
 
 
-def _quiet(done: int, total: int) -> None:
+def quiet(done: int, total: int) -> None:
     """Tell nobody."""
 
 
@@ -87,7 +88,7 @@ def check_tables(
     world: Bounds | None = None,
     back: float = _UP,
     fine: int = 4,
-    report: Report = _quiet,
+    report: Report = quiet,
 ) -> Finding:
     """
     Check every entry of the tables against the worst surface and arm there are.
@@ -152,6 +153,15 @@ def check_tables(
     return Finding('tables', cells, least, where if least < -_SLACK else {})
 
 
+def kappas_of(bounds: Bounds, procedure: Procedure) -> tuple[float, float]:
+    """Return the least and greatest kappa under the instrument of a procedure, N^(2/3)/m."""
+    soft, stiff = (
+        float(contact_stiffness(each, procedure.contact_radius) ** _POWER)
+        for each in (bounds.softest, bounds.stiffest)
+    )
+    return soft, stiff
+
+
 def check_sight(
     settings: ShieldSettings,
     procedure: str,
@@ -175,19 +185,16 @@ def check_sight(
     chosen = procedure_named(procedure)
     taken = settings.wide() if wide else settings.usual()
     truth, limit = world or taken, HARD_STOP if wide else chosen.force_limit
-    soft, stiff = (
-        float(contact_stiffness(each, chosen.contact_radius) ** _POWER)
-        for each in (truth.softest, truth.stiffest)
-    )
+    kappas = kappas_of(truth, chosen)
     prediction = Prediction(taken, chosen.contact_radius)
     tried = []
     for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
-        some = corners(truth, (soft, stiff), limit, intervals)
+        some = corners(truth, kappas, limit, intervals)
         for each, side in itertools.product(signs(len(some.speeds)), sides):
             off = np.array(each)[:, None]
             tried.append((some, off, side * off))
     for seed in range(4 * fine):
-        some = between(truth, (soft, stiff), limit, 5_000, seed)
+        some = between(truth, kappas, limit, 5_000, seed)
         off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
         tried += [(some, off, beside), (some, np.sign(off), np.sign(beside))]
     least, where, cells = np.inf, {}, 0
@@ -212,6 +219,40 @@ def check_sight(
     return Finding(f'sight: {procedure}', cells, least, where if not least >= -1e-7 else {})
 
 
+def watched(
+    some: Truths,
+    prediction: Prediction,
+    procedure: str,
+    truth: Bounds,
+    off: Array,
+    beside: Array,
+    low: float = 0.0,
+) -> tuple[Seen, Outlook]:
+    """
+    Return what the shield sees of histories at their end, and what it takes to be possible.
+
+    :param off: of the sensor of force at each moment, as a share of its error.
+    :param beside: of the tip's measured height, likewise.
+    :param low: how far below the surface it was planned, m; at last it is at its middle.
+    """
+    stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
+    sight = Sight((prediction,), procedure, nothing)
+    base = sight.height_of(nothing)
+    seen: Any = None
+    outlook: Any = None
+    for step, speed in enumerate(some.speeds):
+        behind = some.behind[step]
+        tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)
+        force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
+        force = force + off[step] * truth.force_error
+        lag = behind + beside[step] * truth.position_error
+        glance = Glance(force, lag, some.heights[step] + low - base - behind, nothing)
+        _, seen, outlook = sight.look(glance, (0.0, *some.intervals)[step], nothing < 1.0)[0]
+        if step < len(some.moves):
+            sight.move(-some.moves[step])
+    return seen, outlook
+
+
 def _margins(
     some: Truths,
     prediction: Prediction,
@@ -226,22 +267,7 @@ def _margins(
     :param off: of the sensor of force at each moment, as a share of its error.
     :param beside: of the tip's measured height, likewise.
     """
-    stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
-    sight = Sight((prediction,), procedure, nothing)
-    base = sight.height_of(nothing)
-    seen: Any = None
-    outlook: Any = None
-    for step, speed in enumerate(some.speeds):
-        behind = some.behind[step]
-        tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)
-        force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
-        force = force + off[step] * truth.force_error
-        # At last the surface is at its middle, and where it was planned.
-        lag = behind + beside[step] * truth.position_error
-        glance = Glance(force, lag, some.heights[step] - base - behind, nothing)
-        _, seen, outlook = sight.look(glance, (0.0, *some.intervals)[step], nothing < 1.0)[0]
-        if step < len(some.moves):
-            sight.move(-some.moves[step])
+    seen, outlook = watched(some, prediction, procedure, truth, off, beside)
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
     # Of the kinds that this tissue can be of, one must allow for what it does.
     kind, contact = np.full((2, len(speed)), -np.inf)
@@ -263,20 +289,3 @@ def _margins(
         'room': -depth - seen.room,
         'due': np.array(DUE)[seen.pending] - some.due[-1] + _DUE_SLACK,
     }
-
-
-def proofs(
-    settings: ShieldSettings, procedures: tuple[str, ...], fine: int, report: Report = _quiet
-) -> Iterator[tuple[str, float, Finding]]:
-    """
-    Check both claims for both limits.
-
-    :param fine: as :func:`check_tables` and :func:`check_sight` take it.
-    :returns: of each: which bounds, and the limit that it is of, N (0 for all).
-    """
-    for word, bounds in (('wide', settings.wide()), ('usual', settings.usual())):
-        yield word, 0.0, check_tables(bounds, fine=fine, report=report)
-    for name in procedures:
-        yield 'wide', HARD_STOP, check_sight(settings, name, True, fine=fine)
-        limit = procedure_named(name).force_limit
-        yield 'usual', limit, check_sight(settings, name, False, fine=fine)

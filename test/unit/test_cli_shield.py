@@ -42,7 +42,10 @@ def test_to_verify_says_that_every_claim_holds(one_procedure, tmp_path):
     done = fdrl('verify', '--fine', 1, '--json', tmp_path / 'found.json')
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / 'found.json').read_text())['findings']
-    assert [each['claim'] for each in found] == ['tables'] * 2 + ['sight: retraction'] * 2
+    assert [each['claim'] for each in found] == ['tables'] * 2 + [
+        'sight: retraction',
+        'joined: retraction',
+    ] * 2
     assert all(each['holds'] and each['cells'] > 10_000 for each in found)
     assert 'NO' not in done.output
 
