@@ -25,10 +25,13 @@ from fdrl_ros.selector.shield_settings import ShieldSettings
 import numpy as np
 from numpy.typing import NDArray
 
-ATTACKERS = ('down', 'random', 'greedy', 'search')
-"""Always a coarse step down; anything; what is predicted to be worst; and what was found worst."""
+ATTACKERS = ('down', 'random', 'erratic', 'greedy', 'search')
+"""
+Always a coarse step down; anything; down, and a third of the time anything; what is predicted to
+be worst; and what was found worst.
+"""
 
-_DOWN = 4
+_DOWN, _ANYTHING = 4, 1.0 / 3.0
 _LIMIT = INDEX['force_limit']
 _ENDLESS = 99.0
 _WORKSPACE = FAILURES.index('workspace')
@@ -116,6 +119,9 @@ class Attacker:
         count = len(states)
         if self._kind == 'random':
             return self._rng.integers(0, ACTION_COUNT, count)
+        if self._kind == 'erratic':
+            anything = self._rng.integers(0, ACTION_COUNT, count)
+            return np.where(self._rng.random(count) < _ANYTHING, anything, _DOWN)
         if self._kind == 'greedy' and predicted is not None:
             return predicted.argmax(axis=0)
         if self._kind == 'search':

@@ -11,6 +11,7 @@ from fdrl_ros.benchmark.progress import Progress
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, Tally
 from fdrl_ros.benchmark.shield_cost import by_expert, by_policy, Chooser, Cost, cost, newest
+from fdrl_ros.benchmark.shield_loop import attack_loop
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.output import console
 from fdrl_ros.env.operation import Operation
@@ -24,8 +25,8 @@ from fdrl_ros.selector.shield_joint import proofs
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from rich.table import Table
 
-_MOTORS = 50
-"""One step in so many is done with motors besides."""
+_MOTORS, _LOOP = 20, 5
+"""One step in so many is done with motors besides, and one through the robot's control loop."""
 
 
 @click.group()
@@ -82,20 +83,27 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     """
     Let adversaries drive patients of H = 1, with the shield and without.
 
-    One step in 50 is done with motors besides. The exit code is 1 if a force passed the hard stop
-    with the shield on.
+    One step in 20 is done with motors besides, and one in 5 through a robot's control loop, with
+    noise, latency, jitter and lost states. The exit code is 1 if a force passed the hard stop with
+    the shield on.
     """
     out = console()
     tallies: list[Tally] = []
     kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
     share = -(-steps // len(kinds))
-    with ProgressBars(out) as bars, closing(Operation(WorldSettings())) as operation:
+    with (
+        ProgressBars(out) as bars,
+        closing(Operation(WorldSettings())) as operation,
+        closing(Operation(WorldSettings(mode='kinematic'))) as kinematic,
+    ):
         for done, (name, kind) in enumerate(kinds):
             limit = procedure_named(name).force_limit
             for settings in (ShieldSettings(keep_limit=keep_limit), None):
                 tallies.append(attack(name, kind, share, settings, limit, seed))
                 few = share // _MOTORS + 1
                 tallies.append(attack_motors(operation, name, kind, few, settings, limit, seed))
+                some = share // _LOOP + 1
+                tallies.append(attack_loop(kinematic, name, kind, some, settings, limit, seed))
             bars(Progress('shield', 'attack', done + 1, len(kinds)))
     table = Table(title='Steps above the limits')
     for heading in (
@@ -104,20 +112,20 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     ):
         table.add_column(heading)
     broken = 0
-    for arm in ('kinematic', 'dynamic'):
+    for arm in ('kinematic', 'dynamic', 'loop'):
         for on in (True, False):
-            some = [each for each in tallies if each.arm == arm and each.shield == on]
-            stop = sum(each.above_stop for each in some)
+            chosen = [each for each in tallies if each.arm == arm and each.shield == on]
+            stop = sum(each.above_stop for each in chosen)
             broken += stop if on else 0
             table.add_row(
                 arm,
                 'on' if on else 'off',
-                str(sum(each.steps for each in some)),
-                str(sum(each.above_limit for each in some)),
+                str(sum(each.steps for each in chosen)),
+                str(sum(each.above_limit for each in chosen)),
                 str(stop),
-                str(sum(each.above_damage for each in some)),
-                str(sum(each.outside for each in some)),
-                f'{max(each.greatest for each in some):.2f}',
+                str(sum(each.above_damage for each in chosen)),
+                str(sum(each.outside for each in chosen)),
+                f'{max(each.greatest for each in chosen):.2f}',
             )
     out.print(table)
     if file is not None:

@@ -62,7 +62,7 @@ def test_to_attack_finds_no_step_above_the_hard_stop(one_procedure, tmp_path):
     done = fdrl('attack', '--steps', 400, '--json', tmp_path / 'found.json')
     assert done.exit_code == 0, done.output
     tallies = json.loads((tmp_path / 'found.json').read_text())['tallies']
-    assert {each['arm'] for each in tallies} == {'kinematic', 'dynamic'}
+    assert {each['arm'] for each in tallies} == {'kinematic', 'dynamic', 'loop'}
     assert sum(each['steps'] for each in tallies if each['shield']) >= 400
     assert not any(each['above_stop'] for each in tallies if each['shield'])
 

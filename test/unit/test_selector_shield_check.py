@@ -6,6 +6,7 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
+from fdrl_ros.benchmark.shield_loop import attack_loop
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.procedures import procedure_named
@@ -235,6 +236,21 @@ def test_no_adversary_gets_above_the_damage_limit_or_out_of_the_workspace(proced
 
 def test_without_the_shield_an_adversary_does():
     assert attack('retraction', 'down', 2000, None, 3.4).above_stop > 0
+
+
+@pytest.mark.parametrize('kind', ['down', 'erratic'])
+def test_no_adversary_gets_above_a_limit_through_the_control_loop(kind):
+    """With noise, jitter, latency and lost states."""
+    operation, limit = Operation(WorldSettings(mode='kinematic')), 1.1
+    strict = replace(SETTINGS, keep_limit=True)
+    shielded, kept, bare = (
+        attack_loop(operation, 'palpation', kind, 300, each, limit)
+        for each in (SETTINGS, strict, None)
+    )
+    assert bare.above_stop > 0 and bare.above_damage > 0
+    assert shielded.above_limit > 0
+    assert shielded.above_stop == shielded.above_damage == shielded.outside == 0
+    assert kept.above_limit == 0 and kept.greatest > 0.3
 
 
 def test_no_adversary_gets_above_the_hard_stop_with_motors():

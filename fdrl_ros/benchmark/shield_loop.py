@@ -1,0 +1,154 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Adversaries in a robot's own control loop: its selector, shield and limiter at 100 Hz.
+
+What is said and done is as imperfect as the shield's bounds allow: forces and positions that are
+off, states that come early or late, set-points that the arm gets almost a tick late. Beyond them,
+some states are lost and some are no numbers.
+"""
+
+from collections import deque
+
+from fdrl_ros.benchmark.shield_attack import Attacker, patients_of, Tally
+from fdrl_ros.env.actions import SUBSTEP, TICK
+from fdrl_ros.env.operation import Operation
+from fdrl_ros.env.patient import Point
+from fdrl_ros.env.state import Field, INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.selector.candidate import Candidate
+from fdrl_ros.selector.control import ControlLoop
+from fdrl_ros.selector.damage import DamageMeter
+from fdrl_ros.selector.gate import GateSettings
+from fdrl_ros.selector.limiter import Limiter
+from fdrl_ros.selector.observation import Observation
+from fdrl_ros.selector.selector import Selector
+from fdrl_ros.selector.shield_settings import ShieldSettings
+import numpy as np
+from numpy.typing import NDArray
+
+LOST, BROKEN = 0.02, 0.02
+"""Shares of states that never come, and that hold a number which is none."""
+
+_BEATS = (2, 2, 2, 3, 3)
+"""Sub-steps between the states of a tick, in any order: 8 or 12.5 ms."""
+
+_LATE = 11
+"""Sub-steps from a set-point to the arm at most; with states that are late, about a tick."""
+
+_OPEN = GateSettings(close_at=1.0, open_below=1.0, critical=False)
+_SCALES = {
+    fields: np.array([each.scale for each in fields])
+    for fields in (OPERATION_FIELDS, PATIENT_FIELDS)
+}
+
+
+class _Robot:
+    """
+    One operation under a control loop, in a time of its own.
+
+    :param operation: that is under way.
+    :param limit: force limit of the procedure, N.
+    :param late: sub-steps from a set-point to the arm.
+    :param rng: source of chance.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        attacker: Attacker,
+        settings: ShieldSettings,
+        limit: float,
+        late: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self._operation, self._settings, self._limit = operation, settings, limit
+        selector = Selector(gate=_OPEN, shield=settings)
+        selector.set_candidates(
+            [Candidate('attacker', lambda s: int(attacker.ask(s[None], None)[0]))]
+        )
+        self._loop = ControlLoop(selector, Limiter())
+        self._late, self._rng = late, rng
+        self._under_way: deque[tuple[int, Point]] = deque()
+        self._count = 0
+
+    def tick(self) -> None:
+        """Let one tick pass."""
+        for beat in self._rng.permutation(_BEATS).tolist():
+            self._speak()
+            for _ in range(beat):
+                while self._under_way and self._under_way[0][0] <= self._count:
+                    self._operation.set_target(self._under_way.popleft()[1])
+                self._operation.advance(1)
+                self._count += 1
+
+    def _speak(self) -> None:
+        """Say the state, unless it is lost; take the set-point that comes of it."""
+        loop, now = self._loop, 100.0 + self._count * SUBSTEP
+        values, chance = np.array(self._operation.values()), self._rng.random()
+        force, height = self._rng.uniform(-1.0, 1.0, 2)
+        values[INDEX['force']] += force * self._settings.force_error
+        values[INDEX['lag']] += height * self._settings.position_error
+        values[INDEX['force_limit']] = self._limit
+        if chance < BROKEN:
+            values[INDEX['force']] = np.nan
+        if chance > 1.0 - LOST:
+            cycle = loop.watchdog(now)
+        else:
+            loop.take_tip(self._operation.target, now)
+            loop.take_patient(self._half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
+            said = self._half(OPERATION_FIELDS, values[:OPERATION_SIZE], now)
+            cycle = loop.take_operation(said, now)
+            loop.watchdog(now)
+        if cycle is not None and cycle.setpoint is not None:
+            x, y, z = cycle.setpoint.position.tolist()
+            self._under_way.append((self._count + self._late, (x, y, z)))
+
+    def _half(
+        self, fields: tuple[Field, ...], values: NDArray[np.float64], now: float
+    ) -> Observation:
+        patient = self._operation.patient
+        names = tuple(each.name for each in fields)
+        return Observation(
+            patient.name, names, values, _SCALES[fields], now, patient.procedure.name
+        )
+
+
+def attack_loop(
+    operation: Operation,
+    procedure: str,
+    kind: str,
+    steps: int,
+    settings: ShieldSettings | None,
+    limit: float,
+    seed: int = 0,
+    heterogeneity: float = 1.0,
+) -> Tally:
+    """
+    Attack one operation after the other through the control loop.
+
+    :param operation: whose arm is used.
+    :param limit: force limit of the procedure, N.
+    """
+    tally = Tally(procedure, kind, settings is not None, 'loop')
+    rng = np.random.default_rng(seed)
+    attacker, number = Attacker(kind, rng), 0
+    watch = settings or ShieldSettings(active=False)
+    while tally.steps < steps:
+        operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
+        attacker.begin()
+        late = int(rng.integers(0, _LATE + 1))
+        robot, meter, number = (
+            _Robot(operation, attacker, watch, limit, late, rng),
+            DamageMeter(),
+            number + 1,
+        )
+        peak = 0.0
+        while not operation.done and tally.steps < steps:
+            robot.tick()
+            outcome = operation.tick()
+            meter.add(operation.load, procedure, operation.ticks * TICK)
+            peak = max(peak, outcome.peak_force)
+            outside = int(outcome.failure == 'workspace')
+            tally.add(np.array([outcome.peak_force]), limit, outside, meter.total)
+        attacker.learn(peak)
+    return tally
