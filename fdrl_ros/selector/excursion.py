@@ -30,6 +30,9 @@ DUE = (0.0, FINE_STEP, COARSE_STEP)
 DEPTHS = (-0.03, -0.015, -0.005, 0.0, 0.005, 0.015, 0.04, 0.15)
 """Depths at present that the tables hold, m; between them lies a chord, which is never below."""
 
+JITTER = 0.1 * TICK
+"""How far two states can be off one tick and still be taken for neighbours, s."""
+
 LEVELS = 8
 """How many ranges of the arm's lag there are tables for, each up to less than the one before."""
 
@@ -165,7 +168,7 @@ def sink(
     :param move: that is chosen, m upwards; of a way up only RISE of it counts.
     :param late: when it begins, s.
     :param back: move upwards in each tick from the next action on, which begins a tick after
-        this one and as late as it can, m.
+        this one, the next state being late too, and as late as it can, m.
     :param extra: by how much the speed between two lags can be above that of both.
     """
     parts: list[tuple[float, Number, float]] = [(0.0, behind[:, None], 0.0)]
@@ -178,7 +181,7 @@ def sink(
         parts.append((late, -move, -move / MAXIMUM_SPEED if move < 0.0 else TICK))
     ticks = math.ceil(_UNTIL / TICK)
     if back > 0.0:
-        parts.append((TICK + bounds.latency, -back * ticks, TICK * ticks))
+        parts.append((TICK + JITTER + bounds.latency, -back * ticks, TICK * ticks))
     sunk, fast = np.zeros((2, len(behind), len(time)))
     for begin, way, span in parts:
         ends = [way * followed(time - begin, lag, span) for lag in lags]

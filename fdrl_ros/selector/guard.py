@@ -265,7 +265,12 @@ class Guard:
         """Add to a force (N) what a ring can pull after a way sideways and one down, m."""
         now, settings = self._now, self.settings
         off = 2.0 * settings.arm_error  # sideways, on both axes
-        pull = _SPRING * (way + off) + choose(now.grasped > 0.0, self._zero, _TAUT + self._zero)
+        held, high = now.grasped > 0.0, now.error_z + now.lag
+        pull = _SPRING * (way + off) + choose(held, self._zero, _TAUT + self._zero)
+        # A ring above its peg pulls at nothing now: lowered beside it, by all that it is off.
+        above = held & (high > _TOP - settings.arm_error - settings.position_error)
+        beside = (now.error_x * now.error_x + now.error_y * now.error_y) ** 0.5 - _PLAY
+        pull = choose(above, most(pull, _SPRING * (beside + way + off)), pull)
         felt = now.force + settings.force_error
         ringed = self._ringed(max(down, 0.0) + settings.arm_error)
         return choose(ringed, most(force, felt) + pull, force)

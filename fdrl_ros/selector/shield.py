@@ -18,10 +18,10 @@ from typing import Self
 from fdrl_ros.env.actions import ACTION_COUNT, ACTIONS, STAY, TICK
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE, PROCEDURE_NAMES
 from fdrl_ros.errors import StateError
+from fdrl_ros.selector.excursion import JITTER
 from fdrl_ros.selector.guard import Fields, Guard, Prospects, way_of
 from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.shield_settings import ShieldSettings
-from fdrl_ros.selector.sight import JITTER
 import numpy as np
 
 FINE_UP, COARSE_UP = 11, 5

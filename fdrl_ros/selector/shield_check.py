@@ -24,6 +24,7 @@ from fdrl_ros.selector.excursion import (
     DEPTHS,
     DUE,
     excursion,
+    JITTER,
     LEVELS,
     MOVES,
     sink,
@@ -32,7 +33,7 @@ from fdrl_ros.selector.excursion import (
 from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.shield_truths import between, corners, signs, Truths
-from fdrl_ros.selector.sight import Glance, JITTER, Sight
+from fdrl_ros.selector.sight import Glance, Sight
 import numpy as np
 from numpy.typing import NDArray
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fdrl_ros.env.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.procedures import procedure_named
-from fdrl_ros.selector.excursion import Bounds, MOVES, surface
+from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES, surface
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.retreat import RISE
 from fdrl_ros.selector.shield_check import (
@@ -124,12 +124,12 @@ def futures(
     left = np.exp(-SUBSTEP / lag)
     owed = np.full_like(lag, -move if move < 0.0 else 0.0)
     before = some.due[-1].copy()
-    begin, back = round(late / SUBSTEP), round((TICK + truth.latency) / SUBSTEP)
+    begin, back = round(late / SUBSTEP), (TICK + JITTER + truth.latency) / SUBSTEP
     stride, up = MAXIMUM_SPEED * SUBSTEP, RISE / SUBSTEPS
     sunk, most = np.zeros_like(lag), np.zeros_like(lag)
     for step in range(_STEPS):
-        if step >= back:
-            down = np.full_like(lag, -COARSE_STEP * up)
+        if step + 1.0 > back:
+            down = np.full_like(lag, -COARSE_STEP * up * min(step + 1.0 - back, 1.0))
         elif step < begin:
             down = np.minimum(before, stride)
             before = before - down

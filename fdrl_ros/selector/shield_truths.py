@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import itertools
 
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
-from fdrl_ros.selector.excursion import Bounds, MOVES
-from fdrl_ros.selector.sight import JITTER
+from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES
 import numpy as np
 from numpy.typing import NDArray
 

@@ -18,9 +18,6 @@ from fdrl_ros.selector.excursion import LEVELS
 from fdrl_ros.selector.prediction import Kind, Outlook, Prediction, Seen
 import numpy as np
 
-JITTER = 0.1 * TICK
-"""How far two states can be off one tick and still be taken for neighbours, s."""
-
 _FELT = 2.0
 _SLACK = 1e-5
 """Of a set-point, m: states come as numbers with a few digits."""

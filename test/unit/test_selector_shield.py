@@ -236,6 +236,14 @@ def test_what_is_reckoned_with_is_the_way_along_the_shaft():
     assert worst[1] > worst[0] + 1e-3
 
 
+@pytest.mark.parametrize(('beside', 'veto'), [(0.0102, Veto.HARD_STOP), (0.0, Veto.NONE)])
+def test_no_ring_is_lowered_beside_its_peg(beside, veto):
+    """Nothing pulls above the peg, and all that the ring is off does below its top."""
+    at = {'goal_error_x': beside, 'goal_error_y': 0.0, 'goal_error_z': 0.0091, 'lag': 0.001}
+    state = state_of('peg_transfer', **at, jaw=0.0, grasped=1.0)
+    assert Shield().review(state, 'peg_transfer', DOWN, 0.0).veto is veto
+
+
 def test_a_shield_that_is_not_active_lets_everything_pass():
     shield = Shield(ShieldSettings(active=False))
     state = state_of(goal_error_z=-0.005, force=9.9, contact=1.0)

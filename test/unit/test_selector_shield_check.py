@@ -56,6 +56,13 @@ def test_the_tables_draw_a_tip_back_along_the_most_tilted_shaft():
     assert -np.diff(sunk[0]) == pytest.approx(RISE * COARSE_STEP)
 
 
+@pytest.mark.parametrize('bounds', [WIDE, USUAL], ids=['wide', 'usual'])
+def test_the_tables_wait_for_a_state_that_is_late(bounds):
+    late = 1.1 * TICK + bounds.latency
+    sunk, _ = sink(bounds, late + np.array([0.0, 0.01]), np.zeros(1), (0.02, 0.02), 0.0, 0.0, 0.0)
+    assert sunk[0, 0] == 0.0 > sunk[0, 1]
+
+
 @pytest.mark.parametrize(
     ('name', 'value'),
     [('speed', 0.02), ('damping', 1.0)],
