@@ -275,9 +275,14 @@ class Excursion:
                 np.clip(np.ceil(far - 1e-9), 0, _BEHIND - 1).astype(np.intp),
             )
         return (
-            min(max(math.ceil(fast - 1e-9), 0), _SPEEDS - 1),
+            self.row_of(speed),
             min(max(math.ceil(far - 1e-9), 0), _BEHIND - 1),
         )
+
+    def row_of(self, speed: float) -> int:
+        """Return the row of one speed, as :meth:`places` does."""
+        fast = math.ceil((speed + self.bounds.speed) / self._speed_step - 1e-9)
+        return min(max(fast, 0), _SPEEDS - 1)
 
     def reached(
         self, level: Number, fast: Number, far: Number, pending: Number, move: int, depth: Number

@@ -15,41 +15,24 @@ from fdrl_ros.env.actions import MAXIMUM_SPEED, TICK
 from fdrl_ros.env.tissue import contact_stiffness
 from fdrl_ros.selector.either import choose, least, most, Number
 from fdrl_ros.selector.excursion import Bounds, excursion
+from fdrl_ros.selector.kinds import (
+    FRESH,
+    Kind,
+    kinds_of_one,
+    POWER,
+    Pressed,
+    ROOT,
+    SLACK,
+    TINY,
+)
 import numpy as np
 
-_POWER = 2.0 / 3.0
-_ROOT = 1.0 / (1.0 + _POWER)
-_TINY = 1e-9
 _NONE = 0.0
 _SPEED = float(MAXIMUM_SPEED)
-_SLACK = 1e-9
-"""By which speeds that contradict each other may be off by rounding, m/s."""
-
 _LEAST_DEPTH = 1e-6
-
-_FRESH = 2.0
 
 KINDS = 8
 """Into how many the range of kappa is cut."""
-
-
-class Kind(NamedTuple):
-    """
-    How fast the surface can be if the tissue is of one kind; of none if least is above most.
-
-    One wrong reading of the force contradicts the true kind of tissue once, in the tick that ends
-    with it or in a later one. So at first a contradiction only puts a kind in doubt: it begins
-    anew, and a tick later once more, as that tick may have begun with the wrong reading. The next
-    contradiction leaves it out.
-
-    :param slow: least speed upwards, m/s.
-    :param fast: greatest speed upwards, m/s.
-    :param doubt: 0 for none, 2 in the tick of the first contradiction, 1 later on.
-    """
-
-    slow: Number
-    fast: Number
-    doubt: Number = 0.0
 
 
 class Seen(NamedTuple):
@@ -121,8 +104,8 @@ class Prediction:
     def __init__(self, bounds: Bounds, radius: float) -> None:
         self.bounds = bounds
         self.excursion = excursion(bounds)
-        self.softest = float(contact_stiffness(bounds.softest, radius) ** _POWER)
-        self.stiffest = float(contact_stiffness(bounds.stiffest, radius) ** _POWER)
+        self.softest = float(contact_stiffness(bounds.softest, radius) ** POWER)
+        self.stiffest = float(contact_stiffness(bounds.stiffest, radius) ** POWER)
         """Least and greatest kappa, N^(2/3)/m."""
         ends = np.geomspace(self.softest, self.stiffest, KINDS + 1).tolist()
         self.spans: list[tuple[float, float]] = list(itertools.pairwise(ends))
@@ -155,14 +138,12 @@ class Prediction:
         known = seen.sunk == seen.sunk
         kinds = seen.kinds
         sinking, falling = self._speeds(seen.lag, seen.level)
-        high = most(seen.force + error, _NONE) ** _POWER
+        high = most(seen.force + error, _NONE) ** POWER
         if type(known) is bool and low == low_then == 0.0:
             if kinds is not self._all:
                 kinds = self._idle(kinds, known, seen.interval)
         else:
-            kinds = self._pressed(
-                seen, known, high, low**_POWER, low_then**_POWER, sinking, falling
-            )
+            kinds = self._pressed(seen, known, high, low**POWER, low_then**POWER, sinking, falling)
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.inside(high, slow, sinking)
         fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
@@ -225,46 +206,59 @@ class Prediction:
         change = self._turn * time
         risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
         then_least, then_most = self._speeds(seen.lag_before, seen.level)
-        high_then = most(seen.before + self.bounds.force_error, _NONE) ** _POWER
+        high_then = most(seen.before + self.bounds.force_error, _NONE) ** POWER
         # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: the
         # surface's part of it hardly changed in a tick.
         slow_now, slow_then = now_least - change, then_least - change
         fast_now = most(now_most + change, slow_then)
         fast_then = most(then_most + change, slow_now)
-        least_growth, least_fall = high - low_then, high_then - low
         gone = choose(known, 2.0 * change, 2.0 * top)
         drift = choose(known, seen.sunk, _NONE) / time
         off = 2.0 * self.bounds.position_error  # one error then, and another one now
         slid = change + (self.bounds.slope * seen.aside + off) / time
         ahead, behind = slid - drift, -slid - drift
+        if type(known) is bool:
+            pressed = Pressed(
+                high,
+                low,
+                high_then,
+                low_then,
+                slow_now,
+                fast_now,
+                slow_then,
+                fast_then,
+                change,
+                gone,
+                ahead,
+                behind,
+                risen,
+                fallen,
+                time,
+            )
+            return kinds_of_one(pressed, self.spans, seen.kinds, top, worst)
+        least_growth, least_fall = high - low_then, high_then - low
         kinds: list[Kind] = []
         left: Any = False
-        for (soft, stiff), kind in zip(self.spans, seen.kinds, strict=True):
-            slow, fast, doubt = kind
+        for (soft, stiff), (slow, fast, doubt) in zip(self.spans, seen.kinds, strict=True):
             alive = slow <= fast
-            if alive is False:
-                kinds.append(kind)
-                continue
             growth, fall = least_growth, least_fall
             for v in (most(slow - change, -top), least(fast + change, top)):
-                growth = most(growth, _gained(high, v + slow_now, low_then, v + fast_then, worst))
-                fall = most(fall, _gained(high_then, v + slow_then, low, v + fast_now, worst))
+                growth = most(growth, gained(high, v + slow_now, low_then, v + fast_then, worst))
+                fall = most(fall, gained(high_then, v + slow_then, low, v + fast_now, worst))
             fast = least(fast + gone, top)
             way = growth / (time * choose(growth > 0.0, soft, stiff))
             fast = choose(risen, least(fast, way + ahead), fast)
             slow = most(slow - gone, -top)
             way = fall / (time * choose(fall > 0.0, soft, stiff))
             slow = choose(fallen, most(slow, behind - way), slow)
-            fresh, agrees = doubt == _FRESH, slow <= fast + _SLACK
+            fresh, agrees = doubt == FRESH, slow <= fast + SLACK
             left = left | (alive & agrees)
             anew = fresh | ((doubt == 0.0) & (agrees ^ True))
             alive = alive & (agrees | anew)
             slow, fast = choose(anew, -top, least(slow, fast)), choose(anew, top, fast)
-            doubt = choose(fresh, 1.0, choose(anew, _FRESH, doubt))
+            doubt = choose(fresh, 1.0, choose(anew, FRESH, doubt))
             kinds.append(Kind(choose(alive, slow, top), choose(alive, fast, -top), doubt))
         # Like no tissue at all is no news of the tissue: something else pulled or let go.
-        if left is True:
-            return kinds
         return [
             Kind(choose(left, slow, -top), choose(left, fast, top), choose(left, doubt, 0.0))
             for slow, fast, doubt in kinds
@@ -297,12 +291,14 @@ class Prediction:
         whole = self._within(seen, far, move, deeper, deepest, ends, outlook.contact, outlook.fast)
         whole = whole * whole**0.5
         near = whole > enough
-        if not (near if type(near) is bool else near.any()):
+        if type(near) is bool:
+            return self._closer(seen, outlook, move, deeper, deepest) if near else whole
+        if not near.any():
             return whole
         x: Number = 0.0 * seen.force
         for (soft, stiff), (slow, fast, _) in zip(self.spans, outlook.kinds, strict=True):
             alive = near & (slow <= fast)
-            if not (alive if type(alive) is bool else alive.any()):
+            if not alive.any():
                 continue
             row, _ = tables.places(fast, seen.lag)
             contact = self.inside(outlook.high, slow, outlook.sinking)
@@ -310,10 +306,23 @@ class Prediction:
             x = choose(alive, most(x, one), x)
         return choose(near, x * x**0.5, whole)
 
+    def _closer(
+        self, seen: Seen, outlook: Outlook, move: int, deeper: float, deepest: float
+    ) -> float:
+        """Return the greatest force of any kind of tissue, N, for one robot."""
+        worst = 0.0
+        for ends, (slow, fast, _) in zip(self.spans, outlook.kinds, strict=True):
+            if slow <= fast:
+                row = self.excursion.row_of(fast)
+                contact = self.inside(outlook.high, slow, outlook.sinking)
+                x = self._within(seen, outlook.far, move, deeper, deepest, ends, contact, row)
+                worst = max(worst, x)
+        return worst * worst**0.5
+
     def inside(self, high: Number, slow: Number, sinking: Number) -> Number:
         """Return the greatest kappa d for what is felt, by the least speeds of surface and tip."""
         closing = least(slow + sinking, _NONE)
-        return high / (1.0 + self.bounds.damping * closing) ** _POWER
+        return high / (1.0 + self.bounds.damping * closing) ** POWER
 
     def _within(
         self,
@@ -329,20 +338,29 @@ class Prediction:
         """Return the greatest kappa d (1 + lambda v)^(2/3) there can be for kappa between ends."""
         tables, level, pending = self.excursion, seen.level, seen.pending
         soft, stiff = ends
+        if type(contact) is float:  # as below, without a call for each minimum
+            above = -seen.room
+            depth = min(contact / stiff, above) + deeper
+            felt = min(tables.reached(level, row, far, pending, move, depth), deepest)
+            x = max(stiff * felt, 0.0)
+            if x < contact * tables.steep:
+                soft = min(max(contact / max(above, _LEAST_DEPTH), soft), stiff)
+                depth = min(contact / soft, above) + deeper
+                felt = min(tables.reached(level, row, far, pending, move, depth), deepest)
+                x = max(x, soft * felt)
+            return x
         depth = least(contact / stiff, -seen.room)
         felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
         x = most(stiff * felt, _NONE)
         # What gets less deep is linear in kappa too: then the softest is the worst, or the one
         # that is as deep as the surface can be high.
-        if type(x) is not float or x < contact * tables.steep:
-            soft = least(most(contact / most(-seen.room, _LEAST_DEPTH), soft), stiff)
-            depth = least(contact / soft, -seen.room)
-            felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
-            x = most(x, soft * felt)
-        return x
+        soft = least(most(contact / most(-seen.room, _LEAST_DEPTH), soft), stiff)
+        depth = least(contact / soft, -seen.room)
+        felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+        return most(x, soft * felt)
 
 
-def _gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
+def gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
     """
     Return how much kappa d grew at most for some damping up to the worst, N^(2/3).
 
@@ -354,16 +372,12 @@ def _gained(now: Number, slow: Number, then: Number, fast: Number, worst: float)
     :param then: x then at least.
     :param fast: v then at the most, not less than `slow`.
     """
-    found = now / (1.0 + worst * slow) ** _POWER - then / (1.0 + worst * fast) ** _POWER
-    inside = (now * slow > _TINY) & (then * fast > now * slow)
-    if inside is False:
-        return found
-    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** _ROOT
+    found = now / (1.0 + worst * slow) ** POWER - then / (1.0 + worst * fast) ** POWER
+    inside = (now * slow > TINY) & (then * fast > now * slow)
+    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** ROOT
     span = fast - share * slow
     inside = inside & (share - 1.0 < worst * span)
-    if inside is False:
-        return found
     damping = (share - 1.0) / choose(inside, span, 1.0)
     damping = choose(inside, damping, worst)
-    grown = now / (1.0 + damping * slow) ** _POWER - then / (1.0 + damping * fast) ** _POWER
+    grown = now / (1.0 + damping * slow) ** POWER - then / (1.0 + damping * fast) ** POWER
     return most(found, grown)

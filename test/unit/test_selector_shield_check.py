@@ -99,7 +99,7 @@ def test_an_inference_that_takes_the_surface_for_steadier_is_found_out(monkeypat
 
 
 def test_an_inference_that_forgets_that_damping_differs_is_found_out(monkeypatch):
-    monkeypatch.setattr(prediction, '_gained', lambda now, slow, then, fast, worst: now - then)
+    monkeypatch.setattr(prediction, 'gained', lambda now, slow, then, fast, worst: now - then)
     assert not check_sight(SETTINGS, 'retraction', True, fine=0).holds
 
 
@@ -108,7 +108,7 @@ def test_damping_between_its_ends_can_be_the_worst():
     ends = [now_less_then(damping, least, most) for damping in (0.0, 5.0)]
     worst = max(now_less_then(damping, least, most) for damping in np.linspace(0.0, 5.0, 501))
     assert worst > max(ends) + 5e-4
-    assert prediction._gained(1.0, least, 0.75, most, 5.0) == pytest.approx(worst, abs=1e-5)
+    assert prediction.gained(1.0, least, 0.75, most, 5.0) == pytest.approx(worst, abs=1e-5)
 
 
 def now_less_then(damping, slow, fast):
