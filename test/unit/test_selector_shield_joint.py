@@ -13,7 +13,7 @@ SETTINGS = ShieldSettings()
 
 
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
-@pytest.mark.parametrize('procedure', ['palpation', 'retraction', 'follow'])
+@pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_no_force_is_above_what_is_said_of_a_move(procedure, wide):
     finding = check_joined(SETTINGS, procedure, wide, fine=1)
     assert finding.holds, finding.failure
