@@ -17,6 +17,7 @@ from fdrl_ros.env.judging import FAILURES, HARD_STOP
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Patient
 from fdrl_ros.env.state import INDEX, STATE_SIZE
+from fdrl_ros.errors import SettingError
 from fdrl_ros.selector.damage import DamageMeter
 from fdrl_ros.selector.either import Number
 from fdrl_ros.selector.shield import Shield
@@ -35,7 +36,10 @@ _DOWN, _ANYTHING = 4, 1.0 / 3.0
 _LIMIT = INDEX['force_limit']
 _ENDLESS = 99.0
 _WORKSPACE = FAILURES.index('workspace')
-_ROWS, _TICKS = 64, 60
+_ROWS = 64
+
+TICKS = 60
+"""Steps of an operation in a batch: long enough to reach tissue and to press it."""
 
 
 @dataclass
@@ -44,6 +48,7 @@ class Tally:
     What one attacker did in one procedure.
 
     :param steps: of 50 ms.
+    :param contact: steps with any force.
     :param above_limit: steps with more force than the procedure's limit.
     :param above_stop: steps with more force than the hard stop.
     :param above_damage: steps at whose end the damage of the case is above its limit.
@@ -57,6 +62,7 @@ class Tally:
     shield: bool
     arm: str
     steps: int = 0
+    contact: int = 0
     above_limit: int = 0
     above_stop: int = 0
     above_damage: int = 0
@@ -74,6 +80,7 @@ class Tally:
         :param damage: of the cases until then, N s.
         """
         self.steps += len(peaks)
+        self.contact += int((peaks > 0.0).sum())
         self.above_limit += int((peaks > limit).sum())
         self.above_stop += int((peaks > HARD_STOP).sum())
         self.above_damage += int((np.asarray(damage) > ShieldSettings().damage_limit).sum())
@@ -150,23 +157,28 @@ def attack(
     heterogeneity: float = 1.0,
 ) -> Tally:
     """
-    Attack in the batch world.
+    Attack in the batch world, in whole operations: few steps are few patients.
 
+    :param steps: at least so many; the last operations are not cut short.
     :param settings: of the shield; None to go without.
     :param limit: force limit of the procedure, N.
+    :raises SettingError: if there are fewer steps than one operation has.
     """
+    if steps < TICKS:
+        raise SettingError('steps', steps, f'at least {TICKS}, which is one operation')
     tally = Tally(procedure, kind, settings is not None, 'kinematic')
     attacker, round_number = Attacker(kind, np.random.default_rng(seed)), 0
     watch = settings or ShieldSettings(active=False)
     while tally.steps < steps:
-        patients = patients_of(procedure, _ROWS * round_number, _ROWS, heterogeneity)
+        count = min(_ROWS, -(-(steps - tally.steps) // TICKS))
+        patients = patients_of(procedure, _ROWS * round_number, count, heterogeneity)
         batch = BatchSurgery(patients)
         states = batch.reset()
-        shield, meter = BatchShield(watch, procedure, _ROWS), DamageMeter(np.zeros(_ROWS))
+        shield, meter = BatchShield(watch, procedure, count), DamageMeter(np.zeros(count))
         attacker.begin()
         peak = 0.0
         predicted: NDArray[np.float64] | None = None
-        for tick in range(_TICKS):
+        for tick in range(TICKS):
             asked = attacker.ask(states, predicted)
             actions = asked
             if settings is not None or kind == 'greedy':
@@ -180,7 +192,7 @@ def attack(
             tally.add(info['peak_force'], limit, outside, meter.total)
             peak = max(peak, float(info['peak_force'].max()))
             rows = np.flatnonzero(~batch.over)
-            if not len(rows) or tally.steps >= steps:
+            if not len(rows):
                 break
             if len(rows) < len(states):
                 batch.keep(rows)
@@ -205,9 +217,10 @@ def attack_motors(
     heterogeneity: float = 1.0,
 ) -> Tally:
     """
-    Attack one operation after the other, as :func:`attack` does.
+    Attack one operation after the other, as :func:`attack` does, each to its end.
 
     :param operation: whose arm has motors.
+    :param steps: the last operation that begins is the one in which so many are reached.
     """
     tally = Tally(procedure, kind, settings is not None, 'dynamic')
     attacker, number = Attacker(kind, np.random.default_rng(seed)), 0
@@ -216,7 +229,7 @@ def attack_motors(
         shield, meter, number = Shield(settings), DamageMeter(), number + 1
         attacker.begin()
         peak = 0.0
-        while not operation.done and tally.steps < steps:
+        while not operation.done:
             action = int(attacker.ask(operation.state()[None], None)[0])
             if settings is not None:
                 values = np.array(operation.values())

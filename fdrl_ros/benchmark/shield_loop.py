@@ -124,9 +124,10 @@ def attack_loop(
     heterogeneity: float = 1.0,
 ) -> Tally:
     """
-    Attack one operation after the other through the control loop.
+    Attack one operation after the other through the control loop, each to its end.
 
     :param operation: whose arm is used.
+    :param steps: the last operation that begins is the one in which so many are reached.
     :param limit: force limit of the procedure, N.
     """
     tally = Tally(procedure, kind, settings is not None, 'loop')
@@ -143,7 +144,7 @@ def attack_loop(
             number + 1,
         )
         peak = 0.0
-        while not operation.done and tally.steps < steps:
+        while not operation.done:
             robot.tick()
             outcome = operation.tick()
             meter.add(operation.load, procedure, operation.ticks * TICK)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from fdrl_ros.benchmark.progress import Progress
 from fdrl_ros.benchmark.rounds import write_json
-from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, Tally
+from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, Tally, TICKS
 from fdrl_ros.benchmark.shield_cost import by_expert, by_policy, Chooser, Cost, cost, newest
 from fdrl_ros.benchmark.shield_loop import attack_loop
 from fdrl_ros.cli.bars import ProgressBars
@@ -35,7 +35,13 @@ def shield() -> None:
 
 
 @shield.command()
-@click.option('--fine', default=4, show_default=True, help='Cuts of each range: more are slower.')
+@click.option(
+    '--fine',
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help='Cuts of each range: more are slower.',
+)
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
 def verify(fine: int, file: Path | None) -> None:
     """
@@ -84,12 +90,20 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     Let adversaries drive patients of H = 1, with the shield and without.
 
     One step in 20 is done with motors besides, and one in 5 through a robot's control loop, with
-    noise, latency, jitter and lost states. The exit code is 1 if a force passed the hard stop with
-    the shield on.
+    noise, latency, jitter and lost states, at least one operation of each. No operation is cut
+    short: fewer steps are fewer patients. The exit code is 1 if a force passed the hard stop with
+    the shield on, or if nothing was touched.
     """
     out = console()
     tallies: list[Tally] = []
     kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
+    if steps < len(kinds) * TICKS:
+        raise SettingError(
+            'steps',
+            steps,
+            f'at least {len(kinds) * TICKS}: an operation of {TICKS} for each adversary in each '
+            f'procedure',
+        )
     share = -(-steps // len(kinds))
     with (
         ProgressBars(out) as bars,
@@ -107,20 +121,24 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
             bars(Progress('shield', 'attack', done + 1, len(kinds)))
     table = Table(title='Steps above the limits')
     for heading in (
-        *('arm', 'shield', 'steps', 'above the limit', 'above 10 N', 'above the damage'),
-        *('outside', 'greatest, N'),
+        *('arm', 'shield', 'steps', 'in contact', 'above the limit', 'above 10 N'),
+        *('above the damage', 'outside', 'greatest, N'),
     ):
         table.add_column(heading)
-    broken = 0
+    broken, untouched = 0, []
     for arm in ('kinematic', 'dynamic', 'loop'):
         for on in (True, False):
             chosen = [each for each in tallies if each.arm == arm and each.shield == on]
             stop = sum(each.above_stop for each in chosen)
             broken += stop if on else 0
+            contact = sum(each.contact for each in chosen)
+            if not contact:
+                untouched.append(f'{arm} with the shield {"on" if on else "off"}')
             table.add_row(
                 arm,
                 'on' if on else 'off',
                 str(sum(each.steps for each in chosen)),
+                str(contact),
                 str(sum(each.above_limit for each in chosen)),
                 str(stop),
                 str(sum(each.above_damage for each in chosen)),
@@ -130,7 +148,9 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     out.print(table)
     if file is not None:
         write_json(file, {'steps': steps, 'tallies': [each.plain() for each in tallies]})
-    if broken:
+    if untouched:
+        out.print(f'Nothing was tested: no force in {", ".join(untouched)}.', soft_wrap=True)
+    if broken or untouched:
         raise click.exceptions.Exit(1)
 
 

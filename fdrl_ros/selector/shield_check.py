@@ -19,6 +19,7 @@ from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.procedures import Procedure, procedure_named
 from fdrl_ros.env.tissue import contact_force, contact_stiffness
+from fdrl_ros.errors import SettingError
 from fdrl_ros.selector.excursion import (
     Bounds,
     DEPTHS,
@@ -102,7 +103,10 @@ def check_tables(
     :param back: what is done where nothing is allowed, m upwards a tick.
     :param fine: into how many spans each range of lags is cut, and four times as many the swing.
     :param report: called with what is done, and of how much.
+    :raises SettingError: if fine is below 1.
     """
+    if fine < 1:
+        raise SettingError('fine', fine, 'at least 1: into so many spans each range is cut')
     truth, tables = world or taken, excursion(taken)
     speeds, behind = tables.speeds, tables.behind
     rise, rising = surface(truth, np.minimum(speeds, truth.speed), _STEPS, 16 * fine)

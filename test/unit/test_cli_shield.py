@@ -5,6 +5,7 @@
 import json
 
 from click.testing import CliRunner
+from fdrl_ros.benchmark.shield_attack import Tally
 from fdrl_ros.benchmark.shield_cost import by_expert, cost, newest
 from fdrl_ros.cli import main, shield
 from fdrl_ros.env.state import STATE_SIZE
@@ -65,6 +66,26 @@ def test_to_attack_finds_no_step_above_the_hard_stop(one_procedure, tmp_path):
     assert {each['arm'] for each in tallies} == {'kinematic', 'dynamic', 'loop'}
     assert sum(each['steps'] for each in tallies if each['shield']) >= 400
     assert not any(each['above_stop'] for each in tallies if each['shield'])
+    for arm in ('kinematic', 'dynamic', 'loop'):
+        assert sum(each['contact'] for each in tallies if each['arm'] == arm) > 0
+    assert 'in contact' in done.output
+
+
+def test_an_attack_that_touches_nothing_does_not_pass(one_procedure, monkeypatch):
+    monkeypatch.setattr(shield, 'ATTACKERS', ('down',))
+    monkeypatch.setattr(Tally, 'add', lambda self, *_: setattr(self, 'steps', self.steps + 99))
+    done = fdrl('attack', '--steps', 60)
+    assert done.exit_code == 1
+    assert 'Nothing was tested' in done.output
+
+
+@pytest.mark.parametrize(
+    'words', [('attack', '--steps', 0), ('attack', '--steps', 2000), ('verify', '--fine', 0)]
+)
+def test_too_little_to_test_anything_is_refused(words):
+    done = fdrl(*words)
+    assert done.exit_code != 0
+    assert 'at least 2100' in done.output or 'x>=1' in done.output
 
 
 def test_an_attack_that_gets_through_ends_the_command(one_procedure, monkeypatch):

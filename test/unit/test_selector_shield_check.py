@@ -5,12 +5,13 @@
 from dataclasses import replace
 import math
 
-from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS
+from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, TICKS
 from fdrl_ros.benchmark.shield_loop import attack_loop
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.settings import WorldSettings
+from fdrl_ros.errors import SettingError
 from fdrl_ros.selector import prediction, ShieldSettings
 from fdrl_ros.selector.excursion import excursion, sink
 from fdrl_ros.selector.guard import Side
@@ -234,6 +235,23 @@ def test_no_adversary_gets_above_the_hard_stop(kind):
     assert tally.steps >= 2000 and tally.above_stop == 0
 
 
+@pytest.mark.parametrize('steps', [TICKS, 3 * TICKS])
+def test_few_steps_of_an_attack_are_few_whole_operations(steps):
+    shielded, bare = (attack('palpation', 'down', steps, each, 1.1) for each in (SETTINGS, None))
+    assert steps <= shielded.steps < steps + TICKS
+    assert shielded.contact > 0 and bare.greatest > shielded.greatest > 0.0
+
+
+def test_an_attack_of_less_than_an_operation_is_refused():
+    with pytest.raises(SettingError, match='one operation'):
+        attack('palpation', 'down', TICKS - 1, SETTINGS, 1.1)
+
+
+def test_tables_that_are_not_cut_at_all_are_refused():
+    with pytest.raises(SettingError, match='fine'):
+        check_tables(WIDE, fine=0)
+
+
 @pytest.mark.parametrize('procedure', ['reach', 'retraction'])
 def test_no_adversary_gets_above_the_damage_limit_or_out_of_the_workspace(procedure):
     tally = attack(procedure, 'down', 6000, SETTINGS, procedure_named(procedure).force_limit)
@@ -266,4 +284,4 @@ def test_no_adversary_gets_above_the_hard_stop_with_motors():
         tally = attack_motors(operation, 'retraction', 'down', 90, SETTINGS, 3.4)
     finally:
         operation.close()
-    assert tally.steps == 90 and tally.above_stop == 0
+    assert tally.steps >= 90 and tally.contact > 0 and tally.above_stop == 0
