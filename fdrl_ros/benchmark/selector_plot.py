@@ -22,8 +22,26 @@ BESIDE: dict[str, Any] = {'fontsize': 7, 'loc': 'upper left', 'bbox_to_anchor': 
 
 JAW = STAY
 """From this action on none is a move."""
-ROWS = ('hold', 'best_single', 'bandit', 'best_cumulative', 'global', 'selector', 'hindsight')
-COLOURS = ('silver', 'tab:brown', 'tab:purple', 'tab:orange', 'tab:blue', 'tab:green', 'black')
+ROWS = (
+    'hold',
+    'best_single',
+    'bandit',
+    'best_cumulative',
+    'global',
+    'global_or_hold',
+    'selector',
+    'hindsight',
+)
+COLOURS = (
+    'silver',
+    'tab:brown',
+    'tab:purple',
+    'tab:orange',
+    'tab:blue',
+    'tab:cyan',
+    'tab:green',
+    'black',
+)
 
 
 def draw_returns(summary: dict[str, Any], path: Path) -> None:
@@ -42,7 +60,7 @@ def draw_returns(summary: dict[str, Any], path: Path) -> None:
             if axes is right and name in ('hold', 'selector'):
                 continue
             at = [each['contenders'][name][key] for each in levels]
-            where = [each['level'] + 0.012 * (place - 3) for each in levels]
+            where = [each['level'] + 0.012 * (place - 3.5) for each in levels]
             means = np.array([each['mean'] for each in at], np.float64)
             ends = np.array([[each['low'], each['high']] for each in at], np.float64).T
             bars = None if np.isnan(ends).any() else np.abs(ends - means)

@@ -22,6 +22,7 @@ from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.selector_oracle import oracle_returns
 from fdrl_ros.benchmark.selector_plot import draw_operation
 from fdrl_ros.benchmark.selector_rivals import dwells_of, hindsight, Outcomes, RIVALS, switches_of
+from fdrl_ros.benchmark.selector_summary import ALWAYS, SELECTOR, TIMID
 from fdrl_ros.benchmark.selector_values import value_models
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.actions import TICK
@@ -143,11 +144,17 @@ def measure(
         report=lambda done, count: report(Progress('value', name, done, count)),
         stopped=stopped,
     )
-    selector = SelectorContender(
-        'selector', weights, values, plan.shape, plan.selector, plan.shield
-    )
+    selector = SelectorContender(SELECTOR, weights, values, plan.shape, plan.selector, plan.shield)
     singles = [each for each in rows if each.name in choices]
-    contenders: list[Contender] = [*singles, HoldContender(), selector]
+    timid = SelectorContender(
+        TIMID,
+        {ALWAYS: weights[ALWAYS]},
+        {each: values[each] for each in (ALWAYS, HOLD)},
+        plan.shape,
+        plan.selector,
+        plan.shield,
+    )
+    contenders: list[Contender] = [*singles, HoldContender(), timid, selector]
     patients = unseen_patients(plan, plan.evaluation.patients)
     cases, chosen, episodes = _operate_all(contenders, patients, plan, name, report, stopped)
 

@@ -17,6 +17,9 @@ import numpy as np
 
 SELECTOR, ALWAYS, ORACLE = 'selector', 'global', 'hindsight'
 
+TIMID = 'global_or_hold'
+"""A selector, with its shield, that has nothing to choose from but the global policy and hold."""
+
 
 def summarise(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """

@@ -176,7 +176,15 @@ def test_the_command_compares_everyone_on_the_same_patients(compared):
     assert len(parts) == 2
     for part in parts:
         rows = part['contenders']
-        for name in ('global', 'hospital_1', 'hold', 'selector', 'bandit', 'hindsight'):
+        for name in (
+            'global',
+            'hospital_1',
+            'hold',
+            'global_or_hold',
+            'selector',
+            'bandit',
+            'hindsight',
+        ):
             assert len(rows[name]['returns']) == 3
         best = np.max([rows[each]['returns'] for each in part['names']], axis=0)
         np.testing.assert_array_equal(best, rows['hindsight']['returns'])
