@@ -36,6 +36,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 import math
 from pathlib import Path
+import sys
 import tempfile
 import time
 
@@ -340,4 +341,7 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit('\ninterrupted: nothing is written')

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from fdrl_ros.benchmark.progress import Progress
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import INTERRUPTED, Stopping, stopping
+from fdrl_ros.cli.group import INTERRUPTED, SAME_COMMAND, Stopping, stopping
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
 from fdrl_ros.env.actions import ACTION_COUNT
@@ -83,5 +83,5 @@ def working() -> Iterator[tuple[ProgressBars, Stopping]]:
         with stopping() as stopped, ProgressBars(console()) as bars:
             yield bars, stopped
     except RecordingStopped as reason:
-        click.echo(f'fdrl: {reason}; the same command goes on from here', err=True)
+        click.echo(f'fdrl: {reason}; {SAME_COMMAND}', err=True)
         click.get_current_context().exit(INTERRUPTED)

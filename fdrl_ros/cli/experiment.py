@@ -10,7 +10,7 @@ from fdrl_ros.benchmark.experiment import run_seeds
 from fdrl_ros.benchmark.report import DISCLAIMER, seeds_table
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
 from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 
@@ -30,7 +30,7 @@ def experiment(plan_file: str | None, directory: Path, seeds: int, **flags: Any)
     first = plan.federation.seed
     out = console()
     out.print(DISCLAIMER, style='italic')
-    with stopping() as stopped, ProgressBars(out) as bars:
+    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
         combined = run_seeds(
             run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
         )

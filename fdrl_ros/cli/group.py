@@ -15,6 +15,13 @@ from fdrl_ros.trainer.learner import TrainingStopped
 
 INTERRUPTED = 130
 
+SAME_RUN = '--directory with the run named above goes on from here'
+SAME_COMMAND = 'the same command goes on from here'
+NOTHING_KEPT = 'nothing is kept: the same command begins anew'
+"""What there is to know of a command that was stopped."""
+
+_THEN = 'fdrl_ros.cli.then'
+
 
 class FdrlGroup(click.Group):
     """The top of the command line; turns errors of the package into one line."""
@@ -24,13 +31,17 @@ class FdrlGroup(click.Group):
         try:
             return super().invoke(ctx)
         except (TrainingStopped, KeyboardInterrupt):
-            click.echo(
-                'fdrl: stopped; --directory with the run named above goes on from here', err=True
-            )
+            then = ctx.meta.get(_THEN)
+            click.echo(f'fdrl: stopped; {then}' if then else 'fdrl: stopped', err=True)
             ctx.exit(INTERRUPTED)
         except FdrlError as error:
             click.echo(f'fdrl: {error}', err=True)
             ctx.exit(1)
+
+
+def when_stopped(then: str) -> None:
+    """Have a command that is stopped from now on say what then holds."""
+    click.get_current_context().meta[_THEN] = then
 
 
 class Stopping:
@@ -52,8 +63,13 @@ class Stopping:
 
 
 @contextmanager
-def stopping() -> Iterator[Stopping]:
-    """Listen to Ctrl-C and to the request to terminate while long work runs."""
+def stopping(then: str = '') -> Iterator[Stopping]:
+    """
+    Listen to Ctrl-C and to the request to terminate while long work runs.
+
+    :param then: as :func:`when_stopped` takes it; nothing if there is nothing to know.
+    """
+    when_stopped(then)
     asked = Stopping()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, asked.ask) for number in numbers}

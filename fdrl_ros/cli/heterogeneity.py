@@ -13,7 +13,7 @@ from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
 from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import StoreError
@@ -36,7 +36,7 @@ def heterogeneity(plan_file: str | None, directory: Path, seeds: int, **flags: A
     first = plan.federation.seed
     out = console()
     out.print(DISCLAIMER, style='italic')
-    with stopping() as stopped, ProgressBars(out) as bars:
+    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
         summary = run_heterogeneity(
             run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
         )

@@ -11,7 +11,7 @@ from fdrl_ros.benchmark.experiment import run_training
 from fdrl_ros.benchmark.live import LiveFederation, missing_ros
 from fdrl_ros.benchmark.training import train_all_alone
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import (
     plan_from,
     plan_option,
@@ -63,7 +63,7 @@ def run(
     if missing:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
         out.print('The same parties run in this process instead, without a robot.')
-    with stopping() as stopped, ProgressBars(out) as bars:
+    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars:
         if missing:
             home, rounds = run_training(chosen.path, plan, report=bars, stopped=stopped)
         else:

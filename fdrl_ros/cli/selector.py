@@ -15,7 +15,7 @@ from fdrl_ros.benchmark.selector_plot import draw_returns, ROWS
 from fdrl_ros.benchmark.selector_study import run_selector_study
 from fdrl_ros.benchmark.selector_summary import summarise
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
 from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.selector_replay import replay_bag
@@ -54,7 +54,7 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
     out = console()
     out.print(DISCLAIMER, style='italic')
     with run.lock():
-        with stopping() as stopped, ProgressBars(out) as bars:
+        with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
             parts = run_selector_study(
                 run.path, plan, range(first, first + seeds), wanted, report=bars, stopped=stopped
             )
@@ -111,7 +111,7 @@ def coverage(
     out = console()
     out.print(DISCLAIMER, style='italic')
     with directory.lock():
-        with stopping() as stopped, ProgressBars(out) as bars:
+        with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
             parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
         summary = summarise_coverage(parts)
         write_json(file or directory.path / 'coverage' / 'coverage.json', summary)

@@ -17,7 +17,7 @@ from fdrl_ros.benchmark.sepsis_summary import summarise
 from fdrl_ros.benchmark.sepsis_tables import tables
 from fdrl_ros.benchmark.sepsis_verdicts import verdicts
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import StoreError
@@ -58,7 +58,7 @@ def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
     out = console()
     out.print(DISCLAIMER, style='italic')
     out.print(NOT_PRIVATE, style='bold red')
-    with stopping() as stopped, ProgressBars(out) as bars:
+    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
         parts = run_sepsis(run.path, settings, report=bars, stopped=stopped)
     summary = {'settings': asdict(settings), **summarise(parts, settings)}
     write_json(run.path / 'sepsis.json', summary)

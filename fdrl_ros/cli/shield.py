@@ -13,6 +13,7 @@ from fdrl_ros.benchmark.shield_attack import attack, attack_motors, ATTACKERS, T
 from fdrl_ros.benchmark.shield_cost import by_expert, by_policy, Chooser, Cost, cost, newest
 from fdrl_ros.benchmark.shield_loop import attack_loop
 from fdrl_ros.cli.bars import ProgressBars
+from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.procedures import procedure_named, procedures_named
@@ -32,6 +33,7 @@ _MOTORS, _LOOP = 20, 5
 @click.group()
 def shield() -> None:
     """Prove that the shield keeps its limits, try to break it, and say what it costs."""
+    when_stopped(NOTHING_KEPT)
 
 
 @shield.command()

@@ -9,7 +9,7 @@ import click
 from fdrl_ros.benchmark.experiment import run_experiment, run_training
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import (
     plan_from,
     plan_option,
@@ -73,7 +73,7 @@ def train(
     run = open_run(runs, directory)
     place_records(run.layout, plan, own)
     announce(run, plan)
-    with stopping() as stopped, ProgressBars(console()) as bars:
+    with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         if not evaluated:
             run_training(run.path, plan, report=bars, stopped=stopped)
             run.point_latest()

@@ -13,7 +13,7 @@ from fdrl_ros.benchmark.utility import run_utility
 from fdrl_ros.benchmark.utility_intervals import interval_words
 from fdrl_ros.benchmark.utility_plot import draw_utility
 from fdrl_ros.cli.bars import ProgressBars
-from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
 from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import StoreError
@@ -36,7 +36,7 @@ def utility(plan_file: str | None, directory: Path, seeds: int, **flags: Any) ->
     first = plan.federation.seed
     out = console()
     out.print(DISCLAIMER, style='italic')
-    with stopping() as stopped, ProgressBars(out) as bars:
+    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
         summary = run_utility(
             run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
         )

@@ -458,7 +458,8 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     monkeypatch.setattr(Trainer, 'train', interrupt)
     words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
     result = fdrl(*words)
-    assert result.exit_code == 130 and 'goes on from here' in result.stderr
+    assert result.exit_code == 130
+    assert '--directory with the run named above goes on from here' in result.stderr
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert fdrl(*words).exit_code == 0
     assert same_policy(trained[0], tmp_path / 'run')

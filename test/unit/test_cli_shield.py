@@ -126,3 +126,18 @@ def test_a_policy_file_is_taken_as_it_is_and_an_empty_directory_is_refused(run, 
 @pytest.mark.parametrize('words', [['--levels', 'much'], ['--levels', '2'], ['--patients', 0]])
 def test_what_cannot_be_asked_is_refused(words):
     assert fdrl('cost', *words).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ('name', 'words'), [('proofs', ['verify']), ('attack', ['attack']), ('cost', ['cost'])]
+)
+def test_a_command_that_keeps_nothing_does_not_say_that_it_goes_on(name, words, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shield, name, interrupted)
+    done = fdrl(*words)
+    assert done.exit_code == 130
+    assert done.stderr.splitlines()[-1] == (
+        'fdrl: stopped; nothing is kept: the same command begins anew'
+    )
