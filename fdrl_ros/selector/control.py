@@ -23,7 +23,7 @@ from fdrl_ros.selector.candidate import Selection
 from fdrl_ros.selector.case import Case
 from fdrl_ros.selector.limiter import Limiter, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
-from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder
+from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder, Tip
 from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.selector import Selector
 
@@ -68,7 +68,7 @@ class ControlLoop:
         self._patients: deque[Observation] = deque(maxlen=4)
         self._waiting: Observation | None = None
         self._paired = True
-        self._tips: deque[tuple[Vector, float]] = deque(maxlen=4)
+        self._tips: deque[Tip] = deque(maxlen=4)
         self._jaw: float | None = None
         self._case = Case()
         self._ready = True
@@ -252,11 +252,11 @@ class ControlLoop:
         # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
         return not operation.time - self._selected < TICK - PERIOD / 2
 
-    def _tip_before(self, time: float) -> Vector | None:
+    def _tip_before(self, time: float) -> Tip | None:
         """Return the last set-point that the arm told before a time."""
-        for tip, told in reversed(self._tips):
-            if told < time:
-                return tip
+        for each in reversed(self._tips):
+            if each[1] < time:
+                return each
         return None
 
     def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
@@ -276,6 +276,7 @@ class ControlLoop:
     def _rest(self) -> None:
         """Command no more set-points, until there is a state to start anew in."""
         self._begun = False
+        self._frozen.set_out()
         self._asked: float | None = None
 
     def _start(self, operation: Observation, now: float) -> None:
@@ -307,7 +308,9 @@ class ControlLoop:
         if selection is not None:
             self.limiter.accept(selection, begin, self._away() if selection.holds else None)
             self._turn_jaw(selection, begin)
-        if not self._begun or len(self.selector.candidates) < 2:
+        if len(self.selector.candidates) < 2:
+            self._rest()  # others may move the arm until there is a policy
+        if not self._begun:
             return Cycle(selection, None)
         self._stepped = max(now + PERIOD, self._stepped)
         return Cycle(selection, self.limiter.step(self._stepped))

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether states come from a working robot: stamps in order, sensors that are not frozen."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 import struct
 
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE
 from fdrl_ros.selector.observation import Observation, Reason
+from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.settings import setting, Settings
 import numpy as np
 
@@ -16,6 +16,9 @@ _WIDTH = 8
 """Bytes of a number."""
 
 _FELT = struct.Struct('=dd')
+
+Tip = tuple[Vector, float]
+"""A set-point of the tip as the arm told it, m, and its stamp, s."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class PlausibilitySettings(Settings):
     )
     frozen_vitals: float = setting(
         600.0,
-        'how long all vital signs may stay the same; 0 for ever. A simulated patient at rest does '
-        'so for minutes, a real one not for seconds',
+        'how long all vital signs may stay the same while time runs; 0 for ever. A simulated '
+        'patient at rest does so for minutes, a real one not for seconds',
         unit='s',
         minimum=0.0,
         maximum=86400.0,
@@ -105,24 +108,34 @@ class StampOrder:
 class _Standing:
     """How long, and over which way of the set-point, some numbers have been the same."""
 
-    __slots__ = ('_numbers', '_place', 'since', 'way')
+    __slots__ = ('_numbers', '_start', 'since', 'way')
 
     def __init__(self) -> None:
         self._numbers = b''
-        self._place: Sequence[float] | None = None
         self.since = math.inf
+        self.set_out()
+
+    def set_out(self) -> None:
+        """Measure the way from where the set-point is next."""
+        self._start: Vector | None = None
         self.way = 0.0
 
-    def step(self, numbers: bytes, time: float, place: Sequence[float] | None) -> bool:
-        """Take in the numbers of a state; say whether they changed, bit for bit."""
+    def step(self, numbers: bytes, time: float, tip: Tip | None = None) -> bool:
+        """
+        Take in the numbers of a state; say whether they changed, bit for bit.
+
+        The way begins at a set-point that was told with these numbers or after them: an earlier
+        one may be of another case, from which no way leads here.
+        """
         if numbers != self._numbers:
-            self._numbers, self._place = numbers, place
-            self.since, self.way = time, 0.0
+            self._numbers, self.since = numbers, time
+            self.set_out()
             return True
-        if self._place is None:
-            self._place = place
-        elif place is not None:
-            self.way = max(self.way, math.dist(place, self._place))
+        if tip is not None and tip[1] >= self.since:
+            place = tip[0]
+            if self._start is None:
+                self._start = place
+            self.way = max(self.way, math.dist(place, self._start))
         return False
 
 
@@ -132,7 +145,8 @@ class FrozenSensors:
 
     All numbers of the operation, while its time runs (`time_left` has been seen to fall); the
     goal error, while the set-point that the arm tells moves; force and lag in contact, likewise;
-    all vital signs, for longer than a body can. It is over when they change.
+    all vital signs, for longer than a body can, while time runs. It is over when they change, and
+    of ways also when the robot sets out anew.
     """
 
     def __init__(self, settings: PlausibilitySettings) -> None:
@@ -148,14 +162,19 @@ class FrozenSensors:
         self._left = math.nan
         self._runs = False
 
+    def set_out(self) -> None:
+        """Forget over which way numbers stood still: from now on others move the arm."""
+        self._aim.set_out()
+        self._felt.set_out()
+
     def step(
-        self, operation: Observation, patient: Observation | None, place: Sequence[float] | None
+        self, operation: Observation, patient: Observation | None, tip: Tip | None
     ) -> Reason | None:
         """
         Judge a state.
 
-        :param place: set-point of the tip as the arm told it last before that state, m, shape
-            (3,); None if it told none.
+        :param tip: set-point of the tip as the arm told it last before that state, m, and its
+            stamp, s; None if it told none.
         """
         settings, time = self._settings, operation.time
         values = np.asarray(operation.values)
@@ -163,22 +182,24 @@ class FrozenSensors:
             return None  # refused for that elsewhere
         whole, read = values.tobytes(), values.item
         left = read(self._time_left)
-        self._runs = self._runs or left < self._left
+        self._runs = left < 1.0 and (self._runs or left < self._left)  # all of it left: it waits
         self._left = left
         frozen = False
-        if not self._whole.step(whole, time, None) and self._runs and settings.frozen_time:
+        if not self._whole.step(whole, time) and self._runs and settings.frozen_time:
             frozen = time - self._whole.since > settings.frozen_time
         way = settings.frozen_way
-        if not self._aim.step(whole[self._goal], time, place) and way:
+        if not self._aim.step(whole[self._goal], time, tip) and way:
             frozen |= self._aim.way > way
         if read(self._contact) > 0.0:
             felt = _FELT.pack(read(self._force), read(self._lag))
-            if not self._felt.step(felt, time, place) and way:
+            if not self._felt.step(felt, time, tip) and way:
                 frozen |= self._felt.way > way
         elif self._felt.since < math.inf:
             self._felt = _Standing()
-        if patient is not None:
+        if not self._runs:  # a simulated patient waits too
+            self._body = _Standing()
+        elif patient is not None:
             signs = np.asarray(patient.values).tobytes()
-            if not self._body.step(signs, patient.time, None) and settings.frozen_vitals:
+            if not self._body.step(signs, patient.time) and settings.frozen_vitals:
                 frozen |= patient.time - self._body.since > settings.frozen_vitals
         return Reason.FROZEN if frozen else None

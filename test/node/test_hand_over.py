@@ -1,0 +1,56 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The surgeon takes over, another patient comes, and the robot operates after the hand-back."""
+
+from fdrl_ros.bringup import robot_graph
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes import qos
+from fdrl_ros.srv import Operate, Supervise
+from geometry_msgs.msg import PoseStamped
+import numpy as np
+from std_srvs.srv import Trigger
+from test_operating_room import position, released
+
+
+def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
+    room, runner, settings, directory
+):
+    for topic, kind in (
+        ('action', ros.SelectedAction),
+        ('servo_cp', PoseStamped),
+        ('setpoint_cp', PoseStamped),
+        ('outcome', ros.Outcome),
+    ):
+        room.hear(kind, topic, qos.EVENT)
+    policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    policy.publish(released(directory))
+    runner.start(robot_graph(settings, 'robot_1'))
+
+    def operate(index: int) -> str:
+        request = Operate.Request(procedure='palpation', index=index)
+        answer = room.ask(Operate, 'env/operate', request)
+        assert answer.success, answer.message
+        return answer.message
+
+    def order(command: str) -> None:
+        answer = room.ask(Supervise, 'selector/supervise', Supervise.Request(command=command))
+        assert answer.success, answer.message
+
+    def said(patient: str) -> list[ros.SelectedAction]:
+        return [each for _, each in room.heard['action'] if each.patient == patient]
+
+    first = operate(0)
+    room.wait(lambda: any(each.policy == 'global' for each in said(first)), 60.0)
+    order('take_over')
+    for index in range(1, 5):  # whether it hears the very first state of each is chance
+        left = position(room.last('setpoint_cp'))
+        assert room.ask(Trigger, 'env/reset', Trigger.Request()).success
+        last = operate(index)
+        room.wait(lambda last=last: len(said(last)) > 10, 20.0)
+        assert {each.reason for each in said(last)} == {'surgeon'}
+        assert np.linalg.norm(np.subtract(position(room.last('setpoint_cp')), left)) > 0.004
+    commands = len(room.heard['servo_cp'])
+    order('hand_back')
+    room.wait(lambda: len(room.heard['servo_cp']) > commands + 20, 10.0)
+    assert any(each.policy == 'global' for each in said(last))
+    room.wait(lambda: room.heard['outcome'] and room.last('outcome').patient == last, 30.0)
