@@ -34,7 +34,9 @@ class RobotPolicies:
         """
         home = layout.party(robot)
         if not home.is_dir():
-            raise SupervisionError(f'{home} is not there: look for --directory and --robot')
+            raise SupervisionError(
+                f'{home} is not there: look for --directory and --robot (`make run` makes one)'
+            )
         self.plan = plan = Plan.load(layout.plan)
         weights, shape = load_policy(layout.pretrained)
         start = Policy(weights, shape)

@@ -17,7 +17,7 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.prepare import ROBOTS
 from fdrl_ros.robot_policies import RobotPolicies
-from fdrl_ros.selector.registry import Version
+from fdrl_ros.selector.registry import Status, Version
 from fdrl_ros.variables import with_variables
 from rich.table import Table
 
@@ -40,9 +40,9 @@ _OPTIONS = (
     click.option(
         '--directory',
         type=click.Path(file_okay=False, path_type=Path),
-        default=_PLACE.directory,
+        default='runs/latest',
         show_default=True,
-        help='Of a federation, or of a run.',
+        help='Of a federation, or of a run; `fdrl run` makes the default.',
     ),
     click.option('--robot', default=ROBOTS[0], show_default=True, help='Which robot.'),
 )
@@ -79,10 +79,16 @@ def _with(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
 def show_all(directory: Path, robot: str, as_json: bool) -> None:
     """List all versions, and what has become of them."""
     found = RobotPolicies.of(directory, robot)
+    running = found.running
+    if not (running or found.registry.versions or found.problems):
+        raise SupervisionError(
+            f'no policies of {robot} in {directory}: a robot has some once it ran with a '
+            f'federation (`make run`, `fdrl run` or ros2 launch; `fdrl train` runs no robot)'
+        )
     if as_json:
         click.echo(json.dumps(_document(found), indent=1))
         return
-    table = Table()
+    table = Table(title='' if running else f'{robot} does not run: this is what it last wrote')
     for column in ('policy', 'round', 'digest', 'came (UTC)', 'status', 'return', 'by force'):
         table.add_column(column)
     for each in found.registry.versions:
@@ -92,7 +98,7 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
             str(each.round),
             each.digest[:12],
             _came(each),
-            str(found.registry.status(each, found.supervision)),
+            _status(found, each, running),
             f'{report.mean_return:.2f}' if report else '',
             f'{report.force_failures:.1%}' if report else '',
         )
@@ -103,7 +109,8 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
             out.print(f'{each.name} of round {each.round}: {each.refusal}', soft_wrap=True)
     for problem in found.problems:
         out.print(problem, style='yellow', soft_wrap=True)
-    out.print(found.supervision.in_words(), soft_wrap=True)
+    words = found.supervision.in_words()
+    out.print(words if running else f'when {robot} runs: {words}', soft_wrap=True)
 
 
 @policies.command()
@@ -216,6 +223,12 @@ def _live(hosts: str, function: str, *arguments: Any) -> str:
     with with_variables(middleware(BringupSettings(hosts=hosts))):
         words: str = getattr(ordering, function)(*arguments)
     return words
+
+
+def _status(found: RobotPolicies, version: Version, running: bool) -> str:
+    """Tell what has become of a version; nobody values the policies of a robot at rest."""
+    status = found.registry.status(version, found.supervision)
+    return 'not valued yet' if status is Status.VALUING and not running else str(status)
 
 
 def _came(version: Version) -> str:

@@ -47,9 +47,11 @@ def fdrl(layout, *words, code=0):
 
 def test_list_tells_of_every_version_and_why_one_is_refused(layout):
     text = fdrl(layout, 'list')
-    assert 'refused' in text and 'valuing' in text and '2001-09-09 01:46:40' in text
+    assert 'refused' in text and '2001-09-09 01:46:40' in text
     assert '90.0% of its operations end by force' in text
-    assert 'the selector drives' in text
+    assert 'robot_1 does not run: this is what it last wrote' in text
+    assert 'not valued yet' in text and 'valuing' not in text
+    assert text.endswith('when robot_1 runs: the selector drives\n')
     told = json.loads(fdrl(layout, 'list', '--json'))
     assert [(each['round'], each['status']) for each in told['policies']] == [
         (2, 'valuing'),
@@ -104,3 +106,24 @@ def test_while_a_node_has_the_files_the_word_goes_to_it(layout):
     robot = RobotPolicies(layout, 'robot_1')
     with robot.files.lock():
         assert json.loads(fdrl(layout, 'list', '--json'))['running']
+        text = fdrl(layout, 'list')
+    assert 'valuing' in text and 'does not run' not in text
+    assert text.endswith('\nthe selector drives\n')
+
+
+@pytest.mark.parametrize('as_json', [(), ('--json',)])
+def test_robot_that_never_ran_is_said_to_have_no_policies(layout, as_json):
+    folder = RobotPolicies(layout, 'robot_1').files.folder
+    for each in folder.iterdir():
+        each.unlink()
+    text = fdrl(layout, 'list', *as_json, code=1)
+    assert 'no policies of robot_1' in text and '`make run`' in text
+    with RobotPolicies(layout, 'robot_1').files.lock():
+        fdrl(layout, 'list', *as_json)
+
+
+def test_without_a_directory_the_latest_run_is_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(commands.main, ['policies', 'list'])
+    assert done.exit_code == 1
+    assert 'runs/latest/robot_1 is not there' in done.output and '`make run`' in done.output
