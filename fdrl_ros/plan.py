@@ -19,7 +19,7 @@ from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import SafetySettings, SelectorSettings, ShieldSettings, ValueSettings
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.settings import named_among, setting, Settings
 from fdrl_ros.trainer.collection import CollectionSettings
 from fdrl_ros.trainer.pretraining import network_shape, PretrainingSettings
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
@@ -156,7 +156,7 @@ class Plan:
         made: dict[str, Settings] = {each: getattr(self, each) for each in groups}
         for group, named in values.items():
             if group not in groups:
-                raise SettingError(group, named, 'one of the groups ' + ', '.join(groups))
+                raise SettingError(group, named, named_among(group, 'groups', groups))
             if not isinstance(named, Mapping):
                 raise SettingError(group, named, 'settings as names and values')
             try:

@@ -11,13 +11,16 @@ A group of settings is a frozen dataclass below :class:`Settings`; each field is
         quorum: int = setting(3, 'fewest members of a round', minimum=3)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+import difflib
 import math
 import typing
 from typing import Any, Self
 
 from fdrl_ros.errors import SettingError
+
+_FEW = 12
 
 SettingType = type[bool] | type[int] | type[float] | type[str]
 
@@ -103,6 +106,20 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
+def named_among(name: object, what: str, known: Collection[str]) -> str:
+    """
+    Say in words what an unknown name should have been: the nearest ones, or all if they are few.
+
+    :param what: what the names are of, in the plural.
+    """
+    near = difflib.get_close_matches(str(name), known, 3)
+    if near:
+        return f'one of the {len(known)} {what}; did you mean {" or ".join(near)}?'
+    if len(known) <= _FEW:
+        return f'one of the {what} ' + ', '.join(known)
+    return f'one of the {len(known)} {what}, such as ' + ', '.join(list(known)[:3])
+
+
 @dataclass(frozen=True)
 class Settings:
     """Base of every group of settings: checks each value when it is made."""
@@ -131,5 +148,5 @@ class Settings:
         known = [each.name for each in cls.describe()]
         for name, value in values.items():
             if name not in known:
-                raise SettingError(name, value, 'one of the settings ' + ', '.join(known))
+                raise SettingError(name, value, named_among(name, 'settings', known))
         return cls(**values)

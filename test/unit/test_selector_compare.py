@@ -259,3 +259,10 @@ def test_levels_that_are_none_are_refused(tmp_path, levels):
         main, ['selector', 'compare', '--directory', str(tmp_path / 'x'), '--levels', levels]
     )
     assert done.exit_code == 1 and 'levels' in done.output
+
+
+def test_one_round_in_which_hospitals_release_nothing_is_refused(tmp_path):
+    words = ('selector', 'compare', '--directory', str(tmp_path / 'run'), '--rounds', '1')
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert 'at least 2 (--rounds)' in done.output and not (tmp_path / 'run').exists()

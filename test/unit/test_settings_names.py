@@ -1,0 +1,34 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""An unknown name of a setting is answered with what was likely meant, in few words."""
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.plan import Plan
+import pytest
+
+
+@pytest.mark.parametrize(
+    ('values', 'meant'),
+    [
+        ({'learner': {'hiden': 4}}, 'hidden'),
+        ({'lerner': {'hidden': 4}}, 'learner'),
+        ({'privacy': {'bugdet': 1.0}}, 'budget'),
+    ],
+)
+def test_the_nearest_name_is_suggested(values, meant):
+    with pytest.raises(SettingError, match='did you mean') as error:
+        Plan.from_mapping(values)
+    assert meant in str(error.value) and len(str(error.value)) < 120
+
+
+def test_a_name_like_no_other_gets_no_long_list():
+    for values in ({'learner': {'xyzzy': 4}}, {'learner': {7: 4}}):
+        with pytest.raises(SettingError, match='one of the .* settings') as error:
+            Plan.from_mapping(values)
+        assert len(str(error.value)) < 120
+
+
+def test_few_names_are_all_told():
+    with pytest.raises(SettingError, match='seed') as error:
+        Plan.from_mapping({'federation': {'xyzzy': 4}})
+    assert 'hospitals' in str(error.value) and 'release' in str(error.value)
