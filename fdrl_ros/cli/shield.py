@@ -149,7 +149,8 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
             )
     out.print(table)
     if file is not None:
-        write_json(file, {'steps': steps, 'tallies': [each.plain() for each in tallies]})
+        asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
+        write_json(file, {**asked, 'tallies': [each.plain() for each in tallies]})
     if untouched:
         out.print(f'Nothing was tested: no force in {", ".join(untouched)}.', soft_wrap=True)
     if broken or untouched:
