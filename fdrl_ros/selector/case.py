@@ -19,8 +19,10 @@ class Case:
     The case under way.
 
     Another one begins with another pseudonym or procedure, or when `time_left`, which only falls
-    within a case, has risen. Only a pseudonym is believed in a state that came out of order, or
-    of a procedure that there is not.
+    within a case, has risen above what two states in a row said: one reading that is too low ends
+    none. One that is too high does: the first state of an operation has to be judged as such.
+    Only a pseudonym is believed in a state that came out of order, or of a procedure that there
+    is not.
     """
 
     def __init__(self) -> None:
@@ -28,6 +30,9 @@ class Case:
         """Pseudonym; None before the first state."""
         self._procedure = ''
         self._left = math.inf
+        """Least `time_left` that two states in a row were not above."""
+        self._last = math.nan
+        """What the newest state says of it."""
         self._time = -math.inf
 
     def is_of(self, operation: Observation) -> bool:
@@ -53,8 +58,10 @@ class Case:
         if self._telling(operation):
             self._procedure, self._time = operation.procedure, operation.time
             left = _time_left(operation)
-            if left < self._left:
-                self._left = left
+            if not math.isnan(left):
+                before = left if math.isnan(self._last) else self._last
+                self._left = min(self._left, max(before, left))
+                self._last = left
 
     def _telling(self, operation: Observation) -> bool:
         return operation.time > self._time and operation.procedure in _KNOWN

@@ -89,7 +89,9 @@ class StateValue:
 
     def with_misfit(self, misfit: float) -> Self:
         """
-        Return the same estimate with another misfit; the intervals for one return stay.
+        Return the same estimate with another misfit.
+
+        Intervals for one return stay, unless it is more than misfit and noise were together.
 
         :param misfit: standard deviation, as it was measured, in returns.
         :raises PolicyError: if it is no finite number of at least 0.

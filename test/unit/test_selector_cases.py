@@ -87,6 +87,17 @@ def test_a_second_operation_on_one_patient_begins_a_new_case():
     assert select(0.2, 0.99, force=1.5).risk.cases == 2
 
 
+@pytest.mark.parametrize('wrong', [0.0, 0.3, 0.69])
+def test_one_time_left_that_is_too_low_ends_no_case(wrong):
+    selector, damages = selector_with(candidate('global', 0.5)), []
+    for tick, left in enumerate([0.72, 0.71, wrong, 0.7, 0.69, 0.68]):
+        now = tick * TICK
+        found = selector.select(*observe(values_of(time_left=left, force=3.0), now), now)
+        assert (found.risk.cases, found.risk.case.steps) == (1, tick + 1)
+        damages.append(found.risk.damage)
+    np.testing.assert_allclose(damages, damages[0] * np.arange(1, 7))
+
+
 def operation(left, time, procedure='palpation', patient='case_1'):
     return observe(values_of(time_left=left), time, patient, procedure)[0]
 
@@ -115,7 +126,8 @@ def case(*states):
     ],
 )
 def test_a_case_ends_with_another_name_or_when_time_left_rises(state, same):
-    assert case(operation(0.7, 0.5), operation(0.6, 1.0)).is_of(state) == same
+    told = operation(0.7, 0.5), operation(0.6, 0.9), operation(0.6, 1.0)
+    assert case(*told).is_of(state) == same
 
 
 def test_slow_drift_of_a_clock_adds_up_to_the_end_of_a_case():

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations in a batch as one by one, and what a policy is worth by them."""
 
+from dataclasses import replace
+from statistics import NormalDist
+
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
 from fdrl_ros.env.batch_rollout import roll_out
 from fdrl_ros.env.cohort import mixture
@@ -12,9 +15,9 @@ from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.expectation import acting
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector import returns_to_go
+from fdrl_ros.selector import fit_value, returns_to_go
 from fdrl_ros.trainer.learner import TrainingStopped
-from fdrl_ros.valuation import fit_public_value, public_experience
+from fdrl_ros.valuation import fit_public_value, public_experience, public_misfit
 import numpy as np
 import pytest
 
@@ -77,6 +80,17 @@ def test_the_return_of_staying_is_what_it_says():
     assert model.caution == 0.0
     still = acting(None)(known.states[:5], np.arange(5), 0)
     assert list(still) == [STAY] * 5 and STAY < ACTION_COUNT
+
+
+def test_the_misfit_tells_how_far_an_estimate_is_off():
+    known = public_experience(policy(1), PLAN, policy(0))['palpation']
+    fitted = fit_value(known, PLAN.value)
+    for bias in (20.0, 40.0):
+        weights = fitted.weights.copy()
+        weights[0, 0] += bias
+        wrong = replace(fitted, weights=weights)
+        found = public_misfit(wrong, 'palpation', policy(1), PLAN, policy(0))
+        assert found == pytest.approx(bias / NormalDist().inv_cdf(0.95), rel=0.3)
 
 
 def test_valuing_stops_when_it_is_told_to():
