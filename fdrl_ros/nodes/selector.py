@@ -7,6 +7,7 @@ import sys
 import time
 
 from fdrl_ros.crypto.keystore import make_private_directory
+from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.policies import Policies
@@ -14,7 +15,7 @@ from fdrl_ros.nodes.promptness import with_priority, without_garbage
 from fdrl_ros.nodes.robot_control import RobotControl
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
-from fdrl_ros.prepare import load_policy
+from fdrl_ros.prepare import load_policy, SERVERS
 from fdrl_ros.selector import (
     GateSettings,
     Limiter,
@@ -67,6 +68,7 @@ class SelectorNode(ManagedNode):
 
     def open(self) -> None:
         """Read who may release policies, and make the publishers."""
+        self._check_place()
         # Read once: the control loop waits for no disk.
         self._rules = self.plan()
         self._limits = self.further_settings('limiter')
@@ -97,6 +99,24 @@ class SelectorNode(ManagedNode):
         self.keep(without_garbage())
         if self.settings.priority:
             self._take_priority(self.settings.priority)
+
+    def _check_place(self) -> None:
+        """
+        Refuse a namespace that is no robot's: its folder would be somebody else's.
+
+        :raises SettingError: if it is.
+        """
+        others = {
+            '',
+            *SERVERS,
+            *self.plan().hospitals,
+            self.layout.keys.name,
+            self.layout.log.name,
+        }
+        if self.place in others:
+            raise SettingError(
+                'the namespace', self.get_namespace(), "a robot's: --ros-args -r __ns:=/robot_1"
+            )
 
     def _take_priority(self, priority: int) -> None:
         try:

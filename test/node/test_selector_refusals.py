@@ -58,6 +58,18 @@ def test_what_cannot_be_ends_the_node_with_the_reason(
     assert words in ended.stdout and 'Traceback' not in ended.stdout
 
 
+@pytest.mark.parametrize('namespace', ['/', '/federation/aggregator', '/hospital_1', '/keys'])
+def test_node_in_no_robot_s_namespace_ends_with_the_reason_and_writes_nothing(
+    settings, directory, namespace
+):
+    before = sorted(directory.rglob('*'))
+    ended = run(replace(robot_graph(settings, 'robot_1')[1], namespace=namespace), settings)
+    assert ended.returncode == 1
+    assert "expected a robot's: --ros-args -r __ns:=/robot_1" in ended.stdout
+    assert 'Traceback' not in ended.stdout
+    assert sorted(directory.rglob('*')) == before
+
+
 def test_limits_that_contradict_refuse_to_configure_until_they_are_mended(directory, lone_domain):
     process = Process('/robot_1/selector', directory, lone_domain, 'autostart:=false')
     node = process.node
