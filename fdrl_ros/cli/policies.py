@@ -50,6 +50,8 @@ _LIVE = (
     click.option(
         '--domain',
         type=click.IntRange(0),
+        envvar='ROS_DOMAIN_ID',
+        show_envvar=True,
         default=_PLACE.robot_domain,
         show_default=True,
         help='DDS domain of the robots.',

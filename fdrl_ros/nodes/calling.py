@@ -30,8 +30,8 @@ def call(kind: type[Any], name: str, request: Any, domain: int) -> Any:
         client = node.create_client(kind, name)
         if not client.wait_for_service(PATIENCE):
             raise OrderError(
-                f'no service {name} in DDS domain {domain}: is its node active there, and told '
-                'the same namespace?'
+                f'no service {name} in DDS domain {domain}: is its node active there (another '
+                'domain: --domain), and told the same namespace?'
             )
         future = client.call_async(request)
         executor.spin_until_future_complete(future, PATIENCE)

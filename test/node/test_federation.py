@@ -83,7 +83,11 @@ def test_operator_pauses_and_resumes(live, reference):
 
 def test_nobody_orders_without_the_operator_s_key_or_where_no_server_is(live):
     code, said = live.order('pause')
-    assert code == 1 and 'no service /federation/aggregator/order in DDS domain' in said
+    assert (
+        code == 1
+        and 'no service /federation/aggregator/order in DDS domain' in said
+        and '--domain' in said
+    )
     begin_without_the_last(live)
     domain, now = live.settings.federation_domain, time.time()
     for sender in ('operator', 'hospital_1'):

@@ -5,7 +5,7 @@
 import json
 
 from click.testing import CliRunner
-from fdrl_ros.cli import commands
+from fdrl_ros.cli import commands, policies
 from fdrl_ros.crypto.keystore import make_federation, make_private_directory
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, save_policy
@@ -127,3 +127,21 @@ def test_without_a_directory_the_latest_run_is_meant(tmp_path, monkeypatch):
     done = CliRunner().invoke(commands.main, ['policies', 'list'])
     assert done.exit_code == 1
     assert 'runs/latest/robot_1 is not there' in done.output and '`make run`' in done.output
+
+
+@pytest.mark.parametrize(
+    ('variable', 'words', 'domain'),
+    [(None, (), 51), ('', (), 51), ('77', (), 77), ('77', ('--domain', '78'), 78)],
+)
+def test_running_selector_is_looked_for_in_the_domain_told_or_of_the_shell(
+    layout, monkeypatch, variable, words, domain
+):
+    asked = []
+    monkeypatch.setattr(policies, '_live', lambda *place: asked.append(place) or 'obeyed')
+    if variable is None:
+        monkeypatch.delenv('ROS_DOMAIN_ID', raising=False)
+    else:
+        monkeypatch.setenv('ROS_DOMAIN_ID', variable)
+    with RobotPolicies(layout, 'robot_1').files.lock():
+        assert fdrl(layout, 'take-over', *words) == 'obeyed\n'
+    assert asked == [('one', 'supervise', 'robot_1', domain, 'take_over', '')]
