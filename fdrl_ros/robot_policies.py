@@ -10,7 +10,7 @@ from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.selector.policy_files import PolicyFiles
-from fdrl_ros.selector.registry import PolicyRegistry
+from fdrl_ros.selector.registry import PolicyRegistry, Status
 from fdrl_ros.selector.supervision import (
     command_named,
     load_supervision,
@@ -64,6 +64,16 @@ class RobotPolicies:
         except StoreBusyError:
             return True
         return False
+
+    def named(self, status: Status) -> list[str]:
+        """Return the names of the policies of which a version has this status."""
+        versions = self.registry.versions
+        found = {
+            each.name
+            for each in versions
+            if self.registry.status(each, self.supervision) is status
+        }
+        return sorted(found)
 
     def supervise(self, command: str, name: str) -> str:
         """

@@ -6,7 +6,7 @@ Run a federation over ROS 2: start its nodes, watch the rounds, let a robot oper
 The nodes do the work in processes of their own; this only looks on and keeps what is released.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 import importlib
 import importlib.util
@@ -28,7 +28,9 @@ from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.federation.message import Phase, RoundStatus
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import prepare, ROBOTS, taking_part
+from fdrl_ros.robot_policies import RobotPolicies
 from fdrl_ros.runner import Runner
+from fdrl_ros.selector.registry import Status
 from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.variables import with_variables
@@ -50,6 +52,28 @@ def missing_ros() -> str:
     except ImportError:
         return 'the messages of this package are not built (colcon build, then source install/)'
     return ''
+
+
+def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """
+    Say which policies robots could not choose yet when they operated.
+
+    :param operations: as operations.json holds them.
+    """
+    said = []
+    for robot in sorted({each['robot'] for each in operations}):
+        own = [each for each in operations if each['robot'] == robot]
+        early = [each for each in own if each['not_valued_yet']]
+        if early:
+            last = early[-1]
+            said.append(
+                f'{robot}: {len(early)} of {len(own)} operations ended before all policies were '
+                f'valued; in the last of those it chose among '
+                f'{", ".join(["hold", *last["candidates"]])}, and not yet '
+                f'{", ".join(last["not_valued_yet"])}. The same command with --directory operates '
+                'again, and goes on valuing.'
+            )
+    return said
 
 
 class LiveFederation:
@@ -135,6 +159,10 @@ class LiveFederation:
             self._follow(runner, watch, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
+                self._say(
+                    'A robot values a policy before it may choose it, about half a minute each; '
+                    'meanwhile it operates with those that are valued.'
+                )
                 for robot in ROBOTS:
                     runner.start(robot_graph(settings, robot, operations))
                 each = self._plan.world.horizon * TICK + 5.0
@@ -146,6 +174,8 @@ class LiveFederation:
                     operations,
                 )
                 write_json(self._run.path / 'operations.json', self._operations)
+                for words in (*self._missed(operations), *unvalued(self._operations)):
+                    self._say(words)
         if not self._observer.notes:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
         return self._observer.notes
@@ -204,10 +234,16 @@ class LiveFederation:
                 if event.steps:
                     self._report(self._progress(event))
             case 'Operated':
-                self._operations.append(asdict(event))
+                found = RobotPolicies(self._layout, event.robot)
+                valued, waiting = found.named(Status.CANDIDATE), found.named(Status.VALUING)
+                self._operations.append(
+                    {**asdict(event), 'candidates': valued, 'not_valued_yet': waiting}
+                )
                 words = 'success' if event.success else f'failure: {event.failure}'
                 count = sum(each['robot'] == event.robot for each in self._operations)
                 words = f'{event.patient} {event.procedure}: {words}'
+                if waiting:
+                    words += f' ({len(valued)} of {len(valued + waiting)} policies valued)'
                 self._report(Progress('operate', event.robot, count, operations, words))
             case _:
                 return
@@ -255,6 +291,24 @@ class LiveFederation:
                 decrypt_seconds=max(0.0, total('decrypt') - total('validate')),
             )
         self._observer.save()
+
+    def _missed(self, operations: int) -> list[str]:
+        """Say which robots did not come to their operations, and what they had to choose from."""
+        said = []
+        for robot in ROBOTS:
+            done = sum(each['robot'] == robot for each in self._operations)
+            if done < operations:
+                found = RobotPolicies(self._layout, robot)
+                names = {
+                    str(status): ', '.join(found.named(status)) or 'none'
+                    for status in (Status.CANDIDATE, Status.VALUING, Status.REFUSED)
+                }
+                said.append(
+                    f'{robot}: {done} of {operations} operations were done: one begins when the '
+                    f'selector moves the arm; its candidates: {names["candidate"]}, not valued '
+                    f'yet: {names["valuing"]}, refused: {names["refused"]}'
+                )
+        return said
 
     def _stuck(self) -> str:
         """Say that the rounds do not go on."""

@@ -48,7 +48,8 @@ def run(
     Run the whole system over ROS 2 and compare the policies.
 
     Hospitals, aggregator and key authority train over DDS, each in a process of its own; then a
-    robot operates on unseen patients under the selector; then every policy is evaluated.
+    robot operates on unseen patients under the selector, which chooses among the policies that
+    it has valued by then, about half a minute each; then every policy is evaluated.
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
     run in this process, as with `fdrl train`.
     """

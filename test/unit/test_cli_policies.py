@@ -5,11 +5,13 @@
 import json
 
 from click.testing import CliRunner
+from fdrl_ros.benchmark.live import unvalued
 from fdrl_ros.cli import commands, policies
 from fdrl_ros.crypto.keystore import make_federation, make_private_directory
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, save_policy
 from fdrl_ros.robot_policies import RobotPolicies
+from fdrl_ros.selector.registry import Status
 import numpy as np
 import pytest
 from released import report_on
@@ -145,3 +147,22 @@ def test_running_selector_is_looked_for_in_the_domain_told_or_of_the_shell(
     with RobotPolicies(layout, 'robot_1').files.lock():
         assert fdrl(layout, 'take-over', *words) == 'obeyed\n'
     assert asked == [('one', 'supervise', 'robot_1', domain, 'take_over', '')]
+
+
+def test_a_robot_tells_by_status_whose_policies_it_has(layout):
+    robot = RobotPolicies(layout, 'robot_1')
+    assert robot.named(Status.VALUING) == robot.named(Status.REFUSED) == ['global']
+    assert robot.named(Status.CANDIDATE) == []
+
+
+def test_a_run_says_what_its_robot_could_not_choose_yet():
+    def operation(candidates, waiting):
+        return {'robot': 'robot_1', 'candidates': candidates, 'not_valued_yet': waiting}
+
+    begun = operation([], ['global', 'hospital_1'])
+    later = operation(['global'], ['hospital_1'])
+    whole = operation(['global', 'hospital_1'], [])
+    assert unvalued([]) == unvalued([whole]) == []
+    (said,) = unvalued([begun, later, whole])
+    assert '2 of 3 operations' in said
+    assert 'among hold, global, and not yet hospital_1.' in said
