@@ -7,10 +7,11 @@ What is read is checked again, signature and digest. What cannot be used is put 
 else is lost by it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 import json
 from pathlib import Path
+from typing import TypeVar
 
 from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.durable import exclusive, replacing
@@ -26,6 +27,10 @@ POLICIES = 'policies'
 
 ASIDE = 'aside'
 """Folder below it of files that could not be used."""
+
+T = TypeVar('T')
+Problems = list[tuple[Path, Exception]]
+"""Files that are there and cannot be used, and why."""
 
 
 class PolicyFiles:
@@ -102,20 +107,30 @@ class PolicyFiles:
         except OSError as error:
             raise StoreError(f'cannot write a value model: {error.strerror}') from error
 
-    def load_report(self, digest: str) -> SafetyReport | None:
-        """Return what the test of a policy found; None if there is no whole file of it."""
-        try:
-            report = SafetyReport.from_mapping(json.loads(self.report(digest).read_bytes()))
-        except (OSError, ValueError, PolicyError):
-            return None
-        return report if report.policy == digest else None
+    def load_report(self, digest: str, problems: Problems | None = None) -> SafetyReport | None:
+        """
+        Return what the test of a policy found; None if there is no whole file of it.
 
-    def load_model(self, digest: str) -> ValueModel | None:
-        """Return the value model of a policy; None if there is no whole one."""
-        try:
-            return ValueModel.from_bytes(self.model(digest).read_bytes(), digest)
-        except (OSError, PolicyError):
-            return None
+        :param problems: to which one that cannot be used is added.
+        """
+
+        def read(data: bytes) -> SafetyReport:
+            report = SafetyReport.from_mapping(json.loads(data))
+            if report.policy != digest:
+                raise PolicyError(f'safety report of policy {report.policy}: expected {digest}')
+            return report
+
+        return _whole(self.report(digest), read, problems)
+
+    def load_model(self, digest: str, problems: Problems | None = None) -> ValueModel | None:
+        """
+        Return the value model of a policy; None if there is no whole one.
+
+        :param problems: to which one that cannot be used is added.
+        """
+        return _whole(
+            self.model(digest), lambda data: ValueModel.from_bytes(data, digest), problems
+        )
 
     def load(self, registry: PolicyRegistry, *, put_aside: bool = True) -> list[str]:
         """
@@ -127,7 +142,7 @@ class PolicyFiles:
         :param put_aside: whether to do so; who only looks does not.
         :returns: sentences on the files that cannot be used.
         """
-        problems: list[tuple[Path, Exception]] = []
+        problems: Problems = []
         found: list[tuple[int, Path, float, Released]] = []
         for path in sorted(self.folder.glob('*.policy')):
             try:
@@ -140,12 +155,12 @@ class PolicyFiles:
                 registry.take(message, came)
             except MessageError as error:
                 problems.append((path, error))
-        registry.hold = self.load_model(HOLD)
+        registry.hold = self.load_model(HOLD, problems)
         for version in registry.versions:
             try:
-                if report := self.load_report(version.digest):
+                if report := self.load_report(version.digest, problems):
                     registry.tested(version, report)
-                if model := self.load_model(version.digest):
+                if model := self.load_model(version.digest, problems):
                     registry.value(version, model)
             except PolicyError:
                 continue
@@ -175,6 +190,18 @@ class PolicyFiles:
         except (OSError, FdrlError) as again:
             return f'{path} cannot be used ({error}), nor put aside ({again})'
         return f'{path.name} cannot be used, and is in {aside} now: {error}'
+
+
+def _whole(path: Path, read: Callable[[bytes], T], problems: Problems | None) -> T | None:
+    """Return what a file holds; None if it is not there, or cannot be used."""
+    try:
+        return read(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, PolicyError) as error:
+        if problems is not None and all(path != each for each, _ in problems):
+            problems.append((path, error))
+        return None
 
 
 def _file_name(message: Released) -> str:

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A robot's policies survive a restart; what was damaged or forged meanwhile is put aside."""
 
+from choices import constant_value
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.policy_files import ASIDE, PolicyFiles
 from fdrl_ros.selector.registry import PolicyRegistry
 from fdrl_ros.selector.supervision import Supervision
@@ -98,13 +100,16 @@ def test_policies_of_another_key_shape_or_kind_are_put_aside(files, tmp_path):
     assert described(registry) == described(before)
 
 
-def test_policy_whose_model_or_test_is_damaged_is_found_out_anew(files):
+def test_model_or_test_that_is_damaged_is_put_aside_and_found_out_anew(files):
     before = filled(files)
     first, second = before.standing(NOTHING)
     files.model(first.digest).write_bytes(b'')
     files.report(second.digest).write_text('{}')
     after, problems = reread(files)
-    assert problems == []
+    damaged = [files.model(first.digest).name, files.report(second.digest).name]
+    assert all(each in '\n'.join(problems) for each in damaged) and len(problems) == 2
+    assert sorted(each.name for each in (files.folder / ASIDE).iterdir()) == sorted(damaged)
+    assert reread(files)[1] == [], 'it is said once'
     assert after.pending(NOTHING).digest == first.digest
     # The version before the newest is whole, and stands meanwhile.
     assert [each.round for each in after.standing(NOTHING)] == [1]
@@ -122,3 +127,13 @@ def test_forgotten_versions_leave_no_file_but_what_others_need(files):
     assert not files.path(oldest).exists() and files.model(oldest.digest).exists()
     files.remove([twin], [each for each in left if each is not twin])
     assert not files.model(oldest.digest).exists() and not files.report(oldest.digest).exists()
+
+
+def test_damaged_value_of_holding_is_put_aside(files):
+    filled(files)
+    files.save_model(HOLD, constant_value(0.0, policy=HOLD).to_bytes())
+    assert reread(files)[0].hold is not None
+    files.model(HOLD).write_bytes(b'damaged')
+    registry, (problem,) = reread(files)
+    assert registry.hold is None and problem.startswith(files.model(HOLD).name)
+    assert (files.folder / ASIDE / files.model(HOLD).name).read_bytes() == b'damaged'
