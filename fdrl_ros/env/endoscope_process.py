@@ -3,9 +3,8 @@
 """An endoscope in a process of its own: pictures that do not stop the threads of this one."""
 
 from collections.abc import Sequence
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
-import signal
 import threading
 from typing import Any
 import weakref
@@ -16,6 +15,7 @@ from fdrl_ros.env.closing import closed
 from fdrl_ros.env.endoscope import Endoscope, Frame
 from fdrl_ros.env.view import View
 from fdrl_ros.errors import FdrlError, ResourceError
+from fdrl_ros.interrupts import spared_interrupts
 
 _START_TIME = 60.0  # seconds that the process may take to load PyBullet
 _DRAW_TIME = 2.0  # seconds that a picture may take
@@ -64,14 +64,8 @@ class EndoscopeProcess:
         self._process = context.Process(
             target=_serve, args=(theirs, self.camera), name='endoscope', daemon=True
         )
-        # Ctrl-C goes to the whole group, and who made the process decides when it stops: the
-        # mask is inherited for good. The tracker's own start would take it off again.
-        resource_tracker.ensure_running()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-        try:
+        with spared_interrupts():
             self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         self._lock = threading.RLock()
         self._is_up = False

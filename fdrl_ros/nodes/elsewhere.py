@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from fdrl_ros.errors import FdrlError
+from fdrl_ros.interrupts import spared_interrupts
 from fdrl_ros.trainer.learner import TrainingStopped
 
 LOOK = 0.2
@@ -28,7 +29,8 @@ def run_elsewhere(
     context = multiprocessing.get_context('spawn')
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_compute, args=(compute, arguments, theirs), daemon=True)
-    process.start()
+    with spared_interrupts():
+        process.start()
     theirs.close()
     try:
         while not ours.poll(LOOK):

@@ -3,12 +3,21 @@
 """What cannot be valued now is tried again, and the control loop goes on meanwhile."""
 
 from collections import Counter
+import os
+from pathlib import Path
+import signal
+import subprocess
 import time
 
 from choices import constant_value
+from fdrl_ros.bringup import environment, robot_graph
+import fdrl_ros.msg as ros
 from fdrl_ros.nodes import policies as policies_module
+from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.diagnostics import Level
 from fdrl_ros.prepare import Layout
+from fdrl_ros.runner import command
 from fdrl_ros.selector import HOLD
 from fdrl_ros.trial import basis
 from rclpy.lifecycle import TransitionCallbackReturn
@@ -101,3 +110,36 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     assert pauses == 2 * ['once more in 0.05 s', 'once more in 0.1 s']
     assert not known[0].setback and not policies.problem
     assert [each.name for each in node.loop.selector.candidates] == ['global', 'hospital_1', HOLD]
+
+
+def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, directory):
+    publish = room.node.create_publisher
+    policy = publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    policy.publish(to_ros(global_policy(directory), ros.GlobalPolicy()))
+    spec = robot_graph(settings, 'robot_1')[1]
+    node = subprocess.Popen(
+        command(spec),
+        env={**os.environ, **environment(settings, spec.domain)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        room.wait(lambda: computing(node.pid), 30.0)
+        os.killpg(node.pid, signal.SIGINT)
+        said, _ = node.communicate(timeout=20.0)
+    finally:
+        node.kill()
+    assert node.returncode == 0, said
+    assert 'Traceback' not in said and 'could not be valued' not in said, said
+
+
+def computing(pid: int) -> bool:
+    """Tell whether a process has one of its own that values a policy."""
+    words = [
+        Path(f'/proc/{child}/cmdline').read_bytes()
+        for task in Path(f'/proc/{pid}/task').iterdir()
+        for child in (task / 'children').read_text().split()
+    ]
+    return any(b'spawn_main' in each for each in words)

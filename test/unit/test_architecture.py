@@ -25,7 +25,17 @@ LAYERS = (
     {'trainer'},
     {'policy', 'privacy', 'crypto', 'env'},
     {'metrics'},
-    {'__init__', '_kernels', 'closing', 'durable', 'errors', 'kernels', 'resources', 'settings'},
+    {
+        '__init__',
+        '_kernels',
+        'closing',
+        'durable',
+        'errors',
+        'interrupts',
+        'kernels',
+        'resources',
+        'settings',
+    },
 )
 TOGETHER = 1
 APART = ({'trainer'}, {'policy', 'privacy', 'crypto', 'env'}, {'metrics'})
