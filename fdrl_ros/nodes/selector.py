@@ -96,6 +96,12 @@ class SelectorNode(ManagedNode):
         self.control.begin(self.loop, self.settings.armed, threshold)
         assert self.policies is not None
         self.policies.begin(self.loop)
+        if not self.settings.armed:
+            self.get_logger().warning(
+                'not armed: it chooses and tells, and commands nothing (-p armed:=true)'
+            )
+        self._held_for = ''
+        self.every(1.0, self._tell_holds)
         self.keep(without_garbage())
         if self.settings.priority:
             self._take_priority(self.settings.priority)
@@ -124,6 +130,20 @@ class SelectorNode(ManagedNode):
         except OSError as error:
             self.get_logger().warning(f'no priority: {error}; the selector runs as any process')
 
+    def _tell_holds(self) -> None:
+        """Log why it holds when that changes; silence, as between two operations, is no news."""
+        reason = self.control.reason
+        if reason in _SILENT:
+            return
+        held_for = '' if reason in _WELL else reason
+        if held_for == self._held_for:
+            return
+        if held_for:
+            self.get_logger().warning(f'holding: {held_for}')
+        else:
+            self.get_logger().info(f'{self._held_for} is over: {reason}')
+        self._held_for = held_for
+
     def health(self) -> Health:
         """Add the candidates, and warn while the robot holds for want of a state."""
         health = super().health()
@@ -138,6 +158,7 @@ class SelectorNode(ManagedNode):
             'refused': policies.refused,
             'reason': reason,
             'arm': self.control.arm,
+            'armed': self.settings.armed,
             'risk gate': 'closed' if self.loop.selector.gate.closed else 'open',
             'surgeon': policies.supervision.in_words(),
         }
@@ -145,7 +166,7 @@ class SelectorNode(ManagedNode):
             return Health(Level.WARN, f'holding: {reason}', values)
         if policies.problem:
             return Health(Level.WARN, policies.problem, values)
-        return Health(Level.OK, reason, values)
+        return Health(Level.OK, reason if self.settings.armed else f'{reason}, not armed', values)
 
 
 _WELL = frozenset(
@@ -159,6 +180,9 @@ _WELL = frozenset(
     }
 )
 """Reasons of a selection that are nobody's fault."""
+
+_SILENT = frozenset({'', Reason.MISSING, Reason.STALE})
+"""Reasons while nobody says a state, or none was judged yet."""
 
 
 def main() -> int:

@@ -90,6 +90,24 @@ def test_limits_that_contradict_refuse_to_configure_until_they_are_mended(direct
         process.close()
 
 
+@pytest.mark.parametrize('armed', [False, True])
+def test_selector_that_is_not_armed_says_so_once_in_its_log_and_in_its_health(
+    directory, lone_domain, capfd, armed
+):
+    process = Process('/robot_1/selector', directory, lone_domain, f'armed:={str(armed).lower()}')
+    node = process.node
+    try:
+        assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        node.control.reason = 'best'
+        health = node.health()
+    finally:
+        process.close()
+    assert health.summary == ('best' if armed else 'best, not armed')
+    assert health.values['armed'] is armed
+    assert capfd.readouterr().err.count('not armed') == (not armed)
+
+
 def test_policies_of_another_shape_or_federation_are_refused_and_it_holds(
     room, runner, settings, directory
 ):
@@ -112,5 +130,7 @@ def test_policies_of_another_shape_or_federation_are_refused_and_it_holds(
         released.publish(message)
         patient.say_until(lambda n=number: log.read_text().count('refused: ') >= n, 10.0)
     patient.say_until(lambda: reason(room) == 'no_policy', 5.0)
+    patient.say_until(lambda: 'holding: no_policy' in log.read_text(), 5.0)
+    assert log.read_text().count('holding: ') == 1, 'it is said once'
     assert 'Traceback' not in log.read_text()
     assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'
