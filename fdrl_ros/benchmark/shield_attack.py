@@ -105,9 +105,16 @@ class Attacker:
         self._kind, self._rng = kind, rng
         self._best = rng.standard_normal((ACTION_COUNT, STATE_SIZE + 1))
         self._tried, self._peak = self._best, -1.0
+        self._foresight: BatchShield | None = None
+        self._predicted: NDArray[np.float64] | None = None
 
-    def begin(self) -> None:
-        """Begin another round of operations: the search tries something near its best."""
+    def begin(self, foresight: BatchShield | None = None) -> None:
+        """
+        Begin another round of operations: the search tries something near its best.
+
+        :param foresight: by which one that attacks one robot predicts; see :meth:`ask_one`.
+        """
+        self._foresight, self._predicted = foresight, None
         self._tried = self._best + 0.5 * self._rng.standard_normal(self._best.shape)
 
     def learn(self, peak: float) -> None:
@@ -136,6 +143,18 @@ class Attacker:
             scores[:, _DOWN] += 1.0
             return scores.argmax(axis=1)
         return np.full(count, _DOWN)
+
+    def ask_one(self, state: NDArray[np.float32], values: NDArray[np.float64]) -> int:
+        """
+        Return an action for one robot; "greedy" predicts with a shield of its own.
+
+        :param state: scaled, shape (STATE_SIZE,).
+        :param values: the same in units.
+        """
+        asked = self.ask(state[None], self._predicted)
+        if self._kind == 'greedy' and self._foresight is not None:
+            self._predicted = self._foresight.review(values[None], asked).hard
+        return int(asked[0])
 
 
 def patients_of(procedure: str, first: int, count: int, heterogeneity: float) -> list[Patient]:
@@ -227,13 +246,13 @@ def attack_motors(
     while tally.steps < steps:
         operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
         shield, meter, number = Shield(settings), DamageMeter(), number + 1
-        attacker.begin()
+        attacker.begin(BatchShield(settings or ShieldSettings(active=False), procedure, 1))
         peak = 0.0
         while not operation.done:
-            action = int(attacker.ask(operation.state()[None], None)[0])
+            values = np.array(operation.values())
+            values[_LIMIT] = limit
+            action = attacker.ask_one(operation.state(), values)
             if settings is not None:
-                values = np.array(operation.values())
-                values[_LIMIT] = limit
                 action = shield.review(
                     values, procedure, action, operation.ticks * TICK, damage=meter.total
                 ).action

@@ -5,7 +5,7 @@ Adversaries in a robot's own control loop: its selector, shield and limiter at 1
 
 What is said and done is as imperfect as the shield's bounds allow: forces and positions that are
 off, states that come early or late, set-points that the arm gets almost a tick late. Beyond them,
-some states are lost and some are no numbers.
+some states are lost, also many in a row, some vital signs do not come, and some are no numbers.
 """
 
 from collections import deque
@@ -16,18 +16,25 @@ from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Point
 from fdrl_ros.env.state import Field, INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.selector.candidate import Candidate
-from fdrl_ros.selector.control import ControlLoop
+from fdrl_ros.selector.control import ControlLoop, Cycle
 from fdrl_ros.selector.damage import DamageMeter
 from fdrl_ros.selector.gate import GateSettings
 from fdrl_ros.selector.limiter import Limiter
 from fdrl_ros.selector.observation import Observation
 from fdrl_ros.selector.selector import Selector
+from fdrl_ros.selector.shield_batch import BatchShield
 from fdrl_ros.selector.shield_settings import ShieldSettings
 import numpy as np
 from numpy.typing import NDArray
 
 LOST, BROKEN = 0.02, 0.02
-"""Shares of states that never come, and that hold a number which is none."""
+"""Shares of states that never come, one at a time, and that hold a number which is none."""
+
+SILENT = 0.002
+"""Chance that a burst of lost states begins with one, and likewise one of lost vital signs."""
+
+BURST = (4, 20)
+"""Fewest and most states in a burst: 40 to 200 ms."""
 
 _BEATS = (2, 2, 2, 3, 3)
 """Sub-steps between the states of a tick, in any order: 8 or 12.5 ms."""
@@ -64,12 +71,13 @@ class _Robot:
         self._operation, self._settings, self._limit = operation, settings, limit
         selector = Selector(gate=_OPEN, shield=settings)
         selector.set_candidates(
-            [Candidate('attacker', lambda s: int(attacker.ask(s[None], None)[0]))]
+            [Candidate('attacker', lambda s: attacker.ask_one(s, self._values))]
         )
         self._loop = ControlLoop(selector, Limiter())
         self._late, self._rng = late, rng
         self._under_way: deque[tuple[int, Point]] = deque()
-        self._count = 0
+        self._count, self._silent, self._bare = 0, 0, 0
+        self._values: NDArray[np.float64] = np.array(operation.values())
 
     def tick(self) -> None:
         """Let one tick pass."""
@@ -82,8 +90,9 @@ class _Robot:
                 self._count += 1
 
     def _speak(self) -> None:
-        """Say the state, unless it is lost; take the set-point that comes of it."""
+        """Say the state, unless it is lost; take the set-points that come of it."""
         loop, now = self._loop, 100.0 + self._count * SUBSTEP
+        self._take(loop.proceed(now))
         values, chance = np.array(self._operation.values()), self._rng.random()
         force, height = self._rng.uniform(-1.0, 1.0, 2)
         values[INDEX['force']] += force * self._settings.force_error
@@ -91,14 +100,23 @@ class _Robot:
         values[INDEX['force_limit']] = self._limit
         if chance < BROKEN:
             values[INDEX['force']] = np.nan
-        if chance > 1.0 - LOST:
-            cycle = loop.watchdog(now)
-        else:
+        self._silent, self._bare = (self._goes_on(each) for each in (self._silent, self._bare))
+        if not self._silent and not chance > 1.0 - LOST:
+            self._values = values
             loop.take_tip(self._operation.target, now)
-            loop.take_patient(self._half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
+            if not self._bare:
+                loop.take_patient(self._half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
             said = self._half(OPERATION_FIELDS, values[:OPERATION_SIZE], now)
-            cycle = loop.take_operation(said, now)
-            loop.watchdog(now)
+            self._take(loop.take_operation(said, now))
+        self._take(loop.watchdog(now))
+
+    def _goes_on(self, left: int) -> int:
+        """Return how many states of a burst are still to come; one may begin."""
+        if left:
+            return left - 1
+        return int(self._rng.integers(*BURST, endpoint=True)) * (self._rng.random() < SILENT)
+
+    def _take(self, cycle: Cycle | None) -> None:
         if cycle is not None and cycle.setpoint is not None:
             x, y, z = cycle.setpoint.position.tolist()
             self._under_way.append((self._count + self._late, (x, y, z)))
@@ -132,11 +150,11 @@ def attack_loop(
     """
     tally = Tally(procedure, kind, settings is not None, 'loop')
     rng = np.random.default_rng(seed)
-    attacker, number = Attacker(kind, rng), 0
     watch = settings or ShieldSettings(active=False)
+    attacker, number = Attacker(kind, rng), 0
     while tally.steps < steps:
         operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
-        attacker.begin()
+        attacker.begin(BatchShield(watch, procedure, 1))
         late = int(rng.integers(0, _LATE + 1))
         robot, meter, number = (
             _Robot(operation, attacker, watch, limit, late, rng),

@@ -16,6 +16,7 @@ import math
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.errors import SettingError
 from fdrl_ros.selector.either import Number
+from fdrl_ros.selector.kinds import POWER
 from fdrl_ros.selector.retreat import RISE
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,6 @@ LEVELS = 8
 _UNTIL = 0.7
 _LAGS = LEVELS + 1
 _SPEEDS, _BEHIND = 25, 33
-_POWER = 2.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Excursion:
         self.sink: Array = np.full((LEVELS, *shape[2:]), -np.inf)
         """Furthest that the tip sinks by itself, m."""
         self._fill(lags.tolist())
-        self.steep = (1.0 + bounds.damping * (bounds.speed + MAXIMUM_SPEED)) ** _POWER
+        self.steep = (1.0 + bounds.damping * (bounds.speed + MAXIMUM_SPEED)) ** POWER
 
     def _fill(self, lags: list[float]) -> None:
         bounds = self.bounds
@@ -245,7 +245,7 @@ class Excursion:
                     sinks[at] = np.maximum(sinks[at], furthest)
                     for row in range(_SPEEDS):
                         closing = np.maximum(rising[row] + sinking, 0.0)
-                        more = (1.0 + bounds.damping * closing) ** _POWER
+                        more = (1.0 + bounds.damping * closing) ** POWER
                         grown = (rise[row] + sunk + bounds.arm_error) * more
                         for place, depth in enumerate(DEPTHS):
                             total = grown + depth * more

@@ -219,15 +219,20 @@ class Guard:
             hard = self._pulled(hard, longer, COARSE_STEP - dz)
             usual = self._pulled(usual, way, -dz)
         harm = self.damage + _HARMING * most(usual - self._warn, self._zero)
+        leaves = self._leaves_height(dz)
+        if not (holding and dz > 0.0):  # drawn back, it may leave sideways rather than press on
+            leaves = (
+                leaves
+                | self._leaves(now.error_x, dx, far_x)
+                | self._leaves(now.error_y, dy, far_y)
+            )
         return Prospects(
             hard,
             usual,
             hard > HARD_STOP,
             (usual > now.force_limit) & (settings.keep_limit or holding),
             (usual > self._warn) & (harm > settings.damage_limit),
-            self._leaves(now.error_x, dx, far_x)
-            | self._leaves(now.error_y, dy, far_y)
-            | self._leaves_height(dz),
+            leaves,
         )
 
     def act(self, dx: Number, dy: Number, dz: Number) -> None:

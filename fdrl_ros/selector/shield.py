@@ -94,11 +94,10 @@ class Shield:
         self._guard: Guard | None = None
         self._procedure = ''
         self._seen = -math.inf
-        self._kept: Verdict | None = None
 
     def reset(self) -> None:
         """Forget the case."""
-        self._guard = self._kept = None
+        self._guard = None
 
     def aside(self) -> Self:
         """Return one that knows the same; what it is asked leaves no trace in this one."""
@@ -136,7 +135,7 @@ class Shield:
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         :raises StateError: before the first state.
         """
-        guard, self._kept = self._guard, None
+        guard = self._guard
         if guard is None:
             raise StateError('the shield has seen no state yet')
         if not self.settings.active:
@@ -159,14 +158,8 @@ class Shield:
         away: Vector | None = None,
         damage: float = 0.0,
     ) -> Verdict:
-        """
-        Return how to keep the tip: staying, or up where that could lead beyond a limit.
-
-        It may be asked more often than once a tick; the answer of a tick then stands.
-        """
-        if self._kept is None or not 0.0 <= now - self._seen < TICK - JITTER:
-            self._kept = self.review(values, procedure, STAY, now, True, away, damage)
-        return self._kept
+        """Return how to keep the tip: staying, or up where that could lead beyond a limit."""
+        return self.review(values, procedure, STAY, now, True, away, damage)
 
     def review(
         self,

@@ -31,6 +31,7 @@ from fdrl_ros.selector.excursion import (
     sink,
     surface,
 )
+from fdrl_ros.selector.kinds import POWER
 from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.shield_truths import between, corners, signs, Truths
@@ -41,7 +42,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Report = Callable[[int, int], None]
 
-_POWER = 2.0 / 3.0
 _STEPS = 168
 _TIME: Array = SUBSTEP * np.arange(1.0, _STEPS + 1.0)
 _INTERVALS = (
@@ -134,7 +134,7 @@ def check_tables(
             # A shield that knows of no latency expects nothing that is still to come.
             expected = due if taken.latency > 0.0 else 0
             for row in range(len(speeds)):
-                more = (1.0 + truth.damping * np.maximum(rising[row] + fast, 0.0)) ** _POWER
+                more = (1.0 + truth.damping * np.maximum(rising[row] + fast, 0.0)) ** POWER
                 grown = (rise[row] + sunk + truth.arm_error) * more
                 for number, depth in enumerate(DEPTHS):
                     total = grown + depth * more
@@ -161,7 +161,7 @@ def check_tables(
 def kappas_of(bounds: Bounds, procedure: Procedure) -> tuple[float, float]:
     """Return the least and greatest kappa under the instrument of a procedure, N^(2/3)/m."""
     soft, stiff = (
-        float(contact_stiffness(each, procedure.contact_radius) ** _POWER)
+        float(contact_stiffness(each, procedure.contact_radius) ** POWER)
         for each in (bounds.softest, bounds.stiffest)
     )
     return soft, stiff

@@ -14,6 +14,7 @@ from fdrl_ros.env.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, 
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES, surface
+from fdrl_ros.selector.kinds import POWER
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.retreat import RISE
 from fdrl_ros.selector.shield_check import (
@@ -32,7 +33,6 @@ from fdrl_ros.selector.sight import RIDING
 import numpy as np
 from numpy.typing import NDArray
 
-_POWER = 2.0 / 3.0
 _STEPS = 168
 _SLACK = 1e-9
 _OFF = ((1.0, 1.0, 1.0), (-1.0, -1.0, 1.0))
@@ -142,7 +142,7 @@ def futures(
         sunk, behind = sunk + behind - following + down, following
         closing = np.maximum(rising[rows, step] + behind / lag, 0.0)
         depth = np.maximum(some.depths[-1] + rise[rows, step] + sunk + truth.arm_error, 0.0)
-        most = np.maximum(most, some.kappa * depth * (1.0 + some.damping * closing) ** _POWER)
+        most = np.maximum(most, some.kappa * depth * (1.0 + some.damping * closing) ** POWER)
     force: Array = most**1.5
     return force
 

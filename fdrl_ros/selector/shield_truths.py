@@ -11,6 +11,7 @@ import itertools
 
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
 from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES
+from fdrl_ros.selector.kinds import POWER
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +20,6 @@ Array = NDArray[np.float64]
 TICKS, LONG = 2, 6
 """Of each history at a corner, and between corners."""
 
-_POWER = 2.0 / 3.0
 _SPEEDING = ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
 """Gain of speed in a tick, and how far its mean is off its ends', as shares of what can be."""
 
@@ -72,7 +72,7 @@ def corners(
         np.array([bounds.quickest, bounds.slowest]),
         bounds.speed * np.array([-1.0, 0.0, 1.0]),
         reach * np.array([-1.0, 0.0, 1.0]),
-        limit**_POWER * np.array([-0.002, 0.02, 0.2, 1.0]),
+        limit**POWER * np.array([-0.002, 0.02, 0.2, 1.0]),
         np.arange(3.0),
         np.arange(float(len(last))),
         *[np.arange(float(len(_SPEEDING)))] * TICKS,
@@ -104,7 +104,7 @@ def between(
         np.exp(rng.uniform(np.log(bounds.quickest), np.log(bounds.slowest), count)),
         rng.uniform(-bounds.speed, bounds.speed, count),
         rng.uniform(-reach, reach, count),
-        limit**_POWER * rng.uniform(-0.002, 1.0, count),
+        limit**POWER * rng.uniform(-0.002, 1.0, count),
     ]
     ways = rng.choice([-1.0, 0.0, 1.0], (ticks, 2, count)) * rng.random((ticks, 2, count)) ** 0.2
     moves = np.array(MOVES)[rng.integers(0, len(MOVES), (ticks, count))]

@@ -204,12 +204,12 @@ def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():
     assert verdict.veto is not Veto.NONE
 
 
-def test_to_keep_the_tip_may_be_asked_more_often_than_once_a_tick():
-    shield, state = Shield(), state_of(goal_error_z=-0.005, force=1.0, contact=1.0)
-    first = shield.keep(state, 'palpation', 0.0)
-    assert first.action in (FINE_UP, COARSE_UP)
-    assert shield.keep(state_of(), 'palpation', 0.01) is first
-    assert shield.keep(state_of(), 'palpation', TICK).action == STAY
+@pytest.mark.parametrize('aside', [-0.19, 0.0, 0.19])
+def test_a_robot_that_holds_at_the_edge_of_the_workspace_is_drawn_back_along_the_shaft(aside):
+    at = {'goal_error_x': 0.0395, 'goal_error_y': 0.0, 'goal_error_z': -0.006, 'lag': 0.0}
+    state, away = state_of(**at, force=8.0, contact=1.0), (aside, 0.0, 0.98)
+    assert Shield().keep(state, 'palpation', 0.0, away).action == COARSE_UP
+    assert Shield().review(state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
 
 
 @pytest.mark.parametrize('gap', [0.0, 0.01])

@@ -15,8 +15,10 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.selector import prediction, ShieldSettings
 from fdrl_ros.selector.excursion import excursion, sink
 from fdrl_ros.selector.guard import Side
+from fdrl_ros.selector.observation import Reason
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.retreat import RISE
+from fdrl_ros.selector.selector import Selector
 from fdrl_ros.selector.shield_check import check_sight, check_tables
 from fdrl_ros.selector.sight import Glance, Sight
 import numpy as np
@@ -276,6 +278,28 @@ def test_no_adversary_gets_above_a_limit_through_the_control_loop(kind):
     assert shielded.above_limit > 0
     assert shielded.above_stop == shielded.above_damage == shielded.outside == 0
     assert kept.above_limit == 0 and kept.greatest > 0.3
+
+
+def test_the_control_loop_falls_silent_at_times(monkeypatch):
+    held, keep_tip = set(), Selector.keep_tip
+
+    def keep(self, reason, *others, **named):
+        held.add(reason)
+        return keep_tip(self, reason, *others, **named)
+
+    monkeypatch.setattr(Selector, 'keep_tip', keep)
+    operation = Operation(WorldSettings(mode='kinematic'))
+    attack_loop(operation, 'palpation', 'down', 300, SETTINGS, 1.1)
+    assert held >= {Reason.STALE, Reason.NOT_FINITE}
+
+
+def test_one_robot_too_is_asked_for_what_is_predicted_to_be_worst():
+    operation = Operation(WorldSettings(mode='kinematic'))
+    for ways in (attack_loop, attack_motors):
+        down, greedy = (
+            ways(operation, 'palpation', kind, 60, None, 1.1) for kind in ('down', 'greedy')
+        )
+        assert replace(greedy, attacker='down') != down
 
 
 def test_no_adversary_gets_above_the_hard_stop_with_motors():
