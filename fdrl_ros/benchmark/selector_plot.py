@@ -111,10 +111,14 @@ def draw_operation(
     loads.set_ylabel('N', color='tab:red')
     lines = [*state.get_lines(), *loads.get_lines()]
     state.legend(lines, [str(each.get_label()) for each in lines], **BESIDE)
-    for name, colour in (('mean_arterial_pressure', 'tab:purple'), ('heart_rate', 'tab:brown')):
+    for name, colour in (
+        ('mean_arterial_pressure', 'tab:purple'),
+        ('heart_rate', 'tab:brown'),
+        ('oxygen_saturation', 'tab:olive'),
+    ):
         vitals.plot(time, values[:, INDEX[name]], color=colour, label=name.replace('_', ' '))
     vitals.legend(**BESIDE)
-    vitals.set_ylabel('mmHg, 1/min')
+    vitals.set_ylabel('mmHg, 1/min, %')
     places = [names.index(each) for each in chosen]
     choice.step(time, places, where='post', color='tab:green')
     choice.set_yticks(range(len(names)), names, fontsize=7)

@@ -223,12 +223,19 @@ def test_what_the_selector_is_worth_is_what_was_measured():
     def words(of, form):
         return '{} [{}, {}]'.format(*(format(of[each], form) for each in ('mean', 'low', 'high')))
 
-    assert found['seeds'] == [311, 312, 313, 314, 315]
-    assert [each['level'] for each in found['levels']] == [0.5, 1.0]
+    assert found['seeds'] == [321, 322, 323, 324, 325]
+    assert [each['level'] for each in found['levels']] == [0.0, 0.5, 1.0]
     for at in found['levels']:
         rows = at['contenders']
         assert words(rows['selector']['return'], '.2f') in page
-        for name in ('global', 'best_single', 'best_cumulative', 'bandit', 'hindsight'):
+        for name in (
+            'global_or_hold',
+            'global',
+            'best_single',
+            'best_cumulative',
+            'bandit',
+            'hindsight',
+        ):
             own = f'| {words(rows[name]["return"], ".2f")} | {words(rows[name]["lead"], "+.2f")} |'
             assert own in page, name
         for name in ('share_of_hindsight', 'share_of_oracle'):
