@@ -3,8 +3,9 @@
 """
 What a surface can do if its tissue is of one kind, told from two forces: for one robot.
 
-:mod:`fdrl_ros.selector.prediction` has the same formulas for many robots at once, in arrays. Those
-for one, in plain floats and without a call for each minimum, take a third of the time.
+:mod:`fdrl_ros.selector.prediction` has the same formulas for many robots at once, in arrays: the
+definition, through which the proof goes. Those for one, in plain floats, spare it a call for each
+minimum in the control loop.
 """
 
 from collections.abc import Sequence
