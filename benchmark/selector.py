@@ -20,12 +20,14 @@ and a bare rclpy node that answers each state with an action (selector_echo.py).
 turns one after the other, each idle and beside a process that only counts.
 
 The selector decides at 20 Hz whatever the rate of states, and moves the arm at each state. So two
-times are told. `topic_*_us` goes from a state's publishing to the hearing of the *action* that was
+times are told. `topic_*_us` goes from a state's publishing to the arrival of the *action* that was
 decided on in that state: of 200 states a second about 22 have one. `setpoint_*_us` goes to the
-hearing of the set-point that each state brings. The echo node answers each state with an action.
+arrival of the set-point that each state brings. The echo node answers each state with an action.
+An answer has arrived when the middleware of the room's process received it, by that middleware's
+timestamp: the room's own handling of answers is in none of these times.
 
 `missed_deadline_fraction` is of states at 100 Hz for `--minutes`: whose set-point, or whose action
-if one was due, was heard later than 10 ms after the state, or never.
+if one was due, arrived later than 10 ms after the state, or never.
 `missed_decision_fraction` is of decisions alone. `--minutes` is per node and load, in turns of
 `--seconds`.
 """

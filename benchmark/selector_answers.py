@@ -29,14 +29,14 @@ def stamp_of(message: Any) -> int:
 @dataclass
 class Answers:
     """
-    What was said and heard in one measurement; times are nanoseconds.
+    What was said and heard in one measurement; times are nanoseconds of the system clock.
 
     :param sent: when each state was published.
     :param stamps: which state has which stamp.
     :param begin: number of the first state that counts.
-    :param actions: when each came, and its stamp.
+    :param actions: when each was received, and its stamp.
     :param risks: stamp of each, and its F_t.
-    :param set_points_heard: when each came, and its stamp.
+    :param set_points_heard: when each was received, and its stamp.
     """
 
     sent: list[int] = field(default_factory=list)

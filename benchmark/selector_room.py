@@ -4,13 +4,19 @@
 The operating room of benchmark/selector.py: who says the state, and hears what is answered.
 
 It does as the robot's env does: at each beat the set-points of tip and jaw, the vital signs, then
-the state of the operation, from whose publishing on time is counted. Answers are of a state that
-is known: the echo node returns its stamp, the selector tells its force in the risk.
+the state of the operation. Answers are of a state that is known: the echo node returns its stamp,
+the selector tells its force in the risk.
+
+Time is counted from right before the state is given to its publisher until the middleware of this
+process has received the answer: its reception timestamp, which is taken in a thread of its own. So
+what the room does with an answer that came shortly before is not counted, nor is the way from the
+middleware into its callback. Both times are of the system clock, as that timestamp is.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
 import gc
+import inspect
 from itertools import islice
 import os
 from pathlib import Path
@@ -37,6 +43,7 @@ SETTLING = 1.0
 AFTER = 0.2
 """Seconds after it in which answers may still come."""
 
+_BOTH = inspect.signature(lambda message, about: None)
 _SPLIT = OPERATION_SIZE
 _NAMES = [each.name for each in OPERATION_FIELDS + PATIENT_FIELDS]
 _SCALES = [each.scale for each in OPERATION_FIELDS + PATIENT_FIELDS]
@@ -78,6 +85,23 @@ class Room:
         rclpy.shutdown()
 
 
+def timed(take: Callable[[Any, int], None]) -> Callable[..., None]:
+    """
+    Make a subscription's callback that tells when a message was received.
+
+    :param take: given a message, and when the middleware received it, nanosecond of the system
+        clock; 0 from a middleware that does not tell.
+    """
+
+    def call(*given: Any) -> None:
+        # To a callback of two arguments EventsExecutor gives them as one pair.
+        message, about = given if len(given) == 2 else given[0]
+        take(message, about['received_timestamp'])
+
+    call.__signature__ = _BOTH  # type: ignore[attr-defined]
+    return call
+
+
 class Bedside:
     """The topics of one robot, as its env and its other listeners have them."""
 
@@ -89,18 +113,18 @@ class Bedside:
         self._jaw = publish(JointState, f'{namespace}/jaw/setpoint_js', qos.STATE)
         self._patient = publish(ros.PatientState, f'{namespace}/patient_state', qos.STATE)
         self._operation = publish(ros.OperationState, f'{namespace}/operation_state', qos.STATE)
-        hear(ros.SelectedAction, f'{namespace}/action', self._take_action, qos.EVENT)
+        hear(ros.SelectedAction, f'{namespace}/action', timed(self._take_action), qos.EVENT)
         hear(ros.Risk, f'{namespace}/risk', self._take_risk, qos.EVENT)
-        hear(PoseStamped, f'{namespace}/servo_cp', self._take_set_point, qos.EVENT)
+        hear(PoseStamped, f'{namespace}/servo_cp', timed(self._take_set_point), qos.EVENT)
 
-    def _take_action(self, message: ros.SelectedAction) -> None:
-        self._answers.actions.append((time.monotonic_ns(), stamp_of(message)))
+    def _take_action(self, message: ros.SelectedAction, came: int) -> None:
+        self._answers.actions.append((came, stamp_of(message)))
 
     def _take_risk(self, message: ros.Risk) -> None:
         self._answers.risks.append((stamp_of(message), message.force))
 
-    def _take_set_point(self, message: PoseStamped) -> None:
-        self._answers.set_points_heard.append((time.monotonic_ns(), stamp_of(message)))
+    def _take_set_point(self, message: PoseStamped, came: int) -> None:
+        self._answers.set_points_heard.append((came, stamp_of(message)))
 
     @property
     def is_heard(self) -> bool:
@@ -112,6 +136,7 @@ class Bedside:
         Say states at a rate, and note what is answered.
 
         :param rate: hertz.
+        :raises SystemExit: if the middleware does not tell when answers came.
         """
         self._answers = answers = Answers()
         begin = round(SETTLING * rate)
@@ -120,7 +145,7 @@ class Bedside:
 
         def beat() -> None:
             # A beat that comes late shall not be followed by the next at once.
-            early = answers.sent and time.monotonic_ns() - answers.sent[-1] < 0.5e9 / rate
+            early = answers.sent and time.time_ns() - answers.sent[-1] < 0.5e9 / rate
             if made and not early:
                 self._say(answers, *made.popleft())
 
@@ -133,6 +158,8 @@ class Bedside:
         finally:
             self._room.node.destroy_timer(timer)
             gc.enable()
+        if not all(came for came, _ in answers.actions + answers.set_points_heard):
+            raise SystemExit('this middleware does not tell when a message was received')
         answers.begin = begin
         return answers
 
@@ -157,7 +184,7 @@ class Bedside:
         self._jaw.publish(joint_state(stamp, (JAW,), (0.0,)))
         self._patient.publish(patient)
         answers.stamps[stamp_of(operation)] = number
-        answers.sent.append(time.monotonic_ns())
+        answers.sent.append(time.time_ns())
         self._operation.publish(operation)
 
 

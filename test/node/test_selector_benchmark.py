@@ -2,11 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/selector.py`: a selector with policies is measured, and every figure is written."""
 
+import importlib
 import json
 from math import isfinite
 from pathlib import Path
 import subprocess
 import sys
+import time
+
+from fdrl_ros.bringup import free_domains
+from fdrl_ros.nodes import qos
+from geometry_msgs.msg import PoseStamped
 
 BENCHMARK = Path(__file__).parents[2] / 'benchmark' / 'selector.py'
 NAMES = {
@@ -35,3 +41,25 @@ def test_figures_are_measured_and_written(tmp_path):
             assert each['peer'].startswith('bare rclpy echo node')
             assert isfinite(each['peer_value'])
     assert 0.0 < written['cpu_share']['value'] < 1.0
+
+
+def test_an_answer_has_the_time_at_which_the_middleware_received_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
+    bench = importlib.import_module('selector_room')
+    room = bench.Room(free_domains(1)[0])
+    heard = []
+
+    def take(message, came):
+        heard.append((came, time.time_ns()))
+
+    try:
+        room.node.create_subscription(PoseStamped, 'answer', bench.timed(take), qos.EVENT)
+        sender = room.node.create_publisher(PoseStamped, 'answer', qos.EVENT)
+        assert room.spin(lambda: sender.get_subscription_count() == 1, 10.0)
+        sent = time.time_ns()
+        sender.publish(PoseStamped())
+        assert room.spin(lambda: heard, 10.0)
+    finally:
+        room.close()
+    came, called = heard[0]
+    assert sent <= came <= called
