@@ -20,7 +20,8 @@ class Case:
 
     Another one begins with another pseudonym or procedure, or when `time_left`, which only falls
     within a case, has risen above what two states in a row said: one reading that is too low ends
-    none. One that is too high does: the first state of an operation has to be judged as such.
+    none. One that is too high does: the first state of an operation has to be judged as such. What
+    must not be lost by it, waits for a second one: see :class:`CaseDamage`.
     Only a pseudonym is believed in a state that came out of order, or of a procedure that there
     is not.
     """
@@ -39,18 +40,17 @@ class Case:
         """Tell whether a state of the operation is of this case; the first one always is."""
         if self.patient is None:
             return True
+        return self.is_named(operation) and not self.rise(operation) > GAIN
+
+    def is_named(self, operation: Observation) -> bool:
+        """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
         if operation.patient != self.patient:
             return False
-        if not self._telling(operation):
-            return True
-        if self._procedure not in ('', operation.procedure):
-            return False
-        return not _time_left(operation) > self._left + GAIN
+        return self._procedure in ('', operation.procedure) or not self._telling(operation)
 
-    def goes_on(self, operation: Observation) -> bool:
-        """Tell whether a state in another time, whose stamp tells nothing, is of this case."""
-        same = operation.patient == self.patient and operation.procedure == self._procedure
-        return same and not _time_left(operation) > self._left + GAIN
+    def rise(self, operation: Observation) -> float:
+        """Return how far `time_left` is above that of this case; NaN if a state does not tell."""
+        return _time_left(operation) - self._left if self._telling(operation) else math.nan
 
     def take(self, operation: Observation) -> None:
         """Take in a state of this case."""
@@ -62,6 +62,10 @@ class Case:
                 before = left if math.isnan(self._last) else self._last
                 self._left = min(self._left, max(before, left))
                 self._last = left
+
+    def restart(self) -> None:
+        """Go on in another time, of which the stamps so far tell nothing."""
+        self._time = -math.inf
 
     def _telling(self, operation: Observation) -> bool:
         return operation.time > self._time and operation.procedure in _KNOWN

@@ -6,10 +6,17 @@ from typing import Any
 
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.procedures import procedure_named
+from fdrl_ros.selector.case import Case, GAIN
 from fdrl_ros.selector.either import most, Number
+from fdrl_ros.selector.observation import Observation
 
 LONGEST_STEP = 4 * TICK
 """A gap between two states counts as this long at most, seconds: nobody knows what was in it."""
+
+
+def elapsed(last: float | None, now: float) -> float:
+    """Return for how long a state counts: since the last one, or a tick where there is none."""
+    return TICK if last is None else min(max(now - last, 0.0), LONGEST_STEP)
 
 
 class DamageMeter:
@@ -25,18 +32,16 @@ class DamageMeter:
         self._zero = like
         self._last: float | None = None
 
-    def add(self, force: Number, procedure: str, now: float) -> float:
+    def add(self, force: Number, procedure: str, now: float) -> None:
         """
-        Take in a state; return the time since the last one, seconds.
+        Take in a state.
 
         :param force: measured load, N.
         :param now: seconds of the clock that stamps states.
         """
-        elapsed = TICK if self._last is None else min(max(now - self._last, 0.0), LONGEST_STEP)
-        self._last = now
         excess = most(force - procedure_named(procedure).warn_force, self._zero)
-        self.total = self.total + excess * elapsed
-        return elapsed
+        self.total = self.total + excess * elapsed(self._last, now)
+        self._last = now
 
     def restart(self) -> None:
         """Count on from here in another time."""
@@ -45,3 +50,66 @@ class DamageMeter:
     def keep(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""
         self.total, self._zero = self.total[rows], self._zero[rows]
+
+
+class CaseDamage:
+    """
+    Damage of the case under way, over every state whose force counts, N s.
+
+    It outlives a clock that is set, and one reading of `time_left` that is too high: where that
+    alone tells of another case, what was before counts on until a second state in a row says so.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._case, self._meter = Case(), DamageMeter()
+        self._before = 0.0
+        self._risen: float | None = None
+
+    @property
+    def case(self) -> float:
+        """Of the case as the newest state has it."""
+        return self._meter.total
+
+    @property
+    def total(self) -> float:
+        """The same with that of the case before, as long as it may be the same one."""
+        return self._before + self._meter.total
+
+    def of(self, operation: Observation) -> float:
+        """Return that of the case of a state that is not taken in; one state is not believed."""
+        return self.total if self._case.is_named(operation) else 0.0
+
+    def add(self, operation: Observation, force: float) -> None:
+        """
+        Take in a state.
+
+        :param force: measured load, N.
+        """
+        rise = self._case.rise(operation)
+        if not self._case.is_named(operation):
+            self._begin()
+        elif rise <= GAIN:
+            self._go_on()
+        elif rise > GAIN:
+            if self._risen is None:
+                self._before, self._meter = self.total, DamageMeter()
+                self._risen = operation.time
+            elif operation.time > self._risen:
+                self._case, self._before, self._risen = Case(), 0.0, None
+        if self._risen is None:
+            self._case.take(operation)
+        self._meter.add(force, operation.procedure, operation.time)
+
+    def restart(self) -> None:
+        """Count on from here in another time."""
+        self._go_on()
+        self._case.restart()
+        self._meter.restart()
+
+    def _go_on(self) -> None:
+        """Take the case to be the one before."""
+        self._meter.total += self._before
+        self._before, self._risen = 0.0, None

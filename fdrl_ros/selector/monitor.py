@@ -7,8 +7,8 @@ from fdrl_ros.env.state import INDEX
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
-from fdrl_ros.selector.damage import DamageMeter
-from fdrl_ros.selector.observation import State
+from fdrl_ros.selector.damage import CaseDamage, elapsed
+from fdrl_ros.selector.observation import Observation, State
 
 
 class OperationMonitor:
@@ -35,40 +35,34 @@ class OperationMonitor:
         self._limit = INDEX['force_limit']
         self._pressure = INDEX['mean_arterial_pressure']
         self._low_pressure = 0.0
-        self._damage = DamageMeter()
-
-    @property
-    def damage(self) -> float:
-        """Of the case so far, N s."""
-        return self._damage.total
+        self._judged: float | None = None
+        self.damage = CaseDamage()
 
     def end_case(self) -> None:
         """Close the case in both meters; its damage stays until another one begins."""
         self._risk.end_case()
         self._adaptation.end_case()
-        self._low_pressure = 0.0
-        self._damage.restart()
+        self._low_pressure, self._judged = 0.0, None
+        self.damage.restart()
 
-    def begin_case(self) -> None:
-        """Begin a case in which no tissue is damaged yet."""
-        self._damage = DamageMeter()
-
-    def judge(self, state: State, procedure: str, now: float, breach: bool) -> Risk:
+    def judge(self, state: State, operation: Observation, breach: bool) -> Risk:
         """
         Take in the risk of one state.
 
-        :param now: seconds of the clock that stamps states.
+        :param operation: that it was read from.
         :param breach: whether the workspace or the trocar was breached, as the robot reports it.
         """
         read = state.values.item
         force = max(read(self._force), 0.0)
-        elapsed = self._damage.add(force, procedure, now)
+        self.damage.add(operation, force)
         low = read(self._pressure) < self._hypotension
-        self._low_pressure = self._low_pressure + elapsed if low else 0.0
+        lasted = elapsed(self._judged, operation.time)
+        self._judged = operation.time
+        self._low_pressure = self._low_pressure + lasted if low else 0.0
         critical = (
             breach or force > self._hard_stop or self._low_pressure >= self._hypotension_time
         )
-        return self._risk.add(force, self.damage, critical, read(self._limit))
+        return self._risk.add(force, self.damage.case, critical, read(self._limit))
 
     def answer(self, state: State, action: int) -> Adaptation:
         """

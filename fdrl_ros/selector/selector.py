@@ -65,7 +65,7 @@ class Selector:
         self._line_up = LineUp(())
         self._failed_until: dict[str, float] = {}
         self._inputs: tuple[Observation | None, Observation | None] = (None, None)
-        self._case = self._ended = Case()
+        self._case = Case()
         self._now = -math.inf
         self._locked: str | None = None
         self.surgeon = False
@@ -103,14 +103,12 @@ class Selector:
         """
         End the case: meters, gate, hysteresis and the standing state start anew.
 
-        Where the next state is of the same case, in another time, its damage goes on.
+        Damage goes on until states tell of another case: see :class:`CaseDamage`.
         """
         self._monitor.end_case()
         self.gate.reset()
         self._shield.reset()
         self._failed_until.clear()
-        if self._case.patient is not None:
-            self._ended = self._case
         self._case = Case()
         self._ranking.reset()
         self._inputs = (None, None)
@@ -146,11 +144,9 @@ class Selector:
             inputs = self._inputs
             self.reset()
             self._inputs = inputs
-        if self._case.patient is None and not self._ended.goes_on(operation):
-            self._monitor.begin_case()
         self._case.take(operation)
         time = operation.time
-        risk = self._monitor.judge(state, operation.procedure, time, breach)
+        risk = self._monitor.judge(state, operation, breach)
         if self.gate.step(risk, time):
             hold = Reason.RISK_GATE
         if self.surgeon:
@@ -167,7 +163,7 @@ class Selector:
                 time,
                 selection.holds,
                 away,
-                self._monitor.damage,
+                self._monitor.damage.total,
             )
         except Exception:  # without a review nothing moves, and the robot keeps its control loop
             logger.exception('the shield failed; the robot holds')
@@ -221,8 +217,7 @@ class Selector:
         if values is None:
             return held
         try:
-            same = self._ended if self._case.patient is None else self._case
-            damage = self._monitor.damage if same.goes_on(operation) else 0.0
+            damage = self._monitor.damage.of(operation)
             verdict = self._shield.aside().keep(
                 values, operation.procedure, operation.time, away, damage
             )

@@ -8,8 +8,11 @@ from choices import candidate, observe, selector_with, values_of
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.state import SCALES
 from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
+from fdrl_ros.metrics.risk import FULL_DAMAGE
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
 from fdrl_ros.selector.case import Case
+from hypothesis import given, settings
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
@@ -156,7 +159,66 @@ def test_damage_of_a_case_outlives_a_clock_that_is_set_but_not_the_case():
     selector.select(*observe(pressed, 101.0, 'one'), 101.0)
     assert told[-1] == pytest.approx(2.2 * TICK * 5.0)
     selector.reset()
-    selector.select(*observe(values_of(force=0.0, time_left=0.9), 102.0, 'one'), 102.0)
-    assert told[-1] == 0.0
-    selector.select(*observe(pressed, 102.0 + TICK, 'other'), 102.0 + TICK)
+    for now, damage in ((102.0, 2.2 * TICK * 5.0), (102.0 + TICK, 0.0)):
+        selector.select(*observe(values_of(force=0.0, time_left=0.9), now, 'one'), now)
+        assert told[-1] == pytest.approx(damage)
+    selector.select(*observe(pressed, 102.0 + 2.0 * TICK, 'other'), 102.0 + 2.0 * TICK)
     assert told[-1] == pytest.approx(2.2 * TICK)
+
+
+def damages(lefts, names=(), between=lambda selector: None):
+    """Return the damage that the shield is told, and that in D_t, at a force of 1.8 N."""
+    selector, told, terms = selector_with(candidate('global', 0.5)), [], []
+    review = selector._shield.review
+    selector._shield.review = lambda *given: told.append(given[-1]) or review(*given)
+    for tick, left in enumerate(lefts):
+        between(selector)
+        name = dict(names).get(tick, ('case_1', 'palpation'))
+        values = values_of(time_left=left, force=1.8)
+        found = selector.select(*observe(values, tick * TICK, *name), tick * TICK)
+        terms.append(found.risk.damage * FULL_DAMAGE)
+    return np.array(told) / TICK, np.array(terms) / TICK
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.floats(0.0, 1.0)), max_size=5),
+    st.integers(0, 3),
+)
+def test_no_single_wrong_time_left_takes_damage_away(wrong, more):
+    lefts = [0.6, 0.599]
+    for right, reading in wrong:
+        lefts += [0.598 - 0.001 * (len(lefts) + k) for k in range(right)] + [reading]
+    lefts += [0.598 - 0.001 * (len(lefts) + k) for k in range(more)]
+    told, _ = damages(lefts)
+    np.testing.assert_allclose(told, np.arange(1.0, len(lefts) + 1.0))
+
+
+def test_d_t_of_a_case_has_the_damage_of_that_case_alone():
+    told, terms = damages([0.5, 0.49, 1.0, 0.48, 0.47])
+    np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(terms, [1.0, 2.0, 1.0, 4.0, 5.0])
+
+
+def test_damage_is_that_of_a_true_new_case_from_its_second_state_on():
+    told, terms = damages([0.5, 0.49, 1.0, 0.99, 0.98, 1.0, 0.97])
+    np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 2.0, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(terms[:5], [1.0, 2.0, 1.0, 2.0, 3.0])
+
+
+def test_a_state_that_tells_no_time_does_not_say_whether_the_case_is_a_new_one():
+    for last, damage in ((0.48, 5.0), (0.99, 3.0)):
+        told, _ = damages([0.5, 0.49, 1.0, 1.0 + 1e-9, last])
+        np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 4.0, damage])
+
+
+@pytest.mark.parametrize('name', [('case_2', 'palpation'), ('case_1', 'incision')])
+def test_another_name_begins_without_damage_at_once(name):
+    told, _ = damages([0.5, 0.49, 0.48, 0.47], {2: name, 3: name})
+    assert told[1] == pytest.approx(2.0) and told[3] == pytest.approx(2.0 * told[2])
+    assert told[2] <= 1.0
+
+
+def test_two_wrong_readings_with_a_new_start_between_them_take_no_damage_away():
+    told, _ = damages([0.5, 0.49, 1.0, 1.0, 0.48], between=Selector.reset)
+    np.testing.assert_allclose(told, np.arange(1.0, 6.0))
