@@ -1,10 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Compiled arithmetic of the private learner (DP-DQN Alg. 1), where it was built (native/build.py).
+Compiled arithmetic, where it was built (native/build.py).
 
-NumPy computes the same where it was not; what calls this module holds that slower way, and tests
-hold one to the other.
+Here are the calls for the private learner (DP-DQN Alg. 1); those for the shield of one robot are
+in :mod:`fdrl_ros.selector.single`. NumPy computes the same where it was not; what calls the
+compiled arithmetic holds that slower way, and tests hold one to the other.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,19 @@ from fdrl_ros.errors import PrivacyError, SettingError
 import numpy as np
 from numpy.typing import NDArray
 
-_FORM = 2
+__all__ = [
+    'NetworkKernel',
+    'Trace',
+    'built',
+    'ffi',
+    'gaussian',
+    'joined',
+    'lib',
+    'most_layers',
+    'noisy_mean',
+]
+
+_FORM = 3
 
 try:
     from fdrl_ros._kernels import ffi, lib

@@ -17,7 +17,7 @@ import tempfile
 import cffi
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCES = ('clipping.c', 'network.c', 'noise.c')
+SOURCES = ('clipping.c', 'contact.c', 'network.c', 'noise.c')
 FLAGS = ['-O3', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-Wno-psabi']
 
 ffibuilder = cffi.FFI()

@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 2  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 3  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0
@@ -64,6 +64,42 @@ int fdrl_noisy_mean(
 ptrdiff_t fdrl_joined(
   const uint64_t *words, ptrdiff_t count, double log_stay, int64_t units, int64_t *last,
   int64_t *joined);
+
+// One robot's contact with tissue, as its shield predicts it; see contact.c.
+#define FDRL_KINDS 8
+#define FDRL_LEVELS 8
+#define FDRL_SPEEDS 25
+#define FDRL_BEHIND 33
+#define FDRL_PENDING 3
+#define FDRL_MOVES 5
+#define FDRL_DEPTHS 8
+
+// Bounds, tables and what follows from them; each field as Excursion and Prediction have it.
+typedef struct {
+  double force_error, position_error, damping, slope, speed, turn, quick, fastest;
+  double steep, speed_step, lag_step, reach;
+  double slow[8];  // FDRL_LEVELS
+  double ends[9];  // of the kinds of tissue
+  double depths[8];  // FDRL_DEPTHS
+  const double *felt, *sink;
+} fdrl_contact;
+
+typedef struct {
+  double slow, fast, doubt;
+} fdrl_kind;
+
+typedef struct {
+  fdrl_kind kinds[8];  // FDRL_KINDS
+  double softest, stiffest, contact, speed, high, sinking, room, room_ever;
+  int fast, far, pending, level;
+} fdrl_outlook;
+
+int fdrl_look(
+  const fdrl_contact *contact, const fdrl_kind *kinds, double force, double before, double lag,
+  double lag_before, double sunk, double room, double room_ever, int pending, int level,
+  double aside, double interval, fdrl_outlook *found);
+double fdrl_force(
+  const fdrl_contact *contact, const fdrl_outlook *seen, int move, double aside, double enough);
 // calls end
 
 #endif  // FDRL_ROS__KERNELS_H_

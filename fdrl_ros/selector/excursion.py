@@ -7,7 +7,6 @@ Surface and arm are taken at their worst within bounds: the surface rises as fas
 sinks does so with the quickest arm, and what rises with the slowest.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 import itertools
@@ -16,12 +15,14 @@ import math
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.errors import SettingError
 from fdrl_ros.selector.either import Number
-from fdrl_ros.selector.kinds import POWER
 from fdrl_ros.selector.retreat import RISE
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+POWER = 2.0 / 3.0
+"""Of a force: that is linear in depth (Hertz)."""
+
 MOVES = (-COARSE_STEP, -FINE_STEP, 0.0, FINE_STEP, COARSE_STEP)
 """What an action can add to the height of the set-point, m."""
 
@@ -210,12 +211,12 @@ class Excursion:
         lags: Array = np.geomspace(bounds.quickest, bounds.slowest, _LAGS).astype(np.float64)
         self.levels: list[float] = [float(lags[-1 - each]) for each in range(LEVELS)]
         """Greatest lag of the arm in each range, s; the widest comes first."""
-        self._reach = MAXIMUM_SPEED * bounds.slowest + 2.0 * bounds.arm_error
-        self._speed_step = 2.0 * bounds.speed / (_SPEEDS - 1)
-        self._lag_step = 2.0 * self._reach / (_BEHIND - 1)
-        self.speeds: Array = -bounds.speed + self._speed_step * np.arange(float(_SPEEDS))
+        self.reach = MAXIMUM_SPEED * bounds.slowest + 2.0 * bounds.arm_error
+        self.speed_step = 2.0 * bounds.speed / (_SPEEDS - 1)
+        self.lag_step = 2.0 * self.reach / (_BEHIND - 1)
+        self.speeds: Array = -bounds.speed + self.speed_step * np.arange(float(_SPEEDS))
         """Of the surface, one for each row of the tables, m/s."""
-        self.behind: Array = -self._reach + self._lag_step * np.arange(float(_BEHIND))
+        self.behind: Array = -self.reach + self.lag_step * np.arange(float(_BEHIND))
         """Lag of the tip, one for each row of the tables, m."""
         shape = (LEVELS, _SPEEDS, _BEHIND, 3, len(MOVES))
         self.felt: Array = np.full((*shape, len(DEPTHS)), -np.inf)
@@ -233,7 +234,7 @@ class Excursion:
         felt, sinks = np.full_like(self.felt[0], -np.inf), np.full_like(self.sink[0], -np.inf)
         for quick, slow in itertools.pairwise(lags):
             # An arm as quick as this cannot be further behind, nor further ahead.
-            most = MAXIMUM_SPEED * slow + bounds.arm_error + self._lag_step
+            most = MAXIMUM_SPEED * slow + bounds.arm_error + self.lag_step
             rows = np.flatnonzero(np.abs(behind) <= most)
             for pending, move in itertools.product(range(3), range(len(MOVES))):
                 for late in {0.0, bounds.latency}:
@@ -266,45 +267,25 @@ class Excursion:
                 np.copyto(here, next_one, where=here == -np.inf)
 
     def places(self, speed: Number, behind: Number) -> tuple[Number, Number]:
-        """Return rows of the tables, rounded to the safe side, for numbers or arrays alike."""
-        fast = (speed + self.bounds.speed) / self._speed_step
-        far = (behind + self._reach) / self._lag_step
-        if isinstance(fast, np.ndarray) or isinstance(far, np.ndarray):
-            return (
-                np.clip(np.ceil(fast - 1e-9), 0, _SPEEDS - 1).astype(np.intp),
-                np.clip(np.ceil(far - 1e-9), 0, _BEHIND - 1).astype(np.intp),
-            )
+        """Return rows of the tables, rounded to the safe side."""
+        fast = (speed + self.bounds.speed) / self.speed_step
+        far = (behind + self.reach) / self.lag_step
         return (
-            self.row_of(speed),
-            min(max(math.ceil(far - 1e-9), 0), _BEHIND - 1),
+            np.clip(np.ceil(fast - 1e-9), 0, _SPEEDS - 1).astype(np.intp),
+            np.clip(np.ceil(far - 1e-9), 0, _BEHIND - 1).astype(np.intp),
         )
-
-    def row_of(self, speed: float) -> int:
-        """Return the row of one speed, as :meth:`places` does."""
-        fast = math.ceil((speed + self.bounds.speed) / self._speed_step - 1e-9)
-        return min(max(fast, 0), _SPEEDS - 1)
 
     def reached(
         self, level: Number, fast: Number, far: Number, pending: Number, move: int, depth: Number
     ) -> Number:
         """
-        Return the greatest d (1 + lambda v)^(2/3) that can come about, m, for numbers or arrays.
+        Return the greatest d (1 + lambda v)^(2/3) that can come about, m.
 
         :param level: of the arm's lag.
         :param fast: as :meth:`places` says, and `far`.
         :param move: place in MOVES.
         :param depth: greatest at present, m.
         """
-        if isinstance(depth, float):
-            row = self._row(level, fast, far, pending, move)
-            place = min(max(bisect_right(DEPTHS, depth), 1), len(DEPTHS) - 1)
-            low, high = DEPTHS[place - 1], DEPTHS[place]
-            share = (depth - low) / (high - low)
-            share = share if share > 0.0 else 0.0
-            beyond = depth - DEPTHS[-1]
-            first, second = self.felt.item(row + place - 1), self.felt.item(row + place)
-            found = first + min(share, 1.0) * (second - first)
-            return found + beyond * self.steep if beyond > 0.0 else found
         places = np.clip(np.searchsorted(DEPTHS, depth, side='right'), 1, len(DEPTHS) - 1)
         ends = np.array(DEPTHS)
         low, high = ends[places - 1], ends[places]
@@ -313,17 +294,8 @@ class Excursion:
         second = self.felt[level, fast, far, pending, move, places]
         return first + share * (second - first) + np.maximum(depth - ends[-1], 0.0) * self.steep
 
-    @staticmethod
-    def _row(level: int, fast: int, far: int, pending: int, move: int) -> int:
-        """Return where a row of DEPTHS begins in the table."""
-        place = ((level * _SPEEDS + fast) * _BEHIND + far) * 3 + pending
-        return (place * len(MOVES) + move) * len(DEPTHS)
-
     def sinks(self, level: Number, far: Number, pending: Number, move: int) -> Number:
         """Return how far the tip sinks at most, m."""
-        if isinstance(far, int):
-            place = (level * _BEHIND + far) * 3 + pending
-            return self.sink.item(place * len(MOVES) + move)
         return self.sink[level, far, pending, move]
 
 

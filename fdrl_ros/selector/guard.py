@@ -19,6 +19,7 @@ from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
 from fdrl_ros.selector.retreat import retreat, Vector
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.sight import Glance, Sight
+from fdrl_ros.selector.single import single
 import numpy as np
 
 _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
@@ -158,9 +159,9 @@ class Guard:
     def __init__(self, settings: ShieldSettings, procedure: str, like: Number = 0.0) -> None:
         chosen = procedure_named(procedure)
         self.settings = settings
+        of = single if isinstance(like, float) else Prediction
         self.predictions = tuple(
-            Prediction(bounds, chosen.contact_radius)
-            for bounds in (settings.wide(), settings.usual())
+            of(bounds, chosen.contact_radius) for bounds in (settings.wide(), settings.usual())
         )
         self.sight = Sight(self.predictions, procedure, like)
         self._warn = chosen.warn_force

@@ -5,7 +5,8 @@ The greatest force that an action can lead to, by the contact law and nothing bu
 
 With x = F^(2/3) Hertz' law is linear in depth: x = kappa d, kappa = K^(2/3). So what the surface
 did in the last tick follows from the rise of x and the way of the tip, for every kappa there may
-be: that says how force goes on, and not a guess of the stiffness. Numbers and arrays alike.
+be: that says how force goes on, and not a guess of the stiffness. For many robots, in arrays: this
+is the definition, through which the proof goes. :mod:`fdrl_ros.selector.single` is for one.
 """
 
 import itertools
@@ -14,17 +15,7 @@ from typing import Any, NamedTuple
 from fdrl_ros.env.actions import MAXIMUM_SPEED, TICK
 from fdrl_ros.env.tissue import contact_stiffness
 from fdrl_ros.selector.either import choose, least, most, Number
-from fdrl_ros.selector.excursion import Bounds, excursion
-from fdrl_ros.selector.kinds import (
-    FRESH,
-    Kind,
-    kinds_of_one,
-    POWER,
-    Pressed,
-    ROOT,
-    SLACK,
-    TINY,
-)
+from fdrl_ros.selector.excursion import Bounds, excursion, POWER
 import numpy as np
 
 _NONE = 0.0
@@ -33,6 +24,33 @@ _LEAST_DEPTH = 1e-6
 
 KINDS = 8
 """Into how many the range of kappa is cut."""
+
+FRESH = 2.0
+"""Doubt in the tick of the first contradiction."""
+
+_ROOT = 1.0 / (1.0 + POWER)
+_TINY = 1e-9
+_SLACK = 1e-9
+"""By which speeds that contradict each other may be off by rounding, m/s."""
+
+
+class Kind(NamedTuple):
+    """
+    How fast the surface can be if the tissue is of one kind; of none if least is above most.
+
+    One wrong reading of the force contradicts the true kind of tissue once, in the tick that ends
+    with it or in a later one. So at first a contradiction only puts a kind in doubt: it begins
+    anew, and a tick later once more, as that tick may have begun with the wrong reading. The next
+    contradiction leaves it out.
+
+    :param slow: least speed upwards, m/s.
+    :param fast: greatest speed upwards, m/s.
+    :param doubt: 0 for none, 2 in the tick of the first contradiction, 1 later on.
+    """
+
+    slow: Number
+    fast: Number
+    doubt: Number = 0.0
 
 
 class Seen(NamedTuple):
@@ -48,7 +66,8 @@ class Seen(NamedTuple):
     :param room_ever: height of the tip above where the surface can ever be, m.
     :param pending: the move downwards that may still be to come: 2 is coarse, 1 fine, 0 none.
     :param level: which range of the arm's lag it has shown, see Excursion.levels.
-    :param kinds: what the surface could do at the state before, for each kind of tissue.
+    :param kinds: what the surface could do at the state before, for each kind of tissue; of one
+        robot as :mod:`fdrl_ros.selector.single` keeps it.
     :param aside: how far the tip went sideways in the last tick at most, m.
     :param interval: between the state before and this one, about a tick, s.
     """
@@ -62,7 +81,7 @@ class Seen(NamedTuple):
     room_ever: Number
     pending: Number
     level: Number
-    kinds: list[Kind]
+    kinds: Any
     aside: Number = 0.0
     interval: float = TICK
 
@@ -77,7 +96,7 @@ class Outlook(NamedTuple):
     :param speed: greatest speed of the surface, m/s, whatever the kind of tissue.
     :param fast: row of the tables for it.
     :param far: row of the tables for the lag of the tip.
-    :param kinds: what the surface can do, for each kind of tissue.
+    :param kinds: what the surface can do, for each kind of tissue, as in :class:`Seen`.
     :param high: greatest kappa d (1 + lambda v)^(2/3) at present, N^(2/3).
     :param sinking: least speed downwards of the tip, m/s.
     """
@@ -88,7 +107,7 @@ class Outlook(NamedTuple):
     speed: Number
     fast: Number
     far: Number
-    kinds: list[Kind]
+    kinds: Any
     high: Number
     sinking: Number
 
@@ -110,21 +129,22 @@ class Prediction:
         ends = np.geomspace(self.softest, self.stiffest, KINDS + 1).tolist()
         self.spans: list[tuple[float, float]] = list(itertools.pairwise(ends))
         """Least and greatest kappa of each kind of tissue, N^(2/3)/m."""
-        self._all = [Kind(-bounds.speed, bounds.speed)] * KINDS
         self._turn = 0.5 * bounds.acceleration
         self._quick = 1.0 / bounds.quickest
-        self._slow = [1.0 / each for each in self.excursion.levels]
-        self._slows = np.array(self._slow)
+        self._slow = 1.0 / np.array(self.excursion.levels)
 
-    def all_kinds(self, like: Number = 0.0) -> list[Kind]:
-        """Return what the surface can do where nothing was seen."""
+    def all_kinds(self, like: Number) -> Any:
+        """
+        Return what the surface can do where nothing was seen.
+
+        :param like: zeros of shape (n,) for n robots.
+        """
         top = self.bounds.speed + like
-        return self._all if type(top) is float else [Kind(-top, top, 0.0 * top)] * KINDS
+        return [Kind(-top, top, 0.0 * top)] * KINDS
 
     def _speeds(self, lag: Number, level: Number) -> tuple[Number, Number]:
         """Return the least and greatest speed downwards of a tip so far above its set-point."""
-        slow = self._slow[level] if type(level) is int else self._slows[level]
-        error = self.bounds.position_error
+        slow, error = self._slow[level], self.bounds.position_error
         low, high = lag - error, lag + error
         return (
             most(least(low * slow, low * self._quick), -_SPEED),
@@ -135,15 +155,9 @@ class Prediction:
         """Return what can be now."""
         error = self.bounds.force_error
         low, low_then = most(seen.force - error, _NONE), most(seen.before - error, _NONE)
-        known = seen.sunk == seen.sunk
-        kinds = seen.kinds
         sinking, falling = self._speeds(seen.lag, seen.level)
         high = most(seen.force + error, _NONE) ** POWER
-        if type(known) is bool and low == low_then == 0.0:
-            if kinds is not self._all:
-                kinds = self._idle(kinds, known, seen.interval)
-        else:
-            kinds = self._pressed(seen, known, high, low**POWER, low_then**POWER, sinking, falling)
+        kinds = self._kinds(seen, high, low**POWER, low_then**POWER, sinking, falling)
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.inside(high, slow, sinking)
         fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
@@ -152,13 +166,6 @@ class Prediction:
     def _hull(self, kinds: list[Kind]) -> tuple[Number, Number, Number, Number]:
         """Return least and greatest kappa, and least and greatest speed, of all kinds."""
         top = self.bounds.speed
-        if kinds is self._all:
-            return self.softest, self.stiffest, -top, top
-        if type(kinds[0].slow) is float:
-            left = [place for place, (slow, fast, _) in enumerate(kinds) if slow <= fast]
-            slowest = min([kinds[each].slow for each in left])
-            fastest = max([kinds[each].fast for each in left])
-            return self.spans[left[0]][0], self.spans[left[-1]][1], slowest, fastest
         slow, fast = np.array([each[:2] for each in kinds]).swapaxes(0, 1)
         alive = slow <= fast
         ends = np.array(self.spans)[:, :, None]
@@ -171,21 +178,9 @@ class Prediction:
             np.where(alive, fast, -top).max(axis=0),
         )
 
-    def _idle(self, kinds: list[Kind], known: bool, interval: float) -> list[Kind]:
-        """Return what the surface of each kind can do a tick later where nothing is felt."""
-        top = self.bounds.speed
-        gone = 2.0 * self._turn * interval if known else 2.0 * top
-        return [
-            Kind(max(slow - gone, -top), min(fast + gone, top), min(doubt, 1.0))
-            if slow <= fast
-            else Kind(slow, fast, doubt)
-            for slow, fast, doubt in kinds
-        ]
-
-    def _pressed(
+    def _kinds(
         self,
         seen: Seen,
-        known: Number,
         high: Number,
         low: Number,
         low_then: Number,
@@ -195,7 +190,6 @@ class Prediction:
         """
         Return what the surface of each kind of tissue can do now.
 
-        :param known: where the tip's way is.
         :param high: greatest kappa d (1 + lambda v)^(2/3) now, by what is felt, N^(2/3).
         :param low: the least, N^(2/3).
         :param low_then: least one tick earlier, N^(2/3).
@@ -203,6 +197,7 @@ class Prediction:
         :param now_most: greatest speed downwards of the tip, m/s.
         """
         time, top, worst = seen.interval, self.bounds.speed, self.bounds.damping
+        known = seen.sunk == seen.sunk
         change = self._turn * time
         risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
         then_least, then_most = self._speeds(seen.lag_before, seen.level)
@@ -217,25 +212,6 @@ class Prediction:
         off = 2.0 * self.bounds.position_error  # one error then, and another one now
         slid = change + (self.bounds.slope * seen.aside + off) / time
         ahead, behind = slid - drift, -slid - drift
-        if type(known) is bool:
-            pressed = Pressed(
-                high,
-                low,
-                high_then,
-                low_then,
-                slow_now,
-                fast_now,
-                slow_then,
-                fast_then,
-                change,
-                gone,
-                ahead,
-                behind,
-                risen,
-                fallen,
-                time,
-            )
-            return kinds_of_one(pressed, self.spans, seen.kinds, top, worst)
         least_growth, least_fall = high - low_then, high_then - low
         kinds: list[Kind] = []
         left: Any = False
@@ -251,7 +227,7 @@ class Prediction:
             slow = most(slow - gone, -top)
             way = fall / (time * choose(fall > 0.0, soft, stiff))
             slow = choose(fallen, most(slow, behind - way), slow)
-            fresh, agrees = doubt == FRESH, slow <= fast + SLACK
+            fresh, agrees = doubt == FRESH, slow <= fast + _SLACK
             left = left | (alive & agrees)
             anew = fresh | ((doubt == 0.0) & (agrees ^ True))
             alive = alive & (agrees | anew)
@@ -285,14 +261,10 @@ class Prediction:
         # Never deeper than where the surface can be at its highest.
         far, ends = outlook.far, (outlook.softest, outlook.stiffest)
         deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
-        if type(deepest) is float and deepest <= 0.0:
-            return 0.0
         deepest = deepest * tables.steep
         whole = self._within(seen, far, move, deeper, deepest, ends, outlook.contact, outlook.fast)
         whole = whole * whole**0.5
         near = whole > enough
-        if type(near) is bool:
-            return self._closer(seen, outlook, move, deeper, deepest) if near else whole
         if not near.any():
             return whole
         x: Number = 0.0 * seen.force
@@ -305,19 +277,6 @@ class Prediction:
             one = self._within(seen, far, move, deeper, deepest, (soft, stiff), contact, row)
             x = choose(alive, most(x, one), x)
         return choose(near, x * x**0.5, whole)
-
-    def _closer(
-        self, seen: Seen, outlook: Outlook, move: int, deeper: float, deepest: float
-    ) -> float:
-        """Return the greatest force of any kind of tissue, N, for one robot."""
-        worst = 0.0
-        for ends, (slow, fast, _) in zip(self.spans, outlook.kinds, strict=True):
-            if slow <= fast:
-                row = self.excursion.row_of(fast)
-                contact = self.inside(outlook.high, slow, outlook.sinking)
-                x = self._within(seen, outlook.far, move, deeper, deepest, ends, contact, row)
-                worst = max(worst, x)
-        return worst * worst**0.5
 
     def inside(self, high: Number, slow: Number, sinking: Number) -> Number:
         """Return the greatest kappa d for what is felt, by the least speeds of surface and tip."""
@@ -338,17 +297,6 @@ class Prediction:
         """Return the greatest kappa d (1 + lambda v)^(2/3) there can be for kappa between ends."""
         tables, level, pending = self.excursion, seen.level, seen.pending
         soft, stiff = ends
-        if type(contact) is float:  # as below, without a call for each minimum
-            above = -seen.room
-            depth = min(contact / stiff, above) + deeper
-            felt = min(tables.reached(level, row, far, pending, move, depth), deepest)
-            x = max(stiff * felt, 0.0)
-            if x < contact * tables.steep:
-                soft = min(max(contact / max(above, _LEAST_DEPTH), soft), stiff)
-                depth = min(contact / soft, above) + deeper
-                felt = min(tables.reached(level, row, far, pending, move, depth), deepest)
-                x = max(x, soft * felt)
-            return x
         depth = least(contact / stiff, -seen.room)
         felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
         x = most(stiff * felt, _NONE)
@@ -373,8 +321,8 @@ def gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) 
     :param fast: v then at the most, not less than `slow`.
     """
     found = now / (1.0 + worst * slow) ** POWER - then / (1.0 + worst * fast) ** POWER
-    inside = (now * slow > TINY) & (then * fast > now * slow)
-    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** ROOT
+    inside = (now * slow > _TINY) & (then * fast > now * slow)
+    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** _ROOT
     span = fast - share * slow
     inside = inside & (share - 1.0 < worst * span)
     damping = (share - 1.0) / choose(inside, span, 1.0)

@@ -28,10 +28,10 @@ from fdrl_ros.selector.excursion import (
     JITTER,
     LEVELS,
     MOVES,
+    POWER,
     sink,
     surface,
 )
-from fdrl_ros.selector.kinds import POWER
 from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.shield_truths import between, corners, signs, Truths

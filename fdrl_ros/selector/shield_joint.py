@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from fdrl_ros.env.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.env.judging import HARD_STOP
 from fdrl_ros.env.procedures import procedure_named
-from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES, surface
-from fdrl_ros.selector.kinds import POWER
+from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES, POWER, surface
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.retreat import RISE
 from fdrl_ros.selector.shield_check import (

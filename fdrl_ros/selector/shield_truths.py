@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import itertools
 
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
-from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES
-from fdrl_ros.selector.kinds import POWER
+from fdrl_ros.selector.excursion import Bounds, JITTER, MOVES, POWER
 import numpy as np
 from numpy.typing import NDArray
 

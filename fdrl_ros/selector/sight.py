@@ -15,8 +15,7 @@ from fdrl_ros.env.constants import constant
 from fdrl_ros.env.touch import TOUCH_FORCE
 from fdrl_ros.selector.either import choose, least, most, Number
 from fdrl_ros.selector.excursion import LEVELS
-from fdrl_ros.selector.kinds import Kind
-from fdrl_ros.selector.prediction import Outlook, Prediction, Seen
+from fdrl_ros.selector.prediction import Kind, Outlook, Prediction, Seen
 import numpy as np
 
 _FELT = 2.0

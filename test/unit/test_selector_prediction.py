@@ -1,21 +1,28 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What is predicted for one robot, in plain floats, is what is predicted for many, in arrays."""
+"""What is predicted for one robot, compiled or not, is what is predicted for many, in arrays."""
 
 import math
 
+from fdrl_ros import kernels
 from fdrl_ros.env.actions import TICK
+from fdrl_ros.errors import StateError
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.selector.excursion import LEVELS, MOVES
-from fdrl_ros.selector.kinds import FRESH, gained_by_one, Kind
-from fdrl_ros.selector.prediction import gained, KINDS, Prediction, Seen
+from fdrl_ros.selector.prediction import FRESH, Kind, KINDS, Prediction, Seen
+from fdrl_ros.selector.single import SinglePrediction
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 SETTINGS = ShieldSettings(active=True)
-PREDICTIONS = [Prediction(each, 0.004) for each in (SETTINGS.wide(), SETTINGS.usual())]
+RADIUS = 0.004
+MANY = [Prediction(each, RADIUS) for each in (SETTINGS.wide(), SETTINGS.usual())]
+SINGLE = [SinglePrediction(each.bounds, RADIUS) for each in MANY]
+compiled = pytest.mark.skipif(
+    not kernels.built(), reason='the compiled arithmetic was not built here (native/build.py)'
+)
 FORCES = st.one_of(st.just(0.0), st.floats(0.0, 12.0))
 
 
@@ -66,25 +73,68 @@ def as_arrays(seen):
     return Seen(**numbers, kinds=many, interval=seen.interval)
 
 
-@pytest.mark.parametrize('prediction', PREDICTIONS, ids=['wide', 'usual'])
+def as_compiled(seen):
+    """Return the same as the compiled arithmetic takes it."""
+    return seen._replace(kinds=kernels.ffi.new('fdrl_outlook *', {'kinds': seen.kinds}))
+
+
+@compiled
+@pytest.mark.parametrize('place', [0, 1], ids=['wide', 'usual'])
 @given(data=st.data())
-def test_one_robot_is_told_what_each_of_many_is(prediction, data):
-    one = data.draw(sights(prediction.bounds.speed))
-    many = as_arrays(one)
-    mine, theirs = prediction.outlook(one), prediction.outlook(many)
-    for own, other in zip(mine.kinds, theirs.kinds, strict=True):
+def test_one_robot_is_told_what_each_of_many_is(place, data):
+    prediction, single = MANY[place], SINGLE[place]
+    seen = data.draw(sights(prediction.bounds.speed))
+    one, many = as_compiled(seen), as_arrays(seen)
+    mine, theirs = single.outlook(one), prediction.outlook(many)
+    for own, other in zip(mine.kinds.kinds, theirs.kinds, strict=True):
+        own = [own.slow, own.fast, own.doubt]
         assert own == pytest.approx([float(each[0]) for each in other], abs=1e-12)
     for name in ('softest', 'stiffest', 'contact', 'speed', 'fast', 'far', 'high', 'sinking'):
         other = np.broadcast_to(getattr(theirs, name), 1)[0]
         assert getattr(mine, name) == pytest.approx(other, rel=1e-12), name
     enough = data.draw(st.sampled_from([0.0, 1.0, 100.0]))
     for move in range(len(MOVES)):
-        own = prediction.force(one, mine, move, 0.001, enough)
+        own = single.force(one, mine, move, 0.001, enough)
         assert own == pytest.approx(prediction.force(many, theirs, move, 0.001, enough)[0])
 
 
-@given(*(st.floats(0.0, 5.0) for _ in range(2)), *(st.floats(-0.1, 0.1) for _ in range(2)))
-def test_what_was_gained_is_the_same_for_one_robot(now, then, one, other):
-    slow, fast = min(one, other), max(one, other)
-    many = gained(*(np.array([each]) for each in (now, slow, then, fast)), 5.0)
-    assert gained_by_one(now, slow, then, fast, 5.0) == pytest.approx(float(many[0]), abs=1e-12)
+@given(data=st.data())
+def test_without_the_compiled_arithmetic_one_robot_is_the_only_one_of_many(data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, 'lib', None)
+        single = SinglePrediction(MANY[0].bounds, RADIUS)
+        seen = data.draw(sights(single.bounds.speed))._replace(kinds=single.all_kinds())
+        mine = single.outlook(seen)
+        later = seen._replace(kinds=mine.kinds)
+        force = single.force(later, single.outlook(later), 0)
+    many = as_arrays(
+        seen._replace(kinds=[Kind(-single.bounds.speed, single.bounds.speed)] * KINDS)
+    )
+    theirs = MANY[0].outlook(many)
+    expected = MANY[0].force(many, MANY[0].outlook(many._replace(kinds=theirs.kinds)), 0)
+    assert type(force) is float
+    assert force == pytest.approx(expected[0])
+
+
+@pytest.mark.parametrize('single', SINGLE, ids=['wide', 'usual'])
+@pytest.mark.parametrize('name', ['force', 'before', 'lag', 'lag_before', 'aside', 'interval'])
+@compiled
+def test_what_is_not_finite_is_refused(single, name):
+    seen = Seen(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -0.01, 0, 0, single.all_kinds())
+    outlook = single.outlook(seen)
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(StateError, match='cannot be'):
+            single.outlook(seen._replace(**{name: wrong}))
+        with pytest.raises(StateError, match='no force'):
+            single.force(seen, outlook, 0, wrong)
+    with pytest.raises(StateError, match='no force'):
+        single.force(seen, outlook, len(MOVES))
+    with pytest.raises(StateError, match='cannot be'):
+        single.outlook(seen._replace(level=LEVELS))
+
+
+@compiled
+def test_tables_of_another_form_are_refused(monkeypatch):
+    monkeypatch.setattr('fdrl_ros.selector.single.KINDS', KINDS + 1)
+    with pytest.raises(RuntimeError, match='another form'):
+        SinglePrediction(MANY[0].bounds, RADIUS)

@@ -21,6 +21,7 @@ from fdrl_ros.selector.retreat import RISE
 from fdrl_ros.selector.selector import Selector
 from fdrl_ros.selector.shield_check import check_sight, check_tables
 from fdrl_ros.selector.sight import Glance, Sight
+from fdrl_ros.selector.single import single
 import numpy as np
 import pytest
 
@@ -126,7 +127,7 @@ def levels_of(lag, said, ticks=12):
     :param lag: of the arm, s.
     :param said: lags that are said instead of the true ones, by the number of the state, m.
     """
-    behind, height, sight = 0.0, 0.04, Sight((Prediction(WIDE, 0.01),), 'retraction')
+    behind, height, sight = 0.0, 0.04, Sight((single(WIDE, 0.01),), 'retraction')
     levels = []
     for tick in range(ticks):
         sight.look(Glance(0.0, said.get(tick, behind), height, 0.0), TICK if tick else 0.0, True)
@@ -161,7 +162,7 @@ def test_an_arm_that_is_quick_again_is_taken_for_it_again(tick):
 @pytest.mark.parametrize(('went', 'left'), [(0.0, 2), (FINE_STEP, 2), (COARSE_STEP, 0)])
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, left):
-    sight = Sight((Prediction(WIDE, 0.01),), procedure)
+    sight = Sight((single(WIDE, 0.01),), procedure)
     sight.look(Glance(1.0, 0.0, -0.002, 0.0), 0.0, True)
     sight.move(COARSE_STEP)
     soon = sight.aside()
@@ -186,7 +187,7 @@ def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
 
 def test_what_is_left_of_a_move_is_dropped_when_the_next_but_one_begins():
     """States that come a little early leave nothing behind for the rest of the case."""
-    sight, height, pending = Sight((Prediction(WIDE, 0.01),), 'retraction'), 0.03, []
+    sight, height, pending = Sight((single(WIDE, 0.01),), 'retraction'), 0.03, []
     for tick in range(12):
         interval = 0.0 if not tick else TICK if tick > 8 else 0.96 * TICK
         pending.append(sight.look(Glance(0.0, 0.0, height, 0.0), interval, True)[0][1].pending)
