@@ -17,27 +17,55 @@ def answer_later(
     """
     Make a service with `success` and `message`, until the present transition is undone.
 
-    Answers go out when the executor's thread is free again, and only while the service is there.
+    Answers go out when the executor's thread is free again. Those that are on their way when the
+    transition is undone still go out: the service ends after the last of them.
 
     :param callback: given the request, and what to call once with the answer; a fault of it is
         one of the node, and answered as such.
     """
-    guarded = node.guarded(callback)
+    service = _Service(node, node.guarded(callback))
+    service.made = node.create_service(kind, name, service.serve)
+    node.keep(service.close)
 
-    async def serve(request: Any, response: Any) -> Any:
+
+class _Service:
+    """A service that ends when it has answered; to send without it would crash the executor."""
+
+    made: Any
+
+    def __init__(self, node: ManagedNode, callback: Callable[..., None]) -> None:
+        self._node, self._callback = node, callback
+        self._unsent, self._closed = 0, False
+
+    async def serve(self, request: Any, response: Any) -> Any:
+        """Fill in the response when the answer is there; the executor sends it after that."""
+        node = self._node
         answer = node.executor.create_future()
 
         def answered(success: bool, message: str) -> None:
             answer.set_result((success, message))
 
-        guarded(request, answered)
+        self._unsent += 1
+        self._callback(request, answered)
         if node.fault is None:
             node.answering += 1
             response.success, response.message = await answer
             node.answering -= 1
         else:
             response.success, response.message = False, 'the selector has a fault'
+        # The first turn comes before the sending, which is posted when this returns.
+        node.post(lambda: node.post(self._sent))
         return response
 
-    made = node.create_service(kind, name, serve)
-    node.keep(lambda: node.destroy_service(made))
+    def close(self) -> None:
+        """End, now or after the answers that are on their way."""
+        self._closed = True
+        self._end_if_idle()
+
+    def _sent(self) -> None:
+        self._unsent -= 1
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self._closed and not self._unsent:
+            self._node.destroy_service(self.made)

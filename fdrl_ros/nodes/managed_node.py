@@ -385,11 +385,10 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         node.note_fault(error)
         failed = True
     failed |= autostart and node.fault is not None
-    if node.answering and node.state_name == 'active':
-        node.trigger_deactivate()  # which answers them; the executor sends that
-        executor.spin_until_future_complete(never, timeout_sec=SPIN)
     if not node.finalized:
         node.trigger_shutdown()
+    if node.answering:  # the shutdown answered them; the executor sends that
+        executor.spin_until_future_complete(never, timeout_sec=SPIN)
     executor.remove_node(node)
     node.destroy_node()
     rclpy.shutdown()

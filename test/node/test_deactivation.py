@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from fdrl_ros.errors import StoreBusyError
+from fdrl_ros.errors import FdrlError, StoreBusyError, StoreError
 from fdrl_ros.nodes import policies as policies_module
 from fdrl_ros.nodes import word as word_module
 from fdrl_ros.nodes.managed_node import run_node
@@ -102,6 +102,43 @@ def test_who_waits_is_answered_and_no_old_word_is_written_after_a_new_one(theatr
     last = theatre.order('hand_back')
     theatre.until(last.done)
     assert last.result().success and load_supervision(file) == Supervision()
+
+
+def test_who_waits_when_the_node_has_a_fault_is_answered(theatre):
+    node = theatre.node
+    node.trigger_configure()
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    theatre.until(theatre.client.service_is_ready)
+    orders = [theatre.order(each) for each in ('take_over', 'hand_back')]
+    theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 2)
+    node.fail(FdrlError('a fault in the control loop'))
+    theatre.until(lambda: all(each.done() for each in orders))
+    taken, handed = [each.result() for each in orders]
+    assert not taken.success and 'a restart may undo it' in taken.message
+    assert not handed.success and 'nothing has changed' in handed.message
+    theatre.until(lambda: node.state_name == 'unconfigured')
+    assert node.answering == 0
+    theatre.until(lambda: not theatre.client.service_is_ready())
+
+
+def test_who_waits_when_the_deactivation_fails_is_answered(theatre, monkeypatch):
+    def fail(path, supervision):
+        raise StoreError('no space left')
+
+    node = theatre.node
+    node.trigger_configure()
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    theatre.until(theatre.client.service_is_ready)
+    order = theatre.order('take_over')
+    theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 1)
+    monkeypatch.setattr(policies_module, 'PATIENCE', 20.0)
+    monkeypatch.setattr(theatre.disk, '_write', fail)
+    theatre.disk.ready.set()
+    node.trigger_deactivate()
+    assert node.state_name == 'unconfigured' and node.fault is not None
+    theatre.until(order.done)
+    assert not order.result().success and 'no space left' in order.result().message
+    theatre.until(lambda: not theatre.client.service_is_ready())
 
 
 def test_who_waits_when_the_process_is_told_to_stop_is_answered(
