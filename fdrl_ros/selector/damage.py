@@ -78,9 +78,9 @@ class CaseDamage:
         """The same with that of the case before, as long as it may be the same one."""
         return self._before + self._meter.total
 
-    def of(self, operation: Observation) -> float:
-        """Return that of the case of a state that is not taken in; one state is not believed."""
-        return self.total if self._case.is_named(operation) else 0.0
+    def knows(self, operation: Observation) -> bool:
+        """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
+        return self._case.is_named(operation)
 
     def add(self, operation: Observation, force: float) -> None:
         """
@@ -89,7 +89,7 @@ class CaseDamage:
         :param force: measured load, N.
         """
         rise = self._case.rise(operation)
-        if not self._case.is_named(operation):
+        if not self.knows(operation):
             self._begin()
         elif rise <= GAIN:
             self._go_on()

@@ -8,7 +8,7 @@ from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
 from fdrl_ros.selector.damage import CaseDamage, elapsed
-from fdrl_ros.selector.observation import Observation, State
+from fdrl_ros.selector.observation import Observation, readable, State
 
 
 class OperationMonitor:
@@ -44,6 +44,14 @@ class OperationMonitor:
         self._adaptation.end_case()
         self._low_pressure, self._judged = 0.0, None
         self.damage.restart()
+
+    def feel(self, operation: Observation | None) -> None:
+        """Take in the force of a state that cannot be judged, if it is of the case under way."""
+        if operation is None or not self.damage.knows(operation):
+            return
+        values = readable(operation)
+        if values is not None:
+            self.damage.add(operation, max(values.item(self._force), 0.0))
 
     def judge(self, state: State, operation: Observation, breach: bool) -> Risk:
         """

@@ -21,7 +21,13 @@ from fdrl_ros.selector.candidate import Candidate, Selection
 from fdrl_ros.selector.control import ControlLoop, Cycle
 from fdrl_ros.selector.gate import GateSettings
 from fdrl_ros.selector.limiter import Limiter
-from fdrl_ros.selector.observation import nanoseconds, Observation, observation, Reason
+from fdrl_ros.selector.observation import (
+    nanoseconds,
+    Observation,
+    observation,
+    Reason,
+    StateReader,
+)
 from fdrl_ros.selector.plausibility import PlausibilitySettings
 from fdrl_ros.selector.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
@@ -113,17 +119,26 @@ def _told_in_time(found: list[tuple[int, str, Any]], tolerance: float) -> bool:
 
 
 class _Follower(ControlLoop):
-    """Decides in the states in which a robot decided."""
+    """Decides in the states in which a robot decided; feels what it felt in those between them."""
 
     def __init__(
         self, selector: Selector, plausibility: PlausibilitySettings, decided: Collection[int]
     ) -> None:
         super().__init__(selector, Limiter(), plausibility)
         self._decided = frozenset(decided)
+        self._reader = StateReader(selector.settings.state_bound)
 
     def due(self, operation: Observation) -> bool:
-        """Tell whether the robot decided in this state."""
-        return operation.stamp in self._decided
+        """Tell whether the robot decided in this state, or held as nobody can decide in it."""
+        if operation.stamp in self._decided:
+            return True
+        vitals = self._vitals(operation) or self._newest_patient
+        blind = (
+            vitals is None
+            or operation.time - vitals.time > self._timeout
+            or isinstance(self._reader.read(operation, vitals), Reason)
+        )
+        return blind and super().due(operation)
 
 
 class _Player:

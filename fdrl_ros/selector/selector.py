@@ -126,7 +126,8 @@ class Selector:
         Choose a policy for this state and let it act.
 
         Whatever is wrong with state or policy, the answer is to hold, in this very call. Steps
-        without a usable state count neither in risk nor in adaptation.
+        without a usable state count neither in risk nor in adaptation, but the force that was
+        felt in them counts in the damage of the case.
 
         :param now: seconds of the steady clock.
         :param breach: whether the robot reports a breach of workspace or trocar.
@@ -136,9 +137,11 @@ class Selector:
         self._inputs = (operation, patient)
         fault = self._time_fault(now)
         if operation is None or patient is None or fault is not None:
+            self._monitor.feel(operation)
             return self.keep_tip(fault or Reason.MISSING, now, operation, away=away)
         state = self._reader.read(operation, patient)
         if isinstance(state, Reason):
+            self._monitor.feel(operation)
             return self.keep_tip(state, now, operation, operation.stamp, away)
         if not self._case.is_of(operation):
             inputs = self._inputs
@@ -204,8 +207,8 @@ class Selector:
         Hold without a state to act on.
 
         A state of the operation that is fresh and whole is enough to draw the tip back, where to
-        stay could lead beyond a limit. It leaves no trace in what the shield knows: later
-        decisions depend on the states that were acted on, and their stamps, alone.
+        stay could lead beyond a limit. It leaves no trace in what the shield knows: how often it
+        is asked, and when, changes no later decision.
 
         :param stamp: of the state because of which it holds, if that is so.
         :param away: along the shaft away from the tissue, where it is drawn back.
@@ -217,7 +220,8 @@ class Selector:
         if values is None:
             return held
         try:
-            damage = self._monitor.damage.of(operation)
+            known = self._monitor.damage.knows(operation)
+            damage = self._monitor.damage.total if known else 0.0
             verdict = self._shield.aside().keep(
                 values, operation.procedure, operation.time, away, damage
             )

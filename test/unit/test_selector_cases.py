@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the selector keeps of a case, online as by the batch formulas, and where one ends."""
 
+import dataclasses
+from functools import partial
 import math
 
 from choices import candidate, observe, selector_with, values_of
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.actions import STAY, TICK
 from fdrl_ros.env.state import SCALES
 from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
 from fdrl_ros.metrics.risk import FULL_DAMAGE
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
 from fdrl_ros.selector.case import Case
+from fdrl_ros.selector.shield import Verdict, Veto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -99,6 +102,19 @@ def test_one_time_left_that_is_too_low_ends_no_case(wrong):
         assert (found.risk.cases, found.risk.case.steps) == (1, tick + 1)
         damages.append(found.risk.damage)
     np.testing.assert_allclose(damages, damages[0] * np.arange(1, 7))
+
+
+@pytest.mark.parametrize('held', [0, 3])
+def test_the_time_of_low_pressure_goes_on_where_a_state_was_held_in(held):
+    selector, low = selector_with(candidate('global', 0.5)), {'mean_arterial_pressure': 60.0}
+    step, critical = 0.16, []
+    for k in range(377):
+        found = selector.select(*observe(values_of(**low), k * step), k * step)
+        critical.append(found.risk.critical)
+        for j in range(1, held + 1):
+            now = k * step + 0.04 * j
+            assert selector.select(observe(values_of(), now)[0], None, now).risk is None
+    assert critical.index(True) == math.ceil((60.0 - TICK) / step)
 
 
 def operation(left, time, procedure='palpation', patient='case_1'):
@@ -222,3 +238,79 @@ def test_another_name_begins_without_damage_at_once(name):
 def test_two_wrong_readings_with_a_new_start_between_them_take_no_damage_away():
     told, _ = damages([0.5, 0.49, 1.0, 1.0, 0.48], between=Selector.reset)
     np.testing.assert_allclose(told, np.arange(1.0, 6.0))
+
+
+def spoiled(fault, halves):
+    """Return a state whose vital signs cannot be used."""
+    felt, vitals = halves
+    if fault == 'missing':
+        return felt, None
+    if fault == 'stale':
+        return felt, dataclasses.replace(vitals, received=felt.received - 1.0)
+    return felt, dataclasses.replace(vitals, values=[math.nan] * len(vitals.values))
+
+
+@pytest.mark.parametrize('fault', ['missing', 'stale', 'not a number'])
+def test_force_felt_without_vital_signs_counts_in_the_damage(fault):
+    rng = np.random.default_rng(3)
+    selector = selector_with(candidate('global', 0.5))
+    shield, told = selector._shield, []
+    review = shield.review
+    shield.review = lambda *given: told.append(given[-1]) or review(*given)
+    damage, last = 0.0, -TICK
+    for number in range(60):
+        now = 0.01 * number
+        judged = number % 5 == 0 and not 15 < number < 45
+        if not (judged or 15 < number < 45):
+            continue
+        force = float(rng.uniform(0.0, 3.0))
+        halves = observe(values_of(force=force), now)
+        damage, last = damage + max(0.0, force - 0.8) * (now - last), now
+        if judged:
+            found = selector.select(*halves, now)
+            expected = float(risk_terms(force, damage, False, 3.4).total)
+            assert abs(found.risk.total - expected) < 1e-12
+            assert abs(told[-1] - damage) < 1e-12
+        else:
+            found = selector.select(*spoiled(fault, halves), now)
+            assert found.risk is None
+    assert found.risk.steps == 7 and damage > 0.1
+
+
+def test_a_hold_is_told_the_damage_so_far_and_adds_none_however_often_it_is_asked():
+    selector, told, pressed = selector_with(candidate('global', 0.5)), [], values_of(force=1.8)
+    stay = Verdict(STAY, STAY, Veto.NONE, math.nan, math.nan)
+    selector._shield.keep = lambda *given: told.append(given[-1] / TICK) or stay
+
+    def held(call, now, name=('case_1', 'palpation'), **changes):
+        call(observe(values_of(force=1.8, **changes), now, *name)[0])
+        return told[-1]
+
+    for tick in range(2):
+        found = selector.select(*observe(pressed, tick * TICK), tick * TICK)
+    now = 2.0 * TICK
+    blind = partial(selector.select, patient=None, now=now)
+
+    def again(operation):
+        return selector.keep_tip(Reason.STALE, now + 0.02, operation)
+
+    assert held(blind, now) == pytest.approx(3.0)
+    for late in (0.0, 0.01, 0.02):
+        assert held(again, now + late) == pytest.approx(3.0)
+    assert held(again, now + 0.02, time_left=1.0) == pytest.approx(3.0), 'one is not believed'
+    for name in (('case_2', 'palpation'), ('case_1', 'incision')):
+        assert held(again, now + 0.02, name) == 0.0
+    assert held(blind, now, ('case_2', 'palpation')) == 0.0
+    found = selector.select(*observe(pressed, 3.0 * TICK), 3.0 * TICK)
+    assert found.risk.damage * FULL_DAMAGE == pytest.approx(4.0 * TICK)
+
+
+def test_a_new_case_is_told_from_the_old_one_without_vital_signs_too():
+    selector, pressed = selector_with(candidate('global', 0.5)), values_of(force=1.8)
+    selector.select(*observe(pressed, 0.0), 0.0)
+    for tick, left in enumerate((1.0, 0.69, 1.0, 0.999), 1):
+        halves = observe(values_of(force=1.8, time_left=left), tick * TICK)
+        selector.select(halves[0], None, tick * TICK)
+    now = 5.0 * TICK
+    found = selector.select(*observe(values_of(force=0.0, time_left=0.998), now), now)
+    assert found.risk.damage * FULL_DAMAGE == pytest.approx(2.0 * TICK)

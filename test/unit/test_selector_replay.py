@@ -3,14 +3,16 @@
 """A recording gone through again: the decisions of the selector on its states, bit for bit."""
 
 from dataclasses import replace
+from itertools import count
 
 from fdrl_ros.env.bag import write_bag
 from fdrl_ros.env.bag_types import message_types, OPERATION, PATIENT, TOPICS
+from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.recording import demonstrations
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.selector import Candidate, GateSettings, Observation, Reason, Selector
+from fdrl_ros.selector import Candidate, damage, GateSettings, Observation, Reason, Selector
 from fdrl_ros.selector.replay import replay, Rules
 import numpy as np
 import pytest
@@ -78,27 +80,53 @@ def test_a_patient_who_is_operated_on_twice_is_two_cases(dataset, tmp_path):
     assert [each.total for each in first] == pytest.approx([each.total for each in second])
 
 
+def _copy(source, target, heard_at):
+    """Copy the states of a bag to another one, as heard at other times; at None, not at all."""
+    with rosbag2.Reader(source) as reader:
+        messages = [(c.topic, at, data) for c, at, data in reader.messages()]
+    with rosbag2.Writer(target, version=9, storage_plugin=rosbag2.StoragePlugin.MCAP) as writer:
+        known = {
+            name: writer.add_connection(
+                f'/robot_1/{name}', TOPICS[name], typestore=message_types()
+            )
+            for name in (OPERATION, PATIENT)
+        }
+        for topic, at, data in messages:
+            name = topic.rpartition('/')[2]
+            heard = heard_at(name, at) if name in known else None
+            if heard is not None:
+                writer.write(known[name], heard, data)
+
+
 def test_neither_the_pace_of_a_recording_nor_the_order_of_its_topics_decides(bag, tmp_path):
     expected = [each._replace(time=0.0) for each in replay(bag, CANDIDATES)]
-    with rosbag2.Reader(bag) as reader:
-        messages = [(c.topic, at, data) for c, at, data in reader.messages()]
-    wanted = [f'/robot_1/{each}' for each in (OPERATION, PATIENT)]
     for number, pace in enumerate((0.1, 7.0)):
         path = tmp_path / f'bag{number}'
-        with rosbag2.Writer(path, version=9, storage_plugin=rosbag2.StoragePlugin.MCAP) as writer:
-            known = {
-                topic: writer.add_connection(
-                    topic, TOPICS[topic.rpartition('/')[2]], typestore=message_types()
-                )
-                for topic in wanted
-            }
-            for topic, at, data in messages:
-                if topic in wanted:
-                    # The vital signs come 5 us after the state that they belong to.
-                    late = 5000 if topic == wanted[1] else 0
-                    writer.write(known[topic], int(at * pace) + late, data)
+
+        def heard(topic, at, pace=pace):
+            """Hear vital signs 5 us after the state that they belong to."""
+            return int(at * pace) + (5000 if topic == PATIENT else 0)
+
+        _copy(bag, path, heard)
         found = [each._replace(time=0.0) for each in replay(path, CANDIDATES)]
         assert list(map(repr, found)) == list(map(repr, expected))
+
+
+def test_following_feels_what_the_robot_felt_without_vital_signs(bag, tmp_path, monkeypatch):
+    harmful = replace(procedure_named('palpation'), warn_force=0.0)
+    monkeypatch.setattr(damage, 'procedure_named', lambda name: harmful)
+    lost, numbers = tmp_path / 'lost', count()
+
+    def heard(topic, at):
+        return None if topic == PATIENT and 14 <= next(numbers) < 20 else at
+
+    _copy(bag, lost, heard)
+    whole, told = ([each.risk for each in replay(path, CANDIDATES)] for path in (bag, lost))
+    assert [each is None for each in told] == [14 <= k < 20 for k in range(len(whole))]
+    assert told[20].damage == whole[20].damage > 2.0 * told[13].damage > 0.0
+    decided = [each.stamp for each in replay(lost, CANDIDATES) if each.risk is not None]
+    followed = replay(lost, CANDIDATES, decided=decided)
+    assert [each.risk for each in followed] == told
 
 
 def test_settings_of_gate_and_selector_count(bag):
