@@ -3,12 +3,12 @@
 """The selector: values policies in this state, chooses one cautiously, moves the tip slowly."""
 
 from fdrl_ros.selector.bank import ValueBank
-from fdrl_ros.selector.calibration import Calibration, calibration, mean_coverage, measured_misfit
 from fdrl_ros.selector.candidate import Candidate, HOLD, Selection
 from fdrl_ros.selector.fitting import Experience, fit_value, returns_to_go, ValueSettings
 from fdrl_ros.selector.gate import GateSettings, PauseOrders, RiskGate
 from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
 from fdrl_ros.selector.matching import reference
+from fdrl_ros.selector.misfit import measured_misfit
 from fdrl_ros.selector.observation import Observation, Reason
 from fdrl_ros.selector.safety import SafetySettings
 from fdrl_ros.selector.selector import Selector
@@ -19,7 +19,6 @@ from fdrl_ros.selector.value import StateValue, ValueModel
 
 __all__ = [
     'HOLD',
-    'Calibration',
     'Candidate',
     'GateSettings',
     'Experience',
@@ -42,9 +41,7 @@ __all__ = [
     'ValueSettings',
     'Verdict',
     'Veto',
-    'calibration',
     'fit_value',
-    'mean_coverage',
     'measured_misfit',
     'reference',
     'returns_to_go',

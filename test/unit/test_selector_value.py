@@ -6,10 +6,8 @@ import dataclasses
 
 from fdrl_ros.errors import PolicyError, RecordsError
 from fdrl_ros.selector import (
-    calibration,
     Experience,
     fit_value,
-    mean_coverage,
     measured_misfit,
     returns_to_go,
     StateValue,
@@ -85,10 +83,9 @@ def test_returns_equal_the_sum_of_discounted_rewards(rewards, discount):
 
 
 def test_it_predicts_unseen_cases_better_than_their_mean(value):
-    states, returns, cases = episodes(3)
-    result = calibration(value, states, returns, cases)
-    assert result.error < 0.8 * result.baseline_error
+    states, returns, _ = episodes(3)
     mean, _ = value.mean_and_std(states)
+    assert np.sqrt(np.mean((returns - mean) ** 2)) < 0.8 * returns.std()
     assert np.corrcoef(mean, truth(states))[0, 1] > 0.85
     assert np.corrcoef(value.risk(states), danger(states))[0, 1] > 0.85
 
@@ -191,11 +188,12 @@ def test_a_misfit_is_taken_from_the_noise(value):
 
 
 def test_intervals_for_a_return_hold_it_as_often_as_said():
-    found = [
-        calibration(fitted(seed), *episodes(seed + 100), confidence=0.9).coverage
-        for seed in range(5)
-    ]
-    assert abs(np.mean(found) - 0.9) < 0.04
+    inside = []
+    for seed in range(5):
+        states, returns, _ = episodes(seed + 100)
+        low, high = fitted(seed).interval(states, 0.9)
+        inside.append((low <= returns) & (returns <= high))
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.04)
 
 
 def test_intervals_for_the_expectation_shrink_with_more_cases():
@@ -207,15 +205,15 @@ def test_intervals_for_the_expectation_shrink_with_more_cases():
 
 
 def test_intervals_for_the_expectation_hold_it_once_the_misfit_was_measured():
-    coverages = []
+    inside = []
     for seed in range(6):
         found = fitted(seed)
         near, far = (episodes(seed + more)[0] for more in (50, 70))
         mean, std = found.mean_and_std(near)
         misfit = measured_misfit(mean - truth(near), np.zeros(len(near)), std)
-        honest = found.with_misfit(misfit)
-        coverages.append(mean_coverage(honest, far, truth(far), 0.0, confidence=0.9))
-    assert np.mean(coverages) == pytest.approx(0.9, abs=0.03)
+        mean, std = found.with_misfit(misfit).mean_and_std(far)
+        inside.append(np.abs(mean - truth(far)) <= 1.645 * std)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
 
 
 def test_noise_and_estimate_are_told_apart(value):
