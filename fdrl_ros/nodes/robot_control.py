@@ -88,8 +88,9 @@ class RobotControl:
             self._loop.take_jaw(source.position[0])
 
     def _take_arm(self, source: Any) -> None:
-        self.arm = source.state
-        self._loop.take_arm(source.state, source.is_homed)
+        at = 1e-9 * nanoseconds(source.header.stamp)
+        if self._loop.take_arm(source.state, source.is_homed, at):
+            self.arm = source.state
 
     def _take_command(self, source: Any) -> None:
         """Hear what others command: the gate ends no pause but its own."""

@@ -23,7 +23,13 @@ from fdrl_ros.selector.candidate import Selection
 from fdrl_ros.selector.case import Case
 from fdrl_ros.selector.limiter import Limiter, SetPoint
 from fdrl_ros.selector.observation import Observation, Reason
-from fdrl_ros.selector.plausibility import FrozenSensors, PlausibilitySettings, StampOrder, Tip
+from fdrl_ros.selector.plausibility import (
+    FrozenSensors,
+    Newest,
+    PlausibilitySettings,
+    StampOrder,
+    Tip,
+)
 from fdrl_ros.selector.retreat import Vector
 from fdrl_ros.selector.selector import Selector
 
@@ -72,6 +78,7 @@ class ControlLoop:
         self._jaw: float | None = None
         self._case = Case()
         self._ready = True
+        self._arm = Newest()
         self._rest()
         self._selected = -math.inf
         self._held = -math.inf
@@ -130,11 +137,19 @@ class ControlLoop:
         if math.isfinite(opening):
             self._jaw = opening
 
-    def take_arm(self, state: str, is_homed: bool) -> None:
-        """Take in whether the arm obeys; once it does again, it starts from where it is."""
+    def take_arm(self, state: str, is_homed: bool, time: float = 0.0) -> bool:
+        """
+        Take in whether the arm obeys; once it does again, it starts from where it is.
+
+        :param time: stamp of that, second; 0 without one.
+        :returns: whether it counts: not if something newer is known.
+        """
+        if not self._arm.believes(time):
+            return False
         self._ready = state == ArmState.ENABLED and is_homed
         if not self._ready:
             self._rest()
+        return True
 
     def take_operation(
         self, observation: Observation, now: float, clock: float | None = None

@@ -17,6 +17,9 @@ _WIDTH = 8
 
 _FELT = struct.Struct('=dd')
 
+SET_BACK = 5.0
+"""Greatest delay of a message, second: one that is older than that shows that a clock was set."""
+
 Tip = tuple[Vector, float]
 """A set-point of the tip as the arm told it, m, and its stamp, s."""
 
@@ -103,6 +106,31 @@ class StampOrder:
             self._settled = time + settings.settling
             return Reason.CLOCK, step < 0.0
         return (Reason.CLOCK if time < self._settled else None), False
+
+
+class Newest:
+    """
+    Tells which messages of one topic to believe, where an old one may come after a newer one.
+
+    That happens where it is heard twice, best effort and reliable. One that is stamped more than
+    :data:`SET_BACK` before the last is believed: simulated time began again.
+    """
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def believes(self, time: float) -> bool:
+        """
+        Judge the next message.
+
+        :param time: its stamp, second; 0 where it has none: such a one is believed.
+        """
+        if time == 0.0:
+            return True
+        if 0.0 < self._last - time <= SET_BACK:
+            return False
+        self._last = time
+        return True
 
 
 class _Standing:

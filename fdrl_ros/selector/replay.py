@@ -156,7 +156,8 @@ class _Player:
             at, tip = 1e-9 * nanoseconds(message.header.stamp), message.pose.position
             self._loop.take_tip((tip.x, tip.y, tip.z), at)
         elif topic == ARM_STATE:
-            self._loop.take_arm(message.state, bool(message.is_homed))
+            at = 1e-9 * nanoseconds(message.header.stamp)
+            self._loop.take_arm(message.state, bool(message.is_homed), at)
         elif topic == PATIENT:
             self._keep(self._loop.take_patient(observation(message, now), now))
         else:

@@ -17,6 +17,7 @@ from fdrl_ros.nodes.robot_messages import set_point
 from fdrl_ros.selector.observation import nanoseconds
 from geometry_msgs.msg import PoseStamped
 import numpy as np
+from rclpy.duration import Duration
 from room import Room
 from test_operating_room import position, released
 
@@ -208,6 +209,42 @@ def test_an_arm_that_told_its_state_once_before_the_selector_came_is_believed(
         arm.state = 'ENABLED'
         state.publish(OperatingState(state=arm.state, is_homed=True))
         arm.say_until(moving(room), 40.0)
+    finally:
+        process.terminate()
+        assert process.wait(15.0) == 0
+
+
+def test_an_older_word_of_the_arm_undoes_no_newer_one(room, settings, directory):
+    arm = Foreign(room)
+    arm.silent = ('operating_state',)
+    arm.state = 'PAUSED'  # it waits for no set-point before the next state
+    often = arm.topics['operating_state']
+    once = room.node.create_publisher(OperatingState, 'operating_state', qos.OPERATING)
+
+    def word(state: str, late: int = 0) -> OperatingState:
+        made = OperatingState(state=state, is_homed=True)
+        made.header.stamp = arm.clock()
+        made.header.stamp.sec -= late
+        return made
+
+    command = [
+        *(sys.executable, '-m', 'fdrl_ros.nodes', 'selector', '--ros-args'),
+        *('-r', '__ns:=/robot_1', '-p', f'directory:={directory}', '-p', 'armed:=true'),
+    ]
+    variables = os.environ | environment(settings, settings.robot_domain)
+    process = subprocess.Popen(command, env=variables)
+    try:
+        arm.say_until(lambda: reason(room) == 'no_policy', 40.0)
+        often.publish(word('PAUSED'))
+        arm.say_until(lambda: reason(room) == 'paused', 10.0)
+        once.publish(word('ENABLED', late=2))
+        assert once.wait_for_all_acked(Duration(seconds=10.0))
+        stamp = arm.say()
+        arm.say_until(lambda: len(arm.since(stamp)) >= 10, 10.0)
+        assert 'no_policy' not in {each.reason for each in arm.since(stamp)}
+        assert reason(room) == 'paused'
+        once.publish(word('ENABLED'))
+        arm.say_until(lambda: reason(room) == 'no_policy', 10.0)
     finally:
         process.terminate()
         assert process.wait(15.0) == 0
