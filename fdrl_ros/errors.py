@@ -34,6 +34,10 @@ class PolicyError(FdrlError):
     """Weights that do not fit a network, or a digest that does not match."""
 
 
+class LastingError(FdrlError):
+    """Something failed that will fail again, however often it is tried with what there is."""
+
+
 class RecordsError(FdrlError):
     """A hospital's records are missing, damaged or of another form than the policy's."""
 

@@ -1,6 +1,8 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""When what failed is tried again."""
+"""When what failed is tried again, if ever."""
+
+import math
 
 
 class Backoff:
@@ -23,6 +25,10 @@ class Backoff:
         self._until[name] = now + pause
         self._pauses[name] = min(2.0 * pause, self._longest)
         return pause
+
+    def give_up(self, name: str) -> None:
+        """Take in that something failed for good: it waits until it is forgotten."""
+        self._until[name] = math.inf
 
     def forget(self, name: str) -> None:
         """Begin anew with something, as it went well or is gone."""

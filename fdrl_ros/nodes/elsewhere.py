@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import os
 from typing import Any
 
-from fdrl_ros.errors import FdrlError
+from fdrl_ros.errors import FdrlError, LastingError
 from fdrl_ros.interrupts import spared_interrupts
 from fdrl_ros.trainer.learner import TrainingStopped
 
@@ -24,6 +24,7 @@ def run_elsewhere(
 
     :param compute: of a module; it, its arguments and its result can be pickled.
     :raises TrainingStopped: as soon as `stopped` says so.
+    :raises LastingError: if the computation does.
     :raises FdrlError: if the process ends without a result; its error is on standard error.
     """
     context = multiprocessing.get_context('spawn')
@@ -38,7 +39,7 @@ def run_elsewhere(
                 raise TrainingStopped('the node stopped before a computation was done')
             if not process.is_alive() and not ours.poll():
                 raise FdrlError(f'{compute.__name__} ended with exit code {process.exitcode}')
-        return ours.recv()
+        result = ours.recv()
     except EOFError:
         process.join()
         raise FdrlError(f'{compute.__name__} ended with exit code {process.exitcode}') from None
@@ -46,9 +47,16 @@ def run_elsewhere(
         process.terminate()
         process.join()
         ours.close()
+    if isinstance(result, LastingError):
+        raise result
+    return result
 
 
 def _compute(compute: Callable[..., Any], arguments: tuple[Any, ...], out: Connection) -> None:
     """Run in the other process."""
     os.nice(5)
-    out.send(compute(*arguments))
+    try:
+        result = compute(*arguments)
+    except LastingError as error:
+        result = error
+    out.send(result)

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from fdrl_ros.crypto.roster import Roster
-from fdrl_ros.errors import MessageError, StoreBusyError, SupervisionError
+from fdrl_ros.errors import LastingError, MessageError, StoreBusyError, SupervisionError
 from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.party import worth_telling
 import fdrl_ros.msg as ros
@@ -198,8 +198,15 @@ class Policies:
         )
 
     def _valued_hold(self, result: Any) -> None:
-        """Take in what holding is worth; without it no policy is valued, so try again."""
+        """Take in what holding is worth; without it no policy is valued, so perhaps try again."""
         self._assessing = False
+        if isinstance(result, LastingError):
+            self._failed.give_up(HOLD)
+            self._complain(
+                f'holding cannot be valued: {result}; so no policy can, until the selector is '
+                'activated again'
+            )
+            return
         if isinstance(result, Exception):
             self._put_off(HOLD, 'holding', result)
             return
@@ -210,7 +217,9 @@ class Policies:
     def _assessed(self, version: Version, result: Any) -> None:
         """Take in what was found; without it the robot goes on with the candidates it has."""
         self._assessing = False
-        if isinstance(result, Exception):
+        if isinstance(result, LastingError):
+            self._give_up(version, result)
+        elif isinstance(result, Exception):
             words = f'the {version.name} policy'
             version.setback = self._put_off(version.digest, words, result)
             self.tell()
@@ -233,9 +242,7 @@ class Policies:
                 self.registry.value(version, model)
             self._stand()
         except Exception as error:  # whatever it is, the arm must not lose its control loop
-            self.registry.give_up(version, str(error))
-            self._complain(f'the {version.name} policy cannot stand: {error}')
-            self.tell()
+            self._give_up(version, error)
             return
         if version.refusal:
             self.problem = f'the {version.name} policy is refused: {version.refusal}'
@@ -244,6 +251,13 @@ class Policies:
             waits = self.registry.pending(self.supervision)
             self.problem = waits.setback if waits else ''
             self._node.get_logger().info(f'the {version.name} policy is a candidate')
+
+    def _give_up(self, version: Version, error: Exception) -> None:
+        """Refuse a version of which nothing can be found out; another one has its turn."""
+        self.registry.give_up(version, str(error))
+        words = f'the {version.name} policy of round {version.round}'
+        self._complain(f'{words} cannot stand, and is not tried again: {error}')
+        self.tell()
 
     def _complain(self, problem: str) -> None:
         self.problem = problem

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from fdrl_ros.errors import LastingError, PolicyError, RecordsError, SettingError, StateError
 from fdrl_ros.nodes.elsewhere import run_elsewhere
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
@@ -13,6 +14,9 @@ from fdrl_ros.selector.policy_files import PolicyFiles
 from fdrl_ros.selector.safety import SafetyReport
 from fdrl_ros.trial import basis, frozen_set, safety_report
 from fdrl_ros.valuation import fit_public_value
+
+LASTING = (PolicyError, RecordsError, SettingError, StateError)
+"""What is raised because of the policy or the plan: the same ones raise it again."""
 
 
 def assess(
@@ -31,6 +35,7 @@ def assess(
     :param policy: None holds, which needs no test.
     :param lead_in: the public start, as :func:`fdrl_ros.valuation.public_experience` takes it.
     :raises TrainingStopped: as soon as `stopped` says so.
+    :raises LastingError: if it cannot be found out with this plan, now or later.
     :raises StoreError: if a file cannot be written.
     :raises FdrlError: if the process ends without a result.
     """
@@ -65,9 +70,13 @@ def _find_out(
 
     :param report: of its test, if it is known.
     :param wanted: whether there is no value model yet.
+    :raises LastingError: as :func:`assess`.
     """
-    if policy is not None and report is None:
-        report = safety_report(policy, plan, frozen_set(plan, folder))
-    if not wanted or (report is not None and report.refusal(plan.safety)):
-        return report, b''
-    return report, fit_public_value(policy, plan, lead_in).to_bytes()
+    try:
+        if policy is not None and report is None:
+            report = safety_report(policy, plan, frozen_set(plan, folder))
+        if not wanted or (report is not None and report.refusal(plan.safety)):
+            return report, b''
+        return report, fit_public_value(policy, plan, lead_in).to_bytes()
+    except LASTING as error:
+        raise LastingError(f'{type(error).__name__}: {error}') from error

@@ -11,15 +11,19 @@ import time
 
 from choices import constant_value
 from fdrl_ros.bringup import environment, robot_graph
+from fdrl_ros.errors import LastingError, PolicyError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes import policies as policies_module
-from fdrl_ros.nodes import qos
+from fdrl_ros.nodes import qos, valuing
 from fdrl_ros.nodes.convert import to_ros
 from fdrl_ros.nodes.diagnostics import Level
+from fdrl_ros.nodes.elsewhere import run_elsewhere
+from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout
 from fdrl_ros.runner import command
 from fdrl_ros.selector import HOLD
 from fdrl_ros.trial import basis
+import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from released import report_on
 from signed import global_policy, own_policy
@@ -110,6 +114,94 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     assert pauses == 2 * ['once more in 0.05 s', 'once more in 0.1 s']
     assert not known[0].setback and not policies.problem
     assert [each.name for each in node.loop.selector.candidates] == ['global', 'hospital_1', HOLD]
+
+
+def spin_a_while(process):
+    """Let the node look three times for what it could value."""
+    looks, policies = [], process.node.policies
+    look = policies.registry.pending
+    policies.registry.pending = lambda *rest: looks.append(rest) or look(*rest)
+    spin_until(process, lambda: len(looks) >= 3)
+
+
+def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
+    directory, lone_domain, monkeypatch
+):
+    tried, problems = [], []
+
+    def assess(policy, plan, *rest):
+        tried.append(policy.digest if policy else HOLD)
+        if policy and policy.digest == first.policy.digest:
+            raise LastingError('PolicyError: it has 3 layers')
+        return assessment(policy, plan)
+
+    monkeypatch.setattr(policies_module, 'assess', assess)
+    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    node.trigger_configure()
+    try:
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        policies = node.policies
+        complain = policies._complain
+        monkeypatch.setattr(
+            policies, '_complain', lambda each: complain(problems.append(each) or each)
+        )
+        first = policies.registry.take(global_policy(directory, 1), 0.0)
+        policies._assess_next()
+        spin_until(process, lambda: problems)
+        spin_a_while(process)
+        assert tried == [HOLD, first.policy.digest] and len(problems) == 1
+        assert 'it has 3 layers' in problems[0] and 'not tried again' in problems[0]
+        (told,) = policies._message().policies
+        assert told.status == 'refused' and 'it has 3 layers' in told.reason
+        assert node.fault is None
+        second = policies.registry.take(global_policy(directory, 2, seed=1), 0.0)
+        policies._assess_next()
+        spin_until(process, lambda: second.ready)
+        assert not policies.problem
+    finally:
+        process.close()
+
+
+def test_no_policy_is_valued_where_holding_cannot_be(directory, lone_domain, monkeypatch):
+    tried = []
+
+    def assess(policy, plan, *rest):
+        tried.append(policy)
+        raise LastingError('RecordsError: 2 cases: expected at least 3')
+
+    monkeypatch.setattr(policies_module, 'assess', assess)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    node.trigger_configure()
+    try:
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        node.policies.registry.take(global_policy(directory), 0.0)
+        node.policies._assess_next()
+        spin_until(process, lambda: node.policies.problem)
+        spin_a_while(process)
+        assert tried == [None] and 'expected at least 3' in node.policies.problem
+        assert node.fault is None and node.state_name == 'active'
+    finally:
+        process.close()
+
+
+def fail_for_good(reason):
+    raise LastingError(reason)
+
+
+def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, monkeypatch):
+    with pytest.raises(LastingError, match='not now, not later'):
+        run_elsewhere(fail_for_good, ('not now, not later',), lambda: False)
+
+    def fit(*rest):
+        raise PolicyError('it has 3 layers')
+
+    monkeypatch.setattr(valuing, 'fit_public_value', fit)
+    plan = Plan.load(Layout(directory).plan)
+    with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
+        valuing._find_out(None, plan, None, tmp_path, None, True)
 
 
 def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, directory):

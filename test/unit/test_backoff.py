@@ -19,6 +19,15 @@ def test_what_failed_waits_for_its_pause():
     assert backoff.waiting(12.0) == {'other'} and not backoff.waiting(13.0)
 
 
+def test_what_failed_for_good_waits_until_it_is_forgotten():
+    backoff = Backoff(2.0, 7.0)
+    backoff.fail('one', 10.0)
+    backoff.give_up('one')
+    assert backoff.waiting(1e9) == {'one'}
+    backoff.forget('one')
+    assert not backoff.waiting(10.0) and backoff.fail('one', 10.0) == 2.0
+
+
 def test_what_went_well_begins_anew():
     backoff = Backoff(2.0, 7.0)
     backoff.fail('one', 10.0)
