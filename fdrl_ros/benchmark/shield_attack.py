@@ -88,6 +88,20 @@ class Tally:
         self.most_damage = max(self.most_damage, float(np.max(damage, initial=0.0)))
         self.greatest = max(self.greatest, float(peaks.max(initial=0.0)))
 
+    def end_tick(self, operation: Operation, meter: DamageMeter, limit: float) -> float:
+        """
+        Let a tick of one operation end and count it as a step.
+
+        :param meter: of that operation's damage.
+        :param limit: of the procedure, N.
+        :returns: greatest force in it, N.
+        """
+        outcome = operation.tick()
+        meter.add(operation.load, self.procedure, operation.ticks * TICK)
+        outside = int(outcome.failure == 'workspace')
+        self.add(np.array([outcome.peak_force]), limit, outside, meter.total)
+        return outcome.peak_force
+
     def plain(self) -> dict[str, object]:
         """Return it as names and values."""
         return asdict(self)
@@ -261,10 +275,6 @@ def attack_motors(
             except UnreachableError:
                 break  # without a shield a motor that can no more lets the set-point go on
             operation.advance(SUBSTEPS)
-            outcome = operation.tick()
-            meter.add(operation.load, procedure, operation.ticks * TICK)
-            peak = max(peak, outcome.peak_force)
-            outside = int(outcome.failure == 'workspace')
-            tally.add(np.array([outcome.peak_force]), limit, outside, meter.total)
+            peak = max(peak, tally.end_tick(operation, meter, limit))
         attacker.learn(peak)
     return tally

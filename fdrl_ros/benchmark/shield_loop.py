@@ -11,7 +11,7 @@ some states are lost, also many in a row, some vital signs do not come, and some
 from collections import deque
 
 from fdrl_ros.benchmark.shield_attack import Attacker, patients_of, Tally
-from fdrl_ros.env.actions import SUBSTEP, TICK
+from fdrl_ros.env.actions import SUBSTEP
 from fdrl_ros.env.operation import Operation
 from fdrl_ros.env.patient import Point
 from fdrl_ros.env.state import Field, INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
@@ -164,10 +164,6 @@ def attack_loop(
         peak = 0.0
         while not operation.done:
             robot.tick()
-            outcome = operation.tick()
-            meter.add(operation.load, procedure, operation.ticks * TICK)
-            peak = max(peak, outcome.peak_force)
-            outside = int(outcome.failure == 'workspace')
-            tally.add(np.array([outcome.peak_force]), limit, outside, meter.total)
+            peak = max(peak, tally.end_tick(operation, meter, limit))
         attacker.learn(peak)
     return tally

@@ -13,6 +13,7 @@ where it allows nothing. *Joined*: no force is above what is said of a move by w
 from collections.abc import Callable
 from dataclasses import dataclass
 import itertools
+import math
 from typing import Any
 
 from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEP, TICK
@@ -81,6 +82,35 @@ class Finding:
         return not self.failure
 
 
+class Margins:
+    """Finds the least of many margins, and where it is: one that is no number is less than any."""
+
+    def __init__(self) -> None:
+        self._least, self._cells = math.inf, 0
+        self._where: dict[str, float] = {}
+
+    def add(self, margins: Array, short: str = 'short', **cells: Array | float) -> None:
+        """
+        Take in the margins of some cells.
+
+        :param short: name of what a margin below 0 is short of.
+        :param cells: what each of them is, or all of them are, by name.
+        """
+        self._cells += len(margins)
+        worst = int(margins.argmin())
+        if not (math.isnan(self._least) or margins[worst] >= self._least):
+            self._least = float(margins[worst])
+            self._where = {short: -self._least} | {
+                name: float(np.broadcast_to(each, margins.shape)[worst])
+                for name, each in cells.items()
+            }
+
+    def finding(self, claim: str, slack: float = _SLACK) -> Finding:
+        """Return what came of a claim whose margins may be so far below 0 by rounding."""
+        holds = self._least >= -slack
+        return Finding(claim, self._cells, self._least, {} if holds else self._where)
+
+
 def quiet(done: int, total: int) -> None:
     """Tell nobody."""
 
@@ -111,7 +141,7 @@ def check_tables(
     speeds, behind = tables.speeds, tables.behind
     rise, rising = surface(truth, np.minimum(speeds, truth.speed), _STEPS, 16 * fine)
     lags = np.geomspace(truth.quickest, truth.slowest, LEVELS * fine + 1).tolist()
-    least, where, cells = np.inf, {}, 0
+    margins = Margins()
     for done, (quick, slow) in enumerate(itertools.pairwise(lags)):
         level = max(
             (each for each in range(LEVELS) if tables.levels[each] >= slow - 1e-9), default=0
@@ -139,23 +169,18 @@ def check_tables(
                 for number, depth in enumerate(DEPTHS):
                     total = grown + depth * more
                     true = np.maximum(total, total / more).max(axis=1)
-                    margins = tables.felt[level, row, rows, expected, place, number] - true
-                    cells += len(rows)
-                    worst = int(margins.argmin())
-                    if margins[worst] < least:
-                        least = float(margins[worst])
-                        where = {
-                            'short': -least,
-                            'speed': float(speeds[row]),
-                            'behind': float(behind[rows[worst]]),
-                            'lag': slow,
-                            'due': DUE[due],
-                            'move': MOVES[place],
-                            'late': late,
-                            'depth': depth,
-                        }
+                    margins.add(
+                        tables.felt[level, row, rows, expected, place, number] - true,
+                        speed=speeds[row],
+                        behind=behind[rows],
+                        lag=slow,
+                        due=DUE[due],
+                        move=MOVES[place],
+                        late=late,
+                        depth=depth,
+                    )
         report(done + 1, len(lags) - 1)
-    return Finding('tables', cells, least, where if least < -_SLACK else {})
+    return margins.finding('tables')
 
 
 def kappas_of(bounds: Bounds, procedure: Procedure) -> tuple[float, float]:
@@ -202,26 +227,23 @@ def check_sight(
         some = between(truth, kappas, limit, 5_000, seed)
         off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
         tried += [(some, off, beside), (some, np.sign(off), np.sign(beside))]
-    least, where, cells = np.inf, {}, 0
+    margins = Margins()
     for some, off, beside in tried:
         found = _margins(some, prediction, procedure, truth, off, beside)
         for name, margin in found.items():
-            cells += len(margin)
-            worst = int(margin.argmin())
-            if not margin[worst] >= least:
-                least = float(margin[worst])
-                where = {
-                    f'short of {name}': -least,
-                    'kappa': float(some.kappa[worst]),
-                    'damping': float(some.damping[worst]),
-                    'lag': float(some.lag[worst]),
-                    'speed': float(some.speeds[-1][worst]),
-                    'speed_before': float(some.speeds[-2][worst]),
-                    'depth': float(some.depths[-1][worst]),
-                    'behind': float(some.behind[-2][worst]),
-                    'move': float(some.moves[-1][worst]),
-                }
-    return Finding(f'sight: {procedure}', cells, least, where if not least >= -1e-7 else {})
+            margins.add(
+                margin,
+                f'short of {name}',
+                kappa=some.kappa,
+                damping=some.damping,
+                lag=some.lag,
+                speed=some.speeds[-1],
+                speed_before=some.speeds[-2],
+                depth=some.depths[-1],
+                behind=some.behind[-2],
+                move=some.moves[-1],
+            )
+    return margins.finding(f'sight: {procedure}', 1e-7)
 
 
 def watched(

@@ -22,6 +22,7 @@ from fdrl_ros.selector.shield_check import (
     check_tables,
     Finding,
     kappas_of,
+    Margins,
     quiet,
     Report,
     watched,
@@ -33,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _STEPS = 168
-_SLACK = 1e-9
 _OFF = ((1.0, 1.0, 1.0), (-1.0, -1.0, 1.0))
 """Of the sensors at each moment at corners, as shares of their errors; or the other way round."""
 
@@ -67,7 +67,7 @@ def check_joined(
         some = between(truth, kappas, limit, 5_000, seed)
         off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
         tried.append((some, [(off, beside), (np.sign(off), np.sign(beside))]))
-    least, where, cells = np.inf, {}, 0
+    margins = Margins()
     for some, errors in tried:
         views = [watched(some, prediction, procedure, truth, *each, low) for each in errors]
         speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
@@ -82,23 +82,19 @@ def check_joined(
             )
             for seen, outlook in views:
                 said = prediction.force(seen, outlook, place)
-                cells += len(true)
-                worst = int((said - true).argmin())
-                if not said[worst] - true[worst] >= least:
-                    least = float(said[worst] - true[worst])
-                    where = {
-                        'short': -least,
-                        'said': float(said[worst]),
-                        'kappa': float(some.kappa[worst]),
-                        'damping': float(some.damping[worst]),
-                        'lag': float(some.lag[worst]),
-                        'speed': float(some.speeds[-1][worst]),
-                        'depth': float(some.depths[-1][worst]),
-                        'behind': float(some.behind[-1][worst]),
-                        'due': float(some.due[-1][worst]),
-                        'move': move,
-                    }
-    return Finding(f'joined: {procedure}', cells, least, where if not least >= -_SLACK else {})
+                margins.add(
+                    said - true,
+                    said=said,
+                    kappa=some.kappa,
+                    damping=some.damping,
+                    lag=some.lag,
+                    speed=some.speeds[-1],
+                    depth=some.depths[-1],
+                    behind=some.behind[-1],
+                    due=some.due[-1],
+                    move=move,
+                )
+    return margins.finding(f'joined: {procedure}')
 
 
 def futures(

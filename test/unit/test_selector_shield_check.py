@@ -19,7 +19,7 @@ from fdrl_ros.selector.observation import Reason
 from fdrl_ros.selector.prediction import Prediction
 from fdrl_ros.selector.retreat import RISE
 from fdrl_ros.selector.selector import Selector
-from fdrl_ros.selector.shield_check import check_sight, check_tables
+from fdrl_ros.selector.shield_check import check_sight, check_tables, Margins
 from fdrl_ros.selector.sight import Glance, Sight
 from fdrl_ros.selector.single import single
 import numpy as np
@@ -310,3 +310,22 @@ def test_no_adversary_gets_above_the_hard_stop_with_motors():
     finally:
         operation.close()
     assert tally.steps >= 90 and tally.contact > 0 and tally.above_stop == 0
+
+
+@pytest.mark.parametrize('order', [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_a_margin_that_is_no_number_is_a_failure_whatever_comes_after_it(order):
+    margins, some = Margins(), (np.array([0.3, np.nan]), np.array([-0.1, 0.2]), np.array([0.4]))
+    for each in order:
+        margins.add(some[each], lag=np.arange(2.0)[: len(some[each])], move=0.5 * each)
+    finding = margins.finding('claim')
+    assert not finding.holds and np.isnan(finding.margin) and finding.cells == 5
+    assert (finding.failure['lag'], finding.failure['move']) == (1.0, 0.0)
+
+
+def test_the_failure_told_is_the_worst():
+    margins = Margins()
+    for each in (-0.1, -0.3, -0.2):
+        margins.add(np.array([1.0, each]), 'short of room', depth=each)
+    finding = margins.finding('claim')
+    assert finding.failure == {'short of room': 0.3, 'depth': -0.3} and finding.margin == -0.3
+    assert margins.finding('claim', 0.4).holds
