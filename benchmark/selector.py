@@ -29,7 +29,7 @@ timestamp: the room's own handling of answers is in none of these times.
 `missed_deadline_fraction` is of states at 100 Hz for `--minutes`: whose set-point, or whose action
 if one was due, arrived later than 10 ms after the state, or never.
 `missed_decision_fraction` is of decisions alone. `--minutes` is per node and load, in turns of
-`--seconds`.
+`--seconds`; `--busy-minutes` is another number of them beside the busy core.
 """
 
 import argparse
@@ -275,8 +275,9 @@ def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[s
         room = Room(robot_domain)
         stack.callback(room.close)
         progress('starting the selector, which values its policies')
+        parameters = {'priority': given.priority, 'awake': given.awake}
         processes = {
-            ROBOT: stack.enter_context(selector(room, settings, given.policies, given.priority)),
+            ROBOT: stack.enter_context(selector(room, settings, given.policies, parameters)),
             ECHO: stack.enter_context(echo(settings)),
         }
         topics = Topics(room, processes)
@@ -284,11 +285,13 @@ def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[s
             for load in LOADS:
                 progress(f'repeat {repeat + 1} of {given.repeats}: {FAST:g} Hz{load}')
                 topics.turn(found, load, FAST, given.seconds)
-        turns = math.ceil(60.0 * given.minutes / given.seconds)
-        for turn in range(turns):
+        minutes = {'': given.minutes, '_busy': given.busy_minutes or given.minutes}
+        left = {load: math.ceil(60.0 * minutes[load] / given.seconds) for load in LOADS}
+        for turn in range(max(left.values())):
             for load in LOADS:
-                progress(f'turn {turn + 1} of {turns}: {SLOW:g} Hz{load}')
-                topics.turn(found, load, SLOW, given.seconds)
+                if turn < left[load]:
+                    progress(f'turn {turn + 1} of {left[load]}: {SLOW:g} Hz{load}')
+                    topics.turn(found, load, SLOW, given.seconds)
     return topics.missed
 
 
@@ -300,6 +303,9 @@ def main() -> None:
         '--minutes', type=float, default=0.5, help='of each node and load at 100 Hz (0.5)'
     )
     parser.add_argument(
+        '--busy-minutes', type=float, help='the same beside a busy core (as --minutes)'
+    )
+    parser.add_argument(
         '--policies', type=int, default=POLICIES, help='of the selector on topics (8; at most 8)'
     )
     parser.add_argument(
@@ -308,6 +314,11 @@ def main() -> None:
         default=0,
         help="of the selector's node in real time, 1 to 99, where the system permits it (0: none)",
     )
+    parser.add_argument(
+        '--awake',
+        action='store_true',
+        help="let the selector's node keep the processors awake, where the system permits it",
+    )
     parser.add_argument('--alone', action='store_true', help='only in process, without nodes')
     given = parser.parse_args()
     check(parser, given)
@@ -315,11 +326,13 @@ def main() -> None:
         parser.error('expected --policies from 1 to 8')
     if not 0 <= given.priority <= 99:
         parser.error('expected --priority from 0 to 99')
-    if not 0.0 < given.minutes <= 600.0:
-        parser.error('expected --minutes above 0')
+    for each in (given.minutes, given.busy_minutes):
+        if each is not None and not 0.0 < each <= 600.0:
+            parser.error('expected --minutes and --busy-minutes above 0')
     as_process()
     run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-kilted-rclpy'), bind=False)
     run |= {'minutes': given.minutes, 'policies': given.policies, 'priority': given.priority}
+    run |= {'awake': given.awake, 'busy_minutes': given.busy_minutes or given.minutes}
     found = Figures()
     in_process(found, given)
     rows, counted = IN_PROCESS, MISSED

@@ -7,13 +7,14 @@ The selector runs as `fdrl` starts it: armed, in a prepared directory, with the 
 federation, which arrive signed over latched topics and are checked and valued there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 import os
 from pathlib import Path
 import subprocess
 import sys
+from typing import Any
 
 from fdrl_ros.bringup import BringupSettings, environment, FEDERATION, robot_graph
 from fdrl_ros.federation.channel import Channel
@@ -105,13 +106,13 @@ class Release:
 
 @contextmanager
 def selector(
-    room: Room, settings: BringupSettings, policies: int, priority: int = 0
+    room: Room, settings: BringupSettings, policies: int, parameters: Mapping[str, Any]
 ) -> Iterator[int]:
     """
     Run a selector until it has all candidates, and go on running it.
 
     :param policies: how many there are to choose from, 1 to 8.
-    :param priority: in real time, of the node; 0 as any other process.
+    :param parameters: of the node, besides those that every one has.
     :returns: its process.
     :raises SystemExit: if it has not within :data:`LONGEST`.
     """
@@ -120,8 +121,7 @@ def selector(
         hospitals = PLAN.hospitals[: policies - 1]
         release = Release(room, layout, hospitals)
         spec = next(each for each in robot_graph(settings, 'robot_1') if each.label == LABEL)
-        parameters = {**spec.parameters, 'priority': priority}
-        runner.start([replace(spec, parameters=parameters)])
+        runner.start([replace(spec, parameters={**spec.parameters, **parameters})])
         names = ('global', *hospitals)
 
         def is_ready() -> bool:

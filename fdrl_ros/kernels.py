@@ -3,9 +3,9 @@
 """
 Compiled arithmetic, where it was built (native/build.py).
 
-Here are the calls for the private learner (DP-DQN Alg. 1); those for the shield of one robot are
-in :mod:`fdrl_ros.selector.single`. NumPy computes the same where it was not; what calls the
-compiled arithmetic holds that slower way, and tests hold one to the other.
+Here are the calls for the private learner (DP-DQN Alg. 1); the shield of one robot and the value
+models have theirs in :mod:`fdrl_ros.selector`. NumPy computes the same where it was not; what
+calls the compiled arithmetic holds that slower way, and tests hold one to the other.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ __all__ = [
     'noisy_mean',
 ]
 
-_FORM = 3
+_FORM = 5
 
 try:
     from fdrl_ros._kernels import ffi, lib

@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 3  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 5  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0
@@ -100,6 +100,25 @@ int fdrl_look(
   double aside, double interval, fdrl_outlook *found);
 double fdrl_force(
   const fdrl_contact *contact, const fdrl_outlook *seen, int move, double aside, double enough);
+
+// Value models of C candidates with K members each, P features filled up to `stride`.
+typedef struct {
+  ptrdiff_t candidates, members, size, features, stride;
+  double reach;
+  const double *projection;  // offsets, then a row for each number of a state
+  const double *matrix;  // of C means, of C risks, of the K deviations of each candidate
+  const double *low, *high, *rate;  // (C, size)
+  const double *misfits;  // squared, (C)
+} fdrl_bank;
+
+// C means, C risks, C standard deviations, C times strangeness, (C, K) deviations; and room for
+// `stride` features.
+void fdrl_values(const fdrl_bank *bank, const double *state, double *found);
+
+// Lower bounds of the advantage of each of C candidates over one of them.
+void fdrl_advantages(
+  ptrdiff_t count, ptrdiff_t members, ptrdiff_t than, double factor, const double *means,
+  const double *deviations, const double *strangeness, double *found);
 // calls end
 
 #endif  // FDRL_ROS__KERNELS_H_

@@ -95,16 +95,19 @@ surgery, colonoscopy and general surgery. Our choice: no paper gives shares of s
 """
 
 
+_BY_NAME = {each.name: each for each in PROCEDURES}
+
+
 def procedure_named(name: str) -> Procedure:
     """
     Return a procedure by its name.
 
     :raises SettingError: if there is none.
     """
-    for each in PROCEDURES:
-        if each.name == name:
-            return each
-    raise SettingError('procedure', name, 'one of ' + ', '.join(p.name for p in PROCEDURES))
+    found = _BY_NAME.get(name)
+    if found is None:
+        raise SettingError('procedure', name, 'one of ' + ', '.join(_BY_NAME))
+    return found
 
 
 def procedures_named(text: str | Sequence[str]) -> tuple[str, ...]:

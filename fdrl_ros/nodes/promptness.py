@@ -1,12 +1,13 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a process prompt: no garbage collected in between, and, if asked for, priority."""
+"""What keeps a process prompt: no garbage in between; if asked for, priority, and no sleep."""
 
 from collections.abc import Callable
 import ctypes
 import gc
 import os
 from pathlib import Path
+import struct
 
 _MCL_CURRENT = 1
 _Undo = Callable[[], None]
@@ -58,6 +59,26 @@ def with_priority(priority: int) -> _Undo:
         undo()
         raise
     return undo
+
+
+def without_sleep(device: str = '/dev/cpu_dma_latency') -> _Undo:
+    """
+    Keep the processors of this machine awake while nobody needs them, so that none has to wake.
+
+    All of the machine's, for every process: it takes power.
+
+    :param device: of the kernel's quality of service: as long as it is open, no processor sleeps
+        more deeply than one that answers within the time written, 0 us.
+    :returns: undoes it.
+    :raises OSError: if the system does not permit it.
+    """
+    held = os.open(device, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(held, struct.pack('i', 0))
+    except OSError:
+        os.close(held)
+        raise
+    return lambda: os.close(held)
 
 
 def _threads() -> list[int]:

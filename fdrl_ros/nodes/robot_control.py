@@ -124,24 +124,25 @@ class RobotControl:
                 self._node.get_logger().warning(f'risk gate: {word}')
 
     def _carry_out(self, cycle: Cycle | None) -> None:
-        """Command the arm first, then tell about it."""
+        """Tell the action, command the arm, then tell what the action was judged by."""
         if cycle is None:
             return
-        setpoint = cycle.setpoint
+        setpoint, chosen = cycle.setpoint, cycle.selection
         self._retracting = setpoint is not None and setpoint.retracting
+        header = None if chosen is None else self._tell(chosen)
         if setpoint is not None and self._armed:
             now = self._node.get_clock().now().to_msg()
             self._servo.publish(set_point(now, setpoint.position.tolist()))
             if setpoint.jaw is not None:
                 self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
-        if cycle.selection is not None:
-            self._tell(cycle.selection)
+        if chosen is not None:
+            self._tell_meters(chosen, header)
             self._told += 1
             if self._told % COLLECTING == 0:
                 gc.collect()
 
-    def _tell(self, chosen: Selection) -> None:
-        """Publish a selection; its stamp is that of the state, or now where there was none."""
+    def _tell(self, chosen: Selection) -> Any:
+        """Publish an action, and return its header: the stamp of the state, now without one."""
         self.reason = chosen.reason
         moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
         action = ros.SelectedAction(
@@ -162,11 +163,15 @@ class RobotControl:
         else:
             action.header.stamp = stamp(chosen.stamp)
         self._action.publish(action)
+        return action.header
+
+    def _tell_meters(self, chosen: Selection, header: Any) -> None:
+        """Publish risk and adaptation of the state that an action answers."""
         if chosen.risk is not None:
             risk = risk_message(chosen.patient, chosen.risk)
-            risk.header.stamp = action.header.stamp
+            risk.header.stamp = header.stamp
             self._risk.publish(risk)
         if chosen.adaptation is not None:
             told = adaptation_message(chosen.patient, chosen.adaptation, self._threshold)
-            told.header.stamp = action.header.stamp
+            told.header.stamp = header.stamp
             self._adaptation.publish(told)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The selector's node: states in; action, risk, adaptation and set-points of tip and jaw out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 import sys
 import time
@@ -11,7 +12,7 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
 from fdrl_ros.nodes.policies import Policies
-from fdrl_ros.nodes.promptness import with_priority, without_garbage
+from fdrl_ros.nodes.promptness import with_priority, without_garbage, without_sleep
 from fdrl_ros.nodes.robot_control import RobotControl
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
@@ -43,6 +44,11 @@ class SelectorNodeSettings(NodeSettings):
         'permits it; 0: as any other',
         minimum=0,
         maximum=99,
+    )
+    awake: bool = setting(
+        False,
+        "keep all of this machine's processors from sleeping, where the system permits it: states "
+        'are answered sooner, and it takes power',
     )
     kept_versions: int = setting(
         KEPT_VERSIONS, 'versions of each policy that are kept', minimum=1, maximum=1000
@@ -104,7 +110,9 @@ class SelectorNode(ManagedNode):
         self.every(1.0, self._tell_holds)
         self.keep(without_garbage())
         if self.settings.priority:
-            self._take_priority(self.settings.priority)
+            self._ask('priority', lambda: with_priority(self.settings.priority))
+        if self.settings.awake:
+            self._ask('processors kept awake', without_sleep)
 
     def _check_place(self) -> None:
         """
@@ -124,11 +132,12 @@ class SelectorNode(ManagedNode):
                 'the namespace', self.get_namespace(), "a robot's: --ros-args -r __ns:=/robot_1"
             )
 
-    def _take_priority(self, priority: int) -> None:
+    def _ask(self, what: str, take: Callable[[], Callable[[], None]]) -> None:
+        """Take what the system may not permit, until the node is deactivated."""
         try:
-            self.keep(with_priority(priority))
+            self.keep(take())
         except OSError as error:
-            self.get_logger().warning(f'no priority: {error}; the selector runs as any process')
+            self.get_logger().warning(f'no {what}: {error}; the selector runs without')
 
     def _tell_holds(self) -> None:
         """Log why it holds when that changes; silence, as between two operations, is no news."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fdrl_ros.errors import PolicyError
+from fdrl_ros import kernels
+from fdrl_ros.errors import PolicyError, StateError
 from fdrl_ros.selector.basis import basis_of, REACH
 from fdrl_ros.selector.value import RETURN, RISK, StateValue, ValueModel
 import numpy as np
@@ -14,8 +15,10 @@ import numpy as np
 _dots: Any = getattr(np, 'vecdot', partial(np.einsum, 'ck,ck->c'))
 """Products of rows with rows; numpy 1.26 has no `vecdot`, which is quicker."""
 
-_LANES = 4
-"""Rows of a matrix are filled up with zeros to a multiple of this: products are faster then."""
+_of: Any = None if kernels.ffi is None else kernels.ffi.from_buffer
+
+_LANES = 8
+"""Rows of a matrix are filled up with zeros to a multiple of this, as native/values.c has it."""
 
 
 class Estimates(NamedTuple):
@@ -47,6 +50,8 @@ class Estimates(NamedTuple):
         :param factor: standard deviations below the mean.
         :returns: shape (C,); 0 for the candidate itself.
         """
+        if kernels.built():
+            return self._advantages(than, factor)
         apart = self.deviations - self.deviations[than]
         spread: np.ndarray = _dots(apart, apart)
         spread += self.strangeness
@@ -57,6 +62,18 @@ class Estimates(NamedTuple):
         spread -= self.means[than]
         spread[than] = 0.0
         return spread
+
+    def _advantages(self, than: int, factor: float) -> np.ndarray:
+        """Do the same in compiled arithmetic."""
+        count, members = self.deviations.shape
+        if not 0 <= than < count:
+            raise IndexError(f'candidate {than} of {count}')
+        found = np.empty(count)
+        arrays = (self.means, self.deviations, self.strangeness)
+        numbers = [_of('double[]', np.ascontiguousarray(each, np.float64)) for each in arrays]
+        into = _of('double[]', found)
+        kernels.lib.fdrl_advantages(count, members, than, factor, *numbers, into)
+        return found
 
 
 class ValueBank:
@@ -123,9 +140,12 @@ class _Stack:
         ordered = [weights[0], weights[1], weights[2:].swapaxes(0, 1).reshape(-1, width)]
         self._matrix = np.zeros((count * (2 + members), full))
         self._matrix[:, :width] = np.concatenate(ordered)
+        self._bank = self._compiled() if kernels.built() else None
 
     def estimate(self, state: np.ndarray) -> Estimates:
         count = self._shape[0]
+        if self._bank is not None:
+            return self._estimate(state)
         inside = np.maximum(state, self._low)
         np.minimum(inside, self._high, out=inside)
         features = self._empty.copy()
@@ -142,6 +162,41 @@ class _Stack:
         stds += self._misfits
         np.sqrt(stds, out=stds)
         return Estimates(means, stds, values[count : 2 * count], deviations, strangeness)
+
+    def _estimate(self, state: np.ndarray) -> Estimates:
+        """Do the same in compiled arithmetic."""
+        given = np.ascontiguousarray(state, np.float64)
+        if given.shape != (self._basis.size,):
+            raise StateError(f'state of shape {given.shape}: expected ({self._basis.size},)')
+        count, members = self._shape
+        end = count * (4 + members)
+        found = np.empty(end + len(self._empty))
+        kernels.lib.fdrl_values(self._bank, _of('double[]', given), _of('double[]', found))
+        return Estimates(
+            found[:count],
+            found[2 * count : 3 * count],
+            found[count : 2 * count],
+            found[4 * count : end].reshape(self._shape),
+            found[3 * count : 4 * count],
+        )
+
+    def _compiled(self) -> Any:
+        """Return what the compiled arithmetic needs to know."""
+        arrays = {
+            'projection': self._basis.projection,
+            'matrix': self._matrix,
+            'low': self._low,
+            'high': self._high,
+            'rate': self._rate,
+            'misfits': self._misfits,
+        }
+        # An array must live as long as what points to it: `self` keeps both.
+        self._arrays = {name: _of('double[]', each) for name, each in arrays.items()}
+        count, members = self._shape
+        numbers = {'candidates': count, 'members': members, 'reach': REACH}
+        numbers |= {'size': self._basis.size, 'features': self._basis.count}
+        stride = self._matrix.shape[1]
+        return kernels.ffi.new('fdrl_bank *', {**numbers, **self._arrays, 'stride': stride})
 
 
 def _nothing(count: int) -> Estimates:

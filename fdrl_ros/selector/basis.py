@@ -34,7 +34,8 @@ class Basis:
         sha = hashlib.sha256(self._projection.tobytes() + self._offset.tobytes())
         self.digest = sha.hexdigest()
         """Tells models of another basis apart, as another release of numpy might draw one."""
-        self._both = np.concatenate([self._offset[None], self._projection])
+        self.projection = np.concatenate([self._offset[None], self._projection])
+        """Offsets of the features, then what each number of a state adds, shape (1 + S, F)."""
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
         """
@@ -56,7 +57,7 @@ class Basis:
         """
         size = self.size + 1
         hidden = expanded[size : self.width]
-        np.dot(expanded[:size], self._both, out=hidden)
+        np.dot(expanded[:size], self.projection, out=hidden)
         np.tanh(hidden, out=hidden)
 
 

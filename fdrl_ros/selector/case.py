@@ -4,13 +4,12 @@
 
 import math
 
-from fdrl_ros.env.state import INDEX, PROCEDURE_NAMES
+from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.selector.observation import Observation
 
 GAIN = 0.01
 """Rise of `time_left`, a fraction, that no inexact clock of one operation makes."""
 
-_LEFT = INDEX['time_left']
 _KNOWN = frozenset(PROCEDURE_NAMES)
 
 
@@ -50,14 +49,14 @@ class Case:
 
     def rise(self, operation: Observation) -> float:
         """Return how far `time_left` is above that of this case; NaN if a state does not tell."""
-        return _time_left(operation) - self._left if self._telling(operation) else math.nan
+        return operation.time_left - self._left if self._telling(operation) else math.nan
 
     def take(self, operation: Observation) -> None:
         """Take in a state of this case."""
         self.patient = operation.patient
         if self._telling(operation):
             self._procedure, self._time = operation.procedure, operation.time
-            left = _time_left(operation)
+            left = operation.time_left
             if not math.isnan(left):
                 before = left if math.isnan(self._last) else self._last
                 self._left = min(self._left, max(before, left))
@@ -69,12 +68,3 @@ class Case:
 
     def _telling(self, operation: Observation) -> bool:
         return operation.time > self._time and operation.procedure in _KNOWN
-
-
-def _time_left(operation: Observation) -> float:
-    """Return the fraction of the time allowed that is left; NaN if a state does not tell it."""
-    try:
-        left = float(operation.values[_LEFT])
-    except (IndexError, TypeError, ValueError):
-        return math.nan
-    return left if 0.0 <= left <= 1.0 else math.nan

@@ -31,7 +31,9 @@ PHYSICAL_RANGES = {
 
 
 _OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
-_FORCE, _FORCE_LIMIT = (_OPERATION_NAMES.index(each) for each in ('force', 'force_limit'))
+_FORCE, _FORCE_LIMIT, _TIME_LEFT = (
+    _OPERATION_NAMES.index(each) for each in ('force', 'force_limit', 'time_left')
+)
 
 
 class Reason(StrEnum):
@@ -73,6 +75,7 @@ class Observation:
     :param stamp: when it was measured, nanoseconds of the clock that stamps states: what is
         decided depends on this time alone. Without one, the time of arrival counts.
     :param time: the same in seconds, or the time of arrival.
+    :param time_left: of the time allowed, a fraction; NaN where the operation does not tell it.
     """
 
     patient: str
@@ -83,11 +86,23 @@ class Observation:
     procedure: str = ''
     stamp: int | None = None
     time: float = field(init=False, repr=False, compare=False)
+    time_left: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Work the time out, which is asked for often."""
+        """Work out the times, which are asked for often."""
         time = self.received if self.stamp is None else 1e-9 * self.stamp
         object.__setattr__(self, 'time', time)
+        object.__setattr__(
+            self, 'time_left', _time_left(self.values) if self.procedure else math.nan
+        )
+
+
+def _time_left(values: Sequence[float] | np.ndarray) -> float:
+    try:
+        left = float(values[_TIME_LEFT])
+    except (IndexError, TypeError, ValueError):
+        return math.nan
+    return left if 0.0 <= left <= 1.0 else math.nan
 
 
 def readable(operation: Observation) -> np.ndarray | None:

@@ -89,8 +89,7 @@ class Shield:
     def __init__(self, settings: ShieldSettings | None = None) -> None:
         self.settings = settings or ShieldSettings()
         # What their predictions look up takes a second to make: here, not in the first state.
-        for each in PROCEDURE_NAMES:
-            Guard(self.settings, each)
+        self._fresh = {each: Guard(self.settings, each) for each in PROCEDURE_NAMES}
         self._guard: Guard | None = None
         self._procedure = ''
         self._seen = -math.inf
@@ -116,7 +115,8 @@ class Shield:
         :raises SettingError: if there is no such procedure.
         """
         if self._guard is None or procedure != self._procedure:
-            self._guard = Guard(self.settings, procedure)
+            fresh = self._fresh.get(procedure)
+            self._guard = Guard(self.settings, procedure) if fresh is None else fresh.aside()
             self._procedure, self._seen = procedure, -math.inf
         read = values[:OPERATION_SIZE].tolist()
         gone = now - self._seen

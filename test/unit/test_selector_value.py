@@ -4,7 +4,8 @@
 
 import dataclasses
 
-from fdrl_ros.errors import PolicyError, RecordsError
+from fdrl_ros import kernels
+from fdrl_ros.errors import PolicyError, RecordsError, StateError
 from fdrl_ros.selector import (
     Experience,
     fit_value,
@@ -263,16 +264,23 @@ def test_a_difference_of_policies_with_the_same_patients_is_surer_than_each():
     assert sure > alone + 0.1
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_the_bank_equals_the_models_one_by_one(seed):
+@pytest.mark.parametrize('compiled', [True, False], ids=['compiled', 'numpy'])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_bank_equals_the_models_one_by_one(compiled, seed):
     rng = np.random.default_rng(seed)
     models = [_drawn(rng), None, _drawn(rng), _drawn(rng)]
     weight = float(rng.uniform(0, 2))
-    bank = ValueBank(models, weight)
-    state = rng.normal(size=SIZE) * 3
-    for name in ('palpation', 'reach', 'nowhere'):
-        found = bank.estimate(name, state)
-        stds, over = found.stds, found.advantages(0, 1.5)
+    if compiled and not kernels.built():
+        pytest.skip('the compiled arithmetic was not built here (native/build.py)')
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(kernels, 'lib', None)
+        bank = ValueBank(models, weight)
+        state = rng.normal(size=SIZE) * 3
+        told = {name: bank.estimate(name, state) for name in ('palpation', 'reach', 'nowhere')}
+        leads = {name: found.advantages(0, 1.5) for name, found in told.items()}
+    for name, found in told.items():
+        stds, over = found.stds, leads[name]
         for row, each in enumerate(models):
             one = None if each is None else each.estimates.get(name)
             if one is None:
@@ -292,6 +300,14 @@ def test_the_bank_equals_the_models_one_by_one(seed):
                 apart += (first.caution * first.outside(state)) ** 2
                 gain = mean - features @ (first.weights[0] - weight * first.weights[1])
                 assert over[row] == pytest.approx(gain - 1.5 * np.sqrt(apart))
+
+
+@pytest.mark.skipif(not kernels.built(), reason='the compiled arithmetic was not built here')
+def test_a_state_of_another_size_is_refused_before_it_is_read():
+    bank = ValueBank([_drawn(np.random.default_rng(0))])
+    for shape in ((SIZE - 1,), (SIZE + 1,), (1, SIZE)):
+        with pytest.raises(StateError, match='expected'):
+            bank.estimate('palpation', np.zeros(shape))
 
 
 def _drawn(rng):
