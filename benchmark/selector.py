@@ -7,12 +7,13 @@ How fast the selector decides, in process and from topic to topic, beside a bare
     tools/in_workspace python benchmark/selector.py --minutes 10 --json selector.json
     tools/in_workspace python benchmark/selector.py --alone
 
-In process a decision is: both halves of a state in; action, risk, adaptation and the arm's
-set-point out. `decision_*_us` is of 8 policies and hold; the other numbers of policies show how
-it grows. The peer is one of the networks alone. `plain_loop_ms` are 100,000 additions in Python,
-which tell how fast the machine was. The line through the numbers of policies goes through the
-least median of each; `decision_linearity_turn_r2` is of the medians of one repeat, in which each
-number of policies has its short turn after the other.
+In process a decision is: both halves of a state in; action, risk and the arm's set-point out.
+Adaptation is worked out behind it, as in the node, and not counted. `decision_*_us` is of 8
+policies and hold; the other numbers of policies show how it grows. The peer is one of the networks
+alone. `plain_loop_ms` are 100,000 additions in Python, which tell how fast the machine was. The
+line through the numbers of policies goes through the least median of each;
+`decision_linearity_turn_r2` is of the medians of one repeat, in which each number of policies has
+its short turn after the other.
 
 From topic to topic there are three processes: this one is the room (selector_room.py), the others
 are the selector's node, as `fdrl` starts it and with 8 policies that came to it as policies do,
@@ -37,11 +38,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 import math
+import os
 from pathlib import Path
+import struct
 import sys
 import tempfile
 import time
 
+from fdrl_ros import kernels
 from fdrl_ros.bringup import BringupSettings, free_domains, middleware
 from fdrl_ros.variables import with_variables
 import numpy as np
@@ -87,6 +91,9 @@ TURNS = 20
 
 ALONE = 'one network alone'
 BARE = 'bare rclpy echo node'
+AWAKE = Path('/dev/cpu_dma_latency')
+"""Tells how long processors may take to wake, us."""
+
 LOADS = {'': 0, '_busy': 1}
 """Processes that only count, beside the others; and what names tell of it."""
 
@@ -266,6 +273,19 @@ class Topics:
         self.missed[f'deadline{load}'].add(answers.whole())
 
 
+def check_granted(process: int, given: argparse.Namespace) -> None:
+    """
+    Look whether the system granted the node what it was told to ask for.
+
+    :raises SystemExit: if not.
+    """
+    policy = os.sched_getscheduler(process) & ~os.SCHED_RESET_ON_FORK
+    if given.priority and policy != os.SCHED_FIFO:
+        raise SystemExit('the system does not permit --priority here')
+    if given.awake and struct.unpack('i', AWAKE.read_bytes()[:4])[0]:
+        raise SystemExit('the system does not permit --awake here')
+
+
 def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[str, Lateness]:
     """Measure both nodes in turns."""
     federation_domain, robot_domain = free_domains(2)
@@ -280,6 +300,7 @@ def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[s
             ROBOT: stack.enter_context(selector(room, settings, given.policies, parameters)),
             ECHO: stack.enter_context(echo(settings)),
         }
+        check_granted(processes[ROBOT], given)
         topics = Topics(room, processes)
         for repeat in range(given.repeats):
             for load in LOADS:
@@ -332,6 +353,7 @@ def main() -> None:
     as_process()
     run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-kilted-rclpy'), bind=False)
     run |= {'minutes': given.minutes, 'policies': given.policies, 'priority': given.priority}
+    run['arithmetic'] = 'compiled' if kernels.built() else 'NumPy'
     run |= {'awake': given.awake, 'busy_minutes': given.busy_minutes or given.minutes}
     found = Figures()
     in_process(found, given)

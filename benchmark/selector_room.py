@@ -43,6 +43,9 @@ SETTLING = 1.0
 AFTER = 0.2
 """Seconds after it in which answers may still come."""
 
+LEAP = 100_000
+"""By which the system clock may be set in a turn, ns."""
+
 _BOTH = inspect.signature(lambda message, about: None)
 _SPLIT = OPERATION_SIZE
 _NAMES = [each.name for each in OPERATION_FIELDS + PATIENT_FIELDS]
@@ -140,6 +143,7 @@ class Bedside:
         """
         self._answers = answers = Answers()
         begin = round(SETTLING * rate)
+        apart = time.time_ns() - time.monotonic_ns()
         count = begin + round(seconds * rate)
         made = deque(enumerate(islice(beats, count)))
 
@@ -158,6 +162,8 @@ class Bedside:
         finally:
             self._room.node.destroy_timer(timer)
             gc.enable()
+        if abs(time.time_ns() - time.monotonic_ns() - apart) > LEAP:
+            raise SystemExit("this machine's clock was set meanwhile")
         if not all(came for came, _ in answers.actions + answers.set_points_heard):
             raise SystemExit('this middleware does not tell when a message was received')
         answers.begin = begin

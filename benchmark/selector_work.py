@@ -125,7 +125,7 @@ class Decisions:
 
     def take(self, count: int) -> np.ndarray:
         """
-        Make decisions: both halves of a state in; action, risk, adaptation and set-point out.
+        Make decisions: both halves of a state in; action, risk and set-point out.
 
         :returns: time of each, second, shape (count,).
         """
@@ -153,7 +153,8 @@ class Decisions:
         cycle = self._loop.take_operation(operation, now, now)
         selection = cycle and cycle.selection
         taken = time.perf_counter() - begun
-        if selection is None or selection.risk is None or selection.adaptation is None:
+        adaptation = self._loop.selector.adaptation()
+        if selection is None or selection.risk is None or adaptation is None:
             raise SystemExit(f'no decision: {selection}')
         if selection.holds:
             raise SystemExit(f'the selector holds: {selection.reason}')

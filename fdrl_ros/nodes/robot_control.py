@@ -16,6 +16,7 @@ from fdrl_ros.nodes.measured_messages import adaptation_message, risk_message
 from fdrl_ros.nodes.robot_messages import joint_state, set_point, stamp
 from fdrl_ros.selector import PauseOrders, Selection
 from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
+from fdrl_ros.selector.limiter import SetPoint
 from fdrl_ros.selector.observation import nanoseconds, observation
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import SubscriptionEventCallbacks
@@ -124,22 +125,34 @@ class RobotControl:
                 self._node.get_logger().warning(f'risk gate: {word}')
 
     def _carry_out(self, cycle: Cycle | None) -> None:
-        """Tell the action, command the arm, then tell what the action was judged by."""
+        """
+        Tell the action, command the arm, then tell what the action was judged by.
+
+        Set-points come at each beat, so one that begins a move can wait for what the move is; one
+        that draws the tip back goes first.
+        """
         if cycle is None:
             return
         setpoint, chosen = cycle.setpoint, cycle.selection
         self._retracting = setpoint is not None and setpoint.retracting
+        if self._retracting:
+            self._command(setpoint)
         header = None if chosen is None else self._tell(chosen)
-        if setpoint is not None and self._armed:
-            now = self._node.get_clock().now().to_msg()
-            self._servo.publish(set_point(now, setpoint.position.tolist()))
-            if setpoint.jaw is not None:
-                self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
+        if not self._retracting:
+            self._command(setpoint)
         if chosen is not None:
             self._tell_meters(chosen, header)
             self._told += 1
             if self._told % COLLECTING == 0:
                 gc.collect()
+
+    def _command(self, setpoint: SetPoint | None) -> None:
+        if setpoint is None or not self._armed:
+            return
+        now = self._node.get_clock().now().to_msg()
+        self._servo.publish(set_point(now, setpoint.position.tolist()))
+        if setpoint.jaw is not None:
+            self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
 
     def _tell(self, chosen: Selection) -> Any:
         """Publish an action, and return its header: the stamp of the state, now without one."""
@@ -171,7 +184,8 @@ class RobotControl:
             risk = risk_message(chosen.patient, chosen.risk)
             risk.header.stamp = header.stamp
             self._risk.publish(risk)
-        if chosen.adaptation is not None:
-            told = adaptation_message(chosen.patient, chosen.adaptation, self._threshold)
+        adaptation = self._loop.selector.adaptation()
+        if adaptation is not None:
+            told = adaptation_message(chosen.patient, adaptation, self._threshold)
             told.header.stamp = header.stamp
             self._adaptation.publish(told)

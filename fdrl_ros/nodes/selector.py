@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sys
 import time
 
+from fdrl_ros import kernels
 from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.diagnostics import Health, Level
@@ -105,6 +106,10 @@ class SelectorNode(ManagedNode):
         if not self.settings.armed:
             self.get_logger().warning(
                 'not armed: it chooses and tells, and commands nothing (-p armed:=true)'
+            )
+        if not kernels.built():
+            self.get_logger().warning(
+                'the shield is not compiled (native/build.py): decisions take milliseconds'
             )
         self._held_for = ''
         self.every(1.0, self._tell_holds)

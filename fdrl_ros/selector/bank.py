@@ -66,8 +66,8 @@ class Estimates(NamedTuple):
     def _advantages(self, than: int, factor: float) -> np.ndarray:
         """Do the same in compiled arithmetic."""
         count, members = self.deviations.shape
-        if not 0 <= than < count:
-            raise IndexError(f'candidate {than} of {count}')
+        if not 0 <= than < count or not self.means.shape == self.strangeness.shape == (count,):
+            raise IndexError(f'candidate {than} of {count}: {self.means.shape} means')
         found = np.empty(count)
         arrays = (self.means, self.deviations, self.strangeness)
         numbers = [_of('double[]', np.ascontiguousarray(each, np.float64)) for each in arrays]

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from fdrl_ros.env.actions import STAY
 from fdrl_ros.env.state import STATE_SIZE
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.metrics.adaptation import Adaptation
 from fdrl_ros.metrics.risk import Risk
 from fdrl_ros.selector.bank import ValueBank
 from fdrl_ros.selector.observation import Reason
@@ -65,7 +64,6 @@ class Selection(NamedTuple):
     time: float
     patient: str = ''
     risk: Risk | None = None
-    adaptation: Adaptation | None = None
     stamp: int | None = None
     expected_risk: float = math.nan
     proposed: int = STAY

@@ -51,6 +51,10 @@ class Case:
         """Return how far `time_left` is above that of this case; NaN if a state does not tell."""
         return operation.time_left - self._left if self._telling(operation) else math.nan
 
+    def tells(self, operation: Observation) -> bool:
+        """Tell whether a state says at all how far its case has come."""
+        return not math.isnan(self.rise(operation))
+
     def take(self, operation: Observation) -> None:
         """Take in a state of this case."""
         self.patient = operation.patient

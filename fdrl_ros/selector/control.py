@@ -165,10 +165,11 @@ class ControlLoop:
         """
         observation = self._arrived(observation, now)
         if not self._case.is_of(observation):
-            self._begin(observation)
+            self._begin(observation, same_time=True)
         fault, restarted = self._order.step(observation.time, clock)
         if restarted:
-            self._begin(observation)
+            self._begin(observation, same_time=False)
+            self._arm = Newest()
         if fault is None:
             self._case.take(observation)
         if fault is None and now - observation.received > self._timeout:
@@ -229,9 +230,9 @@ class ControlLoop:
                 return each
         return None
 
-    def _begin(self, operation: Observation) -> None:
+    def _begin(self, operation: Observation, same_time: bool) -> None:
         """Begin another case, or the same one in another time."""
-        self.selector.reset()
+        self.selector.reset(same_time)
         self._case = Case()
         self._case.take(operation)
         self._rest()

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damage of a case as the states tell it: force above the procedure's warning force, over time."""
 
+import math
 from typing import Any
 
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.procedures import procedure_named
-from fdrl_ros.selector.case import Case, GAIN
+from fdrl_ros.selector.case import Case
 from fdrl_ros.selector.either import most, Number
 from fdrl_ros.selector.observation import Observation
 
@@ -56,17 +57,18 @@ class CaseDamage:
     """
     Damage of the case under way, over every state whose force counts, N s.
 
-    It outlives a clock that is set, and one reading of `time_left` that is too high: where that
-    alone tells of another case, what was before counts on until a second state in a row says so.
+    It outlives a clock that is set, and one state that wrongly tells of another case of the same
+    patient: its procedure, or a `time_left` that has risen. Both cases are then counted, till a
+    second state in a row decides.
     """
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        self._case, self._meter = Case(), DamageMeter()
-        self._before = 0.0
-        self._risen: float | None = None
+        self._known, self._meter = Case(), DamageMeter()
+        self._older: DamageMeter | None = None
+        self._doubted = -math.inf
 
     @property
     def case(self) -> float:
@@ -75,12 +77,12 @@ class CaseDamage:
 
     @property
     def total(self) -> float:
-        """The same with that of the case before, as long as it may be the same one."""
-        return self._before + self._meter.total
+        """The same, or that of the case before as long as it may be going on."""
+        return (self._older or self._meter).total
 
     def knows(self, operation: Observation) -> bool:
         """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
-        return self._case.is_named(operation)
+        return self._known.is_named(operation)
 
     def add(self, operation: Observation, force: float) -> None:
         """
@@ -88,28 +90,29 @@ class CaseDamage:
 
         :param force: measured load, N.
         """
-        rise = self._case.rise(operation)
-        if not self.knows(operation):
+        if operation.patient != self._known.patient:
             self._begin()
-        elif rise <= GAIN:
-            self._go_on()
-        elif rise > GAIN:
-            if self._risen is None:
-                self._before, self._meter = self.total, DamageMeter()
-                self._risen = operation.time
-            elif operation.time > self._risen:
-                self._case, self._before, self._risen = Case(), 0.0, None
-        if self._risen is None:
-            self._case.take(operation)
+        elif self._known.is_of(operation):
+            if self._known.tells(operation):
+                self._go_on()
+        elif self._older is None:
+            self._older, self._meter = self._meter, DamageMeter()
+            self._doubted = operation.time
+        elif operation.time > self._doubted:
+            self._known, self._older = Case(), None
+        if self._older is None:
+            self._known.take(operation)
+        else:
+            self._older.add(force, operation.procedure, operation.time)
         self._meter.add(force, operation.procedure, operation.time)
 
     def restart(self) -> None:
         """Count on from here in another time."""
         self._go_on()
-        self._case.restart()
+        self._known.restart()
         self._meter.restart()
 
     def _go_on(self) -> None:
         """Take the case to be the one before."""
-        self._meter.total += self._before
-        self._before, self._risen = 0.0, None
+        if self._older is not None:
+            self._meter, self._older = self._older, None

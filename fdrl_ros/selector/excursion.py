@@ -93,9 +93,13 @@ class Bounds:
             raise SettingError('stiffest', self.stiffest, f'at least {self.softest:g} Pa')
         if not 0.0 < self.quickest <= self.slowest:
             raise SettingError('slowest', self.slowest, f'at least {self.quickest:g} s')
-        if self.damping * (self.speed + MAXIMUM_SPEED) >= 0.9:
+        # In a tick, as long as it can be, the surface changes its speed as well.
+        speeds = self.speed + MAXIMUM_SPEED + 0.5 * self.acceleration * (TICK + JITTER)
+        if self.damping * speeds >= 0.9:
             raise SettingError(
-                'damping', self.damping, 'less than 0.9 / (the speeds of surface and arm)'
+                'damping',
+                self.damping,
+                f'less than {0.9 / speeds:.3g} s/m, by the speeds and accelerations there can be',
             )
 
 

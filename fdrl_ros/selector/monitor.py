@@ -36,14 +36,22 @@ class OperationMonitor:
         self._pressure = INDEX['mean_arterial_pressure']
         self._low_pressure = 0.0
         self._judged: float | None = None
+        self._answered: tuple[State, int] | None = None
+        self._told: Adaptation | None = None
         self.damage = CaseDamage()
 
-    def end_case(self) -> None:
-        """Close the case in both meters; its damage stays until another one begins."""
+    def end_case(self, same_time: bool) -> None:
+        """
+        Close the case in both meters; its damage stays until another one begins.
+
+        :param same_time: whether the next state is stamped in the same time.
+        """
+        self.settle()
         self._risk.end_case()
         self._adaptation.end_case()
         self._low_pressure, self._judged = 0.0, None
-        self.damage.restart()
+        if not same_time:
+            self.damage.restart()
 
     def feel(self, operation: Observation | None) -> None:
         """Take in the force of a state that cannot be judged, if it is of the case under way."""
@@ -60,6 +68,7 @@ class OperationMonitor:
         :param operation: that it was read from.
         :param breach: whether the workspace or the trocar was breached, as the robot reports it.
         """
+        self.settle()
         read = state.values.item
         force = max(read(self._force), 0.0)
         self.damage.add(operation, force)
@@ -72,10 +81,22 @@ class OperationMonitor:
         )
         return self._risk.add(force, self.damage.case, critical, read(self._limit))
 
-    def answer(self, state: State, action: int) -> Adaptation:
+    def answer(self, state: State, action: int) -> None:
         """
         Take in how that state was answered.
 
         :param action: the action executed in it, after the shield.
         """
-        return self._adaptation.add(state.wide, action)
+        self._answered = state, action
+
+    def adaptation(self) -> Adaptation | None:
+        """Return adaptation up to the newest answer; None where nothing was answered since."""
+        if self._answered is not None:
+            state, action = self._answered
+            self._answered, self._told = None, self._adaptation.add(state.wide, action)
+        return self._told
+
+    def settle(self) -> None:
+        """Count an answer of which nobody asked, before whatever comes next."""
+        self.adaptation()
+        self._told = None

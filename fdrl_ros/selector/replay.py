@@ -135,7 +135,7 @@ class _Follower(ControlLoop):
         vitals = self._vitals(operation) or self._newest_patient
         blind = (
             vitals is None
-            or operation.time - vitals.time > self._timeout
+            or abs(operation.time - vitals.time) > self._timeout
             or isinstance(self._reader.read(operation, vitals), Reason)
         )
         return blind and super().due(operation)

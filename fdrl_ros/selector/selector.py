@@ -12,6 +12,7 @@ import logging
 import math
 
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
+from fdrl_ros.metrics.adaptation import Adaptation
 from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidate import Candidate, HOLD, LineUp, Selection
 from fdrl_ros.selector.case import Case
@@ -99,13 +100,15 @@ class Selector:
             self._ranking.reset()
         self._locked = name
 
-    def reset(self) -> None:
+    def reset(self, same_time: bool = False) -> None:
         """
         End the case: meters, gate, hysteresis and the standing state start anew.
 
         Damage goes on until states tell of another case: see :class:`CaseDamage`.
+
+        :param same_time: whether the next state is stamped in the same time.
         """
-        self._monitor.end_case()
+        self._monitor.end_case(same_time)
         self.gate.reset()
         self._shield.reset()
         self._failed_until.clear()
@@ -145,7 +148,7 @@ class Selector:
             return self.keep_tip(state, now, operation, operation.stamp, away)
         if not self._case.is_of(operation):
             inputs = self._inputs
-            self.reset()
+            self.reset(same_time=True)
             self._inputs = inputs
         self._case.take(operation)
         time = operation.time
@@ -173,6 +176,7 @@ class Selector:
             self._shield.reset()
             selection = self.hold(Reason.SHIELD_FAILED, now)
             verdict = Verdict(STAY, STAY, Veto.NONE, math.nan, math.nan)
+        self._monitor.answer(state, verdict.action)
         return Selection(
             selection.policy,
             verdict.action,
@@ -182,13 +186,20 @@ class Selector:
             now,
             operation.patient,
             risk,
-            self._monitor.answer(state, verdict.action),
             operation.stamp,
             selection.expected_risk,
             verdict.asked,
             verdict.veto,
             verdict.force,
         )
+
+    def adaptation(self) -> Adaptation | None:
+        """
+        Return adaptation up to the selection made last; None if that had no usable state.
+
+        Apart from :meth:`select`, so that it is worked out when the action is already out.
+        """
+        return self._monitor.adaptation()
 
     def hold(self, reason: Reason, now: float, stamp: int | None = None) -> Selection:
         """Return the selection that keeps the tip where it is, for a reason."""
@@ -213,6 +224,7 @@ class Selector:
         :param stamp: of the state because of which it holds, if that is so.
         :param away: along the shaft away from the tissue, where it is drawn back.
         """
+        self._monitor.settle()
         held = self.hold(reason, now, stamp)
         if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
             return held

@@ -8,6 +8,7 @@ several times slower. Tests hold one to the other.
 """
 
 from functools import lru_cache
+import math
 from typing import Any
 
 from fdrl_ros import kernels
@@ -47,6 +48,8 @@ class SinglePrediction(Prediction):
         :raises StateError: if a number is not finite.
         """
         if self._contact is None:
+            if not all(map(math.isfinite, (*seen[:4], seen.aside, seen.interval))):
+                raise StateError(f'what is seen of the contact cannot be: {seen}')
             return super().outlook(_alone(seen))
         found = kernels.ffi.new('fdrl_outlook *')
         done = kernels.lib.fdrl_look(

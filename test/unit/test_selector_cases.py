@@ -8,6 +8,7 @@ import math
 
 from choices import candidate, observe, selector_with, values_of
 from fdrl_ros.env.actions import STAY, TICK
+from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.env.state import SCALES
 from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
 from fdrl_ros.metrics.risk import FULL_DAMAGE
@@ -41,10 +42,26 @@ def test_risk_and_adaptation_online_equal_the_batch_formulas():
         assert abs(selection.risk.mitigation - r_mit([np.array(r) for r in risks])) < 1e-12
         assert selection.risk.cases == number + 1
         alpha, count = alpha_adapt(cases)
-        assert abs(selection.adaptation.alpha_adapt - alpha) < 1e-12
-        assert selection.adaptation.cases == count
+        adaptation = selector.adaptation()
+        assert abs(adaptation.alpha_adapt - alpha) < 1e-12
+        assert adaptation.cases == count
         rate = variation_rate([states for states, _ in cases])
-        assert abs(selection.adaptation.variation_rate - rate) < 1e-12
+        assert abs(adaptation.variation_rate - rate) < 1e-12
+
+
+def test_adaptation_counts_answers_of_which_nobody_asked():
+    asked, unasked = (selector_with(candidate('global', 0.5, action=3)) for _ in range(2))
+    rng = np.random.default_rng(3)
+    for k in range(30):
+        values, case = values_of(goal_error_x=float(rng.normal(0, 0.004))), f'case_{k // 8}'
+        for each in (asked, unasked):
+            each.select(*observe(values, k * TICK, case), k * TICK)
+        told = asked.adaptation()
+        assert asked.adaptation() is told  # asked twice, it counts once
+    assert repr(unasked.adaptation()) == repr(told)
+    assert told.steps == 26  # of 30 states four are the first of their case
+    unasked.keep_tip(Reason.STALE, 30 * TICK)
+    assert unasked.adaptation() is None
 
 
 @pytest.mark.parametrize('cause', ['force', 'breach', 'pressure'])
@@ -67,7 +84,7 @@ def test_a_new_patient_begins_a_new_case():
     selection = selector.select(*observe(values_of(force=0.0), 0.15, 'case_2'), 0.15)
     assert (selection.risk.cases, selection.risk.steps, selection.risk.case.steps) == (2, 4, 1)
     assert selection.risk.damage == 0.0 and selection.patient == 'case_2'
-    assert math.isnan(selection.adaptation.change)
+    assert math.isnan(selector.adaptation().change)
     selector.reset()
     again = selector.select(*observe(values_of(), 0.2, 'case_2'), 0.2)
     assert (again.risk.cases, again.risk.steps, again.risk.case.steps) == (3, 5, 1)
@@ -89,7 +106,7 @@ def test_a_second_operation_on_one_patient_begins_a_new_case():
     fresh = select(0.15, 1.0, force=1.5)
     assert (fresh.policy, fresh.reason) == ('rising', Reason.BEST)
     assert (fresh.risk.cases, fresh.risk.case.steps) == (2, 1)
-    assert math.isnan(fresh.adaptation.change)
+    assert math.isnan(selector.adaptation().change)
     assert select(0.2, 0.99, force=1.5).risk.cases == 2
 
 
@@ -228,11 +245,32 @@ def test_a_state_that_tells_no_time_does_not_say_whether_the_case_is_a_new_one()
         np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 4.0, damage])
 
 
-@pytest.mark.parametrize('name', [('case_2', 'palpation'), ('case_1', 'incision')])
-def test_another_name_begins_without_damage_at_once(name):
+def test_another_pseudonym_begins_without_damage_at_once():
+    name = ('case_2', 'palpation')
     told, _ = damages([0.5, 0.49, 0.48, 0.47], {2: name, 3: name})
-    assert told[1] == pytest.approx(2.0) and told[3] == pytest.approx(2.0 * told[2])
-    assert told[2] <= 1.0
+    np.testing.assert_allclose(told, [1.0, 2.0, 1.0, 2.0])
+
+
+def test_another_procedure_begins_without_damage_once_two_states_name_it():
+    name = ('case_1', 'incision')
+    own = 1.8 - procedure_named('incision').warn_force
+    told, terms = damages([0.5, 0.49, 0.48, 0.47], {2: name, 3: name})
+    np.testing.assert_allclose(told, [1.0, 2.0, 2.0 + own, 2.0 * own])
+    np.testing.assert_allclose(terms, [1.0, 2.0, own, 2.0 * own])
+    told, _ = damages([0.5, 0.49, 0.48, 0.47, 0.46], {2: name})
+    np.testing.assert_allclose(told, [1.0, 2.0, 2.0 + own, 3.0 + own, 4.0 + own])
+
+
+def test_a_wrong_time_left_after_lost_states_takes_no_damage_away():
+    totals = []
+    for left in (0.48, 1.0):
+        selector, told = selector_with(candidate('global', 0.5)), []
+        review = selector._shield.review
+        selector._shield.review = lambda *given, r=review, t=told: t.append(given[-1]) or r(*given)
+        for now, each in ((0.0, 0.5), (TICK, 0.49), (4.0 * TICK, left), (5.0 * TICK, 0.47)):
+            selector.select(*observe(values_of(time_left=each, force=1.8), now), now)
+        totals.append(told)
+    np.testing.assert_allclose(totals, np.array([[1.0, 2.0, 5.0, 6.0]] * 2) * TICK)
 
 
 def test_two_wrong_readings_with_a_new_start_between_them_take_no_damage_away():

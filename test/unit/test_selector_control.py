@@ -230,7 +230,9 @@ def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monke
         robot.beat()
     selector = robot.loop.selector
     ended = selector.reset
-    monkeypatch.setattr(selector, 'reset', lambda: resets.append(robot.now) or ended())
+    monkeypatch.setattr(
+        selector, 'reset', lambda *given: resets.append(robot.now) or ended(*given)
+    )
     values = robot.operation.values()[:OPERATION_SIZE]
     for _ in range(3):
         # The vital signs are those of the one before still.

@@ -25,7 +25,7 @@ def test_a_number_that_is_not_finite_holds_in_that_very_call(index, bad):
     selection = selector.select(*observe(values), 0.0)
     assert selection.holds and selection.action == STAY
     assert selection.reason == Reason.NOT_FINITE
-    assert selection.risk is None and selection.adaptation is None
+    assert selection.risk is None and selector.adaptation() is None
     again = selector.select(*observe(values_of(), 0.05), 0.05)
     assert again.policy == 'global'
 

@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is predicted for one robot, compiled or not, is what is predicted for many, in arrays."""
 
+import itertools
 import math
 
 from fdrl_ros import kernels
 from fdrl_ros.env.actions import TICK
+from fdrl_ros.env.state import INDEX, OPERATION_SIZE
 from fdrl_ros.errors import StateError
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.selector.excursion import LEVELS, MOVES
 from fdrl_ros.selector.prediction import FRESH, Kind, KINDS, Prediction, Seen
+from fdrl_ros.selector.shield import Shield, Veto
+from fdrl_ros.selector.single import single as single_of
 from fdrl_ros.selector.single import SinglePrediction
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +24,7 @@ SETTINGS = ShieldSettings(active=True)
 RADIUS = 0.004
 MANY = [Prediction(each, RADIUS) for each in (SETTINGS.wide(), SETTINGS.usual())]
 SINGLE = [SinglePrediction(each.bounds, RADIUS) for each in MANY]
+NOT_FINITE = (math.nan, math.inf, -math.inf)
 compiled = pytest.mark.skipif(
     not kernels.built(), reason='the compiled arithmetic was not built here (native/build.py)'
 )
@@ -45,7 +50,7 @@ def kinds(draw, top):
 @st.composite
 def sights(draw, top):
     """Return what a robot may have seen in contact or near it."""
-    room = draw(st.floats(-0.02, 0.01))
+    room = draw(st.one_of(st.just(-math.inf), st.floats(-0.02, 0.01)))
     return Seen(
         force=draw(FORCES),
         before=draw(FORCES),
@@ -71,6 +76,11 @@ def as_arrays(seen):
     }
     many = [Kind(*(np.array([number]) for number in each)) for each in seen.kinds]
     return Seen(**numbers, kinds=many, interval=seen.interval)
+
+
+def seen_by(single):
+    """Return what one robot may have seen in contact."""
+    return Seen(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -0.01, 0, 0, single.all_kinds())
 
 
 def as_compiled(seen):
@@ -117,20 +127,66 @@ def test_without_the_compiled_arithmetic_one_robot_is_the_only_one_of_many(data)
 
 
 @pytest.mark.parametrize('single', SINGLE, ids=['wide', 'usual'])
-@pytest.mark.parametrize('name', ['force', 'before', 'lag', 'lag_before', 'aside', 'interval'])
+@pytest.mark.parametrize(
+    ('name', 'wrong'),
+    [
+        *itertools.product(('force', 'before', 'lag', 'lag_before', 'aside'), NOT_FINITE),
+        *itertools.product(('interval',), (*NOT_FINITE, 0.0, -TICK)),
+        *itertools.product(('room', 'room_ever'), (math.nan,)),
+        *itertools.product(('sunk',), (math.inf, -math.inf)),
+        *itertools.product(('level',), (-1, LEVELS)),
+        *itertools.product(('pending',), (-1, 3)),
+    ],
+)
 @compiled
-def test_what_is_not_finite_is_refused(single, name):
-    seen = Seen(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -0.01, 0, 0, single.all_kinds())
-    outlook = single.outlook(seen)
-    for wrong in (math.nan, math.inf):
-        with pytest.raises(StateError, match='cannot be'):
-            single.outlook(seen._replace(**{name: wrong}))
-        with pytest.raises(StateError, match='no force'):
-            single.force(seen, outlook, 0, wrong)
-    with pytest.raises(StateError, match='no force'):
-        single.force(seen, outlook, len(MOVES))
+def test_what_cannot_be_is_refused(single, name, wrong):
     with pytest.raises(StateError, match='cannot be'):
-        single.outlook(seen._replace(level=LEVELS))
+        single.outlook(seen_by(single)._replace(**{name: wrong}))
+
+
+@pytest.mark.parametrize(
+    'asked',
+    [(-1,), (len(MOVES),), (0, math.nan), (0, math.inf), (0, 0.0, math.nan)],
+)
+@compiled
+def test_no_force_is_told_for_what_cannot_be(asked):
+    seen = seen_by(SINGLE[0])
+    with pytest.raises(StateError, match='no force'):
+        SINGLE[0].force(seen, SINGLE[0].outlook(seen), *asked)
+
+
+def test_what_is_not_finite_is_refused_without_the_compiled_arithmetic_too():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, 'lib', None)
+        single = SinglePrediction(MANY[0].bounds, RADIUS)
+    for name in ('force', 'before', 'lag', 'lag_before', 'aside', 'interval'):
+        with pytest.raises(StateError, match='cannot be'):
+            single.outlook(seen_by(single)._replace(**{name: math.nan}))
+
+
+@compiled
+def test_an_operation_is_decided_alike_without_the_compiled_arithmetic():
+    def operate():
+        rng, shield = np.random.default_rng(5), Shield(SETTINGS)
+        values, said = np.zeros(OPERATION_SIZE), []
+        values[INDEX['force_limit']] = 3.4
+        for tick in range(60):
+            height = 0.02 - 0.001 * tick
+            force = max(0.0, 400.0 * -height) * float(rng.uniform(0.9, 1.1))
+            values[[INDEX['goal_error_z'], INDEX['lag'], INDEX['force']]] = height, 0.002, force
+            said.append(shield.review(values, 'palpation', int(rng.integers(15)), tick * TICK))
+        return said
+
+    mine = operate()
+    single_of.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, 'lib', None)
+        plain = operate()
+    single_of.cache_clear()
+    assert {each.veto for each in mine} >= {Veto.NONE, Veto.HARD_STOP}
+    for one, other in zip(mine, plain, strict=True):
+        assert (one.action, one.veto) == (other.action, other.veto)
+        assert (one.force, one.worst) == pytest.approx((other.force, other.worst))
 
 
 @compiled

@@ -257,5 +257,7 @@ def test_what_cannot_be_is_refused():
         Shield().review(state_of(), 'unheard of', STAY, 0.0)
     with pytest.raises(SettingError):
         Shield(ShieldSettings(damping=8.0, speed=0.08)).review(state_of(), 'reach', STAY, 0.0)
+    with pytest.raises(SettingError, match='accelerations'):
+        Shield(ShieldSettings(damping=8.0, speed=0.05, acceleration=1.2))
     with pytest.raises(SettingError):
         dataclasses.replace(ShieldSettings().wide(), stiffest=1.0)
