@@ -72,10 +72,17 @@ def spin_until(process, condition):
         process.spin()
 
 
+def complaints(policies, monkeypatch):
+    """Return a list that gets what is complained of from now on."""
+    told, complain = [], policies._complain
+    monkeypatch.setattr(policies, '_complain', lambda each: complain(told.append(each) or each))
+    return told
+
+
 def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     directory, lone_domain, monkeypatch
 ):
-    tried, problems = [], []
+    tried = []
 
     def assess(policy, plan, *rest):
         name = names[policy.digest] if policy else HOLD
@@ -92,10 +99,7 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     try:
         assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
         policies, failing = node.policies, {HOLD, 'global'}
-        complain = policies._complain
-        monkeypatch.setattr(
-            policies, '_complain', lambda each: complain(problems.append(each) or each)
-        )
+        problems = complaints(policies, monkeypatch)
         known = [
             policies.registry.take(each, 0.0)
             for each in (global_policy(directory, 1), own_policy(directory, 'hospital_1', 3))
@@ -127,7 +131,7 @@ def spin_a_while(process):
 def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     directory, lone_domain, monkeypatch
 ):
-    tried, problems = [], []
+    tried = []
 
     def assess(policy, plan, *rest):
         tried.append(policy.digest if policy else HOLD)
@@ -143,10 +147,7 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     try:
         assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
         policies = node.policies
-        complain = policies._complain
-        monkeypatch.setattr(
-            policies, '_complain', lambda each: complain(problems.append(each) or each)
-        )
+        problems = complaints(policies, monkeypatch)
         first = policies.registry.take(global_policy(directory, 1), 0.0)
         policies._assess_next()
         spin_until(process, lambda: problems)

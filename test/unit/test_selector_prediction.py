@@ -4,12 +4,14 @@
 
 import itertools
 import math
+from pathlib import Path
+import re
 
 from fdrl_ros import kernels
 from fdrl_ros.env.actions import TICK
 from fdrl_ros.env.state import INDEX, OPERATION_SIZE
 from fdrl_ros.errors import StateError
-from fdrl_ros.selector import ShieldSettings
+from fdrl_ros.selector import prediction, ShieldSettings
 from fdrl_ros.selector.excursion import LEVELS, MOVES
 from fdrl_ros.selector.prediction import FRESH, Kind, KINDS, Prediction, Seen
 from fdrl_ros.selector.shield import Shield, Veto
@@ -187,6 +189,19 @@ def test_an_operation_is_decided_alike_without_the_compiled_arithmetic():
     for one, other in zip(mine, plain, strict=True):
         assert (one.action, one.veto) == (other.action, other.veto)
         assert (one.force, one.worst) == pytest.approx((other.force, other.worst))
+
+
+def test_the_constants_of_the_compiled_arithmetic_are_those_of_the_arrays():
+    source = Path(__file__).parents[2] / 'native' / 'contact.c'
+    told = dict(re.findall(r'^#define (\w+) ([-.\de]+)$', source.read_text('utf-8'), re.MULTILINE))
+    expected = {
+        'TINY': prediction._TINY,
+        'SLACK': prediction._SLACK,
+        'FRESH': prediction.FRESH,
+        'LEAST_DEPTH': prediction._LEAST_DEPTH,
+        'ROUNDING': 1e-9,
+    }
+    assert {name: float(number) for name, number in told.items()} == expected
 
 
 @compiled

@@ -1,0 +1,79 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the selector's node does to be prompt: what it asks for, and what it publishes first."""
+
+from types import SimpleNamespace
+
+from fdrl_ros.nodes import selector as selector_module
+from fdrl_ros.selector import Reason, Selection
+from fdrl_ros.selector.control import Cycle
+from fdrl_ros.selector.limiter import SetPoint
+import numpy as np
+import pytest
+from rclpy.lifecycle import TransitionCallbackReturn
+from test_managed_node import Process
+
+
+@pytest.fixture
+def activated(directory, lone_domain):
+    """Return what runs the node, active, with parameters."""
+    made = []
+
+    def run(*parameters):
+        process = Process('/robot_1/selector', directory, lone_domain, *parameters)
+        made.append(process)
+        process.node.trigger_configure()
+        assert process.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        return process.node
+
+    yield run
+    for each in made:
+        each.close()
+
+
+def test_processors_are_kept_awake_while_the_node_is_active(activated, monkeypatch):
+    held = []
+
+    def without_sleep():
+        held.append('awake')
+        return held.clear
+
+    monkeypatch.setattr(selector_module, 'without_sleep', without_sleep)
+    node = activated('awake:=true')
+    assert held == ['awake']
+    node.trigger_deactivate()
+    assert not held
+
+
+def test_processors_sleep_as_they_like_unless_the_node_is_told_otherwise(activated, monkeypatch):
+    monkeypatch.setattr(
+        selector_module, 'without_sleep', lambda: pytest.fail('it was not told to')
+    )
+    assert activated().fault is None
+
+
+def test_what_the_system_does_not_permit_keeps_no_node_from_running(activated, monkeypatch):
+    def refuse(*_):
+        raise PermissionError('not permitted')
+
+    monkeypatch.setattr(selector_module, 'without_sleep', refuse)
+    monkeypatch.setattr(selector_module, 'with_priority', refuse)
+    node = activated('awake:=true', 'priority:=50')
+    assert node.fault is None and node.state_name == 'active'
+
+
+@pytest.mark.parametrize(
+    ('retracting', 'order'),
+    [(False, ['_action', '_servo', '_jaw']), (True, ['_servo', '_jaw', '_action'])],
+)
+def test_an_action_is_told_before_its_set_point_unless_the_tip_is_drawn_back(
+    activated, monkeypatch, retracting, order
+):
+    control, published = activated('armed:=true').control, []
+    for name in order:
+        publisher = SimpleNamespace(publish=lambda message, name=name: published.append(name))
+        monkeypatch.setattr(control, name, publisher)
+    chosen = Selection('global', 3, 0.0, 0.0, Reason.BEST, 0.0)
+    setpoint = SetPoint(np.array([0.0, 0.0, -0.1]), False, retracting, 0.2)
+    control._carry_out(Cycle(chosen, setpoint))
+    assert published == order
