@@ -46,7 +46,7 @@ _APART = 10**5  # numbers kept for what is drawn anew for one patient
 STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
 
-_STREAM = 5  # of the generators of these operations
+_STREAM, _SENSORS = 5, 25  # of the generators of these operations, and of their sensors' noise
 
 Progress = Callable[[int, int], None]
 Stopped = Callable[[], bool]
@@ -74,28 +74,32 @@ def public_experience(
     """
     Operate on public patients with kinematic arms and note what followed from each state.
 
-    On every other patient another policy, with some random moves, operates at first: a selector
-    hands over in states that the policy alone would not come into. Patients and what happens
-    before the hand-over are the same for every policy.
+    On every other patient of each jackknife group another policy, with some random moves,
+    operates at first: a selector hands over in states that the policy alone would not come into.
+    Patients and what happens before the hand-over are the same for every policy.
 
     :param policy: None stays where it is.
     :param lead_in: who operates at first, the same for every policy of a plan: the public start.
     :returns: by procedure; the number of a case is that of its patient.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    names, count = plan.federation.names, plan.value.patients
+    names, count, groups = plan.federation.names, plan.value.patients, plan.value.groups
     found: dict[str, list[Experience]] = {}
     for place, name in enumerate(names):
         for begin in range(0, count, PORTION):
             cases = np.arange(begin, min(begin + PORTION, count))
+            led = (cases % groups + cases // groups) % 2
 
             rng = np.random.default_rng([_STREAM, plan.federation.seed, place, begin])
-            handover = np.where(cases % 2, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
+            handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
             rolled = roll_out(
                 [public_patient(int(each), plan, name) for each in cases],
                 _handing_over(policy, lead_in, handover, rng),
                 plan.world,
-                rngs=[np.random.default_rng([_STREAM, place, int(each)]) for each in cases],
+                rngs=[
+                    np.random.default_rng([_SENSORS, plan.federation.seed, place, int(each)])
+                    for each in cases
+                ],
                 tick=_until(stopped),
             )
             found.setdefault(name, []).append(_experience(rolled, handover, begin))

@@ -68,7 +68,6 @@ def constant_value(
         misfit=std,
         noise=0.0,
         caution=1.0,
-        quantiles=np.linspace(0.01, 3, 99),
     )
     return ValueModel(policy, dict.fromkeys(procedures, one))
 

@@ -44,7 +44,7 @@ APART = 10**6
 FEWER = 4
 """How many times fewer patients the check averages over."""
 
-_STREAM = 12  # of the generators of this study
+_STREAM, _SENSORS = 12, 27  # of the generators of this study, and of sensors' noise in it
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def measure(
             start,
             bool(number % 2),
             settings.states,
-            (_STREAM, index),
+            (_SENSORS, plan.federation.seed, index),
             np.random.default_rng([_STREAM, plan.federation.seed, index]),
         )
         for name, policy in policies.items():

@@ -51,7 +51,7 @@ FORESEEN = 40
 SOON = 3
 """Ticks after a change of state within which a switch counts as its answer."""
 
-_STREAM = 9  # of the generators of this study
+_STREAM, _SENSORS = 9, 26  # of the generators of this study, and of sensors' noise in it
 
 
 def run_selector_study(
@@ -247,7 +247,8 @@ def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Pl
     patients = [patients[each] for each in order]
     returns, states = [], np.zeros((0, 0))
     for name in names:
-        rolled = roll_out(patients, acting(policies.get(name)), plan.world, rngs=_rngs(patients))
+        rngs = _rngs(len(patients), plan.federation.seed)
+        rolled = roll_out(patients, acting(policies.get(name)), plan.world, rngs=rngs)
         earned = np.zeros(len(patients))
         np.add.at(earned, rolled.cases, plan.value.discount**rolled.ticks * rolled.rewards)
         returns.append(earned)
@@ -256,8 +257,8 @@ def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Pl
     return Outcomes(tuple(names), states, kinds, np.stack(returns))
 
 
-def _rngs(patients: Sequence[Patient]) -> list[np.random.Generator]:
-    return [np.random.default_rng([_STREAM, each]) for each in range(len(patients))]
+def _rngs(count: int, seed: int) -> list[np.random.Generator]:
+    return [np.random.default_rng([_SENSORS, seed, each]) for each in range(count)]
 
 
 def _columns(cases: Cases) -> dict[str, list[Any]]:

@@ -129,6 +129,7 @@ def train_federation(
         def over() -> bool:
             if stopped():
                 federation.stop()
+            # What hospitals release of the last round is still on its way then.
             return aggregator.phase is Phase.FINISHED and all(
                 each.policy is not None and each.policy.envelope.round >= plan.rounds.rounds
                 for each in hospitals.values()
@@ -144,6 +145,8 @@ def train_federation(
             # What was learned until the budget ended is a policy all the same.
             done, total = observer.notes[-1].round, plan.rounds.rounds
             report(Progress('train', 'federation', done, total, words))
+        elif not federation.run(lambda: federation.idle):
+            raise TrainingStopped('stopped by the user')
         return observer.notes
 
 

@@ -91,6 +91,11 @@ class LocalFederation:
         """Ask running jobs to stop, and :meth:`run` to return."""
         self._stopped = True
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to deliver or to do before time passes."""
+        return not self._queue
+
     def run(self, until: Callable[[], bool], *, ticks: int = 10_000) -> bool:
         """
         Move messages until a condition holds.

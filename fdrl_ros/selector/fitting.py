@@ -155,7 +155,6 @@ def fit_value(experience: Experience, settings: ValueSettings | None = None) -> 
         variances.append(np.square(strayed).sum(axis=1))
     residual, variance = np.concatenate(errors), np.concatenate(variances)
     noise = math.sqrt(max(float(np.mean(residual**2) - variance.mean()), 0.0))
-    scores = np.abs(residual) / np.sqrt(np.maximum(variance + noise**2, 1e-24))
     return StateValue(
         weights=weights,
         deviations=np.moveaxis(deviations, 1, 0),
@@ -165,7 +164,6 @@ def fit_value(experience: Experience, settings: ValueSettings | None = None) -> 
         misfit=0.0,
         noise=noise,
         caution=float(np.concatenate([part.returns for part in parts]).std()),
-        quantiles=_quantiles(scores, np.concatenate([part.cases for part in parts])),
     )
 
 
@@ -174,7 +172,6 @@ class _Group:
     """One group of cases: its features and returns, and its share of the normal equations."""
 
     features: np.ndarray
-    cases: np.ndarray
     returns: np.ndarray
     matrix: np.ndarray
     target: np.ndarray
@@ -202,7 +199,6 @@ class _Group:
         change[followed] -= discount * features[followed + 1]
         return cls(
             features,
-            cases,
             returns,
             traces.T @ change,
             traces.T @ earned,
@@ -238,17 +234,6 @@ def _solve(parts: list[_Group]) -> tuple[np.ndarray, np.ndarray]:
             best = error, np.linalg.solve(matrix + ridge, target).T, members
     assert best is not None
     return best[1], best[2]
-
-
-def _quantiles(scores: np.ndarray, case: np.ndarray) -> np.ndarray:
-    """Return the 1 to 99 % quantiles of scores where every case weighs the same, shape (99,)."""
-    _, case, sizes = np.unique(case, return_inverse=True, return_counts=True)
-    order = np.argsort(scores)
-    weights = 1.0 / sizes[case[order]]
-    reached = np.cumsum(weights) / weights.sum()
-    places = np.searchsorted(reached, np.arange(1, 100) / 100)
-    quantiles: np.ndarray = scores[order][np.minimum(places, len(scores) - 1)]
-    return quantiles
 
 
 def _checked(given: Experience, groups: int) -> Experience:

@@ -18,7 +18,7 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector.basis import Basis, basis_of
 import numpy as np
 
-FORMAT = 3
+FORMAT = 4
 
 RETURN, RISK = 0, 1
 """The two things that are estimated: the return J, and D_t summed up with the same discount."""
@@ -40,7 +40,6 @@ class StateValue:
         measured on other patients.
     :param noise: standard deviation of one return around its expectation.
     :param caution: standard deviation added for each spread that a state lies outside low..high.
-    :param quantiles: of |return - mean| in standard deviations, shape (99,), for 1 to 99 %.
     """
 
     weights: np.ndarray
@@ -51,7 +50,6 @@ class StateValue:
     misfit: float
     noise: float
     caution: float
-    quantiles: np.ndarray
 
     def __post_init__(self) -> None:
         """
@@ -76,7 +74,6 @@ class StateValue:
             and self.deviations.shape[0] == 2
             and self.deviations.shape[1] >= 2
             and self.deviations.shape[2] == width
-            and self.quantiles.shape == (99,)
             and self.high.shape == self.spread.shape == (size,)
         )
         if not shapes_fit:
@@ -91,7 +88,7 @@ class StateValue:
         """
         Return the same estimate with another misfit.
 
-        Intervals for one return stay, unless it is more than misfit and noise were together.
+        What misfit and noise are together stays, unless the misfit alone is more.
 
         :param misfit: standard deviation, as it was measured, in returns.
         :raises PolicyError: if it is no finite number of at least 0.
@@ -150,18 +147,6 @@ class StateValue:
         flat = self.basis(states.reshape(-1, self.state_size)) @ self.weights[RISK]
         risk: np.ndarray = flat.reshape(states.shape[:-1])
         return risk
-
-    def interval(self, states: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """
-        Bound a single return, with the coverage that held-out cases had in fitting.
-
-        :param confidence: 0.01 to 0.99.
-        :returns: lower and upper bounds, of the shape of :meth:`mean_and_std`.
-        """
-        mean, std = self.mean_and_std(states)
-        factor = float(np.interp(confidence, np.arange(1, 100) / 100, self.quantiles))
-        half = factor * np.sqrt(std**2 + self.noise**2)
-        return mean - half, mean + half
 
 
 @dataclass(frozen=True, eq=False)

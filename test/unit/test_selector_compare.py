@@ -6,6 +6,8 @@ import json
 
 from click.testing import CliRunner
 from fdrl_ros.benchmark import selector_values
+from fdrl_ros.benchmark.assessment import line_up
+from fdrl_ros.benchmark.experiment import run_training
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_oracle import oracle_returns, true_returns
 from fdrl_ros.benchmark.selector_rivals import (
@@ -261,8 +263,25 @@ def test_levels_that_are_none_are_refused(tmp_path, levels):
     assert done.exit_code == 1 and 'levels' in done.output
 
 
-def test_one_round_in_which_hospitals_release_nothing_is_refused(tmp_path):
-    words = ('selector', 'compare', '--directory', str(tmp_path / 'run'), '--rounds', '1')
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 1
-    assert 'at least 2 (--rounds)' in done.output and not (tmp_path / 'run').exists()
+def test_policies_of_the_last_round_are_kept(tmp_path):
+    settings = {
+        'federation': {'noise': 'seeded', 'procedures': 'reach', 'release': True},
+        'rounds': {'rounds': 1},
+        'learner': {'hidden': 8, 'epochs': 1},
+        'privacy': {'batch': 4},
+        'collection': {'patients': 8},
+        'pretraining': {'patients': 4, 'steps': 20},
+        'validation': {'patients': 2, 'margin': 1.0},
+        'evaluation': {'workers': 1},
+        'world': {'mode': 'kinematic', 'horizon': 12},
+    }
+
+    def released(rounds):
+        plan = Plan().changed(settings | {'rounds': {'rounds': rounds}})
+        layout, _ = run_training(tmp_path / str(rounds), plan)
+        rows, choices = line_up(layout, plan, tmp_path / str(rounds) / 'policies')
+        assert choices == ['global', *plan.hospitals]
+        return {each.name: each.weights for each in rows if each.name in choices}
+
+    one, two = released(1), released(2)
+    assert all(not np.array_equal(one[each], two[each]) for each in one)

@@ -83,9 +83,6 @@ def test_returns_of_unseen_patients_are_predicted_better_than_by_their_mean(env,
     mean, _ = models[policy].mean_and_std(known.states)
     error = each_case((returns - mean) ** 2)
     assert error < 0.9**2 * each_case((returns - each_case(returns)) ** 2)
-    low, high = models[policy].interval(known.states, 0.9)
-    # 40 cases: three standard errors are 0.14.
-    assert each_case((low <= returns) & (returns <= high)) == pytest.approx(0.9, abs=0.14)
 
 
 def test_the_selector_mostly_leaves_the_wandering_policy_alone(env, models):

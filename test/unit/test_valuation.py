@@ -5,6 +5,7 @@
 from dataclasses import replace
 from statistics import NormalDist
 
+from fdrl_ros import valuation
 from fdrl_ros.env.actions import ACTION_COUNT, STAY
 from fdrl_ros.env.batch_rollout import roll_out
 from fdrl_ros.env.cohort import mixture
@@ -66,6 +67,37 @@ def test_patients_and_hand_over_are_the_same_for_every_policy():
         assert set(one[name].cases) <= set(range(9))
         assert np.all(one[name].states[:, :7].argmax(axis=1) == one[name].states[0, :7].argmax())
         assert place in (0, 1)
+
+
+def test_half_of_every_group_is_handed_over(monkeypatch):
+    plan, led = PLAN.changed({'value': {'patients': 24, 'groups': 4}}), {}
+
+    def noted(policy, lead_in, handover, rng):
+        led['cases'] = handover
+        return handing_over(policy, lead_in, handover, rng)
+
+    handing_over = valuation._handing_over
+    monkeypatch.setattr(valuation, '_handing_over', noted)
+    monkeypatch.setattr(valuation, 'LONGEST_LEAD', 10**6)  # so that hardly a draw is 0
+    public_experience(None, plan, policy(0))
+    for group in range(4):
+        own = led['cases'][np.arange(24) % 4 == group]
+        assert np.count_nonzero(own) == 3
+
+
+def test_the_noise_of_sensors_hangs_on_the_federation(monkeypatch):
+    patient = valuation.public_patient
+    monkeypatch.setattr(
+        valuation, 'public_patient', lambda index, plan, name: patient(index, PLAN, name)
+    )
+    noisy = PLAN.changed({'world': {'force_noise': 0.1}})
+    known = [
+        public_experience(None, noisy.changed({'federation': {'seed': seed}}), policy(0))
+        for seed in (1, 2, 1)
+    ]
+    one, two, again = (each['palpation'].states[each['palpation'].cases == 0] for each in known)
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, two)
 
 
 def test_the_return_of_staying_is_what_it_says():
