@@ -46,11 +46,10 @@ class _Service:
             answer.set_result((success, message))
 
         self._unsent += 1
+        node.answering += 1
         self._callback(request, answered)
         if node.fault is None:
-            node.answering += 1
             response.success, response.message = await answer
-            node.answering -= 1
         else:
             response.success, response.message = False, 'the selector has a fault'
         # The first turn comes before the sending, which is posted when this returns.
@@ -64,6 +63,7 @@ class _Service:
 
     def _sent(self) -> None:
         self._unsent -= 1
+        self._node.answering -= 1
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:

@@ -89,8 +89,8 @@ class RobotControl:
             self._loop.take_jaw(source.position[0])
 
     def _take_arm(self, source: Any) -> None:
-        at = 1e-9 * nanoseconds(source.header.stamp)
-        if self._loop.take_arm(source.state, source.is_homed, at):
+        at, clock = 1e-9 * nanoseconds(source.header.stamp), self._clock
+        if self._loop.take_arm(source.state, source.is_homed, at, clock):
             self.arm = source.state
 
     def _take_command(self, source: Any) -> None:
@@ -106,8 +106,12 @@ class RobotControl:
         now = self._node.now
         self._carry_out(self._loop.proceed(now))
         seen = observation(source, now)
-        clock = 1e-9 * self._node.get_clock().now().nanoseconds
-        self._carry_out(self._loop.take_operation(seen, now, clock))
+        self._carry_out(self._loop.take_operation(seen, now, self._clock))
+
+    @property
+    def _clock(self) -> float:
+        """The node's clock, which states and the arm are stamped by, s."""
+        return 1e-9 * float(self._node.get_clock().now().nanoseconds)
 
     def _watch(self) -> None:
         now = self._node.now

@@ -68,8 +68,10 @@ class ControlLoop:
         self.selector = selector
         self.limiter = limiter
         self._timeout = selector.settings.state_timeout
-        self._order = StampOrder(plausibility or PlausibilitySettings())
-        self._frozen = FrozenSensors(plausibility or PlausibilitySettings())
+        plausibility = plausibility or PlausibilitySettings()
+        self._tolerance = plausibility.clock_tolerance
+        self._order = StampOrder(plausibility)
+        self._frozen = FrozenSensors(plausibility)
         self._operation: Observation | None = None
         self._patients: deque[Observation] = deque(maxlen=4)
         self._waiting: Observation | None = None
@@ -137,14 +139,20 @@ class ControlLoop:
         if math.isfinite(opening):
             self._jaw = opening
 
-    def take_arm(self, state: str, is_homed: bool, time: float = 0.0) -> bool:
+    def take_arm(
+        self, state: str, is_homed: bool, time: float = 0.0, clock: float | None = None
+    ) -> bool:
         """
         Take in whether the arm obeys; once it does again, it starts from where it is.
 
+        A stamp that is ahead of the clock counts as none: it would silence what comes after it.
+
         :param time: stamp of that, second; 0 without one.
+        :param clock: what the node's clock said when it came, s; None where there is none.
         :returns: whether it counts: not if something newer is known.
         """
-        if not self._arm.believes(time):
+        ahead = clock is not None and self._tolerance and time > clock + self._tolerance
+        if not self._arm.believes(0.0 if ahead else time):
             return False
         self._ready = state == ArmState.ENABLED and is_homed
         if not self._ready:

@@ -157,7 +157,7 @@ class _Player:
             self._loop.take_tip((tip.x, tip.y, tip.z), at)
         elif topic == ARM_STATE:
             at = 1e-9 * nanoseconds(message.header.stamp)
-            self._loop.take_arm(message.state, bool(message.is_homed), at)
+            self._loop.take_arm(message.state, bool(message.is_homed), at, now)
         elif topic == PATIENT:
             self._keep(self._loop.take_patient(observation(message, now), now))
         else:

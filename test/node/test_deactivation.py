@@ -6,10 +6,12 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 from fdrl_ros.errors import FdrlError, StoreBusyError, StoreError
 from fdrl_ros.nodes import policies as policies_module
 from fdrl_ros.nodes import word as word_module
+from fdrl_ros.nodes.answering import _Service
 from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.prepare import Layout
@@ -17,6 +19,7 @@ from fdrl_ros.selector.supervision import load_supervision, Supervision, SUPERVI
 from fdrl_ros.srv import Supervise
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.task import Future
 from room import Room
 from test_managed_node import Process
 
@@ -78,7 +81,9 @@ def test_who_waits_is_answered_and_no_old_word_is_written_after_a_new_one(theatr
     assert not early.result().success and 'not active' in early.result().message
 
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-    orders = [theatre.order(each) for each in ('unlock', 'take_over', 'hand_back')]
+    orders = [theatre.order('unlock')]
+    theatre.until(lambda: orders[0].done() and node.answering == 0)
+    orders += [theatre.order(each) for each in ('take_over', 'hand_back')]
     theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 2)
     assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
     theatre.until(lambda: all(each.done() for each in orders))
@@ -86,7 +91,7 @@ def test_who_waits_is_answered_and_no_old_word_is_written_after_a_new_one(theatr
     assert unlocked.success, 'it changes nothing'
     assert not taken.success and 'a restart may undo it' in taken.message
     assert not handed.success and 'nothing has changed' in handed.message
-    assert node.answering == 0
+    theatre.until(lambda: node.answering == 0)
 
     assert node.trigger_activate() == TransitionCallbackReturn.FAILURE
     assert isinstance(node.fault, StoreBusyError) and 'still on its way' in str(node.fault)
@@ -117,8 +122,27 @@ def test_who_waits_when_the_node_has_a_fault_is_answered(theatre):
     assert not taken.success and 'a restart may undo it' in taken.message
     assert not handed.success and 'nothing has changed' in handed.message
     theatre.until(lambda: node.state_name == 'unconfigured')
-    assert node.answering == 0
+    theatre.until(lambda: node.answering == 0)
     theatre.until(lambda: not theatre.client.service_is_ready())
+
+
+def test_a_refusal_by_a_node_with_a_fault_counts_until_it_was_sent():
+    """The process ends only when nothing counts: the executor sends it after `serve` returns."""
+    posted = []
+    node = SimpleNamespace(
+        fault=None, answering=0, executor=SimpleNamespace(create_future=Future), post=posted.append
+    )
+
+    def fail(request, answered):
+        node.fault = FdrlError('a fault in the control loop')
+
+    serving = _Service(node, fail).serve(None, Supervise.Response())
+    with pytest.raises(StopIteration) as returned:
+        serving.send(None)
+    assert 'fault' in returned.value.value.message and node.answering == 1
+    for each in posted:  # it grows by what they post
+        each()
+    assert node.answering == 0 and len(posted) == 2
 
 
 def test_who_waits_when_the_deactivation_fails_is_answered(theatre, monkeypatch):

@@ -41,3 +41,12 @@ def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
     for _ in range(20):
         line.say()
     assert line.last.policy == 'global'
+
+
+def test_a_word_stamped_ahead_of_the_clock_silences_none_after_it():
+    loop = Line(up).loop
+    assert loop.take_arm('ENABLED', True, NOW + 3.0, NOW)
+    assert loop.take_arm('PAUSED', True, NOW + 0.1, NOW + 0.1)
+    assert not loop.take_arm('ENABLED', True, NOW, NOW + 0.2), 'what came in time has its order'
+    assert loop.take_arm('ENABLED', True, NOW + 0.4, NOW + 0.2), 'within the tolerance'
+    assert not loop.take_arm('PAUSED', True, NOW + 0.3, NOW + 0.3)
