@@ -3,6 +3,7 @@
 """What keeps a process prompt: no garbage in between; if asked for, priority, and no sleep."""
 
 from collections.abc import Callable
+from contextlib import suppress
 import ctypes
 import gc
 import os
@@ -32,33 +33,54 @@ def without_garbage() -> _Undo:
     return undo
 
 
-def with_priority(priority: int) -> _Undo:
+def with_priority(priority: int, complain: Callable[[str], None]) -> _Undo:
     """
     Run all threads of this process in real time (SCHED_FIFO), and keep its memory from the disk.
 
-    Processes that it starts, and threads that come later, are as any other.
+    Processes that it starts, and threads that come later, are as any other. A thread may keep
+    SCHED_RESET_ON_FORK after all is undone, as only CAP_SYS_NICE lets it be cleared.
 
     :param priority: 1 to 99.
+    :param complain: is told what cannot be given back; undoing raises nothing.
     :returns: undoes it.
-    :raises OSError: if the system does not permit it; nothing has changed then.
+    :raises OSError: if the system does not permit it; it is undone then.
     """
-    before = {each: os.sched_getscheduler(each) for each in _threads()}
+    before: dict[int, tuple[int, os.sched_param]] = {}
     chosen = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority)
 
     def undo() -> None:
-        for each in _threads():
-            if each in before and os.sched_getscheduler(each) != before[each]:
-                os.sched_setscheduler(each, before[each], os.sched_param(0))
-        _call('munlockall')
+        for thread, held in before.items():
+            try:
+                if _has(thread):
+                    _schedule(thread, *held)
+            except OSError as error:
+                complain(f'thread {thread} stays as it is scheduled: {error}')
+        try:
+            _call('munlockall')
+        except OSError as error:
+            complain(f'memory stays locked: {error}')
 
     try:
-        for each in before:
-            os.sched_setscheduler(each, *chosen)
         _call('mlockall', _MCL_CURRENT)
+        for each in _threads():
+            with suppress(ProcessLookupError):
+                held = os.sched_getscheduler(each), os.sched_getparam(each)
+                os.sched_setscheduler(each, *chosen)
+                before[each] = held
     except OSError:
         undo()
         raise
     return undo
+
+
+def _schedule(thread: int, policy: int, parameter: os.sched_param) -> None:
+    """Schedule a thread as it was before, unless it ends meanwhile."""
+    with suppress(ProcessLookupError):
+        try:
+            os.sched_setscheduler(thread, policy, parameter)
+        except PermissionError:
+            # Without CAP_SYS_NICE the flag cannot be cleared; it tells of children alone.
+            os.sched_setscheduler(thread, policy | os.SCHED_RESET_ON_FORK, parameter)
 
 
 def without_sleep(device: str = '/dev/cpu_dma_latency') -> _Undo:
@@ -83,6 +105,11 @@ def without_sleep(device: str = '/dev/cpu_dma_latency') -> _Undo:
 
 def _threads() -> list[int]:
     return [int(each.name) for each in Path('/proc/self/task').iterdir()]
+
+
+def _has(thread: int) -> bool:
+    """Tell whether a thread is still this process's: another one may have its number by now."""
+    return Path(f'/proc/self/task/{thread}').exists()
 
 
 def _call(name: str, *arguments: int) -> None:

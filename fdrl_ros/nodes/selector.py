@@ -115,7 +115,8 @@ class SelectorNode(ManagedNode):
         self.every(1.0, self._tell_holds)
         self.keep(without_garbage())
         if self.settings.priority:
-            self._ask('priority', lambda: with_priority(self.settings.priority))
+            complain = self.get_logger().warning
+            self._ask('priority', lambda: with_priority(self.settings.priority, complain))
         if self.settings.awake:
             self._ask('processors kept awake', without_sleep)
 

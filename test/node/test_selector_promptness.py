@@ -62,6 +62,20 @@ def test_what_the_system_does_not_permit_keeps_no_node_from_running(activated, m
     assert node.fault is None and node.state_name == 'active'
 
 
+def test_priority_that_cannot_be_given_back_keeps_no_node_from_stopping(activated, monkeypatch):
+    held = []
+
+    def with_priority(priority, complain):
+        held.append(priority)
+        return lambda: complain(f'thread {held.pop()} stays as it is scheduled')
+
+    monkeypatch.setattr(selector_module, 'with_priority', with_priority)
+    node = activated('priority:=50')
+    assert held == [50]
+    assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
+    assert not held and node.fault is None and node.state_name == 'inactive'
+
+
 @pytest.mark.parametrize(
     ('retracting', 'order'),
     [(False, ['_action', '_servo', '_jaw']), (True, ['_servo', '_jaw', '_action'])],
