@@ -185,34 +185,48 @@ class Policies:
         """Test and value the next policy on the worker, one at a time."""
         waiting = self._failed.waiting(self._node.now)
         version = self.registry.pending(self.supervision, waiting)
-        # Holding is a candidate like the others: it is valued as soon as there is another.
-        holding = self.registry.hold is None
-        if version is None or self._assessing or (holding and HOLD in waiting):
+        if self._assessing:
             return
+        # Holding is a candidate like the others: it is valued as soon as there is another.
+        if self.registry.hold is None:
+            if self.registry.versions and HOLD not in waiting:
+                self._assess(None, self._valued_hold)
+        elif version is not None:
+            self._assess(version.policy, partial(self._assessed, version))
+
+    def _assess(self, policy: Policy | None, done: Callable[[Any], None]) -> None:
         self._assessing = True
         plan, start, files = self._plan, self._start, self._files
-        policy = None if holding else version.policy
         self._node.submit(
-            lambda report, stopped: assess(policy, plan, start, files, stopped),
-            self._valued_hold if holding else lambda result: self._assessed(version, result),
+            lambda report, stopped: assess(policy, plan, start, files, stopped), done
         )
 
     def _valued_hold(self, result: Any) -> None:
         """Take in what holding is worth; without it no policy is valued, so perhaps try again."""
         self._assessing = False
         if isinstance(result, LastingError):
-            self._failed.give_up(HOLD)
-            self._complain(
-                f'holding cannot be valued: {result}; so no policy can, until the selector is '
-                'activated again'
-            )
+            self._give_up_hold(result)
             return
         if isinstance(result, Exception):
             self._put_off(HOLD, 'holding', result)
             return
-        self._failed.forget(HOLD)
         _, self.registry.hold = result
+        try:
+            self._stand()
+        except Exception as error:  # whatever it is, the arm must not lose its control loop
+            self.registry.hold = None
+            self._give_up_hold(error)
+            return
+        self._failed.forget(HOLD)
+        self.problem = ''
         self._assess_next()
+
+    def _give_up_hold(self, error: Exception) -> None:
+        self._failed.give_up(HOLD)
+        self._complain(
+            f'holding cannot be valued: {error}; so no policy can, until the selector is '
+            'activated again'
+        )
 
     def _assessed(self, version: Version, result: Any) -> None:
         """Take in what was found; without it the robot goes on with the candidates it has."""

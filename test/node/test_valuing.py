@@ -22,6 +22,7 @@ from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout
 from fdrl_ros.runner import command
 from fdrl_ros.selector import HOLD
+from fdrl_ros.selector.registry import PolicyRegistry
 from fdrl_ros.trial import basis
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
@@ -184,6 +185,90 @@ def test_no_policy_is_valued_where_holding_cannot_be(directory, lone_domain, mon
         spin_a_while(process)
         assert tried == [None] and 'expected at least 3' in node.policies.problem
         assert node.fault is None and node.state_name == 'active'
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize('left', ['nothing', 'damage'])
+def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
+    directory, lone_domain, monkeypatch, left
+):
+    tried = []
+
+    def assess(policy, plan, *rest):
+        tried.append(policy)
+        if len(tried) == 1:
+            raise OSError('no space left')
+        return assessment(policy, plan)
+
+    monkeypatch.setattr(policies_module, 'assess', assess)
+    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    node.trigger_configure()
+    try:
+        files = keep_valued(node.policies, global_policy(directory))
+        if left == 'damage':
+            files.model(HOLD).write_bytes(b'damaged')
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        policies, selector = node.policies, node.loop.selector
+        assert [each.name for each in selector.candidates] == ['global', HOLD]
+        assert policies.registry.pending(policies.supervision) is None
+        assert selector.candidates[-1].value is None
+        spin_until(process, lambda: policies.problem)
+        spin_until(process, lambda: selector.candidates[-1].value)
+        spin_a_while(process)
+    finally:
+        process.close()
+    assert selector.candidates[-1].value.policy == HOLD
+    assert tried == [None, None] and not policies.problem
+
+
+def keep_valued(policies, message):
+    """Have a good policy on the disk, with all that was found of it; return its files."""
+    files, plan = policies._files, policies._plan
+    version = PolicyRegistry(policies._roster, policies._shape).take(message, 0.0)
+    report, model = assessment(version.policy, plan)
+    files.save(version)
+    files.save_report(report)
+    files.save_model(version.digest, model.to_bytes())
+    return files
+
+
+def test_value_of_holding_that_cannot_stand_beside_the_others_leaves_the_control_loop_running(
+    directory, lone_domain, monkeypatch
+):
+    tried = []
+
+    def assess(policy, plan, *rest):
+        tried.append(policy)
+        return None, constant_value(0.0, policy=HOLD, size=3)
+
+    monkeypatch.setattr(policies_module, 'assess', assess)
+    process = Process('/robot_1/selector', directory, lone_domain)
+    node = process.node
+    node.trigger_configure()
+    try:
+        keep_valued(node.policies, global_policy(directory))
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        spin_until(process, lambda: node.policies.problem)
+        spin_a_while(process)
+        assert tried == [None] and 'takes 3 numbers' in node.policies.problem
+        assert node.fault is None and node.state_name == 'active'
+        assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
+    finally:
+        process.close()
+
+
+def test_holding_is_not_valued_before_there_is_a_policy(directory, lone_domain, monkeypatch):
+    tried = []
+    monkeypatch.setattr(policies_module, 'assess', lambda *rest: tried.append(rest))
+    process = Process('/robot_1/selector', directory, lone_domain)
+    process.node.trigger_configure()
+    try:
+        assert process.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+        spin_a_while(process)
+        assert not tried and process.node.fault is None
     finally:
         process.close()
 
