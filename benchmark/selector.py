@@ -51,7 +51,7 @@ from fdrl_ros.variables import with_variables
 import numpy as np
 from selector_answers import Answers
 from selector_robot import busy, ECHO, echo, ROBOT, selector
-from selector_room import Bedside, processor_time, Room
+from selector_room import Bedside, ClockSetError, processor_time, Room
 from selector_work import (
     beats,
     candidates,
@@ -88,6 +88,9 @@ BATCH = 2000
 
 TURNS = 20
 """In which they are made."""
+
+ATTEMPTS = 3
+"""At a turn on topics, if the system clock is set in it."""
 
 ALONE = 'one network alone'
 BARE = 'bare rclpy echo node'
@@ -246,16 +249,28 @@ class Topics:
         """Let both nodes answer, one after the other."""
         with busy(LOADS[load]):
             for name, bed in self._beds.items():
-                process = self._processes[name]
-                before = processor_time(process), time.monotonic()
-                answers = bed.operate(self._beats[rate], rate, seconds)
-                used, passed = processor_time(process) - before[0], time.monotonic() - before[1]
+                answers, share = self._operate(bed, self._processes[name], rate, seconds)
                 if rate == FAST:
                     self._put_times(found, name, load, answers)
                 else:
                     own = '' if name == ROBOT else 'echo_'
-                    found.put(f'{own}cpu{load}_share', used / passed, '1')
+                    found.put(f'{own}cpu{load}_share', share, '1')
                     self._count(name, load, answers)
+
+    def _operate(
+        self, bed: Bedside, process: int, rate: float, seconds: float
+    ) -> tuple[Answers, float]:
+        """Return what a node answered and its share of a core; anew if the clock was set."""
+        for _ in range(ATTEMPTS):
+            before = processor_time(process), time.monotonic()
+            try:
+                answers = bed.operate(self._beats[rate], rate, seconds)
+            except ClockSetError as error:
+                progress(f'{error}: once more')
+                continue
+            used, passed = processor_time(process) - before[0], time.monotonic() - before[1]
+            return answers, used / passed
+        raise SystemExit("this machine's clock is set all the time")
 
     @staticmethod
     def _put_times(found: Figures, name: str, load: str, answers: Answers) -> None:

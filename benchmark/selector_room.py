@@ -52,6 +52,10 @@ _NAMES = [each.name for each in OPERATION_FIELDS + PATIENT_FIELDS]
 _SCALES = [each.scale for each in OPERATION_FIELDS + PATIENT_FIELDS]
 
 
+class ClockSetError(Exception):
+    """Times of a turn are not of one clock."""
+
+
 class Room:
     """A node of its own that speaks and hears below any namespace."""
 
@@ -139,6 +143,7 @@ class Bedside:
         Say states at a rate, and note what is answered.
 
         :param rate: hertz.
+        :raises ClockSetError: if the system clock was set meanwhile.
         :raises SystemExit: if the middleware does not tell when answers came.
         """
         self._answers = answers = Answers()
@@ -163,7 +168,7 @@ class Bedside:
             self._room.node.destroy_timer(timer)
             gc.enable()
         if abs(time.time_ns() - time.monotonic_ns() - apart) > LEAP:
-            raise SystemExit("this machine's clock was set meanwhile")
+            raise ClockSetError("this machine's clock was set meanwhile")
         if not all(came for came, _ in answers.actions + answers.set_points_heard):
             raise SystemExit('this middleware does not tell when a message was received')
         answers.begin = begin

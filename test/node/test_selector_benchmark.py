@@ -5,6 +5,7 @@
 import importlib
 import json
 from math import isfinite
+import os
 from pathlib import Path
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 from fdrl_ros.bringup import free_domains
 from fdrl_ros.nodes import qos
 from geometry_msgs.msg import PoseStamped
+import pytest
 
 BENCHMARK = Path(__file__).parents[2] / 'benchmark' / 'selector.py'
 NAMES = {
@@ -63,3 +65,25 @@ def test_an_answer_has_the_time_at_which_the_middleware_received_it(monkeypatch)
         room.close()
     came, called = heard[0]
     assert sent <= came <= called
+
+
+def test_a_turn_in_which_the_clock_was_set_is_taken_once_more(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
+    bench = importlib.import_module('selector')
+    topics = bench.Topics.__new__(bench.Topics)
+    topics._beats = {bench.FAST: iter(())}
+    turns = []
+
+    class Bed:
+        def operate(self, beats, rate, seconds):
+            turns.append(rate)
+            if len(turns) in bad:
+                raise bench.ClockSetError('set')
+            return 'answers'
+
+    bad = {1}
+    answers, share = topics._operate(Bed(), os.getpid(), bench.FAST, 1.0)
+    assert answers == 'answers' and len(turns) == 2 and share >= 0.0
+    bad = set(range(10))
+    with pytest.raises(SystemExit, match='all the time'):
+        topics._operate(Bed(), os.getpid(), bench.FAST, 1.0)
