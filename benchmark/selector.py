@@ -111,7 +111,7 @@ def topic_rows() -> Iterator[Row]:
                 yield Row(own, own, peer, BARE, wanted, False)
         own, peer = f'topic{load}_p99_us', f'echo{load}_p99_us'
         name = f'topic{load}_p99_over_echo'
-        yield Row(name, own, peer, f'{BARE}, us', None if load else 2.5, False, 'own/peer')
+        yield Row(name, own, peer, f'{BARE}, us', 2.5, False, 'own/peer')
     for load in LOADS:
         name, goal = f'cpu{load}_share', None if load else 0.15
         yield Row(name, name, f'echo_{name}', BARE, goal, False)

@@ -14,6 +14,7 @@ import hashlib
 from fdrl_ros.env.actions import ACTION_COUNT
 from fdrl_ros.env.batch_rollout import Chooser, roll_out, Rollouts
 from fdrl_ros.env.patient import Patient
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.expectation import acting, alike_states, EXPLORATION, LONGEST_LEAD, meet
 from fdrl_ros.metrics import risk_terms
 from fdrl_ros.plan import Plan
@@ -192,28 +193,40 @@ def public_misfit(
     """
     Measure how far an estimate is off E[J given s], on public patients that it was not fitted to.
 
+    A patient whom nearly nobody looks like is passed over, as nobody can say what to expect there.
+
     :param fitted: the estimate, without misfit.
     :param policy: whose it is; None stays where it is.
     :param lead_in: as :func:`public_experience` takes it.
     :returns: standard deviation, in returns.
     :raises TrainingStopped: as soon as `stopped` says so.
+    :raises RecordsError: if most of them are like that.
     """
     settings, cohort = plan.value, plan.public_cohort(1.0)
     place = plan.federation.names.index(procedure)
     errors, references, stds = [], [], []
-    for number in range(settings.checked):
+    number = measured = 0
+    while measured < settings.checked:
         seed = (_STREAM, plan.federation.seed, place, CHECKED + number)
-        meeting = meet(
-            cohort.patient(CHECKED + number, procedure=procedure),
-            cohort,
-            settings.redraws,
-            _REDRAWN + _APART * number,
-            lead_in,
-            bool(number % 2),
-            STATES,
-            seed,
-            np.random.default_rng(seed),
-        )
+        try:
+            meeting = meet(
+                cohort.patient(CHECKED + number, procedure=procedure),
+                cohort,
+                settings.redraws,
+                _REDRAWN + _APART * number,
+                lead_in,
+                bool(number % 2),
+                STATES,
+                seed,
+                np.random.default_rng(seed),
+            )
+        except RecordsError:  # one in thousands looks like hardly anybody: another one will do
+            if number >= 2 * settings.checked:
+                raise
+            continue
+        finally:
+            number += 1
+        measured += 1
         met = alike_states(meeting, policy, plan.world, settings.discount, _until(stopped))
         for each in met:
             found = reference(each.state, each.others, each.returns, settings.redraws // 4)

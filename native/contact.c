@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What fdrl_ros/selector/prediction.py tells of many contacts, for that of one robot: its formulas
-// in its order, so that both give the same numbers. The reasons stand there.
+// in its order, so that both give the same numbers to rounding. The reasons stand there.
 
 #include "kernels.h"
 

@@ -22,7 +22,7 @@ from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_values import value_models
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.cohort import Cohort, Mixture
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import RecordsError, SettingError, StoreError
 from fdrl_ros.expectation import Alike, alike_states, meet
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
@@ -189,24 +189,30 @@ def measure(
             raise TrainingStopped('stopped by the user')
 
     for number in range(settings.patients):
+        report(Progress('coverage', procedure, number, settings.patients))
         index = number + 1000 * settings.seed
         patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
-        meeting = meet(
-            patient,
-            cohort,
-            settings.redraws,
-            FIRST_REDRAWN + APART * index,
-            start,
-            bool(number % 2),
-            settings.states,
-            (_SENSORS, plan.federation.seed, index),
-            np.random.default_rng([_STREAM, plan.federation.seed, index]),
-        )
+        try:
+            meeting = meet(
+                patient,
+                cohort,
+                settings.redraws,
+                FIRST_REDRAWN + APART * index,
+                start,
+                bool(number % 2),
+                settings.states,
+                (_SENSORS, plan.federation.seed, index),
+                np.random.default_rng([_STREAM, plan.federation.seed, index]),
+            )
+        except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
+            for column in columns.values():
+                column.left_out += 1 + settings.states
+            continue
         for name, policy in policies.items():
             met = alike_states(meeting, policy, plan.world, plan.value.discount, tick)
             for each in met:
                 columns[name].add(number, each, values[name].estimates[procedure])
-        report(Progress('coverage', procedure, number + 1, settings.patients))
+    report(Progress('coverage', procedure, settings.patients, settings.patients))
     part = {
         'of': _essence(plan, settings),
         'procedure': procedure,

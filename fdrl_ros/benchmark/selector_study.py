@@ -36,6 +36,7 @@ from fdrl_ros.metrics import state_change
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import HOLD
+from fdrl_ros.selector.value import FORMAT
 from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.valuation import public_patient
 import numpy as np
@@ -116,7 +117,7 @@ def _essence(plan: Plan) -> dict[str, Any]:
     """Return the settings that the numbers depend on."""
     every = plan.to_mapping()
     every['evaluation'].pop('workers')
-    return every
+    return {**every, 'model_format': FORMAT}
 
 
 def measure(

@@ -28,7 +28,8 @@ class Case:
     def __init__(self) -> None:
         self.patient: str | None = None
         """Pseudonym; None before the first state."""
-        self._procedure = ''
+        self.procedure = ''
+        """Its name; empty before a state told one."""
         self._left = math.inf
         """Least `time_left` that two states in a row were not above."""
         self._last = math.nan
@@ -39,27 +40,23 @@ class Case:
         """Tell whether a state of the operation is of this case; the first one always is."""
         if self.patient is None:
             return True
-        return self.is_named(operation) and not self.rise(operation) > GAIN
+        return self.is_named(operation) and not self._rise(operation) > GAIN
 
     def is_named(self, operation: Observation) -> bool:
         """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
         if operation.patient != self.patient:
             return False
-        return self._procedure in ('', operation.procedure) or not self._telling(operation)
-
-    def rise(self, operation: Observation) -> float:
-        """Return how far `time_left` is above that of this case; NaN if a state does not tell."""
-        return operation.time_left - self._left if self._telling(operation) else math.nan
+        return self.procedure in ('', operation.procedure) or not self._telling(operation)
 
     def tells(self, operation: Observation) -> bool:
         """Tell whether a state says at all how far its case has come."""
-        return not math.isnan(self.rise(operation))
+        return not math.isnan(self._rise(operation))
 
     def take(self, operation: Observation) -> None:
         """Take in a state of this case."""
         self.patient = operation.patient
         if self._telling(operation):
-            self._procedure, self._time = operation.procedure, operation.time
+            self.procedure, self._time = operation.procedure, operation.time
             left = operation.time_left
             if not math.isnan(left):
                 before = left if math.isnan(self._last) else self._last
@@ -72,3 +69,7 @@ class Case:
 
     def _telling(self, operation: Observation) -> bool:
         return operation.time > self._time and operation.procedure in _KNOWN
+
+    def _rise(self, operation: Observation) -> float:
+        """Return how far `time_left` is above that of this case; NaN if a state does not tell."""
+        return operation.time_left - self._left if self._telling(operation) else math.nan

@@ -246,7 +246,8 @@ class ControlLoop:
         self._rest()
         self._selected = -math.inf
         self._waiting, self._paired = None, True
-        self._order.restart()
+        if same_time:
+            self._order.restart()
         self._frozen.restart()
 
     def _beat(self, operation: Observation, now: float) -> Cycle:

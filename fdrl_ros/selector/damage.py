@@ -69,6 +69,7 @@ class CaseDamage:
         self._known, self._meter = Case(), DamageMeter()
         self._older: DamageMeter | None = None
         self._doubted = -math.inf
+        self._began = False
 
     @property
     def case(self) -> float:
@@ -79,6 +80,11 @@ class CaseDamage:
     def total(self) -> float:
         """The same, or that of the case before as long as it may be going on."""
         return (self._older or self._meter).total
+
+    def begins(self) -> bool:
+        """Tell, once, whether a state has made sure that another case is under way."""
+        began, self._began = self._began, False
+        return began
 
     def knows(self, operation: Observation) -> bool:
         """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
@@ -92,6 +98,7 @@ class CaseDamage:
         """
         if operation.patient != self._known.patient:
             self._begin()
+            self._began = True
         elif self._known.is_of(operation):
             if self._known.tells(operation):
                 self._go_on()
@@ -100,10 +107,11 @@ class CaseDamage:
             self._doubted = operation.time
         elif operation.time > self._doubted:
             self._known, self._older = Case(), None
+            self._began = True
         if self._older is None:
             self._known.take(operation)
         else:
-            self._older.add(force, operation.procedure, operation.time)
+            self._older.add(force, self._known.procedure, operation.time)
         self._meter.add(force, operation.procedure, operation.time)
 
     def restart(self) -> None:

@@ -20,6 +20,7 @@ from fdrl_ros.selector.retreat import retreat, Vector
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.sight import Glance, Sight
 from fdrl_ros.selector.single import single
+from fdrl_ros.selector.workspace import AWAY, RIDING
 import numpy as np
 
 _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
@@ -28,14 +29,6 @@ _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
 _DEEPEST = constant('patient.thickness_low')
 _MARGIN = 0.003
 """Kept to the bounds of the workspace besides, m: a move that is still to come."""
-
-_AWAY = {
-    'incision': (constant('incision.length_high') + 0.001,) * 2,
-    'needle_pass': (0.0, constant('needle_pass.way_high')),
-    'peg_transfer': (0.0, constant('peg_transfer.way_high')),
-    'follow': (constant('follow.radius'),) * 2,
-}
-"""How far aside of the goal the waypoint can be, before and after the grasp, m."""
 
 _TOP, _PLAY = constant('peg_transfer.peg'), constant('peg_transfer.play')
 _SPRING, _PICK = constant('peg_transfer.spring'), constant('peg_transfer.pick_tolerance')
@@ -166,10 +159,10 @@ class Guard:
         self.sight = Sight(self.predictions, procedure, like)
         self._warn = chosen.warn_force
         self._rings = procedure == 'peg_transfer'
-        self._rides = procedure == 'follow'
-        self._away = _AWAY.get(procedure, (0.0, 0.0))
+        self._rides = procedure in RIDING
+        self._away = AWAY[procedure]
         self._zero = like
-        furthest, still = MAXIMUM_SPEED * settings.slowest, procedure not in _AWAY
+        furthest, still = MAXIMUM_SPEED * settings.slowest, not any(self._away)
         self._sides = (Side(like, furthest, still), Side(like, furthest, still))
         self._held: Number = like > 1.0
         self.damage: Number = like

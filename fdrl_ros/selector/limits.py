@@ -9,6 +9,9 @@ from fdrl_ros.selector.limiter import LimiterSettings
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.selector.shield_settings import ShieldSettings
 
+SHORTEST_TIMEOUT = 1.5 * PERIOD
+"""Age of a state below which the least delay of the next one would hold the robot, s."""
+
 SLOWEST = FINE_STEP / TICK
 """Speed below which no action can be carried out in its tick, m/s."""
 
@@ -29,10 +32,10 @@ def check_limits(
             f'at most selector.patience, {selector.patience:g} s: no switch can be due before',
         ),
         (
-            selector.state_timeout < PERIOD,
+            selector.state_timeout < SHORTEST_TIMEOUT,
             'selector.state_timeout',
             selector.state_timeout,
-            f'at least {PERIOD:g} s, in which states come: all would be stale',
+            f'at least {SHORTEST_TIMEOUT:g} s: they come every {PERIOD:g} s, more or less',
         ),
         (
             limiter.speed_limit < SLOWEST,

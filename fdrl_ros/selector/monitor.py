@@ -9,6 +9,7 @@ from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
 from fdrl_ros.selector.damage import CaseDamage, elapsed
 from fdrl_ros.selector.observation import Observation, readable, State
+from fdrl_ros.selector.workspace import has_left
 
 
 class OperationMonitor:
@@ -39,17 +40,21 @@ class OperationMonitor:
         self._answered: tuple[State, int] | None = None
         self._told: Adaptation | None = None
         self.damage = CaseDamage()
+        self.begins = False
+        """Whether it is sure since the state judged last that another case is under way."""
 
     def end_case(self, same_time: bool) -> None:
         """
-        Close the case in both meters; its damage stays until another one begins.
+        Close the case in both meters.
+
+        Its damage and how long the pressure has been low stay until states are sure of another.
 
         :param same_time: whether the next state is stamped in the same time.
         """
         self.settle()
         self._risk.end_case()
         self._adaptation.end_case()
-        self._low_pressure, self._judged = 0.0, None
+        self._judged = None
         if not same_time:
             self.damage.restart()
 
@@ -61,23 +66,27 @@ class OperationMonitor:
         if values is not None:
             self.damage.add(operation, max(values.item(self._force), 0.0))
 
-    def judge(self, state: State, operation: Observation, breach: bool) -> Risk:
+    def judge(self, state: State, operation: Observation) -> Risk:
         """
         Take in the risk of one state.
 
         :param operation: that it was read from.
-        :param breach: whether the workspace or the trocar was breached, as the robot reports it.
         """
         self.settle()
         read = state.values.item
         force = max(read(self._force), 0.0)
         self.damage.add(operation, force)
+        self.begins = self.damage.begins()
+        if self.begins:
+            self._low_pressure = 0.0
         low = read(self._pressure) < self._hypotension
         lasted = elapsed(self._judged, operation.time)
         self._judged = operation.time
         self._low_pressure = self._low_pressure + lasted if low else 0.0
         critical = (
-            breach or force > self._hard_stop or self._low_pressure >= self._hypotension_time
+            force > self._hard_stop
+            or self._low_pressure >= self._hypotension_time
+            or has_left(state.values, operation.procedure)
         )
         return self._risk.add(force, self.damage.case, critical, read(self._limit))
 

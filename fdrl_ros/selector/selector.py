@@ -102,14 +102,14 @@ class Selector:
 
     def reset(self, same_time: bool = False) -> None:
         """
-        End the case: meters, gate, hysteresis and the standing state start anew.
+        End the case: meters, hysteresis and the standing state start anew.
 
-        Damage goes on until states tell of another case: see :class:`CaseDamage`.
+        Damage, the time of low pressure and the gate go on until states are sure of another case:
+        see :class:`CaseDamage`.
 
         :param same_time: whether the next state is stamped in the same time.
         """
         self._monitor.end_case(same_time)
-        self.gate.reset()
         self._shield.reset()
         self._failed_until.clear()
         self._case = Case()
@@ -121,7 +121,6 @@ class Selector:
         operation: Observation | None,
         patient: Observation | None,
         now: float,
-        breach: bool = False,
         hold: Reason | None = None,
         away: Vector | None = None,
     ) -> Selection:
@@ -133,7 +132,6 @@ class Selector:
         felt in them counts in the damage of the case.
 
         :param now: seconds of the steady clock.
-        :param breach: whether the robot reports a breach of workspace or trocar.
         :param hold: why to hold whatever the policies say, if that is so.
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         """
@@ -152,7 +150,9 @@ class Selector:
             self._inputs = inputs
         self._case.take(operation)
         time = operation.time
-        risk = self._monitor.judge(state, operation, breach)
+        risk = self._monitor.judge(state, operation)
+        if self._monitor.begins:
+            self.gate.reset()
         if self.gate.step(risk, time):
             hold = Reason.RISK_GATE
         if self.surgeon:

@@ -29,7 +29,7 @@ from fdrl_ros.selector.shield_check import (
 )
 from fdrl_ros.selector.shield_settings import ShieldSettings
 from fdrl_ros.selector.shield_truths import between, corners, Truths
-from fdrl_ros.selector.sight import RIDING
+from fdrl_ros.selector.workspace import RIDING
 import numpy as np
 from numpy.typing import NDArray
 

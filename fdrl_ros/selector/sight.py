@@ -11,30 +11,16 @@ import math
 from typing import Any, NamedTuple, Self
 
 from fdrl_ros.env.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
-from fdrl_ros.env.constants import constant
 from fdrl_ros.env.touch import TOUCH_FORCE
 from fdrl_ros.selector.either import choose, least, most, Number
 from fdrl_ros.selector.excursion import LEVELS
 from fdrl_ros.selector.prediction import Kind, Outlook, Prediction, Seen
+from fdrl_ros.selector.workspace import HEIGHTS, RIDING
 import numpy as np
 
 _FELT = 2.0
 _SLACK = 1e-5
 """Of a set-point, m: states come as numbers with a few digits."""
-
-HEIGHTS = {
-    'reach': (constant('reach.height'),) * 2,
-    'palpation': (0.0, 0.0),
-    'retraction': (0.0, 0.0),
-    'incision': (-constant('incision.depth'),) * 2,
-    'needle_pass': (constant('needle_pass.height'), constant('needle_pass.rise')),
-    'peg_transfer': (constant('peg_transfer.height'),) * 2,
-    'follow': (constant('follow.height'),) * 2,
-}
-"""Height of the planned waypoint above the planned surface, before and after the grasp, m."""
-
-RIDING = ('follow',)
-"""Procedures whose waypoint rises and falls with the surface."""
 
 
 class Glance(NamedTuple):

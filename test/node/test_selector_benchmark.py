@@ -10,6 +10,7 @@ from pathlib import Path
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 from fdrl_ros.bringup import free_domains
 from fdrl_ros.nodes import qos
@@ -74,16 +75,16 @@ def test_a_turn_in_which_the_clock_was_set_is_taken_once_more(monkeypatch):
     topics._beats = {bench.FAST: iter(())}
     turns = []
 
-    class Bed:
-        def operate(self, beats, rate, seconds):
-            turns.append(rate)
-            if len(turns) in bad:
-                raise bench.ClockSetError('set')
-            return 'answers'
+    def operate(beats, rate, seconds):
+        turns.append(rate)
+        if len(turns) in bad:
+            raise bench.ClockSetError('set')
+        return 'answers'
 
     bad = {1}
-    answers, share = topics._operate(Bed(), os.getpid(), bench.FAST, 1.0)
+    bed = SimpleNamespace(operate=operate)
+    answers, share = topics._operate(bed, os.getpid(), bench.FAST, 1.0)
     assert answers == 'answers' and len(turns) == 2 and share >= 0.0
     bad = set(range(10))
     with pytest.raises(SystemExit, match='all the time'):
-        topics._operate(Bed(), os.getpid(), bench.FAST, 1.0)
+        topics._operate(bed, os.getpid(), bench.FAST, 1.0)

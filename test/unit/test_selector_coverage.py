@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from click.testing import CliRunner
+from fdrl_ros.benchmark import selector_coverage
 from fdrl_ros.benchmark.coverage_summary import coverage_of, shares_held, widening
 from fdrl_ros.benchmark.experiment import run_training
 from fdrl_ros.benchmark.run_directory import RunDirectory
@@ -240,3 +241,19 @@ def test_a_policy_that_is_not_there_is_refused(run, policies):
 def test_what_is_no_run_is_refused(tmp_path):
     done = CliRunner().invoke(main, ['selector', 'coverage', str(tmp_path)])
     assert done.exit_code == 1 and 'no run' in done.output
+
+
+def test_patients_whom_nobody_looks_like_are_left_out(run, monkeypatch):
+    directory, plan = run
+    meet = selector_coverage.meet
+
+    def some(patient, *given):
+        if given[6][-1] == 1:
+            raise RecordsError('nobody looks like that')
+        return meet(patient, *given)
+
+    monkeypatch.setattr(selector_coverage, 'meet', some)
+    few = CoverageSettings(('hold',), patients=2, states=2, redraws=200)
+    for part in run_coverage_study(directory, plan, few):
+        assert set(part['policies']['hold']['patient']) == {0}
+        assert part['policies']['hold']['left_out'] >= 3

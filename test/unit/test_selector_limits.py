@@ -20,6 +20,12 @@ def test_shipped_limits_agree():
     [
         ({'dwell': 2.0}, {}, OFF, 'selector.dwell = 2.0: expected at most selector.patience, 1 s'),
         ({'state_timeout': 0.005}, {}, OFF, 'selector.state_timeout = 0.005: expected at least'),
+        (
+            {'state_timeout': 0.01},
+            {},
+            OFF,
+            'selector.state_timeout = 0.01: expected at least 0.015',
+        ),
         ({}, {'speed_limit': 0.005}, OFF, 'limiter.speed_limit = 0.005: expected at least 0.01'),
         ({}, {'speed_limit': 0.03}, ShieldSettings(), 'the shield counts on drawing back'),
     ],

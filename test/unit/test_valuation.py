@@ -13,6 +13,7 @@ from fdrl_ros.env.episode import run_episode
 from fdrl_ros.env.judging import FAILURES
 from fdrl_ros.env.settings import WorldSettings
 from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.expectation import acting
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
@@ -123,6 +124,26 @@ def test_the_misfit_tells_how_far_an_estimate_is_off():
         wrong = replace(fitted, weights=weights)
         found = public_misfit(wrong, 'palpation', policy(1), PLAN, policy(0))
         assert found == pytest.approx(bias / NormalDist().inv_cdf(0.95), rel=0.3)
+
+
+def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
+    known = public_experience(policy(1), PLAN, policy(0))['palpation']
+    fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
+    meet = valuation.meet
+
+    def some(patient, *given):
+        number = given[6][-1] - valuation.CHECKED
+        if number in lonely:
+            raise RecordsError('nobody looks like that')
+        met.append(number)
+        return meet(patient, *given)
+
+    monkeypatch.setattr(valuation, 'meet', some)
+    assert public_misfit(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
+    assert met == [0, 3] and PLAN.value.checked == 2
+    lonely.update(range(100))
+    with pytest.raises(RecordsError, match='nobody'):
+        public_misfit(fitted, 'palpation', policy(1), PLAN, policy(0))
 
 
 def test_valuing_stops_when_it_is_told_to():
