@@ -202,7 +202,7 @@ def _pin(name: str, version: str, *, directory: Path, robot: str, domain: int, h
     if found.running:
         words = _live(hosts, 'pin', robot, domain, name, version)
     else:
-        words = found.pin(name, version)
+        words = _written(robot, found.pin(name, version))
     click.echo(words)
 
 
@@ -213,8 +213,13 @@ def _supervise(
     if found.running:
         words = _live(hosts, 'supervise', robot, domain, command, name)
     else:
-        words = found.supervise(command, name)
+        words = _written(robot, found.supervise(command, name))
     click.echo(words)
+
+
+def _written(robot: str, words: str) -> str:
+    """Tell that nobody obeyed yet."""
+    return f'{robot} does not run: written down for its start: {words}'
 
 
 def _live(hosts: str, function: str, *arguments: Any) -> str:

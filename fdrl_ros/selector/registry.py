@@ -184,7 +184,8 @@ class PolicyRegistry:
         if len(found) != 1:
             kept = ', '.join(f'{x.round} ({x.digest[:12]})' for x in self._versions.get(name, ()))
             raise SupervisionError(
-                f'{name} {text!r}: expected one of the rounds {kept or "(none is here)"}'
+                f'{name} {text!r}: expected one of the rounds {kept or "(none is here)"}, or at '
+                'least six digits of a digest'
             )
         if not found[0].ready:
             reason = found[0].refusal or found[0].setback or 'it is not valued yet'

@@ -90,9 +90,8 @@ class Supervision:
             wanted = 'the name of a policy' if command in NAMED else 'no name'
             raise SupervisionError(f'{command} {name!r}: expected {wanted}')
         if name and name not in known and not (name == HOLD and command is Command.LOCK):
-            raise SupervisionError(
-                f'{command} {name!r}: expected one of {", ".join(sorted(known))}'
-            )
+            there = sorted(known) + [HOLD] * (command is Command.LOCK)
+            raise SupervisionError(f'{command} {name!r}: expected one of {", ".join(there)}')
         match command:
             case Command.LOCK:
                 if name in self.vetoed:
@@ -123,7 +122,9 @@ class Supervision:
         words = ['the surgeon drives' if self.surgeon else 'the selector drives']
         if self.locked:
             words.append(f'{self.locked} alone may act')
-        words += [f'{each} is vetoed' for each in sorted(self.vetoed)]
+        for each in sorted(self.vetoed):
+            holds = each == self.locked and not self.surgeon
+            words.append(f'{each} is vetoed' + (', so the robot holds' if holds else ''))
         words += [f'{name} is pinned to {self.pinned[name][:12]}' for name in sorted(self.pinned)]
         return '; '.join(words)
 

@@ -17,6 +17,7 @@ import pytest
 from released import report_on
 from signed import global_policy
 
+WRITTEN = 'robot_1 does not run: written down for its start: '
 PLAN = Plan.from_mapping({'learner': {'hidden': 4}})
 
 
@@ -82,13 +83,23 @@ def test_word_is_kept_until_it_is_taken_back(layout):
     )
     for words in (('allow', 'hospital_1'), ('unlock',), ('hand-back',)):
         last = fdrl(layout, *words)
-    assert last == 'the selector drives\n'
+    assert last == WRITTEN + 'the selector drives\n'
+
+
+def test_an_order_to_a_robot_that_does_not_run_says_that_it_waits_for_its_start(layout):
+    assert fdrl(layout, 'take-over') == WRITTEN + 'the surgeon drives\n'
+    assert fdrl(layout, 'unpin', 'global') == WRITTEN + 'the surgeon drives\n'
 
 
 def test_pin_refuses_what_cannot_stand(layout):
-    for version, words in (('1', 'by force'), ('2', 'not valued yet'), ('3', 'rounds 2')):
+    for version, words in (
+        ('1', 'by force'),
+        ('2', 'not valued yet'),
+        ('3', 'rounds 2'),
+        ('ef3', 'at least six digits'),
+    ):
         assert words in fdrl(layout, 'pin', 'global', version, code=1)
-    assert fdrl(layout, 'unpin', 'global') == 'the selector drives\n'
+    assert fdrl(layout, 'unpin', 'global') == WRITTEN + 'the selector drives\n'
 
 
 def test_looking_puts_nothing_aside(layout):

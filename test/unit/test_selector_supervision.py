@@ -88,6 +88,23 @@ def test_an_order_that_is_none_names_those_there_are():
         command_named('explode')
 
 
+def test_an_order_about_nobody_names_those_whom_it_can_be_about():
+    for command, last in ((Command.LOCK, 'hospital_2, hold'), (Command.VETO, 'hospital_2')):
+        with pytest.raises(SupervisionError, match=f"'nobody': expected .*{last}$"):
+            Supervision().ordered(command, 'nobody', KNOWN)
+
+
+def test_the_words_say_that_a_robot_holds_whose_locked_policy_is_vetoed():
+    word = Supervision('global', frozenset({'global', 'hospital_1'}))
+    assert word.in_words() == (
+        'the selector drives; global alone may act; global is vetoed, so the robot holds; '
+        'hospital_1 is vetoed'
+    )
+    assert 'holds' not in Supervision('global', frozenset({'hospital_1'})).in_words()
+    driven = Supervision('global', frozenset({'global'}), surgeon=True)
+    assert 'holds' not in driven.in_words(), 'the surgeon drives'
+
+
 def test_where_nothing_was_said_nothing_holds(tmp_path):
     assert load_supervision(tmp_path / 'supervision.json') == Supervision()
 
