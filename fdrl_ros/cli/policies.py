@@ -129,8 +129,9 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
         return
     table = Table(show_header=False)
     for each in versions:
-        for key, value in each.items():
-            table.add_row(key, f'{value:.4g}' if isinstance(value, float) else str(value))
+        safety = each.pop('safety', {})
+        for key, value in (each | {f'safety: {key}': x for key, x in safety.items()}).items():
+            table.add_row(key, _shown(value))
         table.add_section()
     console().print(table)
 
@@ -240,6 +241,12 @@ def _status(found: RobotPolicies, version: Version, running: bool) -> str:
 
 def _came(version: Version) -> str:
     return datetime.fromtimestamp(version.came, UTC).strftime('%Y-%m-%d %H:%M:%S')
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return 'yes' if value else 'no'
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
 def _document(found: RobotPolicies) -> dict[str, Any]:

@@ -49,7 +49,8 @@ def verify(fine: int, file: Path | None) -> None:
     """
     Check the shield's code, cell by cell, against the worst that its assumptions let happen.
 
-    The exit code is 1 if a claim fails anywhere; the cell is then shown.
+    It takes about 2.5 minutes on two cores with the default of --fine. The exit code is 1 if a
+    claim fails anywhere; the cell is then shown.
     """
     out = console()
     table = Table(title='The shield against the worst that can happen')

@@ -64,7 +64,11 @@ def test_list_tells_of_every_version_and_why_one_is_refused(layout):
 
 
 def test_show_tells_all_of_one_policy(layout):
-    assert 'key_authority' in fdrl(layout, 'show', 'global')
+    text = fdrl(layout, 'show', 'global')
+    rows = [[each.strip() for each in line.strip('│').split('│')] for line in text.splitlines()]
+    assert ['sender', 'key_authority'] in rows
+    assert ['safety: force_failures', '0.9'] in rows and ['safety: finite', 'yes'] in rows
+    assert '{' not in text
     (first, _) = json.loads(fdrl(layout, 'show', 'global', '--json'))
     assert len(first['digest']) == 64
     assert "no policy of 'hospital_1'" in fdrl(layout, 'show', 'hospital_1', code=1)
