@@ -16,6 +16,7 @@ from fdrl_ros.selector import (
     Candidate,
     HOLD,
     Observation,
+    Selection,
     Selector,
     SelectorSettings,
     ShieldSettings,
@@ -114,17 +115,17 @@ class SelectorSession:
     """
     A selector at work on one patient, with states as the two topics would bring them.
 
-    ``chosen`` holds the name of the policy that each action came from.
+    ``selections`` holds what was chosen at each tick, and why.
     """
 
     def __init__(self, selector: Selector, patient: Patient) -> None:
-        self.chosen: list[str] = []
+        self.selections: list[Selection] = []
         self._selector = selector
         self._patient = patient
 
     def __call__(self, state: np.ndarray) -> int:
         """Select a policy and return its action; to hold is to stay, if the shield lets it."""
-        now = len(self.chosen) * TICK
+        now = len(self.selections) * TICK
         values = unscale(state)
         name = self._patient.name
         operation = Observation(
@@ -137,5 +138,5 @@ class SelectorSession:
         )
         vitals = Observation(name, _PATIENT_NAMES, values[OPERATION_SIZE:], _PATIENT_SCALES, now)
         selection = self._selector.select(operation, vitals, now)
-        self.chosen.append(selection.policy)
+        self.selections.append(selection)
         return selection.action

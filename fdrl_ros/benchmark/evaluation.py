@@ -20,6 +20,7 @@ from fdrl_ros.errors import RecordsError
 from fdrl_ros.metrics import StateSet, task_accuracy
 from fdrl_ros.metrics.episode_file import write_csv, write_json
 from fdrl_ros.plan import Plan
+from fdrl_ros.selector import Selection
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 
@@ -165,10 +166,10 @@ def operate(
         for patient in patients:
             if stopped():
                 raise TrainingStopped('stopped by the user')
-            episode, names = operate_once(env, contender, patient, plan.world)
+            episode, selections = operate_once(env, contender, patient, plan.world)
             episodes.append(episode)
-            for name in names:
-                chosen[name] = chosen.get(name, 0) + 1
+            for each in selections:
+                chosen[each.policy] = chosen.get(each.policy, 0) + 1
             report(Progress('evaluate', contender.name, 1, 1))
     finally:
         env.close()
@@ -177,11 +178,11 @@ def operate(
 
 def operate_once(
     env: SurgeryEnv, contender: Contender, patient: Patient, world: WorldSettings
-) -> tuple[Episode, list[str]]:
-    """Return one operation, and the policy that the selector chose at each tick, if it is one."""
+) -> tuple[Episode, list[Selection]]:
+    """Return one operation, and what the selector chose at each tick, if it is one."""
     choose = contender.begin(patient, world)
     episode = run_episode(env, choose, patient)
-    return episode, choose.chosen if isinstance(choose, SelectorSession) else []
+    return episode, choose.selections if isinstance(choose, SelectorSession) else []
 
 
 def save_episodes(directory: Path, evaluations: Mapping[str, Evaluation]) -> None:

@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of the selector: what it earns beside others, and single operations over time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fdrl_ros.benchmark.report import DISCLAIMER
+from fdrl_ros.benchmark.selector_summary import SELECTOR
 from fdrl_ros.env.actions import ACTIONS, STAY, TICK
 from fdrl_ros.env.episode import Episode
 from fdrl_ros.env.state import INDEX, SCALES
 from fdrl_ros.metrics import risk_terms
+from fdrl_ros.selector import HOLD, Reason, Selection
+from fdrl_ros.selector.shield import Veto
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -43,10 +47,35 @@ COLOURS = (
     'black',
 )
 
+SPREAD = 0.7
+"""Of the distance between two H, what the points of one take."""
+
+FAR = 3.0
+"""Times the median distance from the selector: who lies farther below is told in words."""
+
+HOLDS = {
+    Reason.BEST: 'tab:green',
+    Reason.KEPT: 'yellowgreen',
+    Reason.CAUTION: 'tab:orange',
+    Reason.RISK_GATE: 'tab:red',
+    Reason.PROCEDURE: 'tab:purple',
+}
+"""Colours of the reasons to hold; all others are black."""
+
+VETOES = {
+    Veto.HARD_STOP: 'tab:red',
+    Veto.FORCE: 'tab:orange',
+    Veto.DAMAGE: 'tab:purple',
+    Veto.WORKSPACE: 'tab:blue',
+}
+
 
 def draw_returns(summary: dict[str, Any], path: Path) -> None:
     """
-    Draw mean return by H with 95 % intervals over seeds, and the selector's lead.
+    Draw mean return by H, with 95 % intervals over seeds if there are several, and the lead.
+
+    Who lies as far below as holding mostly does is told in words: drawn, it would press all
+    others into one line.
 
     :param summary: as :func:`fdrl_ros.benchmark.selector_summary.summarise` returns it.
     :raises OSError: if the file cannot be written.
@@ -55,12 +84,14 @@ def draw_returns(summary: dict[str, Any], path: Path) -> None:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     levels = summary['levels']
-    for place, (name, colour) in enumerate(zip(ROWS, COLOURS, strict=True)):
+    far = _far_below(levels)
+    near = [each for each in zip(ROWS, COLOURS, strict=True) if each[0] not in far]
+    for place, (name, colour) in enumerate(near):
         for axes, key in ((left, 'return'), (right, 'lead')):
-            if axes is right and name in ('hold', 'selector'):
+            if axes is right and name == SELECTOR:
                 continue
             at = [each['contenders'][name][key] for each in levels]
-            where = [each['level'] + 0.012 * (place - 3.5) for each in levels]
+            where = np.arange(len(levels)) + SPREAD * ((place + 0.5) / len(near) - 0.5)
             means = np.array([each['mean'] for each in at], np.float64)
             ends = np.array([[each['low'], each['high']] for each in at], np.float64).T
             bars = None if np.isnan(ends).any() else np.abs(ends - means)
@@ -72,22 +103,51 @@ def draw_returns(summary: dict[str, Any], path: Path) -> None:
     right.axhline(0.0, color='gray', linewidth=0.8)
     for axes in (left, right):
         axes.set_xlabel('heterogeneity H')
-        axes.set_xticks([each['level'] for each in levels])
-        axes.legend(fontsize=7, loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=4)
+        axes.set_xticks(range(len(levels)), [f'{each["level"]:g}' for each in levels])
+        axes.set_xlim(-0.5, len(levels) - 0.5)
+        for border in range(1, len(levels)):
+            axes.axvline(border - 0.5, color='gainsboro', linewidth=0.8)
+    figure.legend(*left.get_legend_handles_labels(), fontsize=7, loc='outside right center')
     seeds = len(summary['seeds'])
-    figure.supxlabel(
-        f'Means over {seeds} seeds with 95 % intervals. {DISCLAIMER}', fontsize=7, color='dimgray'
-    )
+    told = [
+        f'Means over {seeds} seeds with 95 % intervals.'
+        if seeds > 1
+        else 'One seed: no intervals.'
+    ]
+    if far:
+        below = ', '.join(
+            f'{name} (J = {", ".join(f"{each:.2f}" for each in means)})'
+            for name, means in far.items()
+        )
+        told.append(f'Far below, not drawn: {below}.')
+    figure.supxlabel(' '.join([*told, DISCLAIMER]), fontsize=7, color='dimgray')
     figure.savefig(path, dpi=DOTS)
 
 
+def _far_below(levels: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    """Return who lies far below all others, mostly hold, with its mean at each H."""
+    leads = {
+        name: float(np.mean([each['contenders'][name]['lead']['mean'] for each in levels]))
+        for name in ROWS
+        if name != SELECTOR
+    }
+    usual = float(np.median(np.abs(list(leads.values()))))
+    return {
+        name: [each['contenders'][name]['return']['mean'] for each in levels]
+        for name, lead in leads.items()
+        if lead > FAR * usual
+    }
+
+
 def draw_operation(
-    episode: Episode, chosen: list[str], names: tuple[str, ...], path: Path
+    episode: Episode, selections: Sequence[Selection], names: tuple[str, ...], path: Path
 ) -> None:
     """
     Draw one operation under the selector: state, chosen policy, action and risk over time.
 
-    :param chosen: name of the policy at each tick.
+    Where the robot holds, the colour tells why; what the shield vetoed is crossed out.
+
+    :param selections: one a tick.
     :param names: of all candidates.
     :raises OSError: if the file cannot be written.
     """
@@ -111,19 +171,17 @@ def draw_operation(
     loads.set_ylabel('N', color='tab:red')
     lines = [*state.get_lines(), *loads.get_lines()]
     state.legend(lines, [str(each.get_label()) for each in lines], **BESIDE)
-    for name, colour in (
-        ('mean_arterial_pressure', 'tab:purple'),
-        ('heart_rate', 'tab:brown'),
-        ('oxygen_saturation', 'tab:olive'),
+    for name, unit, colour in (
+        ('mean_arterial_pressure', 'mmHg', 'tab:purple'),
+        ('heart_rate', '1/min', 'tab:brown'),
+        ('oxygen_saturation', '%', 'tab:olive'),
     ):
-        vitals.plot(time, values[:, INDEX[name]], color=colour, label=name.replace('_', ' '))
+        label = f'{name.replace("_", " ")}, {unit}'
+        vitals.plot(time, values[:, INDEX[name]], color=colour, label=label)
     vitals.legend(**BESIDE)
-    vitals.set_ylabel('mmHg, 1/min, %')
-    places = [names.index(each) for each in chosen]
-    choice.step(time, places, where='post', color='tab:green')
-    choice.set_yticks(range(len(names)), names, fontsize=7)
-    choice.set_ylabel('policy')
-    _actions(action, time, episode.actions)
+    vitals.set_ylabel('vital signs')
+    _choices(choice, time, selections, names)
+    _actions(action, time, episode.actions, selections)
     terms = risk_terms(episode.forces, episode.damages, episode.critical, limit)
     risk.plot(time, terms.total, color='tab:red')
     risk.set_ylabel('risk D_t')
@@ -135,19 +193,51 @@ def draw_operation(
         f'{episode.patient.procedure.name}, {episode.patient.name}: {end}', fontsize=10
     )
     figure.supxlabel(DISCLAIMER, fontsize=7, color='dimgray')
+    figure.align_ylabels([state, vitals, choice, action, risk])
     figure.savefig(path, dpi=DOTS)
 
 
-def _actions(axes: Axes, time: np.ndarray, actions: np.ndarray) -> None:
-    """Draw the way of each action, coarse moves larger than fine ones."""
+def _choices(
+    axes: Axes, time: np.ndarray, selections: Sequence[Selection], names: tuple[str, ...]
+) -> None:
+    """Draw which policy acts, and why none does."""
+    places = [names.index(each.policy) for each in selections]
+    axes.step(time, places, where='post', color='silver', zorder=1)
+    reasons = [each.reason if each.holds else None for each in selections]
+    acting = [each is None for each in reasons]
+    axes.scatter(time[acting], np.array(places)[acting], s=8.0, color='tab:green', label='policy')
+    for reason in dict.fromkeys(each for each in reasons if each is not None):
+        at = time[[each == reason for each in reasons]]
+        colour = HOLDS.get(reason, 'black')
+        rows = np.full(len(at), names.index(HOLD))
+        axes.scatter(at, rows, s=12.0, color=colour, label=f'hold: {reason}')
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_ylim(-0.5, len(names) - 0.5)
+    axes.set_ylabel('policy')
+    axes.legend(**BESIDE)
+
+
+def _actions(
+    axes: Axes, time: np.ndarray, actions: np.ndarray, selections: Sequence[Selection]
+) -> None:
+    """Draw the way of each action, coarse moves larger than fine ones, and vetoed ones."""
     names = [each.name for each in ACTIONS]
     ways = [WAYS.get(each, each) for each in (name.split(' ', 1)[-1] for name in names)]
     ways[JAW:] = names[JAW:]
     shown = list(dict.fromkeys(ways))
     coarse = np.array([each.startswith('coarse') for each in names])[actions]
-    rows = np.array([shown.index(each) for each in ways])[actions]
+    row_of = np.array([shown.index(each) for each in ways])
+    rows = row_of[actions]
     for chosen, size, name in ((coarse, 14.0, 'coarse'), (~coarse, 4.0, 'fine, or no move')):
         axes.scatter(time[chosen], rows[chosen], s=size, color='black', linewidth=0, label=name)
+    asked = row_of[[each.proposed for each in selections]]
+    vetoes = [each.veto for each in selections]
+    for veto, colour in VETOES.items():
+        struck = np.array([each == veto for each in vetoes])
+        if struck.any():
+            label = f'vetoed: {veto}'
+            at, where = time[struck], asked[struck]
+            axes.scatter(at, where, s=34.0, marker='x', color=colour, zorder=0.5, label=label)
     axes.set_yticks(range(len(shown)), shown, fontsize=6)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_ylabel('action')

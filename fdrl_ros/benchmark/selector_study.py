@@ -35,7 +35,7 @@ from fdrl_ros.expectation import acting
 from fdrl_ros.metrics import state_change
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector import HOLD
+from fdrl_ros.selector import HOLD, Selection
 from fdrl_ros.selector.value import FORMAT
 from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.valuation import public_patient
@@ -157,7 +157,8 @@ def measure(
     )
     contenders: list[Contender] = [*singles, HoldContender(), timid, selector]
     patients = unseen_patients(plan, plan.evaluation.patients)
-    cases, chosen, episodes = _operate_all(contenders, patients, plan, name, report, stopped)
+    cases, selections, episodes = _operate_all(contenders, patients, plan, name, report, stopped)
+    chosen = [[tick.policy for tick in each] for each in selections]
 
     names = (*choices, HOLD)
     public = _public_outcomes(names, policies, plan)
@@ -169,7 +170,7 @@ def measure(
     )
     arms = {rival: rule(public, unseen) for rival, rule in RIVALS.items()}
     arms['hindsight'] = hindsight(unseen)
-    _draw_examples(directory / 'pictures', episodes, chosen, names)
+    _draw_examples(directory / 'pictures', episodes, selections, names)
     part = {
         'plan': _essence(plan),
         'names': list(names),
@@ -192,7 +193,7 @@ def _operate_all(
     name: str,
     report: Report,
     stopped: Stopped,
-) -> tuple[dict[str, Cases], list[list[str]], list[Episode]]:
+) -> tuple[dict[str, Cases], list[list[Selection]], list[Episode]]:
     """Return cases by contender, and of the last one what it chose and its episodes."""
     env = SurgeryEnv(settings=plan.world)
     found: dict[str, Cases] = {}
@@ -200,24 +201,27 @@ def _operate_all(
     try:
         for each in contenders:
             env.np_random = np.random.default_rng([_STREAM, plan.federation.seed])
-            met, chosen = [], []
+            met, selections = [], []
             for patient in patients:
                 if stopped():
                     raise TrainingStopped('stopped by the user')
-                episode, names = operate_once(env, each, patient, plan.world)
+                episode, ticks = operate_once(env, each, patient, plan.world)
                 met.append(episode)
-                chosen.append(names)
+                selections.append(ticks)
                 done += 1
                 if done % 20 == 0 or done == total:
                     report(Progress('operate', name, done, total, each.name))
             found[each.name] = Cases.of(met, plan.world, plan.value.discount)
     finally:
         env.close()
-    return found, chosen, met
+    return found, selections, met
 
 
 def _draw_examples(
-    folder: Path, episodes: Sequence[Episode], chosen: list[list[str]], names: tuple[str, ...]
+    folder: Path,
+    episodes: Sequence[Episode],
+    selections: Sequence[Sequence[Selection]],
+    names: tuple[str, ...],
 ) -> None:
     """Draw of each procedure the operation with most happening: the longest with an event."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -234,7 +238,7 @@ def _draw_examples(
             if each.patient.procedure.name == procedure
         ]
         shown = max(own, key=eventful)
-        draw_operation(episodes[shown], chosen[shown], names, folder / f'{procedure}.png')
+        draw_operation(episodes[shown], selections[shown], names, folder / f'{procedure}.png')
 
 
 def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Plan) -> Outcomes:
