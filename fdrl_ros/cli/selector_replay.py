@@ -14,7 +14,6 @@ import click
 from fdrl_ros.benchmark.report import DISCLAIMER
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
-from fdrl_ros.env.bag_types import OPERATION
 from fdrl_ros.errors import SettingError
 from fdrl_ros.prepare import ROBOTS
 from fdrl_ros.robot_policies import RobotPolicies
@@ -40,6 +39,11 @@ _GROUPS: dict[str, type[Settings]] = {
 }
 _SHOWN = 40
 """Lines of each list that are printed; all are in the JSON."""
+
+_OTHER_STATES = (
+    'The node and the recording may have heard different states: one that either lost puts the '
+    'ticks of both out of phase. Try --follow.'
+)
 
 
 class RulesCommand(click.Command):
@@ -113,11 +117,14 @@ def replay_bag(
         return
     out = console()
     out.print(DISCLAIMER, style='italic')
-    _show(out, document, chosen)
+    start = next((each.stamp for each in chosen if each.stamp is not None), 0)
+    _show(out, document, chosen, start)
     if compared is None:
         out.print('BAG has no action: nothing to compare with.')
     else:
-        _show_comparison(out, compared)
+        _show_comparison(out, compared, start)
+        if compared.differ and not follow:
+            out.print(_OTHER_STATES, highlight=False, soft_wrap=True)
 
 
 def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +168,7 @@ def _plain(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _show(out: Console, document: dict[str, Any], chosen: list[Selection]) -> None:
+def _show(out: Console, document: dict[str, Any], chosen: list[Selection], start: int) -> None:
     names = ', '.join(
         each['name'] + ('' if each['valued'] else ' (no value model)')
         for each in document['candidates']
@@ -170,7 +177,7 @@ def _show(out: Console, document: dict[str, Any], chosen: list[Selection]) -> No
     table = Table(title='choices over time')
     for heading in ('from, s', 'policy', 'reason', 'states'):
         table.add_column(heading)
-    runs = _runs(chosen)
+    runs = _runs(chosen, start)
     for begin, policy, reason, count in runs[:_SHOWN]:
         table.add_row(f'{begin:.2f}', policy, reason, str(count))
     out.print(table)
@@ -185,8 +192,8 @@ def _show(out: Console, document: dict[str, Any], chosen: list[Selection]) -> No
     )
 
 
-def _runs(chosen: list[Selection]) -> list[tuple[float, str, str, int]]:
-    """Return when, from the first state on, another policy or hold began, and how long it was."""
+def _runs(chosen: list[Selection], start: int) -> list[tuple[float, str, str, int]]:
+    """Return when, from the start on, another policy or hold began, and how long it was."""
     stamped = [(each, each.stamp) for each in chosen if each.stamp is not None]
     runs: list[tuple[float, str, str, int]] = []
     for each, stamp in stamped:
@@ -194,12 +201,12 @@ def _runs(chosen: list[Selection]) -> list[tuple[float, str, str, int]]:
         if runs and runs[-1][1] == each.policy and (not each.holds or runs[-1][2] == each.reason):
             runs[-1] = (*runs[-1][:3], runs[-1][3] + 1)
         else:
-            begin = 1e-9 * (stamp - stamped[0][1])
+            begin = 1e-9 * (stamp - start)
             runs.append((begin, each.policy, str(each.reason), 1))
     return runs
 
 
-def _show_comparison(out: Console, compared: Comparison) -> None:
+def _show_comparison(out: Console, compared: Comparison, start: int) -> None:
     count = compared.agree + len(compared.differ)
     out.print(
         f'{compared.agree} of {count} decisions are those recorded; {compared.by_the_clock} '
@@ -213,7 +220,7 @@ def _show_comparison(out: Console, compared: Comparison) -> None:
             for decision in (each.recorded, each.replayed)
         ]
         out.print(
-            f'  {OPERATION} {1e-9 * each.stamp:.3f}: recorded {words[0]}, replayed {words[1]}',
+            f'  at {1e-9 * (each.stamp - start):.2f} s: recorded {words[0]}, replayed {words[1]}',
             highlight=False,
             soft_wrap=True,
         )

@@ -61,6 +61,15 @@ def test_it_tells_choices_reasons_and_how_many_are_those_recorded(places):
     assert f'{count} decisions, 0 switches' in text
 
 
+def test_what_differs_is_told_by_the_clock_of_the_table_with_what_may_be_the_reason(places):
+    text = fdrl(places)
+    assert '│ 0.00    │ hold   │ no_policy │' in text
+    differing = [line.split(':')[0] for line in text.splitlines() if line.startswith('  at ')]
+    assert differing[:2] == ['  at 0.00 s', '  at 0.05 s']
+    assert text.endswith('Try --follow.\n')
+    assert 'Try --follow' not in fdrl(places, '--follow')
+
+
 def test_settings_count_as_the_node_would_be_given_them(places):
     never = ('--gate-close-at', '0', '--gate-open-below', '0', '--json')
     assert set(json.loads(fdrl(places, *never))['reasons']) == {'risk_gate'}
