@@ -189,7 +189,10 @@ def load_policy(path: Path) -> tuple[np.ndarray, NetworkShape]:
     except OSError as error:
         raise PolicyError(f'cannot read the policy {path}: {error.strerror or error}') from error
     except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
-        raise PolicyError(f'{path} is no policy file: {error}') from error
+        raise PolicyError(
+            f'{path} is no policy file, or damaged: expected one such as policies/global_6.npz '
+            'of a run'
+        ) from error
     return decode_weights(data, shape.n_parameters), shape
 
 

@@ -5,11 +5,11 @@
 from pathlib import Path
 from typing import Self
 
-from fdrl_ros.errors import StoreBusyError, SupervisionError
+from fdrl_ros.errors import PolicyError, StoreBusyError, SupervisionError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.prepare import Layout, load_policy
-from fdrl_ros.selector.policy_files import PolicyFiles
+from fdrl_ros.prepare import Layout, load_policy, ROBOTS
+from fdrl_ros.selector.policy_files import POLICIES, PolicyFiles
 from fdrl_ros.selector.registry import PolicyRegistry, Status
 from fdrl_ros.selector.supervision import (
     command_named,
@@ -101,3 +101,27 @@ class RobotPolicies:
             save_supervision(self._word, supervision)
         self.supervision = supervision
         return supervision.in_words()
+
+
+def signed_policy(path: Path) -> Policy:
+    """
+    Read a policy as a robot keeps it, and check who signed it.
+
+    :param path: a ``*.policy`` file in the robot's own directory, which has all to check it.
+    :raises PolicyError: if it cannot be used, or lies elsewhere.
+    :raises FdrlError: as `RobotPolicies`.
+    """
+    whole = path.resolve()
+    home = whole.parents[1]
+    layout = Layout(home.parent)
+    if whole.parent.name != POLICIES or not layout.plan.exists():
+        raise PolicyError(
+            f'{path} is not where its robot keeps it, such as in '
+            f'runs/latest/federation/{ROBOTS[0]}/{POLICIES}: only there it can be checked'
+        )
+    found = RobotPolicies(layout, home.name)
+    for version in found.registry.versions:
+        if found.files.path(version) == whole:
+            return version.policy
+    reasons = [each for each in found.problems if each.startswith(str(whole))]
+    raise PolicyError(reasons[0] if reasons else f'{path} is no policy of {home.name}')

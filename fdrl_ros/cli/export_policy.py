@@ -16,6 +16,7 @@ from fdrl_ros.policy import Agreement, agreement, Policy
 from fdrl_ros.policy.agreement import EDGES
 from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
 from fdrl_ros.prepare import load_policy
+from fdrl_ros.robot_policies import signed_policy
 from fdrl_ros.valuation import public_experience
 import numpy as np
 from rich.table import Table
@@ -33,14 +34,16 @@ def export_policy(
     """
     Write POLICY, a file such as runs/latest/policies/global_6.npz, as the ONNX model TARGET.
 
+    Or one that a robot keeps: runs/latest/federation/robot_1/policies/global_....policy, whose
+    signature is then checked.
+
     Then see in how many states of the frozen set of --evaluation-state-patients the model takes
     the same action. Its ranges for --int8 come from public patients that the policy operates on.
     """
     plan = plan_from(flags, plan_file)
-    weights, shape = load_policy(policy)
-    if shape.states != STATE_SIZE:
-        raise PolicyError(f'{policy} takes {shape.states} numbers: expected {STATE_SIZE}')
-    ours = Policy(weights, shape)
+    ours = signed_policy(policy) if policy.suffix == '.policy' else Policy(*load_policy(policy))
+    if ours.shape.states != STATE_SIZE:
+        raise PolicyError(f'{policy} takes {ours.shape.states} numbers: expected {STATE_SIZE}')
     model = export(ours, scales=SCALES if units else None, bound=STATE_BOUND)
     as_taken = unscale if units else np.asarray
     out = console()

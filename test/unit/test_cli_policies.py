@@ -9,6 +9,7 @@ from fdrl_ros.benchmark.live import unvalued
 from fdrl_ros.cli import commands, policies
 from fdrl_ros.crypto.keystore import make_federation, make_private_directory
 from fdrl_ros.plan import Plan
+from fdrl_ros.policy.onnx_model import OnnxPolicy
 from fdrl_ros.prepare import Layout, save_policy
 from fdrl_ros.robot_policies import RobotPolicies
 from fdrl_ros.selector.registry import Status
@@ -181,3 +182,24 @@ def test_a_run_says_what_its_robot_could_not_choose_yet():
     (said,) = unvalued([begun, later, whole])
     assert '2 of 3 operations' in said
     assert 'among hold, global, and not yet hospital_1.' in said
+
+
+def test_a_policy_is_exported_as_its_robot_keeps_it_if_its_signature_holds(layout, tmp_path):
+    pytest.importorskip('onnxruntime')
+    robot = RobotPolicies(layout, 'robot_1')
+    kept, other = (robot.files.path(each) for each in robot.registry.versions)
+    target = tmp_path / 'policy.onnx'
+    few = ('--evaluation-state-patients', '3', '--world-mode', 'kinematic')
+
+    def export(path, code):
+        words = ['policies', 'export', str(path), str(target), *few]
+        done = CliRunner().invoke(commands.main, words)
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert '100.00% of' in export(kept, 0)
+    assert OnnxPolicy(target.read_bytes()).digest == robot.registry.versions[0].policy.digest
+    content = other.read_bytes()
+    other.write_bytes(content.replace(b'for a test', b'for a jest'))
+    assert 'cannot be used' in export(other, 1) and 'signature' in export(other, 1)
+    assert other.exists()

@@ -5,6 +5,7 @@
 import math
 
 from click.testing import CliRunner
+from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.export_policy import export_policy
 from fdrl_ros.env.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.errors import PolicyError
@@ -124,3 +125,18 @@ def test_the_command_writes_a_model_and_says_how_well_it_agrees(onnx, policy, tm
     assert done.exit_code == 0, done.output
     assert OnnxPolicy(target.read_bytes()).entry == 'values'
     assert 'states get the same action' in done.output and 'margin' in done.output
+
+
+def test_what_is_no_policy_is_refused_in_our_own_words(tmp_path):
+    (tmp_path / 'notes.npz').write_text('no policy')
+    (tmp_path / 'global.policy').write_text('no policy')
+    for name, words in (
+        ('notes.npz', 'such as policies/global_6.npz'),
+        ('global.policy', 'keeps'),
+    ):
+        done = CliRunner().invoke(
+            main, ['policies', 'export', str(tmp_path / name), str(tmp_path / 'policy.onnx')]
+        )
+        assert done.exit_code == 1 and words in done.output, done.output
+        assert 'pickle' not in done.output
+    assert not (tmp_path / 'policy.onnx').exists() and not (tmp_path / 'policies').exists()
