@@ -73,14 +73,8 @@ def run_selector_study(
     :raises StoreError: if a part is damaged, or of other settings.
     """
     (directory / 'parts').mkdir(parents=True, exist_ok=True)
-    wanted = [(seed, level) for level in levels for seed in seeds]
-    plans = [
-        plan.changed({'federation': {'seed': seed, 'heterogeneity': level, 'release': True}})
-        for seed, level in wanted
-    ]
-    stems = [f'seed_{seed}_h_{level:g}' for seed, level in wanted]
-    paths = [directory / 'parts' / f'{each}.json' for each in stems]
-    found = [read_part(path, own) for path, own in zip(paths, plans, strict=True)]
+    wanted = _wanted(directory, plan, seeds, levels)
+    found = [read_part(path, own) for path, own in wanted]
     missing = [each for each, part in enumerate(found) if part is None]
     done = len(wanted) - len(missing)
     report(Progress('selector', 'all seeds', done, len(wanted)))
@@ -94,7 +88,10 @@ def run_selector_study(
 
     measured = run_tasks(
         measure,
-        [(directory / 'runs' / stems[each], plans[each], paths[each]) for each in missing],
+        [
+            (directory / 'runs' / path.stem, own, path)
+            for path, own in (wanted[each] for each in missing)
+        ],
         workers=plan.evaluation.workers,
         report=count,
         stopped=stopped,
@@ -102,6 +99,30 @@ def run_selector_study(
     for each, part in zip(missing, measured, strict=True):
         found[each] = part
     return [part for part in found if part is not None]
+
+
+def finished(directory: Path, plan: Plan, seeds: Sequence[int], levels: Sequence[float]) -> int:
+    """
+    Count the parts that :func:`run_selector_study` would not measure again.
+
+    :raises StoreError: if one is damaged, or of other settings.
+    """
+    wanted = _wanted(directory, plan, seeds, levels)
+    return sum(read_part(path, own) is not None for path, own in wanted)
+
+
+def _wanted(
+    directory: Path, plan: Plan, seeds: Sequence[int], levels: Sequence[float]
+) -> list[tuple[Path, Plan]]:
+    """Return the file and the plan of each part."""
+    return [
+        (
+            directory / 'parts' / f'seed_{seed}_h_{level:g}.json',
+            plan.changed({'federation': {'seed': seed, 'heterogeneity': level, 'release': True}}),
+        )
+        for level in levels
+        for seed in seeds
+    ]
 
 
 def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from fdrl_ros.benchmark.rounds import write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_coverage import CoverageSettings, run_coverage_study
 from fdrl_ros.benchmark.selector_plot import draw_returns, ROWS
-from fdrl_ros.benchmark.selector_study import run_selector_study
+from fdrl_ros.benchmark.selector_study import finished, run_selector_study
 from fdrl_ros.benchmark.selector_summary import summarise
 from fdrl_ros.cli.bars import ProgressBars
 from fdrl_ros.cli.group import SAME_COMMAND, stopping
@@ -23,6 +23,9 @@ from fdrl_ros.errors import SettingError, StoreError
 from rich.table import Table
 
 LEVELS = '0, 0.5, 1'
+_FEWEST = 5
+"""Patients behind an interval over patients, at least; one is drawn again and again of fewer."""
+
 COLUMNS = ('error', 'std', 'monte_carlo_error', 'widening')
 
 
@@ -42,7 +45,7 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
     """
     Compare the selector with every policy alone, with other rules of choosing, and with oracles.
 
-    It takes about 10 minutes of one core for each seed and H on a fast machine; the default is 15
+    It takes about 5 minutes of one core for each seed and H on a fast machine; the default is 15
     of those. What makes it small, of all settings below: --seeds, --levels, --rounds, --hospitals,
     --procedures, --value-patients, --evaluation-patients.
 
@@ -57,11 +60,15 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
     first = plan.federation.seed
     out = console()
     out.print(DISCLAIMER, style='italic')
+    every = range(first, first + seeds)
     with run.lock():
+        done = finished(run.path, plan, every, wanted)
+        out.print(
+            f'{seeds * len(wanted)} parts ({len(wanted)} H, {seeds} seeds), {done} of them done',
+            highlight=False,
+        )
         with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
-            parts = run_selector_study(
-                run.path, plan, range(first, first + seeds), wanted, report=bars, stopped=stopped
-            )
+            parts = run_selector_study(run.path, plan, every, wanted, report=bars, stopped=stopped)
         summary = summarise(parts)
         write_json(run.path / 'selector.json', summary)
         try:
@@ -83,7 +90,9 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
 @click.option('--policies', default='global', show_default=True, help='Whose models; or hold.')
 @click.option('--patients', default=40, show_default=True, help='Unseen, of each procedure.')
 @click.option('--states', default=4, show_default=True, help='Of each operation, after the start.')
-@click.option('--redraws', default=1000, show_default=True, help='Public patients for each.')
+@click.option(
+    '--redraws', default=1000, show_default=True, help='Public patients for each, 200 or more.'
+)
 @click.option('--number', default=0, show_default=True, help='Other numbers: other patients.')
 @click.option('--public', is_flag=True, help='On public patients instead.')
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write the figures here.')
@@ -105,6 +114,8 @@ def coverage(
     RUN is the directory of a finished run, such as runs/latest or one in runs/selector/runs. At
     each state of operations on unseen patients the expectation is an average over public patients
     with the same first state, on kinematic arms. Interrupted, it goes on when called again.
+
+    Of fewer than 5 patients a mean is shown without its interval, which says nothing then.
     """
     directory = RunDirectory(run.resolve())
     if not directory.layout.plan.exists():
@@ -132,8 +143,10 @@ def _coverage_table(summary: dict[str, Any]) -> Table:
     for heading in ('error', 'said', 'Monte Carlo', 'wider'):
         table.add_column(heading)
     for row in summary['rows']:
+        many = row['patients'] >= _FEWEST
         held = [
-            f'{100 * each["coverage"]:.0f} \\[{100 * each["low"]:.0f}, {100 * each["high"]:.0f}]'
+            f'{100 * each["coverage"]:.0f}'
+            + f' \\[{100 * each["low"]:.0f}, {100 * each["high"]:.0f}]' * many
             for each in row['coverage']
         ]
         numbers = [f'{row[each]:.2f}' for each in COLUMNS]

@@ -199,6 +199,7 @@ def test_the_command_compares_everyone_on_the_same_patients(compared):
         for part in parts
     ]
     assert at['contenders']['global']['lead']['mean'] == pytest.approx(np.mean(gap))
+    assert '2 parts (1 H, 2 seeds), 0 of them done' in said
     assert 'hindsight' in said and 'selector ahead by' in said
     assert (folder / 'selector.png').stat().st_size > 10_000
     assert list((folder / 'runs').glob('*/pictures/*.png'))
@@ -209,6 +210,7 @@ def test_what_is_finished_is_not_measured_again(compared):
     before = {each: each.stat().st_mtime_ns for each in (folder / 'parts').iterdir()}
     done = CliRunner().invoke(main, [str(each) for each in words])
     assert done.exit_code == 0
+    assert '2 parts (1 H, 2 seeds), 2 of them done' in done.output
     assert before == {each: each.stat().st_mtime_ns for each in (folder / 'parts').iterdir()}
     other = CliRunner().invoke(main, [*map(str, words), '--selector-margin', '0.3'])
     assert other.exit_code == 1 and 'other settings' in other.output

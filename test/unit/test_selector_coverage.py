@@ -14,6 +14,7 @@ from fdrl_ros.benchmark.experiment import run_training
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.selector_coverage import CoverageSettings, run_coverage_study
 from fdrl_ros.cli.commands import main
+from fdrl_ros.cli.selector import _coverage_table, COLUMNS
 from fdrl_ros.env.batch import BatchSurgery
 from fdrl_ros.env.cohort import mixture, public_cohort
 from fdrl_ros.env.redraw import redraw
@@ -24,6 +25,7 @@ from fdrl_ros.selector import reference
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 import pytest
+from rich.console import Console
 
 PUBLIC = public_cohort(5, 1.0, PROCEDURE_NAMES)
 FIRST = 10**6
@@ -229,6 +231,19 @@ def test_the_command_tells_and_writes_coverage(run):
         assert held == sorted(held) and [x['confidence'] for x in row['coverage']] == [*NOMINAL]
         assert all(each['low'] <= each['high'] for each in row['coverage'])
     assert 'E[J given s]' in done.output
+
+
+@pytest.mark.parametrize(('patients', 'shown'), [(4, '90'), (5, '90 [80, 100]')])
+def test_of_few_patients_the_table_shows_a_mean_alone(patients, shown):
+    share = {'coverage': 0.9, 'low': 0.8, 'high': 1.0}
+    row = {'policy': 'global', 'procedure': 'all', 'kind': 'start', 'states': 40}
+    row |= {'patients': patients, 'coverage': [share] * len(NOMINAL)}
+    table = _coverage_table({'rows': [row | dict.fromkeys(COLUMNS, 1.0)]})
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(table)
+    cells = [each.strip() for each in captured.get().split('│')]
+    assert cells.count(shown) == len(NOMINAL)
 
 
 @pytest.mark.parametrize('policies', ['nobody', 'pretrained'])
