@@ -70,6 +70,14 @@ def test_what_differs_is_told_by_the_clock_of_the_table_with_what_may_be_the_rea
     assert 'Try --follow' not in fdrl(places, '--follow')
 
 
+def test_holding_has_an_estimate_where_it_was_chosen_and_none_elsewhere(places):
+    """As the message SelectedAction has it."""
+    never = ('--gate-close-at', '0', '--gate-open-below', '0', '--json')
+    for words, value in ((('--json',), -1.5), (never, None)):
+        told = json.loads(fdrl(places, *words))['selections']
+        assert {each['value'] for each in told} == {value}
+
+
 def test_settings_count_as_the_node_would_be_given_them(places):
     never = ('--gate-close-at', '0', '--gate-open-below', '0', '--json')
     assert set(json.loads(fdrl(places, *never))['reasons']) == {'risk_gate'}
