@@ -17,13 +17,22 @@ from fdrl_ros.nodes.robot_messages import joint_state, set_point, stamp
 from fdrl_ros.selector import PauseOrders, Selection
 from fdrl_ros.selector.control import ControlLoop, Cycle, PERIOD
 from fdrl_ros.selector.limiter import SetPoint
-from fdrl_ros.selector.observation import nanoseconds, observation
+from fdrl_ros.selector.observation import (
+    fault_in_words,
+    nanoseconds,
+    Observation,
+    observation,
+    Reason,
+)
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import SubscriptionEventCallbacks
 from sensor_msgs.msg import JointState
 
 COLLECTING = 100
 """Decisions after which garbage is collected, right behind the last of them."""
+
+_SPOILT = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
+"""Reasons for which the two halves of a state are at fault."""
 
 
 class RobotControl:
@@ -55,6 +64,9 @@ class RobotControl:
         node, self._loop = self._node, loop
         self._armed, self._threshold = armed, threshold
         self.reason = ''
+        self._operation: Observation | None = None
+        self._patient: Observation | None = None
+        self._spoilt: tuple[Observation, Observation] | None = None
         self.arm = ''
         """Operating state that the arm told last; empty if it told none."""
         self._orders = PauseOrders()
@@ -100,13 +112,21 @@ class RobotControl:
 
     def _take_patient(self, source: Any) -> None:
         now = self._node.now
-        self._carry_out(self._loop.take_patient(observation(source, now), now))
+        self._patient = observation(source, now)
+        self._carry_out(self._loop.take_patient(self._patient, now))
 
     def _take_operation(self, source: Any) -> None:
         now = self._node.now
         self._carry_out(self._loop.proceed(now))
-        seen = observation(source, now)
-        self._carry_out(self._loop.take_operation(seen, now, self._clock))
+        self._operation = observation(source, now)
+        self._carry_out(self._loop.take_operation(self._operation, now, self._clock))
+
+    @property
+    def fault(self) -> str:
+        """What was wrong with the last state, in words, if it holds because of its form."""
+        if self.reason not in _SPOILT or self._spoilt is None:
+            return ''
+        return fault_in_words(*self._spoilt, self._loop.selector.settings.state_bound)
 
     @property
     def _clock(self) -> float:
@@ -161,6 +181,8 @@ class RobotControl:
     def _tell(self, chosen: Selection) -> Any:
         """Publish an action, and return its header: the stamp of the state, now without one."""
         self.reason = chosen.reason
+        if chosen.reason in _SPOILT and self._operation and self._patient:
+            self._spoilt = self._operation, self._patient
         moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
         action = ros.SelectedAction(
             patient=chosen.patient,

@@ -111,7 +111,7 @@ class SelectorNode(ManagedNode):
             self.get_logger().warning(
                 'the shield is not compiled (native/build.py): decisions take milliseconds'
             )
-        self._held_for = ''
+        self._held_for = self._told = ''
         self.every(1.0, self._tell_holds)
         self.keep(without_garbage())
         if self.settings.priority:
@@ -146,18 +146,29 @@ class SelectorNode(ManagedNode):
             self.get_logger().warning(f'no {what}: {error}; the selector runs without')
 
     def _tell_holds(self) -> None:
-        """Log why it holds when that changes; silence, as between two operations, is no news."""
+        """
+        Log why it holds when that changes; silence, as between two operations, is no news.
+
+        Of a state of another form the words count: who mends one thing is told the next. Of
+        values out of order the reason alone counts, as they differ in each state.
+        """
         reason = self.control.reason
         if reason in _SILENT:
             return
         held_for = '' if reason in _WELL else reason
-        if held_for == self._held_for:
+        words = self._why() if reason == Reason.MISMATCH else held_for
+        if words == self._told:
             return
         if held_for:
-            self.get_logger().warning(f'holding: {held_for}')
+            self.get_logger().warning(f'holding: {self._why()}')
         else:
             self.get_logger().info(f'{self._held_for} is over: {reason}')
-        self._held_for = held_for
+        self._held_for, self._told = held_for, words
+
+    def _why(self) -> str:
+        """Return the reason, and what is wrong with the state if that is it."""
+        fault = self.control.fault
+        return f'{self.control.reason}: {fault}' if fault else self.control.reason
 
     def health(self) -> Health:
         """Add the candidates, and warn while the robot holds for want of a state."""
@@ -178,7 +189,7 @@ class SelectorNode(ManagedNode):
             'surgeon': policies.supervision.in_words(),
         }
         if reason not in _WELL:
-            return Health(Level.WARN, f'holding: {reason}', values)
+            return Health(Level.WARN, f'holding: {self._why()}', values)
         if policies.problem:
             return Health(Level.WARN, policies.problem, values)
         return Health(Level.OK, reason if self.settings.armed else f'{reason}, not armed', values)

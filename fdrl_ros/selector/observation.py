@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 import math
 from operator import le
+from reprlib import Repr
 from typing import Any, NamedTuple
 
 from fdrl_ros.env.procedures import PROCEDURES
@@ -29,6 +30,12 @@ PHYSICAL_RANGES = {
 }
 """Values that a working sensor can show, by unit; other units are bounded in scales."""
 
+
+_NAMED = 3
+"""Values out of order that are named; the others are counted."""
+
+_SHORT = Repr()
+_SHORT.maxstring = 60  # what others send is told in the log, but not at any length
 
 _OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
 _FORCE, _FORCE_LIMIT, _TIME_LEFT = (
@@ -173,7 +180,7 @@ class StateReader:
         scales = np.array([each.scale for each in fields])
         self._scales = tuple(each.tobytes() for each in np.split(scales, [OPERATION_SIZE]))
         self._factors = 1.0 / scales
-        limits = [self._limits(each, bound) for each in fields]
+        limits = [self.limits(each, bound) for each in fields]
         self._low, self._high = zip(*limits, strict=True)
         farthest = np.abs(limits).max(axis=1) * self._factors
         self._cut = bool(farthest.max() > STATE_BOUND)
@@ -181,7 +188,8 @@ class StateReader:
         self._procedures = frozenset(each.name for each in PROCEDURES)
 
     @staticmethod
-    def _limits(field: Field, bound: float) -> tuple[float, float]:
+    def limits(field: Field, bound: float) -> tuple[float, float]:
+        """Return the least and the greatest value of a field, in its unit."""
         return PHYSICAL_RANGES.get(field.unit, (-bound * field.scale, bound * field.scale))
 
     def read(self, operation: Observation, patient: Observation) -> State | Reason:
@@ -214,3 +222,63 @@ class StateReader:
         scaled.setflags(write=False)
         wide.setflags(write=False)
         return State(values, scaled, wide)
+
+
+def fault_in_words(operation: Observation, patient: Observation, bound: float) -> str:
+    """
+    Tell what keeps two halves from being a state, in words; empty if nothing does.
+
+    It finds what :meth:`StateReader.read` refuses, and is far slower: for logs and diagnostics.
+
+    :param bound: as of the reader.
+    """
+    if operation.patient != patient.patient:
+        ours, theirs = _SHORT.repr(operation.patient), _SHORT.repr(patient.patient)
+        return f'patient {ours} in the operation, {theirs} in the vital signs'
+    if operation.procedure not in PROCEDURE_NAMES:
+        expected = ', '.join(PROCEDURE_NAMES)
+        return f'procedure {_SHORT.repr(operation.procedure)}: expected one of {expected}'
+    halves = (
+        ('operation', operation, OPERATION_FIELDS),
+        ('vital signs', patient, PATIENT_FIELDS),
+    )
+    for half in halves:
+        if words := _wrong_form(*half):
+            return words
+    broken, outside = [], []
+    for _, seen, fields in halves:
+        for each, value in zip(fields, np.asarray(seen.values, np.float64).tolist(), strict=True):
+            low, high = StateReader.limits(each, bound)
+            unit = '' if each.unit == '1' else f' {each.unit}'
+            if not math.isfinite(value):
+                broken.append(f'{each.name} is {value}')
+            elif not low <= value <= high:
+                span = f'{low:g} to {high:g}'
+                outside.append(f'{each.name} is {value:g}{unit}, out of range ({span})')
+            elif each.name == 'force_limit' and value <= 0.0:
+                outside.append(f'{each.name} is {value:g}{unit}, expected more than 0')
+    told = broken or outside
+    more = [f'and {len(told) - _NAMED} more'] if len(told) > _NAMED else []
+    return '; '.join(told[:_NAMED] + more)
+
+
+def _wrong_form(half: str, seen: Observation, fields: Sequence[Field]) -> str:
+    """Tell what is wrong with names, values or scales of one half; empty if nothing is."""
+    if len(seen.names) != len(fields):
+        return f'{half} has {len(seen.names)} names, expected {len(fields)}'
+    for number, (name, each) in enumerate(zip(seen.names, fields, strict=True)):
+        if name != each.name:
+            told = _SHORT.repr(name)
+            return f'name {number} of the {half} is {told}, expected {each.name!r}'
+    for what, given in (('values', seen.values), ('scales', seen.scales)):
+        try:
+            numbers = np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            return f'{half} has {what} that are no numbers'
+        if numbers.shape != (len(fields),):
+            size = ' x '.join(map(str, numbers.shape))
+            return f'{half} has {size} {what}, expected {len(fields)}'
+    for divisor, each in zip(np.asarray(seen.scales, np.float64).tolist(), fields, strict=True):
+        if divisor != each.scale:
+            return f'scale of {each.name} is {divisor}, expected {each.scale}'
+    return ''

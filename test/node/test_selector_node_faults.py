@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.bringup import robot_graph, RoomArguments
 from fdrl_ros.env.actions import TICK
 import fdrl_ros.msg as ros
@@ -67,6 +68,43 @@ def test_each_fault_of_the_state_is_held_for_within_a_period_and_is_over_by_itse
             assert expected in told
         setattr(arm, what, well)
         arm.say_until(moving(room), 10.0)
+
+
+def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, settings):
+    arm = Foreign(room)
+    room.hear(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
+    runner.start(robot_graph(settings, 'robot_1')[1:])
+    log = runner.log_file('robot_1.selector')
+
+    def said() -> list[str]:
+        return [status.message for _, each in room.heard['/diagnostics'] for status in each.status]
+
+    def told(words: str) -> bool:
+        words = f'holding: {words}'
+        return words in log.read_text() and any(each.startswith(words) for each in said())
+
+    arm.state = 'PAUSED'  # without a policy there are no set-points to wait for
+    arm.procedure = 'appendectomy'
+    arm.say_until(lambda: told("mismatch: procedure 'appendectomy': expected one of reach"), 40.0)
+    arm.procedure, halves = 'palpation', arm.halves
+
+    def strangers(stamp: Time) -> tuple[ros.PatientState, ros.OperationState]:
+        vitals, operation = halves(stamp)
+        vitals.patient = 'b'
+        return vitals, operation
+
+    arm.halves = strangers
+    words = "mismatch: patient 'somebody' in the operation, 'b' in the vital signs"
+    arm.say_until(lambda: told(words), 5.0)
+    arm.halves, arm.bad = halves, {'force': math.nan}
+    arm.say_until(lambda: told('not_finite: force is nan'), 5.0)
+    arm.bad = {'heart_rate': 900.0}
+    arm.say_until(lambda: told('out_of_range: heart_rate is 900 1/min, out of range'), 5.0)
+    arm.bad = {'heart_rate': 901.0}
+    for _ in range(2):  # the log is looked at as often as diagnostics are told
+        room.heard['/diagnostics'].clear()
+        arm.say_until(lambda: any('is 901' in each for each in said()), 5.0)
+    assert log.read_text().count('holding: out_of_range') == 1, 'values alone are no news'
 
 
 def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings, directory):
