@@ -49,6 +49,15 @@ def check_limits(
             limiter.speed_limit,
             f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back',
         ),
+        *(
+            (
+                shield.active and getattr(shield, f'usual_{name}') > getattr(shield, name),
+                f'shield.usual_{name}',
+                getattr(shield, f'usual_{name}'),
+                f'at most shield.{name}, {getattr(shield, name):g}: nothing goes beyond that',
+            )
+            for name in ('swing', 'stiffest', 'speed', 'acceleration')
+        ),
     ):
         if wrong:
             raise SettingError(name, value, expected)
