@@ -66,6 +66,23 @@ def assessment(policy, plan):
     return report_on(policy, basis=basis(plan)), constant_value(1.0, policy=digest)
 
 
+@pytest.fixture
+def configured(directory, lone_domain, monkeypatch):
+    """Make a configured selector whose policies are assessed by a function of the test."""
+    made = []
+
+    def make(assess):
+        monkeypatch.setattr(policies_module, 'assess', assess)
+        monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
+        made.append(Process('/robot_1/selector', directory, lone_domain))
+        made[-1].node.trigger_configure()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
 def spin_until(process, condition):
     deadline = time.monotonic() + 20.0
     while not condition():
@@ -81,7 +98,7 @@ def complaints(policies, monkeypatch):
 
 
 def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
-    directory, lone_domain, monkeypatch
+    configured, directory, monkeypatch
 ):
     tried = []
 
@@ -92,27 +109,21 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
             raise OSError(f'no space left for {name}')
         return assessment(policy, plan)
 
-    monkeypatch.setattr(policies_module, 'assess', assess)
-    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
-    process = Process('/robot_1/selector', directory, lone_domain)
+    process = configured(assess)
     node = process.node
-    node.trigger_configure()
-    try:
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        policies, failing = node.policies, {HOLD, 'global'}
-        problems = complaints(policies, monkeypatch)
-        known = [
-            policies.registry.take(each, 0.0)
-            for each in (global_policy(directory, 1), own_policy(directory, 'hospital_1', 3))
-        ]
-        names = {each.policy.digest: each.name for each in known}
-        policies._assess_next()
-        spin_until(process, lambda: tried.count('global') == 1 and known[0].setback)
-        told = {each.name: each for each in policies._message().policies}
-        assert told['global'].status == 'valuing' and 'no space left' in told['global'].reason
-        spin_until(process, lambda: all(each.ready for each in known))
-    finally:
-        process.close()
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    policies, failing = node.policies, {HOLD, 'global'}
+    problems = complaints(policies, monkeypatch)
+    known = [
+        policies.registry.take(each, 0.0)
+        for each in (global_policy(directory, 1), own_policy(directory, 'hospital_1', 3))
+    ]
+    names = {each.policy.digest: each.name for each in known}
+    policies._assess_next()
+    spin_until(process, lambda: tried.count('global') == 1 and known[0].setback)
+    told = {each.name: each for each in policies._message().policies}
+    assert told['global'].status == 'valuing' and 'no space left' in told['global'].reason
+    spin_until(process, lambda: all(each.ready for each in known))
     assert tried[:4] == [HOLD] * 3 + ['global'] and tried[-1] == 'global'
     assert Counter(tried) == {HOLD: 3, 'global': 3, 'hospital_1': 1}
     pauses = [each.rpartition('; ')[2] for each in problems]
@@ -130,7 +141,7 @@ def spin_a_while(process):
 
 
 def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
-    directory, lone_domain, monkeypatch
+    configured, directory, monkeypatch
 ):
     tried = []
 
@@ -140,58 +151,47 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
             raise LastingError('PolicyError: it has 3 layers')
         return assessment(policy, plan)
 
-    monkeypatch.setattr(policies_module, 'assess', assess)
-    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
-    process = Process('/robot_1/selector', directory, lone_domain)
+    process = configured(assess)
     node = process.node
-    node.trigger_configure()
-    try:
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        policies = node.policies
-        problems = complaints(policies, monkeypatch)
-        first = policies.registry.take(global_policy(directory, 1), 0.0)
-        policies._assess_next()
-        spin_until(process, lambda: problems)
-        spin_a_while(process)
-        assert tried == [HOLD, first.policy.digest] and len(problems) == 1
-        assert 'it has 3 layers' in problems[0] and 'not tried again' in problems[0]
-        (told,) = policies._message().policies
-        assert told.status == 'refused' and 'it has 3 layers' in told.reason
-        assert node.fault is None
-        second = policies.registry.take(global_policy(directory, 2, seed=1), 0.0)
-        policies._assess_next()
-        spin_until(process, lambda: second.ready)
-        assert not policies.problem
-    finally:
-        process.close()
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    policies = node.policies
+    problems = complaints(policies, monkeypatch)
+    first = policies.registry.take(global_policy(directory, 1), 0.0)
+    policies._assess_next()
+    spin_until(process, lambda: problems)
+    spin_a_while(process)
+    assert tried == [HOLD, first.policy.digest] and len(problems) == 1
+    assert 'it has 3 layers' in problems[0] and 'not tried again' in problems[0]
+    (told,) = policies._message().policies
+    assert told.status == 'refused' and 'it has 3 layers' in told.reason
+    assert node.fault is None
+    second = policies.registry.take(global_policy(directory, 2, seed=1), 0.0)
+    policies._assess_next()
+    spin_until(process, lambda: second.ready)
+    assert not policies.problem
 
 
-def test_no_policy_is_valued_where_holding_cannot_be(directory, lone_domain, monkeypatch):
+def test_no_policy_is_valued_where_holding_cannot_be(configured, directory):
     tried = []
 
     def assess(policy, plan, *rest):
         tried.append(policy)
         raise LastingError('RecordsError: 2 cases: expected at least 3')
 
-    monkeypatch.setattr(policies_module, 'assess', assess)
-    process = Process('/robot_1/selector', directory, lone_domain)
+    process = configured(assess)
     node = process.node
-    node.trigger_configure()
-    try:
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        node.policies.registry.take(global_policy(directory), 0.0)
-        node.policies._assess_next()
-        spin_until(process, lambda: node.policies.problem)
-        spin_a_while(process)
-        assert tried == [None] and 'expected at least 3' in node.policies.problem
-        assert node.fault is None and node.state_name == 'active'
-    finally:
-        process.close()
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    node.policies.registry.take(global_policy(directory), 0.0)
+    node.policies._assess_next()
+    spin_until(process, lambda: node.policies.problem)
+    spin_a_while(process)
+    assert tried == [None] and 'expected at least 3' in node.policies.problem
+    assert node.fault is None and node.state_name == 'active'
 
 
 @pytest.mark.parametrize('left', ['nothing', 'damage'])
 def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
-    directory, lone_domain, monkeypatch, left
+    configured, directory, left
 ):
     tried = []
 
@@ -201,25 +201,19 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
             raise OSError('no space left')
         return assessment(policy, plan)
 
-    monkeypatch.setattr(policies_module, 'assess', assess)
-    monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
-    process = Process('/robot_1/selector', directory, lone_domain)
+    process = configured(assess)
     node = process.node
-    node.trigger_configure()
-    try:
-        files = keep_valued(node.policies, global_policy(directory))
-        if left == 'damage':
-            files.model(HOLD).write_bytes(b'damaged')
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        policies, selector = node.policies, node.loop.selector
-        assert [each.name for each in selector.candidates] == ['global', HOLD]
-        assert policies.registry.pending(policies.supervision) is None
-        assert selector.candidates[-1].value is None
-        spin_until(process, lambda: policies.problem)
-        spin_until(process, lambda: selector.candidates[-1].value)
-        spin_a_while(process)
-    finally:
-        process.close()
+    files = keep_valued(node.policies, global_policy(directory))
+    if left == 'damage':
+        files.model(HOLD).write_bytes(b'damaged')
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    policies, selector = node.policies, node.loop.selector
+    assert [each.name for each in selector.candidates] == ['global', HOLD]
+    assert policies.registry.pending(policies.supervision) is None
+    assert selector.candidates[-1].value is None
+    spin_until(process, lambda: policies.problem)
+    spin_until(process, lambda: selector.candidates[-1].value)
+    spin_a_while(process)
     assert selector.candidates[-1].value.policy == HOLD
     assert tried == [None, None] and not policies.problem
 
@@ -236,7 +230,7 @@ def keep_valued(policies, message):
 
 
 def test_value_of_holding_that_cannot_stand_beside_the_others_leaves_the_control_loop_running(
-    directory, lone_domain, monkeypatch
+    configured, directory
 ):
     tried = []
 
@@ -244,20 +238,15 @@ def test_value_of_holding_that_cannot_stand_beside_the_others_leaves_the_control
         tried.append(policy)
         return None, constant_value(0.0, policy=HOLD, size=3)
 
-    monkeypatch.setattr(policies_module, 'assess', assess)
-    process = Process('/robot_1/selector', directory, lone_domain)
+    process = configured(assess)
     node = process.node
-    node.trigger_configure()
-    try:
-        keep_valued(node.policies, global_policy(directory))
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        spin_until(process, lambda: node.policies.problem)
-        spin_a_while(process)
-        assert tried == [None] and 'takes 3 numbers' in node.policies.problem
-        assert node.fault is None and node.state_name == 'active'
-        assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
-    finally:
-        process.close()
+    keep_valued(node.policies, global_policy(directory))
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    spin_until(process, lambda: node.policies.problem)
+    spin_a_while(process)
+    assert tried == [None] and 'takes 3 numbers' in node.policies.problem
+    assert node.fault is None and node.state_name == 'active'
+    assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
 
 
 def test_holding_is_not_valued_before_there_is_a_policy(directory, lone_domain, monkeypatch):

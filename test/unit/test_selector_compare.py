@@ -37,6 +37,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from small_run import SMALL_PLAN
 
 TINY = (
     *('--hospitals', '3', '--noise', 'seeded', '--rounds', '2', '--learner-hidden', '8'),
@@ -266,20 +267,8 @@ def test_levels_that_are_none_are_refused(tmp_path, levels):
 
 
 def test_policies_of_the_last_round_are_kept(tmp_path):
-    settings = {
-        'federation': {'noise': 'seeded', 'procedures': 'reach', 'release': True},
-        'rounds': {'rounds': 1},
-        'learner': {'hidden': 8, 'epochs': 1},
-        'privacy': {'batch': 4},
-        'collection': {'patients': 8},
-        'pretraining': {'patients': 4, 'steps': 20},
-        'validation': {'patients': 2, 'margin': 1.0},
-        'evaluation': {'workers': 1},
-        'world': {'mode': 'kinematic', 'horizon': 12},
-    }
-
     def released(rounds):
-        plan = Plan().changed(settings | {'rounds': {'rounds': rounds}})
+        plan = SMALL_PLAN.changed({'federation': {'release': True}, 'rounds': {'rounds': rounds}})
         layout, _ = run_training(tmp_path / str(rounds), plan)
         rows, choices = line_up(layout, plan, tmp_path / str(rounds) / 'policies')
         assert choices == ['global', *plan.hospitals]

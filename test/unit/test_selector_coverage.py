@@ -20,12 +20,12 @@ from fdrl_ros.env.cohort import mixture, public_cohort
 from fdrl_ros.env.redraw import redraw
 from fdrl_ros.env.state import PROCEDURE_NAMES
 from fdrl_ros.errors import RecordsError, SettingError, StoreError
-from fdrl_ros.plan import Plan
 from fdrl_ros.selector import reference
 from fdrl_ros.trainer.learner import TrainingStopped
 import numpy as np
 import pytest
 from rich.console import Console
+from small_run import SMALL_PLAN
 
 PUBLIC = public_cohort(5, 1.0, PROCEDURE_NAMES)
 FIRST = 10**6
@@ -159,20 +159,8 @@ def test_what_cannot_be_measured_is_refused(change):
 
 @pytest.fixture(scope='module')
 def run(tmp_path_factory):
-    plan = Plan().changed(
-        {
-            'federation': {'noise': 'seeded', 'procedures': 'reach, palpation'},
-            'rounds': {'rounds': 1},
-            'learner': {'hidden': 8, 'epochs': 1},
-            'privacy': {'batch': 4},
-            'collection': {'patients': 8},
-            'pretraining': {'patients': 4, 'steps': 20},
-            'validation': {'patients': 2, 'margin': 1.0},
-            'value': {'patients': 8, 'features': 8, 'groups': 4, 'checked': 2, 'redraws': 16},
-            'evaluation': {'workers': 1},
-            'world': {'mode': 'kinematic', 'horizon': 12},
-        }
-    )
+    few = {'patients': 8, 'features': 8, 'groups': 4, 'checked': 2, 'redraws': 16}
+    plan = SMALL_PLAN.changed({'value': few})
     folder = tmp_path_factory.mktemp('coverage') / 'run'
     run_training(folder, plan)
     return RunDirectory(folder), plan
