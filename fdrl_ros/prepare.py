@@ -35,7 +35,7 @@ from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import KeyFileError, PolicyError, SettingError, StoreError
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
-from fdrl_ros.trainer.calibration import check_first_round, Size
+from fdrl_ros.trainer.calibration import check_rounds, Size
 from fdrl_ros.trainer.pretraining import pretrain_public
 from fdrl_ros.trainer.records import Records
 import numpy as np
@@ -207,7 +207,8 @@ def prepare(
     Make a directory ready for every party: plan, keys, directories, public starting policy.
 
     :param progress: told what is made.
-    :raises PrivacyError: if no hospital could train by this plan; nothing is made then.
+    :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
+        it could not train by it; nothing is made then.
     :raises SettingError: if the quorum is more than all hospitals.
     :raises StoreError: if the directory was prepared for another plan.
     :raises RosterError: if the roster is not valid now.
@@ -258,7 +259,7 @@ def _check_promise(layout: Layout, name: str, plan: Plan) -> None:
         size = Records.load(layout.records(name), plan.shape.states)
     elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
         return  # how many transitions there will be, nobody knows yet
-    check_first_round(plan.learner, plan.privacy, size)
+    check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds)
 
 
 def _keep_plan(layout: Layout, plan: Plan) -> None:

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Give epsilon, get the settings of a whole training that keeps it (spec section 5)."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 import math
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy.accountant import epsilon_pld
+from fdrl_ros.privacy.accountant import epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.calibration import noise_multiplier_for
 from fdrl_ros.trainer.guarantee import Guarantee, Sized
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
@@ -21,23 +22,36 @@ class Size:
     longest: int = 1
 
 
-def check_first_round(learner: LearnerSettings, privacy: PrivacySettings, size: Sized) -> None:
+def check_rounds(
+    learner: LearnerSettings, privacy: PrivacySettings, size: Sized, rounds: int
+) -> None:
     """
-    Refuse settings by which not even one round can be trained.
+    Refuse a plan whose rounds a new budget does not pay for in full.
 
-    :raises PrivacyError: if they promise nothing, do not suit the size, or if one round costs more
-        than the budget.
+    :param rounds: of the whole plan.
+    :raises PrivacyError: if the settings promise nothing, do not suit the size, or if all rounds
+        cost more than the budget; the message tells how many it pays for.
     """
     guarantee = Guarantee.of(size, learner, privacy)
     if math.isinf(privacy.budget):
         return
-    charge = guarantee.charge(learner.epochs * math.ceil(1.0 / guarantee.rate))
-    cost = epsilon_pld([charge], privacy.delta)
-    if cost > privacy.budget:
-        raise PrivacyError(
-            f'one round of {learner.epochs} local epochs costs epsilon {cost:.3g}, the budget is '
-            f'{privacy.budget:g}: more noise, fewer epochs, or a smaller batch'
-        )
+    steps = learner.epochs * math.ceil(1.0 / guarantee.rate)
+
+    def epsilon(rounds: int) -> float:
+        charge = guarantee.charge(rounds * steps)
+        quick = epsilon_rdp([charge], privacy.delta)
+        return quick if quick <= privacy.budget else epsilon_pld([charge], privacy.delta)
+
+    cost = epsilon(rounds)
+    if cost <= privacy.budget:
+        return
+    paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
+    fewer = f'set rounds to at most {paid}, or ' if paid else ''
+    raise PrivacyError(
+        f'{rounds} rounds of {learner.epochs} local epochs cost epsilon {cost:.4g}, and the '
+        f'budget of {privacy.budget:g} pays for {paid}: {fewer}take more noise, fewer epochs or a '
+        'smaller batch'
+    )
 
 
 @dataclass(frozen=True)

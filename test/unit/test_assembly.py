@@ -144,7 +144,7 @@ def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
         ({'delta': 0.2}, 'delta'),
         ({'batch': 9}, 'batch'),
         ({'noise_multiplier': 0.0}, 'noise'),
-        ({'budget': 0.01}, 'one round'),
+        ({'budget': 0.01}, 'pays for 0: take more noise'),
     ],
 )
 def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_made(
