@@ -60,6 +60,9 @@ class KnownStep:
         rng = np.random.default_rng([SEED, self._number, round])
         return rng.uniform(-0.05, 0.05, self._shape.n_parameters).astype(np.float32)
 
+    def verify_ledger(self, seen: Head, by: str) -> None:
+        """Accept every head: this chain only grows."""
+
     def check_affordable(self, round: int) -> None:
         """Afford every round."""
 

@@ -16,22 +16,24 @@ from pathlib import Path
 from fdrl_ros.crypto.commit import changing, reading
 from fdrl_ros.crypto.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
 from fdrl_ros.crypto.he_key import he_bytes, in_words, load_he
-from fdrl_ros.errors import LedgerError, RecordsError, StoreError
+from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.journal import FILE, Journal
 from fdrl_ros.federation.key_authority import KeyAuthority
+from fdrl_ros.federation.ledger_watch import heads_seen
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.recall import last_ledger_head
 from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout, load_policy
+from fdrl_ros.prepare import Layout, load_policy, SERVERS
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.ledger_entry import Head, Owner
 from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.trainer.calibration import check_rounds
 from fdrl_ros.trainer.checkpoint import head_noted
 from fdrl_ros.trainer.collection import collect_records
 from fdrl_ros.trainer.records import Records
@@ -107,9 +109,19 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
     """
     Read what a hospital has spent, by the tight accountant, from its ledger.
 
+    A ledger that lacks entries which a server of this directory saw was restored from an older
+    copy. What it lacks is unknown: the hospital then counts as having spent its whole budget.
+
     :raises LedgerError: if the ledger is in use, damaged or of another hospital.
     """
     with open_ledger(layout.party(name), name, plan) as ledger:
+        for server in SERVERS:
+            seen = heads_seen(layout.state(server)).get(name)
+            try:
+                ledger.verify(seen, f'the {server.replace("_", " ")}')
+            except LedgerCorruptError as error:
+                log.warning('%s counts as having spent its whole budget: %s', name, error)
+                return plan.privacy.budget
         return ledger.epsilon()
 
 
@@ -122,6 +134,7 @@ def open_training(
     :param directory: of the hospital; ledger, noise key and checkpoint lie there.
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
+    :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds.
     """
     ledger = open_ledger(directory, name, plan)
     try:
@@ -134,6 +147,8 @@ def open_training(
             noise_source(directory, f'{name} {purpose}'.strip(), plan),
             directory / CHECKPOINT,
         )
+        if not ledger.head().entries:
+            check_rounds(plan.learner, plan.privacy, records, plan.rounds.rounds)
     except BaseException:
         ledger.close()
         raise

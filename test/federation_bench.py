@@ -11,7 +11,7 @@ from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings, Quantisation
 from fdrl_ros.crypto.roster import Member, Roster
 from fdrl_ros.crypto.signing import Identity
-from fdrl_ros.errors import BudgetExceededError
+from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.hospital import Hospital
@@ -68,6 +68,11 @@ class KnownLearner:
         generator = np.random.default_rng([self.number, round])
         return generator.uniform(-0.4, 0.4, self.size).astype(np.float32)
 
+    def verify_ledger(self, seen: Head, by: str) -> None:
+        chain = Head(0, bytes([self.number] * 32)).followed(b''.join(self.links))
+        if seen not in chain:
+            raise LedgerCorruptError(f'has {len(self.links)} entries and had {seen} ({by})')
+
     def check_affordable(self, round: int) -> None:
         if round > self.rounds_affordable:
             raise BudgetExceededError(7.0, 9.0, 8.0)
@@ -81,7 +86,11 @@ class KnownLearner:
             entry = f'{self.number} {round} {block} {self.life}'
             self.links.append(hashlib.sha256(entry.encode()).digest())
         return TrainingResult(
-            weights + self.delta(round), float(round), *self.head(), *base, b''.join(self.links)
+            weights + self.delta(round),
+            float(len(self.links)),
+            *self.head(),
+            *base,
+            b''.join(self.links),
         )
 
     def head(self) -> Head:

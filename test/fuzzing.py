@@ -20,10 +20,12 @@ from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.encoding import encode
 from fdrl_ros.federation.message import (
+    Decline,
     DecryptRequest,
     Delivery,
     EncryptionKey,
     GlobalPolicy,
+    LedgerHeads,
     MaskedUpdate,
     Message,
     message_from_bytes,
@@ -43,6 +45,7 @@ from federation_bench import Bench
 import numpy as np
 
 ROLES: dict[type[Message], str] = {
+    LedgerHeads: 'aggregator',
     RoundStatus: 'aggregator',
     Delivery: 'aggregator',
     DecryptRequest: 'aggregator',
@@ -52,6 +55,7 @@ ROLES: dict[type[Message], str] = {
     GlobalPolicy: 'key_authority',
     Verdict: 'key_authority',
     Order: 'operator',
+    Decline: 'hospital',
     Objection: 'hospital',
     RoundKey: 'hospital',
     Shares: 'hospital',
@@ -234,7 +238,7 @@ class Fuzzer:
         wrong = [
             member.name
             for member in self.bench.roster.members
-            if member.role != ROLES.get(type(message)) and not self._may_want(message, member.role)
+            if member.role != ROLES.get(type(message)) and not self._may_say(message, member.role)
         ]
         return self._signed(message, self.rng.choice(wrong))
 
@@ -305,7 +309,7 @@ class Fuzzer:
         return message_from_bytes(bytes(data))
 
     def _of_no_kind(self, name: str) -> Message | None:
-        kinds = ['', 'fdrl_ros/3/Message', 'fdrl_ros/3/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
+        kinds = ['', 'fdrl_ros/4/Message', 'fdrl_ros/4/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
         body = self._real(name).to_bytes()[20:]
         return message_from_bytes(encode(self.rng.choice(kinds)) + body)
 
@@ -336,8 +340,8 @@ class Fuzzer:
         return replace(message, envelope=envelope).signed_by(self.bench.identities[sender])
 
     @staticmethod
-    def _may_want(message: Message, role: str) -> bool:
-        return isinstance(message, Wanted) and role == 'key_authority'
+    def _may_say(message: Message, role: str) -> bool:
+        return isinstance(message, LedgerHeads | Wanted) and role == 'key_authority'
 
     def _is_over(self, name: str, message: Message) -> bool:
         """Tell whether a party has really heard a message: it is not on its way any more."""

@@ -23,6 +23,7 @@ from fdrl_ros.federation.message import (
     Delivery,
     Envelope,
     hash_of_seed,
+    LedgerHeads,
     Message,
     Phase,
     Reveal,
@@ -76,7 +77,7 @@ class Liar:
         self.forge: Callable[[Delivery], Delivery] = lambda delivery: delivery
         self._heard: set[tuple[str, type[Message], str, int]] = set()
         started = self.bench.key_authority.start(0.0)
-        self.key, self.policy = started.messages
+        self.key, self.heads, self.policy = started.messages
         self.parties: dict[str, Any] = {}
         for name in self.honest:
             self.restart(name)
@@ -85,8 +86,9 @@ class Liar:
         """Let an honest hospital begin again, with what it keeps durably."""
         self.parties[name] = self.bench.make(name)
         self._heard = {each for each in self._heard if each[0] != name}
-        self.tell(name, self.resealed(self.key))
-        self.tell(name, self.resealed(self.policy))
+        for each in (self.key, self.heads, self.policy):
+            self.tell(name, self.resealed(each))
+        self.tell(name, self.seal(LedgerHeads, 'aggregator', (1, 0), hospitals=(), heads=b''))
 
     def resealed(self, message: Message) -> Message:
         """Let the key authority say the same once more, as after each restart."""

@@ -90,6 +90,8 @@ class Assessment:
             'epsilon_paper': epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
             'release': self.plan.federation.release,
             'rounds': len(self.rounds),
+            'rounds_planned': self.plan.rounds.rounds,
+            'ended': self.rounds[-1].ended if self.rounds else '',
             'round_seconds': sum(each.seconds for each in self.rounds) / count,
             'he_seconds': sum(each.he_seconds for each in self.rounds) / count,
             'update_bytes': max((each.update_bytes for each in self.rounds), default=0),

@@ -154,8 +154,9 @@ class LiveFederation:
             runner.start(federation_graph(settings, here))
             rounds = self._plan.rounds
             self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)
-            if not watch.finished:
-                self._say(self._stuck())
+            done = self._observer.notes[-1].round if self._observer.notes else 0
+            if not watch.finished or done < rounds.rounds:
+                self._say(self._stuck(done))
             self._follow(runner, watch, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
@@ -310,11 +311,10 @@ class LiveFederation:
                 )
         return said
 
-    def _stuck(self) -> str:
-        """Say that the rounds do not go on."""
-        done = self._observer.notes[-1].round if self._observer.notes else 0
+    def _stuck(self, done: int) -> str:
+        """Say that the rounds do not go on, after how many are done."""
         return (
-            f'the federation stands still in phase {self._phase.name} after {done} of '
+            f'the federation ended in phase {self._phase.name} after {done} of '
             f'{self._plan.rounds.rounds} rounds: {self._reason}; the logs of the hospitals in '
             f'{self._layout.log} tell who takes no part any more'
         )

@@ -86,6 +86,10 @@ def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
                     f'{lead["success_half_width"]:.3f} (95 %, these patients, one seed)'
                 )
             )
+    if summary['rounds'] < summary['rounds_planned']:
+        words = f'only {summary["rounds"]} of {summary["rounds_planned"]} rounds were done'
+        why = summary['ended']
+        parts.append(Text(f'{words}: {why}' if why else words, style='bold red'))
     parts.append(_privacy(summary, found.plan.privacy.budget))
     parts.append(_noise(summary))
     parts.append(_costs(summary))

@@ -3,7 +3,7 @@
 """Notes of each round of a federation: the policy, what it cost, how long it took."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 import json
 from pathlib import Path
 import time
@@ -38,6 +38,7 @@ class RoundNote:
         policy.
     :param update_bytes: ciphertext bytes that one hospital sent.
     :param epsilon: spent so far, by hospital, by the tight accountant.
+    :param ended: why the federation ended after this round; empty if it went on.
     """
 
     round: int
@@ -49,6 +50,7 @@ class RoundNote:
     epsilon: dict[str, float]
     contributors: tuple[str, ...]
     rolled_back: bool
+    ended: str = ''
 
     @property
     def he_seconds(self) -> float:
@@ -182,6 +184,9 @@ class Observer:
                 self._keep(member.name, message)
             case GlobalPolicy():
                 self._end_round(message)
+            case RoundStatus() if message.phase == Phase.FINISHED and self.notes:
+                self.notes[-1] = replace(self.notes[-1], ended=message.reason)
+                self.save()
             case RoundStatus() if message.phase == Phase.TRAIN:
                 if self._began[0] != message.envelope.round:
                     self._began = (message.envelope.round, time.perf_counter())

@@ -108,7 +108,11 @@ def train_federation(
             policies.parent / 'rounds.json',
             plan.shape,
             stopwatch,
-            lambda: {name: each.ledger.epsilon() for name, each in trainings.items()},
+            lambda: {
+                # What a restored ledger lacks is unknown, and at most the budget.
+                name: plan.privacy.budget if hospitals[name].restored else each.ledger.epsilon()
+                for name, each in trainings.items()
+            },
         )
         federation = LocalFederation({}, report=lambda name, each: tell(name, each))
 
@@ -131,22 +135,24 @@ def train_federation(
                 federation.stop()
             # What hospitals release of the last round is still on its way then.
             return aggregator.phase is Phase.FINISHED and all(
-                each.policy is not None and each.policy.envelope.round >= plan.rounds.rounds
+                each.policy is not None and each.policy.envelope.round >= authority.round
                 for each in hospitals.values()
+                if not each.restored
             )
 
         finished = federation.run(over, ticks=_LONGEST_WAIT)
         if stopped():
             raise TrainingStopped('stopped by the user')
-        if not finished:
-            words = _stuck(federation, aggregator.phase, observer.notes, plan)
-            if not observer.notes:
-                raise FdrlError(words)
-            # What was learned until the budget ended is a policy all the same.
-            done, total = observer.notes[-1].round, plan.rounds.rounds
-            report(Progress('train', 'federation', done, total, words))
-        elif not federation.run(lambda: federation.idle):
+        if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
+        total = plan.rounds.rounds
+        done = observer.notes[-1].round if observer.notes else 0
+        if not finished or done < total:
+            words = _stuck(federation, aggregator.phase, done, total)
+            if not done:
+                raise FdrlError(words)
+            # What was learned until then is a policy all the same.
+            report(Progress('train', 'federation', done, total, words))
         return observer.notes
 
 
@@ -223,9 +229,8 @@ def _progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> P
     )
 
 
-def _stuck(federation: LocalFederation, phase: Phase, notes: list[RoundNote], plan: Plan) -> str:
+def _stuck(federation: LocalFederation, phase: Phase, done: int, total: int) -> str:
     """Say why the rounds do not go on, in the words of the parties."""
-    done = notes[-1].round if notes else 0
     said = [
         f'{name}: {note}'
         for name, note in federation.notes.items()
@@ -235,6 +240,6 @@ def _stuck(federation: LocalFederation, phase: Phase, notes: list[RoundNote], pl
         name, error = federation.refused[-1]
         said.append(f'{name} refused last: {error}')
     return (
-        f'the federation stands still in phase {phase.name} after {done} of '
-        f'{plan.rounds.rounds} rounds. {"; ".join(said)}'
+        f'the federation ended in phase {phase.name} after {done} of {total} rounds. '
+        f'{"; ".join(said)}'
     )

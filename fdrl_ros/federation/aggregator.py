@@ -5,13 +5,22 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fdrl_ros.errors import CryptoError, LateError, RosterError, RoundError
+from fdrl_ros.errors import (
+    CryptoError,
+    LateError,
+    LedgerHeadError,
+    MessageError,
+    RosterError,
+    RoundError,
+)
 from fdrl_ros.federation.asking import Asking
 from fdrl_ros.federation.attempt import attempt_of
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.inbox import Inbox
 from fdrl_ros.federation.ledger_watch import LedgerWatch
 from fdrl_ros.federation.message import (
+    Decline,
+    DeclineReason,
     EncryptionKey,
     GlobalPolicy,
     MaskedUpdate,
@@ -48,6 +57,7 @@ class Aggregator:
     """
 
     takes = (
+        Decline,
         EncryptionKey,
         GlobalPolicy,
         MaskedUpdate,
@@ -93,6 +103,10 @@ class Aggregator:
         self._objections = Objections(channel)
         self._absent: set[str] = set()
         self._slow: set[str] = set()
+        self._declined: dict[str, Decline] = {}  # in this round
+        self._unaccounted: dict[str, str] = {}  # in this attempt
+        self.exhausted = ''
+        """Why no further round can be paid for; empty while one can."""
         self._asking = Asking(channel, self._inbox)
 
     @property
@@ -105,10 +119,16 @@ class Aggregator:
         """The present round."""
         return self._round
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Hospitals that take no part in the present round, with the reason in words."""
+        said = {name: decline.detail for name, decline in self._declined.items()}
+        return said | self._unaccounted
+
     def start(self, now: float) -> Outcome:
         """Say where the federation stands; rounds begin when the first policy is there."""
         self._orders.note()
-        return self._say('waiting for the key authority', now)
+        return self._acknowledge() + self._say('waiting for the key authority', now)
 
     # What the others say.
 
@@ -130,20 +150,54 @@ class Aggregator:
                 return self._obey(message, now)
             case Objection():
                 return self._objections.hear(message)
+            case Decline():
+                return self._take_decline(message, now)
         sender = message.envelope.sender
         if not isinstance(message, self.takes):
             raise RoundError(sender, f'{type(message).__name__} to the aggregator')
         self._channel.accept(message, 'hospital')
         if isinstance(message, RoundKey):
             self._slow.add(sender)  # if it is late, it is not away: it is waited for the next time
+        if sender in self._unaccounted:
+            raise RoundError(sender, 'is left out of this attempt: its ledger was refused')
         if not self._inbox.check(message, self._phase, self._orders.admitted):
             return self._pull(now)
         if isinstance(message, MaskedUpdate):
             assert self._terms
             check_update(message, self._terms.codec, self._terms.public, self._policy_digest)
-            self._watch.take(message)
+            try:
+                self._watch.take(message)
+            except LedgerHeadError as error:
+                return self._leave_out(error, now)
+        if isinstance(message, RoundKey):
+            self._declined.pop(sender, None)
         self._inbox.add(message)
         return self._pull(now) + self._advance(now, in_time=True)
+
+    def _take_decline(self, message: Decline, now: float) -> Outcome:
+        """Go on without a hospital that takes no part in this round."""
+        sender = self._channel.accept(message, 'hospital').name
+        round = message.envelope.round
+        if round != self._round:
+            refusal = LateError if round < self._round else RoundError
+            raise refusal(sender, f'declines round {round}, now at {self._round}')
+        if message.reason not in set(DeclineReason):
+            raise MessageError(sender, f'declines for the reason {message.reason}')
+        if sender in self._declined or self._phase is Phase.FINISHED:
+            return Outcome()
+        self._declined[sender] = message
+        note = f'{sender} takes no part in round {round}: {message.detail}'
+        return Outcome(notes=(note,)) + self._advance(now, in_time=True)
+
+    def _leave_out(self, error: LedgerHeadError, now: float) -> Outcome:
+        """Go on without a hospital whose ledger was refused, and tell it which head was seen."""
+        self._unaccounted[error.sender] = error.detail
+        note = f'{error.sender} is left out of round {self._round}: {error.detail}'
+        outcome = Outcome(notes=(note,)) + self._acknowledge()
+        return outcome + self._advance(now, in_time=True)
+
+    def _acknowledge(self) -> Outcome:
+        return Outcome((self._watch.acknowledge(self._channel, (self._round, self._attempt)),))
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
@@ -206,6 +260,7 @@ class Aggregator:
         self._round = round
         released = self._enter(Phase.RELEASED, now, message.reason)
         self._round, self._attempt = round + 1, 0
+        self._declined = {}
         self._store.put_number('attempt', 0)
         self._store.put_number('round', self._round)
         self._inbox = self._new_inbox()
@@ -244,6 +299,8 @@ class Aggregator:
         """
         inbox = self._inbox
         match self._phase:
+            case Phase.OPEN if why := self._unpaid():
+                return self._exhaust(now, why)
             case Phase.OPEN:
                 return self._gather(now, set(inbox.keys), set(self._orders.admitted), in_time)
             case Phase.SHARE:
@@ -277,10 +334,10 @@ class Aggregator:
         return Outcome()
 
     def _gather(self, now: float, here: set[str], wanted: set[str], in_time: bool) -> Outcome:
-        """Go on with those who answered in OPEN, SHARE or TRAIN."""
-        missing = wanted - here
-        if in_time and missing:
-            if self._phase is Phase.OPEN and missing <= self._absent and len(here) >= self._quorum:
+        """Go on in OPEN, SHARE or TRAIN with those who answered; nobody awaits who is left out."""
+        missing, awaited = wanted - here, wanted - here - self.left_out.keys()
+        if in_time and awaited:
+            if self._phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
                 # Who was away the last time too gets the moment that one needs who is back.
                 soon = now + self._settings.absent_timeout
                 self._deadline = min(soon, self._deadline or soon)
@@ -300,7 +357,25 @@ class Aggregator:
             return self._inbox.deliver(self._channel) + self._enter(Phase.TRAIN, now, reason)
         inbox.settle(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(missing)))
-        return self._enter(Phase.SETTLE, now, reason)
+        return self._acknowledge() + self._enter(Phase.SETTLE, now, reason)
+
+    def _unpaid(self) -> str:
+        """Say why no quorum can pay for a further round; nothing while one can."""
+        spent = {
+            name: decline.detail
+            for name, decline in self._declined.items()
+            if decline.reason == DeclineReason.BUDGET
+        }
+        if len(set(self._orders.admitted) - spent.keys()) >= self._quorum or not spent:
+            return ''
+        words = '; '.join(f'{name}: {detail}' for name, detail in sorted(spent.items()))
+        return f'the privacy budget does not pay for round {self._round}: {words}'
+
+    def _exhaust(self, now: float, why: str) -> Outcome:
+        """End the federation: spent budgets never come back."""
+        self.exhausted = why
+        self._note('fail', reason=why)
+        return self._enter(Phase.FINISHED, now, why)
 
     def _begin(self, now: float) -> Outcome:
         """Open the next attempt if everything for it is there."""
@@ -336,6 +411,7 @@ class Aggregator:
         except RosterError as error:
             return self._fail(now, str(error))
         self._attempt += 1
+        self._unaccounted = {}
         self._store.put_number('attempt', self._attempt)
         self._inbox = self._new_inbox()
         self._note('open', members=tuple(self._orders.admitted), reason=reason)

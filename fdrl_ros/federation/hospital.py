@@ -9,6 +9,7 @@ from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
     LateError,
+    LedgerError,
     MessageError,
     PolicyError,
     RoundError,
@@ -17,10 +18,13 @@ from fdrl_ros.federation.attempt import attempt_of, check_set, Try
 from fdrl_ros.federation.channel import Channel
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import (
+    Decline,
+    DeclineReason,
     Delivery,
     EncryptionKey,
     GlobalPolicy,
     HospitalPolicy,
+    LedgerHeads,
     Message,
     Phase,
     RoundKey,
@@ -37,8 +41,12 @@ from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import Store
 from fdrl_ros.federation.update import open_key, Terms
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
+from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.trainer.learner import Learner, TrainingStopped
 import numpy as np
+
+SERVERS = ('aggregator', 'key_authority')
+"""Who acknowledges ledger heads."""
 
 AHEAD = 8
 """Attempts ahead of the present one of which messages are kept: they may overtake its status."""
@@ -55,7 +63,16 @@ class Hospital:
     takes part on; a retry masks the same noised update.
     """
 
-    takes = (Delivery, EncryptionKey, GlobalPolicy, RoundKey, RoundStatus, Settle, Wanted)
+    takes = (
+        Delivery,
+        EncryptionKey,
+        GlobalPolicy,
+        LedgerHeads,
+        RoundKey,
+        RoundStatus,
+        Settle,
+        Wanted,
+    )
 
     def __init__(
         self,
@@ -102,6 +119,12 @@ class Hospital:
         self._parts: dict[Try, Part] = {}
         self._busy = False
         self._declined = 0
+        self._acknowledged: dict[str, Head] = {}
+        self._released = 0
+        self.problem = ''
+        """Why this hospital takes no part any more; empty while it does."""
+        self.restored = False
+        """Whether a server saw entries that the ledger lacks: its epsilon is then too low."""
         self._objections = Objections(channel)
         self._log = RoundLog(store, shape.n_parameters)
         recall_hospital(self._log, channel, store, seeds)
@@ -116,6 +139,11 @@ class Hospital:
         """The round that this hospital works at."""
         return self._try()[0]
 
+    @property
+    def acknowledged(self) -> bool:
+        """Whether both servers acknowledged heads, and the ledger contains both."""
+        return not self.restored and len(self._acknowledged) == len(SERVERS)
+
     def start(self, now: float) -> Outcome:
         """Begin: a hospital waits for the servers to speak."""
         return Outcome()
@@ -129,6 +157,8 @@ class Hospital:
         match message:
             case GlobalPolicy():
                 return self._take_policy(message)
+            case LedgerHeads():
+                return self._take_heads(message)
             case EncryptionKey():
                 self._take_encryption_key(message)
             case RoundKey():
@@ -153,8 +183,7 @@ class Hospital:
         if isinstance(result, TrainingStopped):
             return Outcome(notes=(str(result),))
         if isinstance(result, BudgetExceededError):
-            self._declined = self.round
-            return Outcome(notes=(f'no part in round {self.round}: {result}',))
+            return self._decline(DeclineReason.BUDGET, str(result))
         if isinstance(result, CryptoError):
             return Outcome(notes=(f'nothing sent in round {self.round}: {result}',))
         if isinstance(result, Exception):
@@ -192,6 +221,24 @@ class Hospital:
         self._log.end(round)
         self._seeds.forget(round)
         self._parts = {of: part for of, part in self._parts.items() if of[0] > round}
+        return self._own_policy() + self._advance()
+
+    def _take_heads(self, message: LedgerHeads) -> Outcome:
+        """
+        Compare the ledger with the head that a server acknowledges.
+
+        A ledger without it was restored from an older copy, and nothing here can say what it
+        lacks. This hospital then takes no part until its newest ledger is back.
+        """
+        sender = message.envelope.sender
+        self._channel.accept(message, sender if sender in SERVERS else SERVERS[0])
+        head = message.head(self._channel.name) or Head(0, b'')
+        if head.entries:
+            try:
+                self._learner.verify_ledger(head, f'the {sender.replace("_", " ")}')
+            except LedgerError as error:
+                self.restored, self.problem = True, str(error)
+        self._acknowledged[sender] = head
         return self._own_policy() + self._advance()
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
@@ -272,7 +319,11 @@ class Hospital:
     def _advance(self) -> Outcome:
         """Do whatever the present phase asks of this hospital and was not done yet."""
         status, name = self._status, self._channel.name
-        if status is None or status.phase not in TAKING_PART or not self._up_to_date():
+        if status is None or status.phase not in TAKING_PART:
+            return Outcome()
+        if self.restored:
+            return self._decline(DeclineReason.LEDGER, self.problem)
+        if not self._up_to_date():
             return Outcome()
         part = self._part(status)
         try:
@@ -297,9 +348,17 @@ class Hospital:
             try:
                 self._learner.check_affordable(round)
             except BudgetExceededError as error:
-                self._declined = round
-                return Outcome(notes=(f'no part in round {round}: {error}',))
+                return self._decline(DeclineReason.BUDGET, str(error))
         return Outcome(self._part(status).say_key())
+
+    def _decline(self, reason: DeclineReason, why: str) -> Outcome:
+        """Tell the aggregator, once a round, that this hospital takes no part in it."""
+        of = self._try()
+        if self._declined == of[0]:
+            return Outcome()
+        self._declined, self.problem = of[0], why
+        declined = self._channel.seal(Decline, *of, reason=int(reason), detail=why)
+        return Outcome((declined,), notes=(f'no part in round {of[0]}: {why}',))
 
     def _take_part(self, part: Part, status: RoundStatus) -> Outcome:
         """Go on in an attempt whose list of keys this hospital is on."""
@@ -370,10 +429,21 @@ class Hospital:
         return Job('encrypt', encrypt)
 
     def _own_policy(self) -> Outcome:
-        """Publish this hospital's own policy of the round that just ended, if it chose to."""
+        """
+        Publish this hospital's own policy of the round that just ended, if it chose to.
+
+        The key authority must have acknowledged the ledger head that the update was trained on:
+        an epsilon that nobody else could check later is not published.
+        """
         update, policy = self._log.update, self._policy
         if not (self._release and policy and update and update.round == policy.envelope.round):
             return Outcome()
+        seen = self._acknowledged.get('key_authority', Head(0, b''))
+        if not self.acknowledged or seen.entries < update.result.ledger_entries:
+            return Outcome()
+        if self._released == update.round:
+            return Outcome()
+        self._released = update.round
         released = self._channel.seal(
             HospitalPolicy,
             *attempt_of(policy.envelope),
@@ -389,7 +459,7 @@ class Hospital:
     def _up_to_date(self) -> bool:
         """Whether this hospital starts from what the aggregator says that all start from."""
         policy, status, terms = self._policy, self._status, self._terms
-        if policy is None or status is None or terms is None:
+        if policy is None or status is None or terms is None or not self.acknowledged:
             return False
         ours = terms.digest(policy.digest, self._channel.roster)
         return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1

@@ -16,6 +16,7 @@ from fdrl_ros.federation.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
+    LedgerHeads,
     Message,
     Order,
     Relay,
@@ -133,7 +134,7 @@ class KeyAuthority:
         if summed and summed.round == self._released.round + 1:
             self._busy = True
             jobs = (Job('validate', lambda report, stopped: self._validated(summed)),)
-        return Outcome((key, self._policy_message()), jobs)
+        return Outcome((key, self._acknowledge(), self._policy_message()), jobs)
 
     def tick(self, now: float) -> Outcome:
         """Ask for updates that did not come."""
@@ -257,7 +258,12 @@ class KeyAuthority:
         note_order(self._channel, self._store)
         self._note_release()
         note = f'released the policy of round {released.round}: {released.reason}'
-        return Outcome((self._policy_message(),), notes=(note,))
+        # First the heads: hospitals release their own policies on acknowledged ones alone.
+        return Outcome((self._acknowledge(), self._policy_message()), notes=(note,))
+
+    def _acknowledge(self) -> LedgerHeads:
+        released = self._released
+        return self._watch.acknowledge(self._channel, (released.round, released.attempt))
 
     def _weights_of(self, round: int) -> np.ndarray | None:
         """Return the weights of an older policy that is kept; those of 0 are the public start."""

@@ -5,7 +5,9 @@
 from pathlib import Path
 
 from fdrl_ros.errors import LedgerHeadError
-from fdrl_ros.federation.message import MaskedUpdate
+from fdrl_ros.federation.attempt import Try
+from fdrl_ros.federation.channel import Channel
+from fdrl_ros.federation.message import LedgerHeads, MaskedUpdate
 from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.privacy.ledger_entry import DIGEST, Head, MOST_LINKS
 
@@ -32,6 +34,21 @@ class LedgerWatch:
         saved = self._store.get(_SEEN + hospital)
         return None if saved is None else _from_bytes(saved)[1]
 
+    def acknowledge(self, channel: Channel, of: Try) -> LedgerHeads:
+        """
+        Sign the newest head of every hospital, after making all of them durable.
+
+        :param channel: of this server.
+        :param of: round and attempt in which it is said.
+        """
+        self._store.sync()
+        heads = {
+            name.removeprefix(_SEEN): _from_bytes(value)[1]
+            for name, value in self._store.matching(f'{_SEEN}*').items()
+        }
+        joined = b''.join(head.to_bytes() for head in heads.values())
+        return channel.seal(LedgerHeads, *of, hospitals=tuple(heads), heads=joined)
+
     def take(self, update: MaskedUpdate) -> None:
         """
         Check the ledger's head in the first chunk of an update, and remember it.
@@ -48,8 +65,8 @@ class LedgerWatch:
         seen = None if saved is None else _from_bytes(saved)
         if problem := _problem(update, seen):
             raise LedgerHeadError(sender, f'its privacy ledger {problem}')
-        value = b''.join(each.to_bytes(8, 'little') for each in (round, update.ledger_entries))
-        if saved != (value := value + update.ledger_head):
+        head = Head(update.ledger_entries, update.ledger_head)
+        if saved != (value := round.to_bytes(8, 'little') + head.to_bytes()):
             self._store.note(_SEEN + sender, value)
 
 
@@ -100,5 +117,4 @@ def _problem(update: MaskedUpdate, seen: tuple[int, Head] | None) -> str:
 
 def _from_bytes(data: bytes) -> tuple[int, Head]:
     """Return the round and the head of a saved value."""
-    round, entries = (int.from_bytes(data[at : at + 8], 'little') for at in (0, 8))
-    return round, Head(entries, data[16:])
+    return int.from_bytes(data[:8], 'little'), Head.from_bytes(data[8:])

@@ -9,9 +9,11 @@ from typing import Any
 
 from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.message import (
+    Decline,
     Delivery,
     EncryptionKey,
     GlobalPolicy,
+    LedgerHeads,
     Message,
     Objection,
     Reveal,
@@ -25,9 +27,11 @@ from fdrl_ros.federation.party import Job, Outcome, Party
 # Kinds whose newest message a late joiner still gets, as long as its sender runs: as a latched
 # topic does. Of deliveries it gets its own. Updates are asked for.
 LATCHED = (
+    Decline,
     Delivery,
     EncryptionKey,
     GlobalPolicy,
+    LedgerHeads,
     Objection,
     Reveal,
     RoundKey,

@@ -20,9 +20,9 @@ from fdrl_ros.crypto.signing import Identity, SIGNATURE_BYTES
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.encoding import encode, encode_fields, Reader
 from fdrl_ros.federation.pull import STEP
-from fdrl_ros.privacy.ledger_entry import DIGEST, MOST_LINKS
+from fdrl_ros.privacy.ledger_entry import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 MOST_HOSPITALS = 1000
 """Most hospitals of a federation."""
@@ -273,6 +273,56 @@ class Objection(Message):
     roster_digest: bytes = field(metadata=_HASH)
 
 
+class DeclineReason(IntEnum):
+    """Why a hospital takes no part in a round; the numbers are those of ``Decline.msg``."""
+
+    BUDGET = 1
+    LEDGER = 2
+
+
+@dataclass(frozen=True)
+class Decline(Message):
+    """
+    A hospital takes no part in a round, so that nobody waits for it.
+
+    `reason` is a :class:`DeclineReason`: its budget does not pay for the round, or its privacy
+    ledger lacks entries that a server saw. `detail` says it in words.
+    """
+
+    reason: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class LedgerHeads(Message):
+    """
+    A server acknowledges the newest privacy-ledger head that it durably keeps of each hospital.
+
+    `heads` joins them in the order of `hospitals`, as
+    :meth:`~fdrl_ros.privacy.ledger_entry.Head.to_bytes` writes them. A hospital whose ledger does
+    not contain its head knows by this that it was restored from an older copy.
+    """
+
+    hospitals: tuple[str, ...] = field(metadata=_NAMES)
+    heads: bytes = field(metadata={'most': HEAD_BYTES * MOST_HOSPITALS})
+
+    def head(self, hospital: str) -> Head | None:
+        """
+        Return the acknowledged head of a hospital, or None if the server never saw one.
+
+        :raises MessageError: if there is not one head for each hospital.
+        """
+        if len(self.heads) != HEAD_BYTES * len(self.hospitals):
+            raise MessageError(
+                self.envelope.sender,
+                f'{len(self.heads)} bytes of heads for {len(self.hospitals)} hospitals',
+            )
+        if hospital not in self.hospitals:
+            return None
+        at = HEAD_BYTES * self.hospitals.index(hospital)
+        return Head.from_bytes(self.heads[at : at + HEAD_BYTES])
+
+
 @dataclass(frozen=True)
 class Order(Message):
     """
@@ -307,6 +357,8 @@ KINDS: dict[str, type[Message]] = {
         Verdict,
         DecryptRequest,
         Objection,
+        Decline,
+        LedgerHeads,
         Order,
     )
 }

@@ -57,6 +57,9 @@ class PlainLearner:
     ) -> None:
         self._step, self.n_units, self._seed = step, n_units, seed
 
+    def verify_ledger(self, seen: Head, by: str) -> None:
+        """Accept every head: nothing is private, and no entry has content."""
+
     def check_affordable(self, round: int) -> None:
         """Afford every round."""
 

@@ -10,6 +10,7 @@ from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.message import (
     DecryptRequest,
     Delivery,
+    LedgerHeads,
     Message,
     Order,
     Phase,
@@ -19,7 +20,7 @@ from fdrl_ros.federation.message import (
 )
 from fdrl_ros.federation.store import Store
 from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.nodes.diagnostics import Health
+from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import run_node
 from fdrl_ros.nodes.party_node import PartyNode
 from fdrl_ros.nodes.worker import Post
@@ -30,7 +31,7 @@ class AggregatorNode(PartyNode):
     """Moves the aggregator's messages; asks the key authority by a service."""
 
     groups = ('rounds',)
-    sends = (RoundStatus, Delivery, Wanted, Relay)
+    sends = (RoundStatus, Delivery, LedgerHeads, Wanted, Relay)
     member = 'aggregator'
 
     def __init__(self, post: Post) -> None:
@@ -79,12 +80,18 @@ class AggregatorNode(PartyNode):
             self.get_logger().warning(f'the key authority refused: {response.reason}')
 
     def health(self) -> Health:
-        """Add the phase."""
+        """Add the phase, and who takes no part; a spent budget is an error."""
         health, party = super().health(), self.party
         if not isinstance(party, Aggregator) or self.fault:
             return health
+        left_out = {f'left out {name}': why for name, why in party.left_out.items()}
+        values = {**health.values, 'phase': party.phase.name, **left_out}
+        if party.exhausted:
+            return Health(Level.ERROR, party.exhausted, values)
         summary = f'round {party.round}: {party.phase.name}'
-        return Health(health.level, summary, {**health.values, 'phase': party.phase.name})
+        if left_out:
+            return Health(Level.WARN, f'{summary}, without {", ".join(party.left_out)}', values)
+        return Health(health.level, summary, values)
 
 
 def main() -> int:

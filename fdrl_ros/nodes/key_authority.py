@@ -11,6 +11,7 @@ from fdrl_ros.federation.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
+    LedgerHeads,
     Order,
     Verdict,
     Wanted,
@@ -29,7 +30,7 @@ class KeyAuthorityNode(PartyNode):
     """Moves the key authority's messages."""
 
     groups = ('encryption', 'validation', 'world')
-    sends = (EncryptionKey, GlobalPolicy, Verdict, Wanted)
+    sends = (EncryptionKey, GlobalPolicy, LedgerHeads, Verdict, Wanted)
     member = 'key_authority'
 
     def __init__(self, post: Post) -> None:

@@ -15,11 +15,14 @@ import sys
 from typing import Any
 
 from fdrl_ros.assembly import LocalTraining, open_hospital, open_records, open_training
-from fdrl_ros.errors import BudgetExceededError, SettingError
+from fdrl_ros.errors import SettingError
+from fdrl_ros.federation.hospital import Hospital
 from fdrl_ros.federation.local_update import LocalUpdate
 from fdrl_ros.federation.message import (
+    Decline,
     GlobalPolicy,
     HospitalPolicy,
+    LedgerHeads,
     MaskedUpdate,
     Message,
     Objection,
@@ -61,10 +64,9 @@ class TrainerNode(PartyNode):
 
     groups = ('learner', 'privacy', 'collection', 'world')
     own = TrainerSettings
-    sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, Objection)
+    sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, Objection, Decline)
 
     def __init__(self, post: Post) -> None:
-        self._overspent = ''
         super().__init__('trainer', post)
 
     @property
@@ -108,8 +110,9 @@ class TrainerNode(PartyNode):
         """Put the hospital together."""
         self.keep(prepared.close)
         self._training = prepared
-        self._say('waiting', 0, 0, 0, prepared.ledger.epsilon_rdp())
-        self._say_privacy(prepared.ledger.epsilon(), prepared.ledger.head().entries)
+        self._stated = False
+        # What was spent is stated once both servers acknowledged the ledger.
+        self._say('waiting', 0, 0, 0, math.nan)
         return open_hospital(self.layout, self.member, self.plan(), prepared, store)
 
     def send(self, message: Message) -> None:
@@ -122,9 +125,19 @@ class TrainerNode(PartyNode):
             super().send(message)
 
     def accepted(self, message: Message) -> None:
-        """Hand a verified global policy on to the robots."""
+        """Hand a verified global policy on to the robots; state an acknowledged epsilon."""
         if isinstance(message, GlobalPolicy):
             self._to_robots(message)
+        if isinstance(message, LedgerHeads) and self._hospital.acknowledged and not self._stated:
+            self._stated = True
+            ledger = self._training.ledger
+            self._say('waiting', 0, 0, 0, ledger.epsilon_rdp())
+            self._say_privacy(ledger.epsilon(), ledger.head().entries)
+
+    @property
+    def _hospital(self) -> Hospital:
+        assert isinstance(self.party, Hospital)
+        return self.party
 
     def _to_robots(self, message: Message) -> None:
         if self._robots is not None:
@@ -140,20 +153,17 @@ class TrainerNode(PartyNode):
 
     def finished(self, job: Job, result: Any) -> None:
         """Publish what a round of training cost."""
-        if isinstance(result, BudgetExceededError):
-            self._overspent = str(result)
         if isinstance(result, LocalUpdate):
-            self._overspent = ''
             spent = result.result
             self._say_privacy(spent.epsilon, spent.ledger_entries)
             self._say('sending', result.round, 0, 0, spent.epsilon)
 
     def health(self) -> Health:
-        """Warn when the budget does not allow another round."""
+        """Report why the hospital takes no part any more, if it does not."""
         health = super().health()
-        if health.level is not Level.OK or not self._overspent or self.state_name != 'active':
+        if health.level is not Level.OK or self.party is None or not self._hospital.problem:
             return health
-        return Health(Level.WARN, self._overspent, health.values)
+        return Health(Level.ERROR, self._hospital.problem, health.values)
 
     def _say(self, stage: str, round: int, step: int, steps: int, epsilon: float) -> None:
         self._progress.publish(

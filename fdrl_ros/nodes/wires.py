@@ -45,6 +45,8 @@ WIRES: dict[type[Message], Wire] = {
     protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
     protocol.Reveal: Wire('reveal', ros.Reveal, qos.LATCHED),
     protocol.Objection: Wire('objection', ros.Objection, qos.LATCHED),
+    protocol.Decline: Wire('decline', ros.Decline, qos.LATCHED),
+    protocol.LedgerHeads: Wire('ledger_heads', ros.LedgerHeads, qos.LATCHED),
     protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
     protocol.Verdict: Wire('verdict', ros.Verdict, qos.EVENT),
 }

@@ -22,6 +22,9 @@ from fdrl_ros.privacy.accountant import Charge
 DIGEST = 32
 """Bytes of a head's hash, and of a link."""
 
+HEAD_BYTES = 8 + DIGEST
+"""Bytes of a head: its number of entries and its hash."""
+
 BIRTH = 16
 """Bytes that tell a ledger from any other."""
 
@@ -53,6 +56,21 @@ class Head(NamedTuple):
             except ValueError:
                 pass
         raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
+
+    def to_bytes(self) -> bytes:
+        """Return the number of entries, 8 bytes little-endian, and the hash, 32 bytes."""
+        return self.entries.to_bytes(8, 'little') + self.digest
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """
+        Read what :meth:`to_bytes` wrote.
+
+        :raises PrivacyError: if it has another length.
+        """
+        if len(data) != HEAD_BYTES:
+            raise PrivacyError(f'a head of {len(data)} bytes: expected {HEAD_BYTES}')
+        return cls(int.from_bytes(data[:8], 'little'), data[8:])
 
     def followed(self, links: bytes) -> Iterator['Head']:
         """

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fdrl_ros.errors import FdrlError
+from fdrl_ros.privacy.ledger_entry import Head
 import numpy as np
 
 
@@ -58,6 +59,15 @@ class Learner(Protocol):
     @property
     def secure(self) -> bool:
         """Whether all randomness comes from the operating system's secure source."""
+        ...
+
+    def verify_ledger(self, seen: Head, by: str) -> None:
+        """
+        Refuse to go on with a privacy ledger that does not contain a head.
+
+        :param by: who acknowledged that head, for the message.
+        :raises LedgerError: if it does not: the ledger was restored from an older copy.
+        """
         ...
 
     def check_affordable(self, round: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, RecordsError
 from fdrl_ros.policy import digest_of, NetworkShape
 from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.privacy.mechanism import noisy_mean
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.block import train_block
@@ -128,6 +129,14 @@ class Trainer:
     def secure(self) -> bool:
         """Whether noise and sampling come from the operating system's secure source."""
         return self._source.private
+
+    def verify_ledger(self, seen: Head, by: str) -> None:
+        """
+        Refuse to go on with a ledger that does not contain a head; see :class:`Learner`.
+
+        :raises LedgerError: if it does not.
+        """
+        self._ledger.verify(seen, by)
 
     def check_affordable(self, round: int) -> None:
         """

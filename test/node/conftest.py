@@ -100,8 +100,8 @@ def play(layout: Layout, plan: Plan = PLAN) -> bytes:
         lambda: first.policy is not None and first.policy.envelope.round == plan.rounds.rounds
     )
     assert first.policy is not None
-    for training in trainings.values():
-        training.close()
+    for each in (*trainings.values(), *stores.values()):
+        each.close()
     return first.policy.digest
 
 

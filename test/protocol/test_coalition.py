@@ -195,7 +195,8 @@ def looks(view, rows, updates):
     names = list(rows)
     for one, other in zip(names, names[1:], strict=False):
         found.append(unlike_uniform((rows[one] - rows[other]) % modulus, modulus))
-        if len(names) > 2:
+        # The coalition knows the sum of all survivors: that one is no noise.
+        if {one, other} != set(names) & set(view.contributors):
             found.append(unlike_uniform((rows[one] + rows[other]) % modulus, modulus))
     return np.array(found)
 

@@ -20,6 +20,7 @@ from fdrl_ros.federation import encoding
 from fdrl_ros.federation.channel import MOST_COUNT
 from fdrl_ros.federation.encoding import encode
 from fdrl_ros.federation.message import (
+    Decline,
     Envelope,
     KINDS,
     message_from_bytes,
@@ -57,6 +58,7 @@ def federation():
         said.append(bench.signed_order('withdraw', 'hospital_4'))
         channel = bench.federation.parties['hospital_1']._channel
         said.append(channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
+        said.append(channel.seal(Decline, 1, 1, reason=1, detail='its budget is spent'))
         yield make, said, digest_in(bench)
 
 

@@ -149,11 +149,6 @@ def test_every_file_begins_with_its_licence_and_a_sentence(folder: str) -> None:
             assert ast.get_docstring(parse(path)), f'{path}: say what it is'
 
 
-def test_files_are_short_enough_to_read() -> None:
-    for path in MODULES:
-        assert len(path.read_text().splitlines()) <= 400, f'{path}: is there a seam in it?'
-
-
 def test_every_folder_of_modules_is_a_package() -> None:
     for path in MODULES:
         assert (path.parent / '__init__.py').is_file(), f'{path.parent} has no __init__.py'

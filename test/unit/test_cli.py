@@ -11,7 +11,10 @@ import signal
 import stat
 
 from click.testing import CliRunner
+from fdrl_ros.assembly import ledger_epsilon
+from fdrl_ros.benchmark.rounds import read_rounds
 from fdrl_ros.benchmark.run_directory import RunDirectory
+from fdrl_ros.benchmark.training import train_federation
 from fdrl_ros.cli import main
 from fdrl_ros.cli.options import flag_of
 from fdrl_ros.crypto.keystore import KEY_FILE, load_identity, ROSTER_FILE
@@ -59,6 +62,8 @@ SUMMARY = {
     'epsilon_paper',
     'release',
     'rounds',
+    'rounds_planned',
+    'ended',
     'round_seconds',
     'he_seconds',
     'update_bytes',
@@ -238,25 +243,60 @@ def test_going_on_ends_with_the_policy_of_an_unbroken_run(trained, plan_file, tm
     assert same_policy(trained[0], tmp_path / 'run')
 
 
-def test_budget_that_ends_early_keeps_what_was_learned(plan_file, tmp_path):
+POOR = ('--no-evaluate', '--privacy-budget', 2.2)
+"""A budget that pays for two rounds of the small plan."""
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+def test_plan_that_the_budget_does_not_pay_for_is_refused_before_anything_is_spent(
+    plan_file, tmp_path, command
+):
+    path = tmp_path / 'run'
+    place = (path,) if command == 'prepare' else ('--directory', path)
     result = fdrl(
-        'train',
-        '--plan',
-        plan_file,
-        '--directory',
-        tmp_path / 'run',
-        '--no-evaluate',
-        '--rounds',
-        3,
-        '--privacy-budget',
-        2.2,
+        command, *place, '--plan', plan_file, '--rounds', 3, '--privacy-budget', POOR[-1]
     )
-    assert result.exit_code == 0, result.output
-    done = json.loads((tmp_path / 'run/rounds.json').read_text())
-    assert 1 <= len(done) < 3
-    said = ' '.join(result.output.split())
-    assert 'hospital_1: no part in round' in said and 'above the budget of 2.2' in said
-    assert max(done[-1]['epsilon'].values()) <= 2.2
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert 'the budget of 2.2 pays for 2: set rounds to at most 2' in result.stderr
+    assert not list(tmp_path.rglob('*.sqlite')) and not list(tmp_path.rglob('keys'))
+
+
+def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
+    plan_file, tmp_path
+):
+    run = tmp_path / 'run'
+    assert fdrl('train', '--plan', plan_file, '--directory', run, *POOR).exit_code == 0
+    longer = fdrl('train', '--directory', run, '--rounds', 3, '--no-evaluate')
+    assert longer.exit_code == 1 and 'pays for 2' in longer.stderr
+    layout, said = Layout(run / 'federation'), []
+    plan = Plan.load(layout.plan).changed({'rounds': {'rounds': 3}})
+    notes = train_federation(layout, plan, run / 'policies', report=said.append)
+    assert [each.round for each in notes] == [1, 2]
+    reason = 'the privacy budget does not pay for round 3: hospital_1: epsilon'
+    assert notes[-1].ended.startswith(reason) and 'above the budget of 2.2' in notes[-1].ended
+    assert said[-1].detail.startswith('the federation ended in phase FINISHED after 2 of 3 rounds')
+    assert reason in said[-1].detail
+    assert max(notes[-1].epsilon.values()) <= 2.2
+    assert read_rounds(run / 'rounds.json') == notes
+
+
+def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path):
+    run = tmp_path / 'run'
+    home = run / 'federation' / 'hospital_1'
+    once = fdrl('train', '--plan', plan_file, '--directory', run, *POOR, '--rounds', 1)
+    assert once.exit_code == 0, once.output
+    backup = shutil.copytree(home, tmp_path / 'backup')
+    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
+    layout = Layout(run / 'federation')
+    plan = Plan.load(layout.plan)
+    spent = ledger_epsilon(layout, 'hospital_1', plan)
+    shutil.rmtree(home)
+    backup.rename(home)
+    assert spent < ledger_epsilon(layout, 'hospital_1', plan) == 2.2
+    said: list = []
+    plan = plan.changed({'rounds': {'rounds': 3}})
+    train_federation(layout, plan, run / 'policies', report=said.append)
+    assert 'hospital_1: no part in round 3: ledger' in said[-1].detail
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'prepare'])

@@ -1,0 +1,93 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Hospitals over DDS that must not go on: one restored from an older copy, and spent budgets."""
+
+from dataclasses import replace
+import math
+import shutil
+
+from conftest import PLAN, play
+from fdrl_ros.bringup import federation_graph
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.nodes.watch import Felt, Progressed, Spent
+from fdrl_ros.prepare import Layout, prepare
+from fdrl_ros.privacy.accountant import epsilon_pld
+from fdrl_ros.trainer.calibration import Size
+from fdrl_ros.trainer.guarantee import Guarantee
+import pytest
+
+NAME = 'hospital_1'
+ERROR = 2
+
+
+@pytest.fixture
+def settings(settings, tmp_path):
+    """Ask the aggregator for one more round than the plan has."""
+    site = tmp_path / 'site.yaml'
+    site.write_text('/**/aggregator:\n  ros__parameters:\n    rounds:\n      rounds: 3\n')
+    return replace(settings, parameters=str(site))
+
+
+def level(live, node):
+    felt = [each for each in live.heard if isinstance(each, Felt) and each.node == node]
+    return felt[-1].level if felt else None
+
+
+def test_a_restored_hospital_states_no_epsilon_and_delays_nobody(live):
+    layout = live.layout
+    play(layout, PLAN.changed({'rounds': {'rounds': 1}}))
+    backup = shutil.copytree(layout.party(NAME), layout.directory / 'backup')
+    play(layout)
+    shutil.rmtree(layout.party(NAME))
+    backup.rename(layout.party(NAME))
+    live.start()
+    live.wait(lambda: level(live, f'/{NAME}/trainer') == ERROR, 60.0)
+    words = live.health(f'/{NAME}/trainer')['summary']
+    assert 'has 20 entries and had 40' in words and 'put back the newest ledger' in words
+    live.wait(lambda: f'left out {NAME}' in live.health('/federation/aggregator'), 20.0)
+    others = set(PLAN.hospitals) - {NAME}
+    live.wait(
+        lambda: {each.hospital for each in live.heard if isinstance(each, Spent)} == others, 20.0
+    )
+    stated = [
+        each for each in live.heard if isinstance(each, Progressed) and each.hospital == NAME
+    ]
+    assert all(math.isnan(each.epsilon) for each in stated)
+    assert not live.deaths
+
+
+class TestSpentBudgets:
+    """A federation whose budgets pay for one round, asked for three."""
+
+    @pytest.fixture
+    def directory(self, tmp_path):
+        one, two = (cost(rounds) for rounds in (1, 2))
+        plan = PLAN.changed({'rounds': {'rounds': 1}, 'privacy': {'budget': (one + two) / 2}})
+        with pytest.raises(PrivacyError, match='pays for 1: set rounds to at most 1'):
+            prepare(tmp_path / 'federation', plan.changed({'rounds': {'rounds': 3}}))
+        assert not (tmp_path / 'federation').exists()
+        return prepare(tmp_path / 'federation', plan).directory
+
+    def test_they_end_the_federation_with_the_reason(self, live):
+        live.runner.start(federation_graph(live.settings, PLAN.hospitals))
+        live.wait(lambda: live.watch.finished, 90.0)
+        live.wait(lambda: level(live, '/federation/aggregator') == ERROR, 10.0)
+        words = live.health('/federation/aggregator')['summary']
+        assert (
+            'the privacy budget does not pay for round 2' in words and 'above the budget' in words
+        )
+        assert live.policy(1) is not None and live.policy(2) is None
+        live.wait(
+            lambda: any(level(live, f'/{name}/trainer') == ERROR for name in PLAN.hospitals), 10.0
+        )
+        assert not live.deaths
+        log = (Layout(live.layout.directory).log / 'federation.aggregator.log').read_text()
+        assert 'FINISHED, the privacy budget does not pay for round 2' in log
+
+
+def cost(rounds):
+    """Return the epsilon of so many rounds of the plan."""
+    patients = PLAN.collection.patients
+    guarantee = Guarantee.of(Size(patients, patients), PLAN.learner, PLAN.privacy)
+    steps = PLAN.learner.epochs * math.ceil(1.0 / guarantee.rate)
+    return epsilon_pld([guarantee.charge(rounds * steps)], PLAN.privacy.delta)

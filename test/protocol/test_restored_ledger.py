@@ -1,0 +1,126 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A hospital restored from an older copy hears of it, stops, and delays nobody."""
+
+from conftest import Bench
+from fdrl_ros.federation.message import Decline, DeclineReason, HospitalPolicy, LedgerHeads
+import pytest
+from test_ledger_links import backup, NAME, restore, run_to_policy
+from test_refusals import Tap
+
+
+class Restored:
+    """A federation in which one hospital's machine was put back by three rounds of six."""
+
+    def __init__(self, directory, hospitals=4):
+        self.bench = bench = Bench(directory, hospitals=hospitals, rounds=6)
+        run_to_policy(bench, 1)
+        links = backup(bench)
+        run_to_policy(bench, 4)
+        self.spent = float(len(bench.learners[NAME].links))
+        self.released, self.declined = Tap(bench, HospitalPolicy), Tap(bench, Decline)
+        self.began = bench.federation.now
+        restore(bench, links)
+
+    @property
+    def hospital(self):
+        return self.bench.federation.parties[NAME]
+
+
+@pytest.fixture
+def restored(tmp_path):
+    return Restored(tmp_path)
+
+
+def others_are_done(bench):
+    return bench.key_authority.round == bench.settings.rounds
+
+
+def test_it_publishes_no_epsilon_below_the_truth_and_no_policy(restored):
+    bench = restored.bench
+    assert bench.run(lambda: others_are_done(bench))
+    bench.run(lambda: False, ticks=5)
+    own = [each for each in restored.released.messages if each.envelope.sender == NAME]
+    assert [each.epsilon for each in own if each.epsilon < restored.spent] == []
+    assert own == []
+    assert bench.learners[NAME].trained == [1, 2, 3, 4]
+
+
+def test_the_others_wait_for_no_deadline_of_training(restored):
+    bench = restored.bench
+    assert bench.run(lambda: others_are_done(bench))
+    assert bench.federation.now - restored.began < bench.settings.open_timeout
+    released = {each.envelope.sender for each in restored.released.messages}
+    assert released == set(bench.names) - {NAME}
+
+
+def test_it_tells_the_aggregator_and_its_operator_why(restored):
+    bench = restored.bench
+    assert bench.run(lambda: bench.aggregator.left_out)
+    assert 'had 8:' in bench.aggregator.left_out[NAME]
+    assert restored.hospital.restored and not restored.hospital.acknowledged
+    assert 'key authority' in restored.hospital.problem
+    assert bench.run(lambda: others_are_done(bench))
+    rounds = [each.envelope.round for each in restored.declined.messages]
+    assert rounds == [5, 6]
+    assert {each.reason for each in restored.declined.messages} == {DeclineReason.LEDGER}
+
+
+def test_it_takes_part_again_with_its_newest_ledger(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=4)
+    run_to_policy(bench, 2)
+    newest = list(bench.learners[NAME].links)
+    bench.kill(NAME)
+    bench.learners[NAME].links = newest[:2]
+    bench.start(NAME)
+    assert not bench.run(ticks=50)
+    assert bench.aggregator.left_out.keys() == {NAME} and bench.key_authority.round == 2
+    bench.kill(NAME)
+    bench.learners[NAME].links = newest
+    bench.start(NAME)
+    assert bench.run()
+    assert bench.aggregator.left_out == {}
+    assert bench.learners[NAME].trained == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize('server', ['aggregator', 'key_authority'])
+def test_it_waits_for_both_servers_before_it_trains(tmp_path, server):
+    bench = Bench(tmp_path)
+    Tap(bench, LedgerHeads, change=lambda m: [] if m.envelope.sender == server else [m])
+    assert not bench.run(lambda: bench.learners[NAME].trained, ticks=50)
+
+
+def test_it_releases_nothing_before_the_key_authority_saw_its_ledger(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    old: list = []
+
+    def first_heads(message):
+        """Let nobody hear of heads that the key authority saw later."""
+        if message.envelope.sender != 'key_authority':
+            return [message]
+        old.append(message)
+        return [message] if len(old) == 1 else []
+
+    Tap(bench, LedgerHeads, change=first_heads)
+    released = Tap(bench, HospitalPolicy)
+    assert bench.run()
+    bench.run(lambda: False, ticks=5)
+    assert bench.learners[NAME].trained == [1] and released.messages == []
+
+
+def test_heads_are_durable_before_they_are_acknowledged(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=2)
+    heads = Tap(bench, LedgerHeads)
+    synced: list[str] = []
+    for server in ('aggregator', 'key_authority'):
+        store = bench.stores[server]
+        sync = store.sync
+        store.sync = lambda server=server, sync=sync: (synced.append(server), sync())
+    assert bench.run()
+    senders = [each.envelope.sender for each in heads.messages]
+    # Each says it when it starts and once in each round.
+    for server in ('aggregator', 'key_authority'):
+        assert senders.count(server) == 3 <= synced.count(server)
+    for message in heads.messages[-2:]:
+        for name in bench.names:
+            assert message.head(name) == bench.learners[name].head()
