@@ -177,7 +177,7 @@ class VirtualFederation:
         :returns: the new weights, shape (n_parameters,), float32.
         :param rounds: at least 1.
         :raises RoundError: if a round does not end, as when too few hospitals take part; it goes
-            on with the next call.
+            on with the next call, unless budgets are spent.
         """
         if rounds < 1:
             raise SettingError('rounds', rounds, '1 or more')
@@ -189,13 +189,16 @@ class VirtualFederation:
                 each and each.envelope.round >= wanted for each in policies
             )
 
-        if not self.driver.run(arrived, ticks=TICKS * rounds):
+        aggregator = self.parties['aggregator']
+        assert isinstance(aggregator, Aggregator)
+        self.driver.run(lambda: arrived() or bool(aggregator.exhausted), ticks=TICKS * rounds)
+        if not arrived():
             here = sum(1 for _ in self._hospitals())
-            raise RoundError(
-                'aggregator',
+            why = (
                 f'round {self.round + 1} does not end: {here} of {len(self.learners)} hospitals '
-                f'take part, {self.roster.quorum} have to',
+                f'take part, {self.roster.quorum} have to'
             )
+            raise RoundError('aggregator', aggregator.exhausted or why)
         return self.weights
 
     def leave(self, hospital: str) -> None:

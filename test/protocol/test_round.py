@@ -3,7 +3,8 @@
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
 from conftest import Bench, ENCRYPTION, SHAPE, START
-from fdrl_ros.federation.message import Phase
+from fdrl_ros.errors import BudgetExceededError
+from fdrl_ros.federation.message import Phase, RoundStatus
 from fdrl_ros.federation.released import Validation
 from fdrl_ros.federation.update import fed_avg, UpdateCodec
 from fdrl_ros.policy import decode_weights
@@ -198,6 +199,43 @@ def test_hospital_without_budget_declines_before_anything_is_spent(tmp_path):
     assert bench.run()
     assert bench.learners['hospital_1'].trained == [1]
     assert bench.learners['hospital_2'].trained == [1, 2]
+
+
+def test_spent_budgets_end_the_federation_in_the_first_attempt_that_meets_them(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=4)
+    bench.learners['hospital_2'].rounds_affordable = 2
+    opened = []
+    post = bench.federation.post
+    bench.federation.post = lambda message: (
+        opened.append(message.envelope.round)
+        if isinstance(message, RoundStatus) and message.phase == Phase.OPEN
+        else None,
+        post(message),
+    )
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+    reason = bench.aggregator.exhausted
+    assert reason.startswith('the privacy budget does not pay for round 3: hospital_2: epsilon 7')
+    assert bench.federation.notes['aggregator'].endswith(f'FINISHED, {reason}')
+    assert not bench.run(ticks=500, until=lambda: bench.aggregator.phase is not Phase.FINISHED)
+    assert opened == [1, 2, 3] and bench.key_authority.round == 2
+    assert all(learner.trained == [1, 2] for learner in bench.learners.values())
+    for server in ('aggregator', 'hospital_2'):
+        bench.kill(server)
+        bench.start(server)
+        assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+        assert bench.aggregator.exhausted == reason
+
+
+def test_nobody_waits_for_a_hospital_whose_budget_ends_in_training(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+
+    def overspend(*arguments, **options):
+        raise BudgetExceededError(7.0, 9.0, 8.0)
+
+    bench.learners['hospital_1'].train = overspend
+    assert bench.run()
+    assert bench.federation.now < bench.settings.open_timeout < bench.settings.train_timeout
+    assert 'hospital_1' not in bench.federation.parties['hospital_2'].policy.contributors
 
 
 def test_pause_resume_withdraw_admit_and_stop(tmp_path):

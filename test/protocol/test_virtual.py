@@ -2,7 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole federation from learners alone, as a researcher has it."""
 
-from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    PolicyError,
+    RoundError,
+    SettingError,
+    StoreError,
+)
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.policy import NetworkShape
 import numpy as np
@@ -57,6 +63,19 @@ def test_too_few_hospitals_are_told_and_the_round_goes_on_when_one_is_back():
     made.join('hospital_a')
     made.play()
     assert made.round == 2 and len(made.policy.contributors) == 3
+
+
+def test_spent_budgets_are_told_as_the_reason(monkeypatch):
+    made = federation()
+    made.play()
+
+    def refuse(round):
+        raise BudgetExceededError(7.0, 9.0, 8.0)
+
+    for name in ('hospital_a', 'hospital_b'):
+        monkeypatch.setattr(made.learners[name], 'check_affordable', refuse)
+    with pytest.raises(RoundError, match='does not pay for round 2: hospital_a: epsilon 7'):
+        made.play()
 
 
 def test_what_cannot_be_is_told(tmp_path):

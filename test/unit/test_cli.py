@@ -12,6 +12,8 @@ import stat
 
 from click.testing import CliRunner
 from fdrl_ros.assembly import ledger_epsilon
+from fdrl_ros.benchmark.assessment import assess
+from fdrl_ros.benchmark.report import render_text
 from fdrl_ros.benchmark.rounds import read_rounds
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.training import train_federation
@@ -278,6 +280,10 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     assert reason in said[-1].detail
     assert max(notes[-1].epsilon.values()) <= 2.2
     assert read_rounds(run / 'rounds.json') == notes
+    found = assess(layout, plan, run / 'policies', notes)
+    assert found.summary()['ended'] == notes[-1].ended
+    table = ' '.join(render_text(found).split())
+    assert f'only 2 of 3 rounds were done: {reason}' in table
 
 
 def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path):
