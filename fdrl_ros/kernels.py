@@ -29,7 +29,7 @@ __all__ = [
     'noisy_mean',
 ]
 
-_FORM = 5
+_FORM = 6
 
 try:
     from fdrl_ros._kernels import ffi, lib
@@ -275,12 +275,17 @@ class NetworkKernel:
 
 
 class Trace:
-    """Inputs of each dense layer and slopes at its outputs, of every row."""
+    """Inputs of each dense layer, slopes at its outputs and the error in value, of every row."""
 
     def __init__(self, kernel: NetworkKernel, numbers: NDArray[np.float32], rows: int) -> None:
         self.numbers = numbers
         self._kernel = kernel
         self.rows = rows
+
+    @property
+    def errors(self) -> NDArray[np.float32]:
+        """View Q(s, a) minus its target of each row, (rows,)."""
+        return self.numbers[len(self.numbers) - self.rows :]
 
     @functools.cached_property
     def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:

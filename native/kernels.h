@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 5  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 6  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0

@@ -12,7 +12,9 @@
 
 #define TEN 0x41200000  // 10, as its bits: tanh is 1 from there on
 
-// What a trace holds, and where. Inputs of a layer are those of the states, then of the next.
+// What a trace holds, and where. Inputs of a layer are those of the states, then of the next; the
+// last numbers are Q minus its target, one a row. No row's numbers depend on another row: each row
+// is computed by the same operations in the same order, wherever it lies.
 ptrdiff_t fdrl_trace_inputs(const fdrl_network *net, ptrdiff_t rows, int l)
 {
   ptrdiff_t at = 0;
@@ -29,7 +31,8 @@ ptrdiff_t fdrl_trace_outputs(const fdrl_network *net, ptrdiff_t rows, int l)
 
 ptrdiff_t fdrl_trace_size(const fdrl_network *net, ptrdiff_t rows)
 {
-  return fdrl_trace_outputs(net, rows, net->shared) + rows_of(rows) * padded(1 + net->actions);
+  const ptrdiff_t heads = rows_of(rows) * padded(1 + net->actions);
+  return fdrl_trace_outputs(net, rows, net->shared) + heads + rows;
 }
 
 // c = bias + a b; rows a multiple of 4, columns of b and c a multiple of 16.
@@ -181,7 +184,8 @@ static void copy_rows(ptrdiff_t rows, ptrdiff_t size, const float *from, float *
   }
 }
 
-// The best action's number; a value that is not a number counts as the best, as in NumPy.
+// The best action's number, the lowest of equal ones; a value that is not a number counts as the
+// best, as in NumPy.
 static ptrdiff_t best(ptrdiff_t actions, const float *values)
 {
   ptrdiff_t found = 0;
@@ -192,12 +196,12 @@ static ptrdiff_t best(ptrdiff_t actions, const float *values)
   return found;
 }
 
-// Slopes of a row's loss at its Q values, times its scale; the caller cleared `slopes`.
+// Slopes of a row's loss at its Q values, times its scale, from its error in value; the caller
+// cleared `slopes`.
 static void at_values(
   const fdrl_network *net, const fdrl_loss *loss, const float *values, int64_t action,
-  float target, float scale, float *slopes)
+  float slope, float scale, float *slopes)
 {
-  float slope = values[action] - target;
   if (loss->huber) {
     if (slope > 1.0f) { slope = 1.0f; }
     if (slope < -1.0f) { slope = -1.0f; }
@@ -265,13 +269,15 @@ int fdrl_slopes(
   memset(slopes, 0, (size_t)(high * columns) * sizeof(float));
   float *heads = trace + fdrl_trace_outputs(net, rows, last);
   const ptrdiff_t stride = padded(1 + net->actions);
+  float *errors = heads + high * stride;
   memset(heads, 0, (size_t)(high * stride) * sizeof(float));
   for (ptrdiff_t i = 0; i < rows; i++) {
     const ptrdiff_t chosen = best(net->actions, values + (high + i) * columns);
     const float aim = rewards[i] + discounts[i] * aims[i * columns + chosen];
     const float size = scales ? scale * scales[i] : scale;
     float *of_row = slopes + i * columns, *to = heads + i * stride, total = 0.0f;
-    at_values(net, loss, values + i * columns, actions[i], aim, size, of_row);
+    errors[i] = values[i * columns + actions[i]] - aim;
+    at_values(net, loss, values + i * columns, actions[i], errors[i], size, of_row);
     for (ptrdiff_t a = 0; a < net->actions; a++) { total += of_row[a]; }
     to[0] = total;
     const float share = total * (1.0f / (float)net->actions);

@@ -160,6 +160,9 @@ class DoubleDqn:
 
     def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
+        if self._kernel is not None and batch.actions.size:
+            found = self._trace(self._kernel, weights, target, batch, 1.0).errors
+            return found.reshape(batch.actions.shape)
         rows = batch.rows()
         with np.errstate(over='ignore', invalid='ignore'):
             following = self.network.forward(weights, rows.next_states).values
@@ -186,7 +189,8 @@ class DoubleDqn:
         :returns: of the head, then of the shared layers that are trained, from the last on.
         """
         if self._kernel is not None and batch.actions.size:
-            return self._traced(self._kernel, weights, target, batch, scale)
+            trace = self._trace(self._kernel, weights, target, batch, scale)
+            return _TracedSlopes(self._kernel, trace, self.network)
         rows = batch.rows()
         count = len(rows.actions)
         made = self.network.forward(weights, np.concatenate((rows.states, rows.next_states)))
@@ -219,15 +223,15 @@ class DoubleDqn:
             conservative=self.conservative,
         )
 
-    def _traced(
+    def _trace(
         self,
         kernel: kernels.NetworkKernel,
         weights: Layered,
         target: Layered,
         batch: Batch,
         scale: float,
-    ) -> '_TracedSlopes':
-        trace = kernel.trace(
+    ) -> kernels.Trace:
+        return kernel.trace(
             weights.flat,
             target.flat,
             states=batch.states,
@@ -238,7 +242,6 @@ class DoubleDqn:
             scales=batch.weights,
             scale=scale,
         )
-        return _TracedSlopes(kernel, trace, self.network)
 
     def _place(self, total: NDArray, layer: Slopes, matrix: NDArray, bias: NDArray) -> None:
         """Put a layer's gradient where its weights lie."""

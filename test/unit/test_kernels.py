@@ -46,7 +46,7 @@ def in_numpy(call):
     weighted=strategies.booleans(),
     data=strategies.data(),
 )
-def test_clipped_sums_are_those_of_numpy(
+def test_clipped_sums_and_errors_are_those_of_numpy(
     seed, states, actions, hidden, units, transitions, loss, conservative, weighted, data
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(states, actions, tuple(hidden))
@@ -57,7 +57,11 @@ def test_clipped_sums_are_those_of_numpy(
     def both():
         dqn = DoubleDqn(shape, loss=loss, conservative=conservative, frozen=frozen)
         apart = dqn.layered(weights), dqn.layered(target)
-        return dqn.clipped_sum(*apart, batch, 0.5), dqn.mean(*apart, batch)
+        return (
+            dqn.clipped_sum(*apart, batch, 0.5),
+            dqn.mean(*apart, batch),
+            dqn.errors(*apart, batch),
+        )
 
     for found, expected in zip(both(), in_numpy(both), strict=True):
         np.testing.assert_allclose(found, expected, atol=3e-6 * max(1.0, np.abs(expected).max()))
