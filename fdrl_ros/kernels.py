@@ -11,9 +11,11 @@ calls the compiled arithmetic holds that slower way, and tests hold one to the o
 from collections.abc import Sequence
 import functools
 import math
+from pathlib import Path
 from typing import Any
 
 from fdrl_ros.errors import PrivacyError, SettingError
+from fdrl_ros.kernel_sources import sources_digest
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,25 +27,38 @@ __all__ = [
     'gaussian',
     'joined',
     'lib',
+    'missing',
     'most_layers',
     'noisy_mean',
 ]
 
 _FORM = 6
+_NATIVE = Path(__file__).resolve().parents[1] / 'native'
 
 try:
     from fdrl_ros._kernels import ffi, lib
 
     if getattr(lib, 'FDRL_FORM', 0) != _FORM:
-        raise ImportError('built from older sources')
-    _of = ffi.from_buffer
-except ImportError:
+        raise ImportError('is of another version')
+    # Beside a checkout, also through links into it; what was installed came with its Python.
+    if (_NATIVE / 'kernels.h').exists():
+        if ffi.string(lib.FDRL_SOURCES).decode() != sources_digest(_NATIVE):
+            raise ImportError(f'was built from other sources than {_NATIVE}')
+    _of, _fault = ffi.from_buffer, ''
+except ImportError as error:
     ffi = lib = _of = None
+    _fault = 'is not built' if isinstance(error, ModuleNotFoundError) else str(error)
 
 
 def built() -> bool:
-    """Tell whether the compiled arithmetic is there."""
+    """Tell whether the compiled arithmetic is there, and was built from the sources beside it."""
     return lib is not None
+
+
+def missing() -> str:
+    """Tell why the compiled arithmetic cannot be used, and what builds it, in one line."""
+    fault = _fault or 'is not built'
+    return f'the compiled arithmetic {fault} (`make` or `python native/build.py` builds it)'
 
 
 def most_layers() -> int:

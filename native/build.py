@@ -10,6 +10,7 @@ the module everything works as well, in NumPy, only slower.
 """
 
 import pathlib
+import runpy
 import shutil
 import sys
 import tempfile
@@ -22,10 +23,12 @@ FLAGS = ['-O3', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-Wno-psa
 
 ffibuilder = cffi.FFI()
 _header = (HERE / 'kernels.h').read_text()
+_digest = runpy.run_path(str(HERE.parent / 'fdrl_ros' / 'kernel_sources.py'))['sources_digest']
 ffibuilder.cdef(_header.partition('// calls begin\n')[2].partition('// calls end')[0])
+ffibuilder.cdef('static char *const FDRL_SOURCES;')
 ffibuilder.set_source(
     'fdrl_ros._kernels',
-    '#include "kernels.h"',
+    f'#include "kernels.h"\n#define FDRL_SOURCES "{_digest(HERE)}"',
     sources=[str(HERE / name) for name in SOURCES],
     include_dirs=[str(HERE)],
     extra_compile_args=FLAGS,

@@ -29,7 +29,14 @@ IMPORTS = (
     'rclpy.lifecycle, rich.progress, scipy.stats, sensor_msgs.msg, tenseal, yaml'
 )
 # What the build reads; of the rest only the names count, since the install is of links.
-BUILD_FILES = ('CMakeLists.txt', 'package.xml', 'msg/*', 'native/*.[chp]*', 'srv/*')
+BUILD_FILES = (
+    'CMakeLists.txt',
+    'fdrl_ros/kernel_sources.py',
+    'msg/*',
+    'native/*.[chp]*',
+    'package.xml',
+    'srv/*',
+)
 LINKED_FILES = ('fdrl_ros/**/*.py', 'launch/*', 'config/**/*', 'urdf/*', 'test/**/*.py')
 
 

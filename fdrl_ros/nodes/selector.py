@@ -108,9 +108,7 @@ class SelectorNode(ManagedNode):
                 'not armed: it chooses and tells, and commands nothing (-p armed:=true)'
             )
         if not kernels.built():
-            self.get_logger().warning(
-                'the shield is not compiled (native/build.py): decisions take milliseconds'
-            )
+            self.get_logger().warning(f'decisions take milliseconds: {kernels.missing()}')
         self._held_for = self._told = ''
         self.every(1.0, self._tell_holds)
         self.keep(without_garbage())

@@ -32,6 +32,7 @@ LAYERS = (
         'durable',
         'errors',
         'interrupts',
+        'kernel_sources',
         'kernels',
         'resources',
         'settings',

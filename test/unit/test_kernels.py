@@ -3,6 +3,8 @@
 """The compiled arithmetic gives what NumPy gives, and refuses what would read beyond an array."""
 
 import importlib.util
+from pathlib import Path
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -238,9 +240,38 @@ def test_a_drawn_action_that_the_network_has_not_is_refused():
         dqn.clipped_sum(weights, weights, everyone.at(np.array([[9]])), 0.3)
 
 
-def test_a_module_built_from_other_sources_is_not_used(monkeypatch):
+def test_a_module_built_from_other_sources_than_those_beside_it_is_not_used(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    copied = tmp_path / 'fdrl_ros' / 'kernels.py'
+    copied.parent.mkdir()
+    shutil.copy(kernels.__file__, copied)
+
+    def loaded():
+        spec = importlib.util.spec_from_file_location('fdrl_ros.kernels', copied)
+        again = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(again)
+        return again
+
+    assert loaded().built()  # installed without any sources
+    shutil.copytree(root / 'native', tmp_path / 'native')
+    assert loaded().built()
+    for name in ('contact.c', 'layout.h', 'build.py'):
+        source = tmp_path / 'native' / name
+        before = source.read_text()
+        source.write_text(before + '\n')
+        assert not loaded().built()
+        assert 'other sources' in loaded().missing()
+        source.write_text(before)
+    source.write_text('')  # other sources, but not those that a symlink install leads to
+    copied.unlink()
+    copied.symlink_to(root / 'fdrl_ros' / 'kernels.py')
+    assert loaded().built()
+
+
+def test_a_module_of_another_version_is_not_used(monkeypatch):
     monkeypatch.setitem(sys.modules, 'fdrl_ros._kernels', SimpleNamespace(ffi=None, lib=object()))
     monkeypatch.delattr(fdrl_ros, '_kernels', raising=False)
     again = importlib.util.module_from_spec(kernels.__spec__)
     kernels.__spec__.loader.exec_module(again)
     assert not again.built() and kernels.built()
+    assert 'another version' in again.missing()
