@@ -22,7 +22,6 @@ import time
 from typing import Any
 
 import accounting
-from fdrl_ros import kernels
 import learner_memory
 import learner_peers as peers
 from learner_work import (
@@ -192,8 +191,6 @@ def main() -> None:
     given = arguments()
     as_process()
     run = circumstances(given, SEED, ('gymnasium', 'numpy', *peers.PACKAGES))
-    run['arithmetic'] = 'compiled' if kernels.built() else 'NumPy'
-    print(f'Arithmetic of our steps: {run["arithmetic"]} (native/build.py compiles it).')
     with tempfile.TemporaryDirectory(dir=given.folder, prefix='benchmark_') as name:
         folder = Path(name)
         run['sync_ms'] = syncing(folder)

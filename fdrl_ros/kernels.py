@@ -3,9 +3,10 @@
 """
 Compiled arithmetic, where it was built (native/build.py).
 
-Here are the calls for the private learner (DP-DQN Alg. 1); the shield of one robot and the value
-models have theirs in :mod:`fdrl_ros.selector`. NumPy computes the same where it was not; what
-calls the compiled arithmetic holds that slower way, and tests hold one to the other.
+Here are the calls for the private learner (DP-DQN Alg. 1), which learns in no other arithmetic: a
+product in NumPy may round a row otherwise when the number of rows changes, and one patient would
+change what others contribute. The shield of one robot and the value models have their calls in
+:mod:`fdrl_ros.selector`, and NumPy in place of them where nothing was built.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ __all__ = [
     'NetworkKernel',
     'Trace',
     'built',
+    'check_built',
     'ffi',
     'gaussian',
     'joined',
@@ -58,7 +60,18 @@ def built() -> bool:
 def missing() -> str:
     """Tell why the compiled arithmetic cannot be used, and what builds it, in one line."""
     fault = _fault or 'is not built'
-    return f'the compiled arithmetic {fault} (`make` or `python native/build.py` builds it)'
+    how = '`make`, `colcon build` or `python native/build.py`'
+    return f'the compiled arithmetic {fault} ({how} builds it)'
+
+
+def check_built() -> None:
+    """
+    Refuse to go on without the compiled arithmetic.
+
+    :raises PrivacyError: if it is not built, or from other sources.
+    """
+    if not built():
+        raise PrivacyError(f'private training is refused: {missing()}')
 
 
 def most_layers() -> int:
@@ -72,7 +85,9 @@ def gaussian(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
     :param words: those of the radii, then those of the angles, shape (2 * pairs,).
     :returns: shape (2 * pairs,): radius times cosine of each pair, then times sine.
+    :raises PrivacyError: if nothing is built.
     """
+    check_built()
     pairs = len(words) // 2
     draws = np.empty(2 * pairs)
     lib.fdrl_gaussian(_of('uint64_t[]', words), pairs, _of('double[]', draws))
@@ -92,8 +107,9 @@ def noisy_mean(
     :param grid: step of the grid, a power of two.
     :param steps: of the grid in one unit of noise.
     :param share: what the number of steps is multiplied by.
-    :raises PrivacyError: if a number is not finite.
+    :raises PrivacyError: if a number is not finite, or nothing is built.
     """
+    check_built()
     mean = np.empty(clipped_sum.shape)
     done = lib.fdrl_noisy_mean(
         mean.size,

@@ -5,8 +5,8 @@ Compile the kernels into the extension module ``fdrl_ros._kernels``.
 
     python native/build.py [FOLDER]
 
-CMake and setup.py call it; by hand it builds into this very checkout, or into a folder. Without
-the module everything works as well, in NumPy, only slower.
+CMake and setup.py call it; by hand it builds into this very checkout, or into a folder. Private
+training needs the module; everything else works without it, in NumPy, more slowly.
 """
 
 import pathlib

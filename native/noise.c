@@ -1,8 +1,8 @@
 // Copyright 2026 The fdrl_ros maintainers
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sampled Gaussian mechanism's arithmetic, as fdrl_ros/privacy/{noise,mechanism}.py have it in
-// NumPy. No secret is kept here: keystreams come in, draws go out.
+// The sampled Gaussian mechanism's arithmetic, for fdrl_ros/privacy/{noise,mechanism}.py. No secret
+// is kept here: keystreams come in, draws go out.
 
 #include "kernels.h"
 

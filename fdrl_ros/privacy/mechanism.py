@@ -139,7 +139,8 @@ def noisy_mean(
     :param expected_batch: L, > 0, units.
     :param noise: N(0, 1) draws, shape (..., parameters).
     :returns: noised mean gradient, shape (..., parameters), float64.
-    :raises PrivacyError: if a shape or number does not fit; one draw for all would not hide any.
+    :raises PrivacyError: if a shape or number does not fit (one draw for all would not hide any),
+        or there is noise and the compiled arithmetic is not built.
     """
     _check_positive('clip_norm', clip_norm)
     _check_positive('expected_batch', expected_batch)
@@ -150,19 +151,11 @@ def noisy_mean(
             f'noise has shape {np.shape(noise)} and the sum {np.shape(clipped_sum)}: '
             'expected one draw for each parameter'
         )
-    if noise_multiplier == 0.0:
-        total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
-    else:
+    if noise_multiplier > 0.0:
         grid = grid_of(noise_multiplier, clip_norm, np.shape(clipped_sum)[-1])
         per_noise, share = noise_multiplier * clip_norm / grid, grid / expected_batch
-        if kernels.built():
-            return kernels.noisy_mean(clipped_sum, noise, grid, per_noise, share)
-        total = np.asarray(clipped_sum, np.float64) / grid
-        np.rint(total, out=total)
-        steps = noise * per_noise
-        np.rint(steps, out=steps)
-        total += steps
-        total *= share
+        return kernels.noisy_mean(clipped_sum, noise, grid, per_noise, share)
+    total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
     # A value that is not finite makes the square not finite, without a pass of its own.
     if not math.isfinite(np.vdot(total, total)):
         raise PrivacyError('the sum or the noise is not finite')

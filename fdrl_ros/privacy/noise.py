@@ -112,33 +112,15 @@ class NoiseSource:
         """
         Draw from N(0, 1), shape (size,).
 
-        Box and Muller (1958) from pairs of 64-bit uniforms in double precision; cosine and sine
-        of the angle come from the tangent of its half, which is the quickest of the three in
-        NumPy. A draw ends at 9.5 sigma, where the Gaussian leaves 2e-21. Its low bits are not
-        those of a real Gaussian (Mironov 2012), so it must not be added to data as it is:
+        Box and Muller (1958) from pairs of 64-bit uniforms in double precision. A draw ends at
+        9.5 sigma, where the Gaussian leaves 2e-21. Its low bits are not those of a real Gaussian
+        (Mironov 2012), so it must not be added to data as it is:
         :func:`fdrl_ros.privacy.mechanism.noisy_mean` rounds it to a grid first.
+
+        :raises PrivacyError: if the compiled arithmetic is not built.
         """
-        pairs = (size + 1) // 2
-        stream = self._keystream('gaussian', purpose, round, step, 2 * pairs)
-        if kernels.built():
-            return kernels.gaussian(stream)[:size]
-        radius = stream[:pairs].astype(np.float64)
-        radius += 0.5
-        radius *= 2.0**-64
-        np.log(radius, out=radius)
-        radius *= -2.0
-        np.sqrt(radius, out=radius)
-        half = stream[pairs:].view('<i8').astype(np.float64)
-        half *= math.pi * 2.0**-64  # half the angle, in (-pi / 2, pi / 2)
-        np.tan(half, out=half)
-        square = half * half
-        draws = np.empty((2, pairs))
-        radius /= 1.0 + square
-        np.subtract(1.0, square, out=square)
-        np.multiply(radius, square, out=draws[0])
-        radius *= 2.0
-        np.multiply(radius, half, out=draws[1])
-        return draws.reshape(-1)[:size]
+        stream = self._keystream('gaussian', purpose, round, step, 2 * ((size + 1) // 2))
+        return kernels.gaussian(stream)[:size]
 
     def _keystream(
         self, kind: str, purpose: str, round: int, step: int, words: int

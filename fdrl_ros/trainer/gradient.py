@@ -6,7 +6,8 @@ Clipped double DQN gradients in closed form (DP-DQN Alg. 1), never by differenti
 A row's gradient of a dense layer is the outer product of the slopes at its outputs and its
 inputs. Of a unit with one transition the norm comes from the factors (Goodfellow 2015), and one
 product a layer sums what was clipped; of a unit with more it is formed, by one product as well.
-:mod:`fdrl_ros.kernels` does the same faster, where it is built.
+:mod:`fdrl_ros.kernels` does the same faster, and no row of it depends on the others. NumPy is the
+definition that tests compare it with, and serves training on public records.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import math
 from typing import overload, Self
 
 from fdrl_ros import kernels
+from fdrl_ros.errors import PrivacyError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.mechanism import clip_factors, clip_limit
 from fdrl_ros.trainer.network import Array, Layered, Network, Slopes
@@ -65,6 +67,23 @@ class DoubleDqn:
             conservative=learner.conservative,
             frozen=learner.frozen_layers,
         )
+
+    def check_private(self) -> None:
+        """
+        Refuse private training in NumPy, where one unit may change what the others add.
+
+        A product there may round a row otherwise when the number of rows changes, and the best of
+        two actions that are nearly as good is then another one.
+
+        :raises PrivacyError: if the compiled arithmetic is missing, was built from other sources
+            or does not take this network.
+        """
+        kernels.check_built()
+        if len(self.shape.hidden) > kernels.most_layers():
+            raise PrivacyError(
+                f'private training is refused: {len(self.shape.hidden)} hidden layers, and the '
+                f'compiled arithmetic takes {kernels.most_layers()}'
+            )
 
     def layered(self, weights: Array) -> Layered:
         """
@@ -212,7 +231,7 @@ class DoubleDqn:
 
     @cached_property
     def _kernel(self) -> kernels.NetworkKernel | None:
-        """What does the same faster, if it was built."""
+        """The compiled arithmetic, if it was built and takes this network."""
         if not kernels.built() or len(self.shape.hidden) > kernels.most_layers():
             return None
         return kernels.NetworkKernel(

@@ -27,6 +27,7 @@ from fdrl_ros.trainer.guarantee import Guarantee
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.trainer.table import dqn_of
 from fdrl_ros.trainer.trainer import Trainer
 from fdrl_ros.trainer.turn_checkpoints import TurnCheckpoints
 from fdrl_ros.trainer.turn_log import TurnLog
@@ -149,7 +150,10 @@ class OnlineTrainer:
 
         :param directory: for what was collected and the state between rounds; it must exist.
         :param inputs: as :class:`Trainer` takes it; whoever collects knows it too.
+        :raises PrivacyError: as :class:`Trainer` does without the compiled arithmetic.
         """
+        if privacy.noise_multiplier:
+            dqn_of(shape, learner, inputs).check_private()
         self._collector = collector
         self._shape = shape
         self._online = online

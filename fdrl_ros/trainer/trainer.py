@@ -58,13 +58,16 @@ class Trainer:
         :param steps: of a local epoch; so many that each unit is expected once unless given.
         :param inputs: public table of what the network takes for each number of a state, where
             records hold that alone, shape (numbers, states).
-        :raises PrivacyError: if the settings void the guarantee for these records.
+        :raises PrivacyError: if the settings void the guarantee for these records, or there is
+            noise and the compiled arithmetic is missing or was built from other sources.
         :raises LedgerOwnerError: if the ledger counts for another unit, delta or budget.
         :raises RecordsError: if states or actions are not those of the network.
         """
         _check_ledger(ledger, privacy)
         self.shape = shape
         self.dqn = dqn_of(shape, learner, inputs)
+        if privacy.noise_multiplier:
+            self.dqn.check_private()
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope='module', params=['compiled', 'numpy'])
 def arithmetic(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Choose how the private learner computes."""
+    """Choose how gradients are computed."""
     if request.param == 'compiled' and not kernels.built():
         pytest.skip('the compiled arithmetic was not built here (native/build.py)')
     with pytest.MonkeyPatch.context() as patch:

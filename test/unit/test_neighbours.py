@@ -7,10 +7,13 @@ import math
 from pathlib import Path
 
 from batches import batch_of
+from fdrl_ros import kernels
+from fdrl_ros.errors import PrivacyError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.trainer.gradient import DoubleDqn
+from fdrl_ros.trainer.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.trainer.table import TableDqn
@@ -183,3 +186,24 @@ def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):
         learned.append(replay.priorities)
     assert (learned[0] != 1.0).any()
     np.testing.assert_array_equal(learned[0], learned[1][:80])
+
+
+def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, monkeypatch):
+    monkeypatch.setattr(kernels, 'lib', None)
+    with pytest.raises(PrivacyError, match='not built.*native/build.py') as refused:
+        trainer(ledger, 80)
+    assert '\n' not in str(refused.value)
+    with pytest.raises(PrivacyError, match='not built'):
+        # No patient is collected first.
+        nobody, place = None, Path('no checkpoint')
+        OnlineTrainer(nobody, SHAPE, OnlineSettings(), LEARNER, PRIVACY, ledger, SOURCE, place)
+    with pytest.raises(PrivacyError, match='not built'):
+        SOURCE.gaussian('gradient', 1, 0, 2)
+    assert not ledger.history()
+    trainer(ledger, 80, privacy=replace(PRIVACY, noise_multiplier=0.0))  # NOT PRIVATE: it may
+
+
+def test_a_network_that_the_compiled_arithmetic_does_not_take_is_not_trained_privately(ledger):
+    deep = NetworkShape(25, 15, (4,) * (kernels.most_layers() + 1))
+    with pytest.raises(PrivacyError, match='16 hidden layers'):
+        trainer(ledger, 80, shape=deep)

@@ -20,8 +20,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-pytestmark = pytest.mark.usefixtures('arithmetic')
-
 CLIP_NORMS = strategies.floats(1e-3, 1e3)
 
 

@@ -20,8 +20,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-pytestmark = pytest.mark.usefixtures('arithmetic')
-
 NAMES = strategies.tuples(
     strategies.text(max_size=8),
     strategies.integers(0, 2**32),
