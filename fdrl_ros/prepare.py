@@ -6,7 +6,7 @@ A federation's directory: what lies where, and how it is made ready.
 Preparing is idempotent: what exists is kept, what an interruption left half done is done again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 import os
@@ -220,9 +220,7 @@ def prepare(
     passphrase = layout.passphrase
     if layout.keys.exists():
         check_keys(layout)
-    _check_quorum(layout, plan)
-    for name in plan.hospitals:
-        _check_promise(layout, name, plan)
+    check_plan(plan, layout)
     make_private_directory(directory)
     _keep_plan(layout, plan)
     _make_keys(layout, plan, passphrase)
@@ -244,22 +242,32 @@ def prepare(
     return layout
 
 
-def _check_quorum(layout: Layout, plan: Plan) -> None:
-    """Refuse a quorum that the hospitals can never make up."""
-    known = layout.roster().hospitals if layout.keys.exists() else plan.hospitals
-    if plan.rounds.quorum > len(known):
-        raise SettingError('rounds.quorum', plan.rounds.quorum, f'at most {len(known)} hospitals')
+def check_plan(
+    plan: Plan, layout: Layout | None, own: Mapping[str, Records] | None = None
+) -> None:
+    """
+    Refuse a plan that a hospital would refuse only after it collected its patients.
 
-
-def _check_promise(layout: Layout, name: str, plan: Plan) -> None:
-    """Refuse what a hospital would refuse only after it collected its patients."""
+    :param layout: of the federation that the plan is for; None for a new one.
+    :param own: records that hospitals bring along, by the name of the hospital.
+    :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
+        it could not train by it.
+    :raises SettingError: if the quorum is more than all hospitals.
+    """
+    known = layout is not None and layout.keys.exists()
+    count = len(layout.roster().hospitals if layout and known else plan.hospitals)
+    if plan.rounds.quorum > count:
+        raise SettingError('rounds.quorum', plan.rounds.quorum, f'at most {count} hospitals')
     patients = plan.collection.patients
-    size: Size | Records = Size(patients, patients, plan.privacy.most_transitions)
-    if layout.records(name).exists():
-        size = Records.load(layout.records(name), plan.shape.states)
-    elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
-        return  # how many transitions there will be, nobody knows yet
-    check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds)
+    for name in plan.hospitals:
+        size: Size | Records = Size(patients, patients, plan.privacy.most_transitions)
+        if own and name in own:
+            size = own[name]
+        elif layout and layout.records(name).exists():
+            size = Records.load(layout.records(name), plan.shape.states)
+        elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
+            continue  # how many transitions there will be, nobody knows yet
+        check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds)
 
 
 def _keep_plan(layout: Layout, plan: Plan) -> None:

@@ -32,7 +32,9 @@ def prepare(
     """
     layout = preparing.Layout(directory)
     plan = plan_from(flags, plan_file, layout)
-    place_records(layout, plan, records_from(own_records, plan))
+    own = records_from(own_records, plan)
+    preparing.check_plan(plan, layout, own)
+    place_records(layout, plan, own)
     with stopping() as stopped:
         preparing.prepare(directory, plan, stopped=stopped)
     click.echo(f'{directory} is ready for {", ".join(plan.hospitals)}')

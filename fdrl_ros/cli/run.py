@@ -22,7 +22,7 @@ from fdrl_ros.cli.options import (
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.train import directory_options, open_run
 from fdrl_ros.own_records import place_records
-from fdrl_ros.prepare import Layout
+from fdrl_ros.prepare import check_plan, Layout
 
 
 @click.command(cls=PlanCommand)
@@ -56,6 +56,7 @@ def run(
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
+    check_plan(plan, layout, own)
     chosen = open_run(runs, directory)
     place_records(chosen.layout, plan, own)
     announce(chosen, plan)

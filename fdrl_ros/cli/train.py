@@ -19,7 +19,7 @@ from fdrl_ros.cli.options import (
 )
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.own_records import place_records
-from fdrl_ros.prepare import Layout
+from fdrl_ros.prepare import check_plan, Layout
 
 
 def directory_options(command: Any) -> Any:
@@ -70,6 +70,7 @@ def train(
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
+    check_plan(plan, layout, own)
     run = open_run(runs, directory)
     place_records(run.layout, plan, own)
     announce(run, plan)
