@@ -121,6 +121,7 @@ class Hospital:
         self._declined = 0
         self._acknowledged: dict[str, Head] = {}
         self._released = 0
+        self._lacking = ''
         self.problem = ''
         """Why this hospital takes no part any more; empty while it does."""
         self.restored = False
@@ -233,13 +234,18 @@ class Hospital:
         sender = message.envelope.sender
         self._channel.accept(message, sender if sender in SERVERS else SERVERS[0])
         head = message.head(self._channel.name) or Head(0, b'')
+        notes: tuple[str, ...] = ()
         if head.entries:
+            by = f'the {sender.replace("_", " ")}'
             try:
-                self._learner.verify_ledger(head, f'the {sender.replace("_", " ")}')
+                self._learner.verify_ledger(head, by)
             except LedgerError as error:
+                if not self.restored:
+                    notes = (f'no part in any round: {error}',)
                 self.restored, self.problem = True, str(error)
+                self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
         self._acknowledged[sender] = head
-        return self._own_policy() + self._advance()
+        return Outcome(notes=notes) + self._own_policy() + self._advance()
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
         sender = self._channel.accept(message, 'key_authority').name
@@ -322,7 +328,7 @@ class Hospital:
         if status is None or status.phase not in TAKING_PART:
             return Outcome()
         if self.restored:
-            return self._decline(DeclineReason.LEDGER, self.problem)
+            return self._decline(DeclineReason.LEDGER, self._lacking)
         if not self._up_to_date():
             return Outcome()
         part = self._part(status)
@@ -356,7 +362,7 @@ class Hospital:
         of = self._try()
         if self._declined == of[0]:
             return Outcome()
-        self._declined, self.problem = of[0], why
+        self._declined, self.problem = of[0], self.problem or why
         declined = self._channel.seal(Decline, *of, reason=int(reason), detail=why)
         return Outcome((declined,), notes=(f'no part in round {of[0]}: {why}',))
 

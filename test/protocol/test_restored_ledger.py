@@ -57,7 +57,7 @@ def test_the_others_wait_for_no_deadline_of_training(restored):
 def test_it_tells_the_aggregator_and_its_operator_why(restored):
     bench = restored.bench
     assert bench.run(lambda: bench.aggregator.left_out)
-    assert 'had 8:' in bench.aggregator.left_out[NAME]
+    assert 'lacks the head 8:' in bench.aggregator.left_out[NAME]
     assert restored.hospital.restored and not restored.hospital.acknowledged
     assert 'key authority' in restored.hospital.problem
     assert bench.run(lambda: others_are_done(bench))

@@ -302,7 +302,7 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     said: list = []
     plan = plan.changed({'rounds': {'rounds': 3}})
     train_federation(layout, plan, run / 'policies', report=said.append)
-    assert 'hospital_1: no part in round 3: ledger' in said[-1].detail
+    assert 'hospital_1: no part in round 3: its privacy ledger lacks' in said[-1].detail
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
