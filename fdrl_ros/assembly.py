@@ -121,20 +121,28 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
                 ledger.verify(seen, f'the {server.replace("_", " ")}')
             except LedgerCorruptError as error:
                 log.warning('%s counts as having spent its whole budget: %s', name, error)
-                return plan.privacy.budget
+                return ledger.epsilon_stated(newest=False)
         return ledger.epsilon()
 
 
 def open_training(
-    directory: Path, name: str, plan: Plan, records: Records, *, purpose: str = ''
+    directory: Path,
+    name: str,
+    plan: Plan,
+    records: Records,
+    *,
+    purpose: str = '',
+    done: int = 0,
 ) -> LocalTraining:
     """
     Open a hospital's ledger, noise and trainer.
 
     :param directory: of the hospital; ledger, noise key and checkpoint lie there.
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
+    :param done: rounds that the federation ended before this hospital joined.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
-    :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds.
+    :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds that
+        are left.
     """
     ledger = open_ledger(directory, name, plan)
     try:
@@ -148,7 +156,8 @@ def open_training(
             directory / CHECKPOINT,
         )
         if not ledger.head().entries:
-            check_rounds(plan.learner, plan.privacy, records, plan.rounds.rounds)
+            left = max(1, plan.rounds.rounds - done)
+            check_rounds(plan.learner, plan.privacy, records, left)
     except BaseException:
         ledger.close()
         raise
@@ -307,19 +316,22 @@ def open_key_authority(
             'CKKS: a hospital that makes up its ciphertexts can read the secret key out of a '
             'released policy; masks still hide updates. Take BFV where hospitals may be dishonest'
         )
-    saved = store.get('released')
-    after_round = Released.from_bytes(saved, shape.n_parameters).round if saved else 0
     return KeyAuthority(
         channel,
         shape,
         start,
-        open_secret_context(layout, scheme, after_round),
+        open_secret_context(layout, scheme, rounds_done(store.get('released'), plan)),
         plan.encryption,
         validate or PublicValidation(plan, start),
         store,
         secure=plan.federation.noise == 'secure',
         personal=personal,
     )
+
+
+def rounds_done(released: bytes | None, plan: Plan) -> int:
+    """Return the newest round that a key authority released, out of what its state holds."""
+    return Released.from_bytes(released, plan.shape.n_parameters).round if released else 0
 
 
 def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:

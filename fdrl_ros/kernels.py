@@ -42,7 +42,8 @@ try:
 
     if getattr(lib, 'FDRL_FORM', 0) != _FORM:
         raise ImportError('is of another version')
-    # Beside a checkout, also through links into it; what was installed came with its Python.
+    # In a checkout, or linked to one, the sources are there to compare with. An installed package
+    # has none: its module was built together with this file.
     if (_NATIVE / 'kernels.h').exists():
         if ffi.string(lib.FDRL_SOURCES).decode() != sources_digest(_NATIVE):
             raise ImportError(f'was built from other sources than {_NATIVE}')

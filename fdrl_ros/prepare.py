@@ -28,7 +28,7 @@ from fdrl_ros.crypto.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.crypto.roster import Roster, SERVERS
 from fdrl_ros.crypto.roster_memory import remember_roster, ROSTER_MEMORY
 from fdrl_ros.crypto.sealed import Passphrase
 from fdrl_ros.crypto.signing import Identity
@@ -40,7 +40,6 @@ from fdrl_ros.trainer.pretraining import pretrain_public
 from fdrl_ros.trainer.records import Records
 import numpy as np
 
-SERVERS = ('aggregator', 'key_authority')
 ROBOTS = ('robot_1',)
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""

@@ -88,7 +88,6 @@ class Liar:
         self._heard = {each for each in self._heard if each[0] != name}
         for each in (self.key, self.heads, self.policy):
             self.tell(name, self.resealed(each))
-        self.tell(name, self.seal(LedgerHeads, 'aggregator', (1, 0), hospitals=(), heads=b''))
 
     def resealed(self, message: Message) -> Message:
         """Let the key authority say the same once more, as after each restart."""
@@ -147,6 +146,7 @@ class Liar:
             'members': story.members if phase > Phase.SHARE else story.keyed,
             'survivors': story.survivors if phase > Phase.TRAIN else (),
         }
+        self.tell(name, self.seal(LedgerHeads, 'aggregator', of, hospitals=(), heads=b''))
         self.tell(name, self.say_status(of, phase, **lists))
 
     def say_status(self, of: Try, phase: Phase, **lists: tuple[str, ...]) -> RoundStatus:

@@ -184,11 +184,10 @@ class Observer:
                 self._keep(member.name, message)
             case GlobalPolicy():
                 self._end_round(message)
-            case RoundStatus() if message.phase == Phase.FINISHED and self.notes:
-                self.notes[-1] = replace(self.notes[-1], ended=message.reason)
-                self.save()
-            case RoundStatus() if message.phase == Phase.TRAIN:
-                if self._began[0] != message.envelope.round:
+            case RoundStatus():
+                self._note_end(message.reason if message.phase == Phase.FINISHED else '')
+                train = message.phase == Phase.TRAIN
+                if train and self._began[0] != message.envelope.round:
                     self._began = (message.envelope.round, time.perf_counter())
         return Outcome()
 
@@ -223,6 +222,12 @@ class Observer:
             )
         )
         self.save()
+
+    def _note_end(self, reason: str) -> None:
+        """Note why the federation ended after the last round; empty if it goes on."""
+        if self.notes and self.notes[-1].ended != reason:
+            self.notes[-1] = replace(self.notes[-1], ended=reason)
+            self.save()
 
     def save(self) -> None:
         """Write the notes of all rounds."""

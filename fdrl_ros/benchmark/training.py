@@ -17,6 +17,7 @@ from fdrl_ros.assembly import (
     open_key_authority,
     open_records,
     open_training,
+    rounds_done,
 )
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import Observer, RoundNote, TimedParty
@@ -25,7 +26,7 @@ from fdrl_ros.crypto.keystore import make_private_directory
 from fdrl_ros.errors import BudgetExceededError, FdrlError
 from fdrl_ros.federation.local import LocalFederation
 from fdrl_ros.federation.message import Phase
-from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.prepare import Layout, load_policy, save_policy, taking_part
@@ -90,9 +91,10 @@ def train_federation(
             return opened
 
         trainings: dict[str, LocalTraining] = {}
+        done = rounds_done(peek(layout.state('key_authority'), 'released').get('released'), plan)
         for name in taking_part(layout, plan):
             records = open_records(layout, name, plan)
-            trainings[name] = open_training(layout.party(name), name, plan, records)
+            trainings[name] = open_training(layout.party(name), name, plan, records, done=done)
             stack.callback(trainings[name].close)
         start, _ = load_policy(layout.pretrained)
         validate = stopwatch.timed('validate', PublicValidation(plan, start))
@@ -109,8 +111,7 @@ def train_federation(
             plan.shape,
             stopwatch,
             lambda: {
-                # What a restored ledger lacks is unknown, and at most the budget.
-                name: plan.privacy.budget if hospitals[name].restored else each.ledger.epsilon()
+                name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
                 for name, each in trainings.items()
             },
         )
@@ -145,8 +146,7 @@ def train_federation(
             raise TrainingStopped('stopped by the user')
         if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
-        total = plan.rounds.rounds
-        done = observer.notes[-1].round if observer.notes else 0
+        total, done = plan.rounds.rounds, observer.notes[-1].round if observer.notes else 0
         if not finished or done < total:
             words = _stuck(federation, aggregator.phase, done, total)
             if not done:

@@ -16,14 +16,22 @@ def number(count: int, what: str) -> str:
     return f'{count} {what}{"" if count == 1 else "s"}'
 
 
-def summary(name: str, record: Record) -> str:
-    """Say in a line or two whose ledger it is and what it has spent."""
+def summary(name: str, record: Record, *, whole: bool) -> str:
+    """
+    Say in a line or two whose ledger it is and what it has spent.
+
+    :param whole: whether it has all entries that anybody saw; else more may be spent.
+    """
     chain, owner = record.chain, record.chain.owner
     budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
     tight, quick = chain.epsilon(), chain.account.epsilon_rdp()
+    spent = (
+        f'epsilon {epsilon_text(tight)} (loss distribution), at most {epsilon_text(quick)} (Renyi)'
+    )
+    if not whole:
+        spent = f'epsilon {epsilon_text(tight)} or more: entries are missing or wrong'
     return (
-        f'{name}: epsilon {epsilon_text(tight)} (loss distribution), at most '
-        f'{epsilon_text(quick)} (Renyi), of {budget} at delta {owner.delta:g} for a '
+        f'{name}: {spent}, of {budget} at delta {owner.delta:g} for a '
         f'{owner.unit}; {number(chain.head.entries, "block")}\n'
         f'{record.path}{", in use" if record.in_use else ""}: {owner.hospital}, '
         f'{owner.model or "no model named"}; head {chain.head}'
@@ -55,8 +63,12 @@ def table(chain: Chain) -> str:
     )
 
 
-def document(name: str, record: Record) -> dict[str, Any]:
-    """Return all of it as JSON values; an infinite epsilon or budget is null."""
+def document(name: str, record: Record, *, whole: bool) -> dict[str, Any]:
+    """
+    Return all of it as JSON values; an infinite epsilon or budget is null.
+
+    :param whole: whether it has all entries that anybody saw; else epsilon is a lower bound.
+    """
     chain, owner = record.chain, record.chain.owner
     return {
         'name': name,
@@ -68,6 +80,7 @@ def document(name: str, record: Record) -> dict[str, Any]:
         'delta': owner.delta,
         'budget': _finite(owner.budget),
         'epsilon': _finite(chain.epsilon()),
+        'epsilon_is_lower_bound': not whole,
         'epsilon_rdp': _finite(chain.account.epsilon_rdp()),
         'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
         'entries': [

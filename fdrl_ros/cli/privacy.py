@@ -58,16 +58,24 @@ def show(path: Path, as_json: bool) -> None:
     each entry is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
     """
     found, layout, plan = _inspected(path, {})
-    read = [(each.name, each.record) for each in found if each.record is not None]
+    read = [each for each in found if each.record is not None]
     shared = ''
     if plan and layout and read and not layout.roster().disjoint_patients:
-        spent = [record.chain.epsilon() for _, record in read]
+        spent = [
+            plan.privacy.budget if each.problems else each.record.chain.epsilon()
+            for each in read
+            if each.record is not None
+        ]
         shared = shared_patients(*added_up(spent, plan.privacy.delta))
     seeded = plan is not None and plan.federation.noise != 'secure'
     if as_json:
         content: dict[str, Any] = {
             'private': None if plan is None else not seeded,
-            'ledgers': [document(name, record) for name, record in read],
+            'ledgers': [
+                document(each.name, each.record, whole=not each.problems)
+                for each in read
+                if each.record is not None
+            ],
             'problems': [problem for each in found for problem in each.problems],
         }
         click.echo(json.dumps(content, indent=1, allow_nan=False))
@@ -80,7 +88,7 @@ def show(path: Path, as_json: bool) -> None:
                 if not each.problems:
                     click.echo(f'{each.name}: nothing spent here, there is no ledger yet')
                 continue
-            click.echo(summary(each.name, each.record))
+            click.echo(summary(each.name, each.record, whole=not each.problems))
             if each.record.chain.head.entries:
                 click.echo(table(each.record.chain) + '\n')
         if shared:
@@ -189,6 +197,11 @@ def _inspected(
     path: Path, seen: dict[str, Head]
 ) -> tuple[Sequence[Inspection], Layout | None, Plan | None]:
     """Look at a file, at that of a hospital's directory, or at every ledger of a federation."""
+    home = Layout(path.absolute().parent)
+    if (path / LEDGER).is_file() and not seen and home.plan.exists() and home.keys.exists():
+        # A hospital's directory beside the state of others, who may have seen its ledger.
+        plan = Plan.load(home.plan)
+        return [inspect_hospital(home, path.absolute().name, plan)], None, None
     if (path / LEDGER).is_file():
         path /= LEDGER
     if not path.is_dir():

@@ -23,9 +23,12 @@ from fdrl_ros.crypto.signing import fingerprint, Identity, verify
 from fdrl_ros.durable import replacing
 from fdrl_ros.errors import RosterError, RosterTimeError
 
-__all__ = ['CLOCK_SKEW', 'default_threshold', 'Member', 'Revoked', 'Roster', 'utc']
+__all__ = ['CLOCK_SKEW', 'default_threshold', 'Member', 'Revoked', 'Roster', 'SERVERS', 'utc']
 
 FEWEST_HOSPITALS: Final = 3
+
+SERVERS: Final = ('aggregator', 'key_authority')
+"""Names of the servers, which are their roles too."""
 
 CLOCK_SKEW: Final = 300
 """How far two parties' clocks may be apart where a roster begins and ends, second."""

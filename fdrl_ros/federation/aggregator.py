@@ -103,6 +103,7 @@ class Aggregator:
         self._objections = Objections(channel)
         self._absent: set[str] = set()
         self._slow: set[str] = set()
+        self._acknowledged = (-1, 0)
         self._declined: dict[str, Decline] = {}  # in this round
         self._unaccounted: dict[str, str] = {}  # in this attempt
         self.exhausted = ''
@@ -128,7 +129,7 @@ class Aggregator:
     def start(self, now: float) -> Outcome:
         """Say where the federation stands; rounds begin when the first policy is there."""
         self._orders.note()
-        return self._acknowledge() + self._say('waiting for the key authority', now)
+        return self._say('waiting for the key authority', now)
 
     # What the others say.
 
@@ -181,8 +182,8 @@ class Aggregator:
         if round != self._round:
             refusal = LateError if round < self._round else RoundError
             raise refusal(sender, f'declines round {round}, now at {self._round}')
-        if message.reason not in set(DeclineReason):
-            raise MessageError(sender, f'declines for the reason {message.reason}')
+        if message.reason not in set(DeclineReason) or not message.detail.isprintable():
+            raise MessageError(sender, f'declines for {message.reason}: {message.detail[:80]!r}')
         if sender in self._declined or self._phase is Phase.FINISHED:
             return Outcome()
         self._declined[sender] = message
@@ -193,11 +194,8 @@ class Aggregator:
         """Go on without a hospital whose ledger was refused, and tell it which head was seen."""
         self._unaccounted[error.sender] = error.detail
         note = f'{error.sender} is left out of round {self._round}: {error.detail}'
-        outcome = Outcome(notes=(note,)) + self._acknowledge()
-        return outcome + self._advance(now, in_time=True)
-
-    def _acknowledge(self) -> Outcome:
-        return Outcome((self._watch.acknowledge(self._channel, (self._round, self._attempt)),))
+        heads = self._watch.acknowledge(self._channel, (self._round, self._attempt))
+        return Outcome((heads,), notes=(note,)) + self._advance(now, in_time=True)
 
     def finish(self, job: Job, result: Any, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
@@ -334,7 +332,12 @@ class Aggregator:
         return Outcome()
 
     def _gather(self, now: float, here: set[str], wanted: set[str], in_time: bool) -> Outcome:
-        """Go on in OPEN, SHARE or TRAIN with those who answered; nobody awaits who is left out."""
+        """
+        Go on in OPEN, SHARE or TRAIN with the hospitals that answered.
+
+        :param here: hospitals that answered.
+        :param wanted: hospitals that may answer; nothing waits for those that are left out.
+        """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
         if in_time and awaited:
             if self._phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
@@ -344,7 +347,8 @@ class Aggregator:
             return Outcome()
         if len(here) < self._quorum:
             if self._phase is not Phase.OPEN:
-                return self._fail(now, f'no answer in time from {_names(missing)}')
+                late = f'no answer in time from {_names(awaited)}'
+                return self._fail(now, late if awaited else f'left out: {_names(missing)}')
             # In a new attempt, whose number is ahead of those that hospitals know of.
             return Outcome() if in_time else self._open(now, f'waiting for {_names(missing)}')
         reason = f'without {_names(missing)}' if missing else 'all hospitals answered'
@@ -357,19 +361,23 @@ class Aggregator:
             return self._inbox.deliver(self._channel) + self._enter(Phase.TRAIN, now, reason)
         inbox.settle(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(missing)))
-        return self._acknowledge() + self._enter(Phase.SETTLE, now, reason)
+        return self._enter(Phase.SETTLE, now, reason)
 
     def _unpaid(self) -> str:
-        """Say why no quorum can pay for a further round; nothing while one can."""
+        """Say why the admitted hospitals cannot pay for a further round; nothing if they can."""
+        admitted = self._orders.admitted
         spent = {
             name: decline.detail
             for name, decline in self._declined.items()
-            if decline.reason == DeclineReason.BUDGET
+            if decline.reason == DeclineReason.BUDGET and name in admitted
         }
-        if len(set(self._orders.admitted) - spent.keys()) >= self._quorum or not spent:
+        # With too few admitted ones, the operator admits more.
+        if not len(admitted) >= self._quorum > len(admitted) - len(spent):
             return ''
-        words = '; '.join(f'{name}: {detail}' for name, detail in sorted(spent.items()))
-        return f'the privacy budget does not pay for round {self._round}: {words}'
+        first, detail = min(spent.items())
+        others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
+        why = f'{first}: {detail}{others}'
+        return f'the privacy budget does not pay for round {self._round}: {why}'
 
     def _exhaust(self, now: float, why: str) -> Outcome:
         """End the federation: spent budgets never come back."""
@@ -452,6 +460,11 @@ class Aggregator:
     def _say(self, reason: str, now: float) -> Outcome:
         inbox = self._inbox
         at = (self._round, self._attempt)
+        messages: list[Message] = []
+        if self._watch.changed or at != self._acknowledged:
+            # Before the status: hospitals take part on heads alone that are as new as it is.
+            messages.append(self._watch.acknowledge(self._channel, at))
+            self._acknowledged = at
         status = self._channel.seal(
             RoundStatus,
             *at,
@@ -466,7 +479,7 @@ class Aggregator:
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'
-        return Outcome((status,), notes=(note,))
+        return Outcome((*messages, status), notes=(note,))
 
 
 def _names(names: Iterable[str]) -> str:

@@ -5,6 +5,7 @@
 from typing import Any
 
 from fdrl_ros.crypto.quantisation import EncryptionSettings
+from fdrl_ros.crypto.roster import SERVERS
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
@@ -44,9 +45,6 @@ from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkSh
 from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.trainer.learner import Learner, TrainingStopped
 import numpy as np
-
-SERVERS = ('aggregator', 'key_authority')
-"""Who acknowledges ledger heads."""
 
 AHEAD = 8
 """Attempts ahead of the present one of which messages are kept: they may overtake its status."""
@@ -119,7 +117,7 @@ class Hospital:
         self._parts: dict[Try, Part] = {}
         self._busy = False
         self._declined = 0
-        self._acknowledged: dict[str, Head] = {}
+        self._acknowledged: dict[str, tuple[Try, Head]] = {}
         self._released = 0
         self._lacking = ''
         self.problem = ''
@@ -142,8 +140,17 @@ class Hospital:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether both servers acknowledged heads, and the ledger contains both."""
-        return not self.restored and len(self._acknowledged) == len(SERVERS)
+        """
+        Whether the ledger contains the heads that both servers acknowledged last.
+
+        Those of the aggregator must be as new as its status, those of the key authority as its
+        policy: older ones may lack what was spent since, and may be replayed.
+        """
+        status, policy = self._status, self._policy
+        if self.restored or status is None or policy is None or len(self._acknowledged) < 2:
+            return False
+        (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
+        return aggregator >= attempt_of(status.envelope) and authority[0] >= policy.envelope.round
 
     def start(self, now: float) -> Outcome:
         """Begin: a hospital waits for the servers to speak."""
@@ -191,6 +198,7 @@ class Hospital:
             raise result
         if isinstance(result, LocalUpdate):
             self._log.keep(result)
+            self.problem = ''
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Outcome(notes=(note,)) + self._advance()
         of, setup, written = result
@@ -222,14 +230,18 @@ class Hospital:
         self._log.end(round)
         self._seeds.forget(round)
         self._parts = {of: part for of, part in self._parts.items() if of[0] > round}
-        return self._own_policy() + self._advance()
+        update = self._log.update
+        notes: tuple[str, ...] = ()
+        if self._release and update and update.round == round and not what['included']:
+            notes = (f'own policy of round {round} not released: the sum left this hospital out',)
+        return Outcome(notes=notes) + self._own_policy() + self._advance()
 
     def _take_heads(self, message: LedgerHeads) -> Outcome:
         """
         Compare the ledger with the head that a server acknowledges.
 
         A ledger without it was restored from an older copy, and nothing here can say what it
-        lacks. This hospital then takes no part until its newest ledger is back.
+        lacks. This hospital then takes no part until its newest ledger is put back.
         """
         sender = message.envelope.sender
         self._channel.accept(message, sender if sender in SERVERS else SERVERS[0])
@@ -244,7 +256,7 @@ class Hospital:
                     notes = (f'no part in any round: {error}',)
                 self.restored, self.problem = True, str(error)
                 self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
-        self._acknowledged[sender] = head
+        self._acknowledged[sender] = attempt_of(message.envelope), head
         return Outcome(notes=notes) + self._own_policy() + self._advance()
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
@@ -438,16 +450,15 @@ class Hospital:
         """
         Publish this hospital's own policy of the round that just ended, if it chose to.
 
-        The key authority must have acknowledged the ledger head that the update was trained on:
-        an epsilon that nobody else could check later is not published.
+        The key authority must have acknowledged the ledger head that the update was trained on,
+        which it sees in a sum alone: a hospital that the sum leaves out releases nothing.
         """
         update, policy = self._log.update, self._policy
         if not (self._release and policy and update and update.round == policy.envelope.round):
             return Outcome()
-        seen = self._acknowledged.get('key_authority', Head(0, b''))
-        if not self.acknowledged or seen.entries < update.result.ledger_entries:
-            return Outcome()
-        if self._released == update.round:
+        _, seen = self._acknowledged.get('key_authority', ((0, 0), Head(0, b'')))
+        unseen = seen.entries < update.result.ledger_entries
+        if self.restored or unseen or self._released == update.round:
             return Outcome()
         self._released = update.round
         released = self._channel.seal(

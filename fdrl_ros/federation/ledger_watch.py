@@ -28,6 +28,8 @@ class LedgerWatch:
     def __init__(self, store: Store) -> None:
         """Keep the heads in `store`."""
         self._store = store
+        self.changed = False
+        """Whether a head was noted since the last acknowledgement."""
 
     def head(self, hospital: str) -> Head | None:
         """Return the newest head that was seen of a hospital, if one was."""
@@ -41,7 +43,9 @@ class LedgerWatch:
         :param channel: of this server.
         :param of: round and attempt in which it is said.
         """
-        self._store.sync()
+        if self.changed:
+            self._store.sync()
+        self.changed = False
         heads = {
             name.removeprefix(_SEEN): _from_bytes(value)[1]
             for name, value in self._store.matching(f'{_SEEN}*').items()
@@ -68,6 +72,7 @@ class LedgerWatch:
         head = Head(update.ledger_entries, update.ledger_head)
         if saved != (value := round.to_bytes(8, 'little') + head.to_bytes()):
             self._store.note(_SEEN + sender, value)
+            self.changed = True
 
 
 def heads_seen(path: Path) -> dict[str, Head]:

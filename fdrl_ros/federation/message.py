@@ -28,6 +28,9 @@ MOST_HOSPITALS = 1000
 """Most hospitals of a federation."""
 
 
+MOST_DETAIL = 500
+"""Bytes of the words in which a hospital declines."""
+
 # How long a field may be: what is longer is refused before anybody looks at it.
 _HASH = {'most': DIGEST}
 _KEY = {'most': KEY_BYTES}
@@ -290,7 +293,7 @@ class Decline(Message):
     """
 
     reason: int
-    detail: str
+    detail: str = field(metadata={'most': MOST_DETAIL})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.quantisation import EncryptionSettings
-from fdrl_ros.crypto.roster import default_threshold, Member, Roster
+from fdrl_ros.crypto.roster import default_threshold, Member, Roster, SERVERS
 from fdrl_ros.crypto.signing import Identity
 from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
@@ -34,7 +34,6 @@ from fdrl_ros.privacy.ledger_entry import DIGEST, Head, MOST_LINKS
 from fdrl_ros.trainer.learner import Learner, TrainingProgress, TrainingResult
 import numpy as np
 
-SERVERS = ('aggregator', 'key_authority')
 FEDERATION = 'virtual'
 TICKS = 1000
 """Jumps of the clock after which a round counts as stuck."""

@@ -22,7 +22,6 @@ from fdrl_ros.federation.message import (
     Decline,
     GlobalPolicy,
     HospitalPolicy,
-    LedgerHeads,
     MaskedUpdate,
     Message,
     Objection,
@@ -67,6 +66,7 @@ class TrainerNode(PartyNode):
     sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, Objection, Decline)
 
     def __init__(self, post: Post) -> None:
+        self._stated = self._restored = False
         super().__init__('trainer', post)
 
     @property
@@ -110,8 +110,8 @@ class TrainerNode(PartyNode):
         """Put the hospital together."""
         self.keep(prepared.close)
         self._training = prepared
-        self._stated = False
-        # What was spent is stated once both servers acknowledged the ledger.
+        # What is spent is stated once both servers acknowledged the ledger.
+        self._stated = self._restored = False
         self._say('waiting', 0, 0, 0, math.nan)
         return open_hospital(self.layout, self.member, self.plan(), prepared, store)
 
@@ -125,14 +125,15 @@ class TrainerNode(PartyNode):
             super().send(message)
 
     def accepted(self, message: Message) -> None:
-        """Hand a verified global policy on to the robots; state an acknowledged epsilon."""
+        """Hand a verified global policy on to the robots, and state what is spent once."""
         if isinstance(message, GlobalPolicy):
             self._to_robots(message)
-        if isinstance(message, LedgerHeads) and self._hospital.acknowledged and not self._stated:
-            self._stated = True
-            ledger = self._training.ledger
+        hospital, ledger = self._hospital, self._training.ledger
+        if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
+            self._stated, self._restored = True, hospital.restored
+            newest = not hospital.restored
             self._say('waiting', 0, 0, 0, ledger.epsilon_rdp())
-            self._say_privacy(ledger.epsilon(), ledger.head().entries)
+            self._say_privacy(ledger.epsilon_stated(newest=newest), ledger.head().entries)
 
     @property
     def _hospital(self) -> Hospital:
@@ -149,13 +150,14 @@ class TrainerNode(PartyNode):
             self._say('training', progress.round, progress.step, progress.steps, progress.epsilon)
         else:
             done, count = progress
-            self._say('collecting', 0, done, count, 0.0)
+            self._say('collecting', 0, done, count, math.nan)
 
     def finished(self, job: Job, result: Any) -> None:
         """Publish what a round of training cost."""
         if isinstance(result, LocalUpdate):
             spent = result.result
-            self._say_privacy(spent.epsilon, spent.ledger_entries)
+            if not self._restored:
+                self._say_privacy(spent.epsilon, spent.ledger_entries)
             self._say('sending', result.round, 0, 0, spent.epsilon)
 
     def health(self) -> Health:
@@ -166,6 +168,10 @@ class TrainerNode(PartyNode):
         return Health(Level.ERROR, self._hospital.problem, health.values)
 
     def _say(self, stage: str, round: int, step: int, steps: int, epsilon: float) -> None:
+        if self._restored:
+            epsilon = self._training.ledger.epsilon_stated(newest=False)
+        elif not self._stated:
+            epsilon = math.nan
         self._progress.publish(
             self.stamped(
                 ros.Progress(

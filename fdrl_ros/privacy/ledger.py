@@ -169,6 +169,15 @@ class Ledger(Closing):
         with self._lock:
             return self._chain.epsilon()
 
+    def epsilon_stated(self, *, newest: bool) -> float:
+        """
+        Return an epsilon that is never below the truth.
+
+        :param newest: whether the ledger has all entries that anybody saw. What an older copy
+            lacks is unknown, and at most the budget.
+        """
+        return self.epsilon() if newest else self._owner.budget
+
     def epsilon_rdp(self) -> float:
         """Return what is spent, by the quick upper bound."""
         with self._lock:

@@ -12,6 +12,9 @@ from fdrl_ros.privacy.calibration import noise_multiplier_for
 from fdrl_ros.trainer.guarantee import Guarantee, Sized
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 
+_ROUNDING = 1e-5
+"""How far two ways of adding up the same charges may be apart, relative."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -40,7 +43,9 @@ def check_rounds(
     def epsilon(rounds: int) -> float:
         charge = guarantee.charge(rounds * steps)
         quick = epsilon_rdp([charge], privacy.delta)
-        return quick if quick <= privacy.budget else epsilon_pld([charge], privacy.delta)
+        cost = quick if quick <= privacy.budget else epsilon_pld([charge], privacy.delta)
+        # The ledger adds rounds one by one, which rounds otherwise.
+        return cost * (1.0 + _ROUNDING)
 
     cost = epsilon(rounds)
     if cost <= privacy.budget:
@@ -48,7 +53,7 @@ def check_rounds(
     paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
     fewer = f'set rounds to at most {paid}, or ' if paid else ''
     raise PrivacyError(
-        f'{rounds} rounds of {learner.epochs} local epochs cost epsilon {cost:.4g}, and the '
+        f'{rounds} rounds of {learner.epochs} local epochs cost epsilon {cost:.6g}, and the '
         f'budget of {privacy.budget:g} pays for {paid}: {fewer}take more noise, fewer epochs or a '
         'smaller batch'
     )

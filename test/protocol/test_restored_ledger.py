@@ -3,7 +3,16 @@
 """A hospital restored from an older copy hears of it, stops, and delays nobody."""
 
 from conftest import Bench
-from fdrl_ros.federation.message import Decline, DeclineReason, HospitalPolicy, LedgerHeads
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.message import (
+    Decline,
+    DeclineReason,
+    HospitalPolicy,
+    LedgerHeads,
+    message_from_bytes,
+    MOST_DETAIL,
+    Phase,
+)
 import pytest
 from test_ledger_links import backup, NAME, restore, run_to_policy
 from test_refusals import Tap
@@ -110,17 +119,80 @@ def test_it_releases_nothing_before_the_key_authority_saw_its_ledger(tmp_path):
 
 def test_heads_are_durable_before_they_are_acknowledged(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=2)
-    heads = Tap(bench, LedgerHeads)
-    synced: list[str] = []
-    for server in ('aggregator', 'key_authority'):
+    events: dict[str, list[str]] = {'aggregator': [], 'key_authority': []}
+
+    def watched(server, event, call):
+        def kept(*arguments):
+            if not arguments or arguments[0].startswith('ledger '):
+                events[server].append(event)
+            call(*arguments)
+
+        return kept
+
+    for server in events:
         store = bench.stores[server]
-        sync = store.sync
-        store.sync = lambda server=server, sync=sync: (synced.append(server), sync())
+        store.note = watched(server, 'note', store.note)
+        store.sync = watched(server, 'sync', store.sync)
+    heads = Tap(
+        bench, LedgerHeads, change=lambda m: events[m.envelope.sender].append('heads') or [m]
+    )
     assert bench.run()
-    senders = [each.envelope.sender for each in heads.messages]
-    # Each says it when it starts and once in each round.
-    for server in ('aggregator', 'key_authority'):
-        assert senders.count(server) == 3 <= synced.count(server)
-    for message in heads.messages[-2:]:
+    for server, seen in events.items():
+        notes = [at for at, event in enumerate(seen) if event == 'note']
+        assert len(notes) == 6
+        for at in notes:
+            after = seen[at:]
+            assert after.index('sync') < after.index('heads')
+        last = next(each for each in heads.messages[::-1] if each.envelope.sender == server)
         for name in bench.names:
-            assert message.head(name) == bench.learners[name].head()
+            assert last.head(name) == bench.learners[name].head()
+
+
+def test_a_head_of_a_round_that_was_rolled_back_is_acknowledged_too(tmp_path):
+    """As when a backup from before that round is put back: nobody summed its update."""
+    bench = Bench(tmp_path, hospitals=4, rounds=6)
+    run_to_policy(bench, 3)
+    links = backup(bench)
+    assert bench.run(
+        lambda: 4 in bench.learners[NAME].trained and bench.aggregator.phase is Phase.SETTLE
+    )
+    bench.order('roll_back', to_round=2)
+    restore(bench, links)
+    released = Tap(bench, HospitalPolicy)
+    assert bench.run(lambda: bench.key_authority.round == 6)
+    assert bench.learners[NAME].trained == [1, 2, 3, 4]
+    assert bench.federation.parties[NAME].restored
+    assert NAME not in {each.envelope.sender for each in released.messages}
+
+
+def test_replayed_heads_count_for_nothing(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=6)
+    old = Tap(bench, LedgerHeads)
+    run_to_policy(bench, 1)
+    first = list(old.messages)
+    links = backup(bench)
+    run_to_policy(bench, 4)
+    restore(bench, links)
+    Tap(bench, LedgerHeads, change=lambda m: [])  # the network holds the newest back
+    bench.federation._latched = {
+        key: each for key, each in bench.federation._latched.items() if key[1] is not LedgerHeads
+    }
+    hospital = bench.federation.parties[NAME]
+    bench.federation._queue.clear()
+    for message in first:
+        bench.federation._deliver(NAME, message)
+    for message in bench.federation._latched.values():
+        bench.federation._deliver(NAME, message)
+    bench.run(lambda: False, ticks=50)
+    assert not hospital.acknowledged and bench.learners[NAME].trained == [1, 2, 3, 4]
+
+
+def test_a_decline_is_short_and_printable(tmp_path):
+    bench = Bench(tmp_path, hospitals=3, rounds=1)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
+    channel = bench.federation.parties[NAME]._channel
+    for detail in ('two\nlines', 'x' * (MOST_DETAIL + 1)):
+        with pytest.raises(MessageError):
+            said = channel.seal(Decline, 1, 1, reason=1, detail=detail)
+            bench.aggregator.handle(message_from_bytes(said.to_bytes()), 0.0)
+    assert bench.aggregator.left_out == {}

@@ -226,6 +226,17 @@ def test_spent_budgets_end_the_federation_in_the_first_attempt_that_meets_them(t
         assert bench.aggregator.exhausted == reason
 
 
+def test_budgets_of_withdrawn_hospitals_end_nothing(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=2)
+    bench.learners['hospital_1'].rounds_affordable = 0
+    assert bench.run(lambda: bench.aggregator.left_out)
+    for name in ('hospital_1', 'hospital_2'):
+        bench.order('withdraw', name)
+    assert not bench.run(ticks=200) and not bench.aggregator.exhausted
+    bench.order('admit', 'hospital_2')
+    assert bench.run(lambda: bench.key_authority.round == 2)
+
+
 def test_nobody_waits_for_a_hospital_whose_budget_ends_in_training(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1)
 

@@ -299,6 +299,12 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     shutil.rmtree(home)
     backup.rename(home)
     assert spent < ledger_epsilon(layout, 'hospital_1', plan) == 2.2
+    for place in (run, home):
+        shown = fdrl('privacy', 'show', place)
+        assert shown.exit_code == 1 and 'an old copy was restored' in shown.stderr
+        assert ' or more: entries are missing or wrong, of budget 2.2' in shown.output
+    told = json.loads(fdrl('privacy', 'show', run, '--json').stdout)
+    assert [each['epsilon_is_lower_bound'] for each in told['ledgers']] == [True, False, False]
     said: list = []
     plan = plan.changed({'rounds': {'rounds': 3}})
     train_federation(layout, plan, run / 'policies', report=said.append)

@@ -379,11 +379,12 @@ def test_help_tells_of_backups_restores_and_retirement():
         assert words in text
 
 
-def test_a_hospital_s_directory_is_as_good_as_its_file(ledger):
-    for command in ('show', 'verify'):
-        by_folder, by_file = fdrl(command, ledger.parent), fdrl(command, ledger)
-        assert by_folder.exit_code == by_file.exit_code == 0
-        assert by_folder.output == by_file.output
+def test_a_hospital_s_directory_is_its_file_and_the_heads_that_were_seen_of_it(ledger):
+    by_folder, by_file = fdrl('show', ledger.parent), fdrl('show', ledger)
+    assert by_folder.exit_code == by_file.exit_code == 0
+    assert by_folder.output == by_file.output
+    assert 'compared with no head' in fdrl('verify', ledger).output
+    assert 'the aggregator (4), the key authority (4)' in fdrl('verify', ledger.parent).output
 
 
 def test_a_head_that_is_none_is_a_wrong_word_and_no_tampering(ledger):

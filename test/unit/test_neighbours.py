@@ -18,7 +18,7 @@ from fdrl_ros.trainer.records import Records
 from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.trainer.table import TableDqn
 from fdrl_ros.trainer.trainer import Trainer
-from fdrl_ros.trainer.transitions import Batch
+from fdrl_ros.trainer.transitions import Batch, Transitions
 from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
@@ -107,6 +107,32 @@ def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
     others = part(batch, [each for each in range(units) if each != left % units])
     moved = dqn.clipped_sum(*apart, batch, 1.0) - dqn.clipped_sum(*apart, others, 1.0)
     assert np.linalg.norm(moved) <= 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, ties=TIES, units=strategies.integers(2, 40), size=strategies.integers(1, 4))
+def test_without_one_unit_a_sum_of_drawn_rows_moves_by_the_clip_norm_at_most(
+    seed, ties, units, size
+):
+    """The way that training takes: rows of a table, chosen by their numbers."""
+    rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
+    rows = batch_of(rng, shape, 60, 1).rows()
+    everyone = Transitions(
+        states=rows.states,
+        actions=rows.actions,
+        rewards=rows.rewards,
+        next_states=rows.next_states,
+        discounts=rows.discounts,
+        starts=np.arange(61),
+    )
+    apart = [DoubleDqn(shape).layered(tied(rng, shape, ties)) for _ in range(2)]
+    index = rng.integers(60, size=(units, size))
+    whole, others = (
+        DoubleDqn(shape).clipped_sum(*apart, everyone.at(each), 1.0) for each in (index, index[1:])
+    )
+    alone = DoubleDqn(shape).clipped_sum(*apart, everyone.at(index[:1]), 1.0)
+    assert np.linalg.norm(whole - others) <= 1.0
+    np.testing.assert_allclose(whole - others, alone, rtol=0, atol=1e-12)
 
 
 def test_of_actions_that_are_worth_the_same_the_first_is_best():
