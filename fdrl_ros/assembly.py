@@ -16,6 +16,7 @@ from pathlib import Path
 from fdrl_ros.crypto.commit import changing, reading
 from fdrl_ros.crypto.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
 from fdrl_ros.crypto.he_key import he_bytes, in_words, load_he
+from fdrl_ros.crypto.roster import SERVERS
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError, StoreError
 from fdrl_ros.federation.aggregator import Aggregator
 from fdrl_ros.federation.channel import Channel
@@ -29,7 +30,7 @@ from fdrl_ros.federation.released import Released, Validation
 from fdrl_ros.federation.round_seeds import RoundSeeds
 from fdrl_ros.federation.store import peek, Store
 from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout, load_policy, SERVERS
+from fdrl_ros.prepare import Layout, load_policy
 from fdrl_ros.privacy.ledger import Ledger
 from fdrl_ros.privacy.ledger_entry import Head, Owner
 from fdrl_ros.privacy.noise import NoiseSource

@@ -9,8 +9,9 @@ import shutil
 from fdrl_ros.bringup import BringupSettings, hospital_graph, NodeSpec, server_graph
 from fdrl_ros.crypto.commit import reading
 from fdrl_ros.crypto.keystore import KEY_FILE, make_private_directory, ROOT_FILE, ROSTER_FILE
+from fdrl_ros.crypto.roster import SERVERS
 from fdrl_ros.errors import RosterError, StoreError
-from fdrl_ros.prepare import Layout, SERVERS
+from fdrl_ros.prepare import Layout
 
 
 def export(layout: Layout, names: Sequence[str], target: Path) -> None:

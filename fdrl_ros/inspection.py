@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 
 from fdrl_ros.assembly import check_not_lost, CHECKPOINT, last_sent, LEDGER, ledger_owner
+from fdrl_ros.crypto.roster import SERVERS
 from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.ledger_watch import heads_seen
 from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout, SERVERS
+from fdrl_ros.prepare import Layout
 from fdrl_ros.privacy.ledger_entry import Head, Owner
 from fdrl_ros.privacy.ledger_record import read_record, Record
 from fdrl_ros.trainer.checkpoint import head_noted

@@ -13,11 +13,12 @@ from fdrl_ros.benchmark.report import NOT_PRIVATE, shared_patients
 from fdrl_ros.cli.ledger_table import document, number, summary, table
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
+from fdrl_ros.crypto.roster import SERVERS
 from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
 from fdrl_ros.federation.ledger_watch import heads_seen
 from fdrl_ros.inspection import inspect_file, inspect_hospital, Inspection
 from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout, SERVERS
+from fdrl_ros.prepare import Layout
 from fdrl_ros.privacy.accountant import added_up
 from fdrl_ros.privacy.ledger_entry import Head
 from fdrl_ros.trainer.calibration import calibrated, Size

@@ -9,6 +9,7 @@ import time
 
 from fdrl_ros import kernels
 from fdrl_ros.crypto.keystore import make_private_directory
+from fdrl_ros.crypto.roster import SERVERS
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.diagnostics import Health, Level
 from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
@@ -17,7 +18,7 @@ from fdrl_ros.nodes.promptness import with_priority, without_garbage, without_sl
 from fdrl_ros.nodes.robot_control import RobotControl
 from fdrl_ros.nodes.worker import Post
 from fdrl_ros.policy import Policy
-from fdrl_ros.prepare import load_policy, SERVERS
+from fdrl_ros.prepare import load_policy
 from fdrl_ros.selector import (
     GateSettings,
     Limiter,
