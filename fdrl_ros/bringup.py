@@ -9,6 +9,7 @@ nodes exists.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 import random
 import socket
 
@@ -16,6 +17,7 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import setting, Settings
+import yaml
 
 Value = bool | int | float | str
 
@@ -78,7 +80,7 @@ class BringupSettings(Settings):
     )
 
     def __post_init__(self) -> None:
-        """Keep the robots' traffic apart from the federation's."""
+        """Keep the robots' traffic apart, and refuse parameters that nodes would go without."""
         super().__post_init__()
         if self.federation_domain == self.robot_domain:
             raise SettingError(
@@ -88,6 +90,15 @@ class BringupSettings(Settings):
             raise SettingError(
                 'discovery_server', self.discovery_server, 'none where hosts is `one`'
             )
+        if self.parameters:
+            try:
+                values = yaml.safe_load(Path(self.parameters).read_text('utf-8'))
+                reason = '' if isinstance(values, dict) else 'it names no nodes'
+            except (OSError, ValueError, yaml.YAMLError) as error:
+                reason = getattr(error, 'strerror', None) or str(error).splitlines()[0]
+            if reason:
+                expected = f'a readable file of ROS parameters: {reason}'
+                raise SettingError('parameters', self.parameters, expected)
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,19 @@ class RoomArguments(Settings):
     use_sim_time: bool = setting(
         False, 'have all nodes but the env follow /clock: of publish_clock, or of somebody else'
     )
+    env: bool = setting(
+        True, "start the simulated env; false where a real arm answers on the robot's topics"
+    )
+    armed: str = setting(
+        'auto',
+        'whether the selector commands the arm; auto: where the simulated env is started with it',
+        choices=('auto', 'true', 'false'),
+    )
+
+    @property
+    def commands(self) -> bool:
+        """Whether the selector commands the arm."""
+        return self.env if self.armed == 'auto' else self.armed == 'true'
 
 
 @dataclass(frozen=True)
@@ -166,31 +190,30 @@ def robot_graph(
     room: RoomArguments = RoomArguments(),  # noqa: B008 (frozen)
 ) -> tuple[NodeSpec, ...]:
     """
-    Return the nodes of one operating room; its arm is simulated, so the selector is armed.
+    Return the nodes of one operating room: the simulated env, if asked for, and the selector.
 
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
     """
     domain = settings.robot_domain
-    return (
-        _node(
-            settings,
-            'env',
-            f'/{robot}',
-            domain,
-            operations=operations,
-            endoscope=room.endoscope,
-            publish_clock=room.publish_clock,
-        ),
-        _node(
-            settings,
-            'selector',
-            f'/{robot}',
-            domain,
-            armed=True,
-            use_sim_time=room.use_sim_time,
-        ),
+    env = _node(
+        settings,
+        'env',
+        f'/{robot}',
+        domain,
+        operations=operations,
+        endoscope=room.endoscope,
+        publish_clock=room.publish_clock,
     )
+    selector = _node(
+        settings,
+        'selector',
+        f'/{robot}',
+        domain,
+        armed=room.commands,
+        use_sim_time=room.use_sim_time,
+    )
+    return (env, selector) if room.env else (selector,)
 
 
 def federation_graph(

@@ -3,13 +3,22 @@
 """The node graph for `ros2 launch`: arguments out of settings, actions out of node specs."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 import shlex
 from typing import Any, TypeVar
 
 from fdrl_ros.bringup import BringupSettings, environment, FederationArguments, NodeSpec
-from fdrl_ros.settings import Setting, Settings
+from fdrl_ros.errors import SettingError
+from fdrl_ros.resources import resource
+from fdrl_ros.settings import named_among, Setting, Settings
 from launch import LaunchContext
-from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
+from launch.actions import (
+    DeclareLaunchArgument,
+    ExecuteProcess,
+    IncludeLaunchDescription,
+    OpaqueFunction,
+)
+from launch.events import IncludeLaunchDescription as Included
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.substitutions import ExecutableInPackage
@@ -19,9 +28,13 @@ PACKAGE = 'fdrl_ros'
 S = TypeVar('S', bound=Settings)
 
 
-def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument]:
-    """Declare every setting as an argument with its default, sentence and range."""
-    return [
+def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument | OpaqueFunction]:
+    """
+    Declare every setting as an argument with its default, sentence and range.
+
+    Behind them all other arguments are refused, so declare what else there is before.
+    """
+    declared = [
         DeclareLaunchArgument(
             each.name,
             default_value=_text(each.default),
@@ -30,6 +43,33 @@ def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument]:
         for kind in kinds
         for each in kind.describe()
     ]
+    return [*declared, OpaqueFunction(function=_refuse_unknown)]
+
+
+def _refuse_unknown(context: LaunchContext) -> None:
+    """
+    Refuse words of `ros2 launch` that name no argument, where it was given a file of ours.
+
+    Launch takes no notice of them: `evn:=false` would start the simulated arm beside a real one.
+    A file that includes ours may have arguments that it does not declare.
+
+    :raises SettingError: naming the first.
+    """
+    event = context.locals.event
+    if not isinstance(event, Included):
+        return
+    given = event.launch_description
+    folders = {
+        Path(each.launch_description_source.location).resolve().parent
+        for each in given.entities
+        if isinstance(each, IncludeLaunchDescription)
+    }
+    if resource('launch/robot.launch.py').resolve().parent not in folders:
+        return
+    known = [each.name for each in given.get_launch_arguments()]
+    for name, _, value in (word.partition(':=') for word in context.argv):
+        if name not in (*known, 'launch-prefix', 'launch-prefix-filter'):
+            raise SettingError(name, value, named_among(name, 'arguments', known))
 
 
 def chosen(context: LaunchContext, kind: type[S]) -> S:

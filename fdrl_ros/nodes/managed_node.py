@@ -22,6 +22,7 @@ from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout
 from fdrl_ros.settings import setting, Settings
 import rclpy
+from rclpy._rclpy_pybind11 import RCLError
 from rclpy.clock import Clock, ClockType
 from rclpy.executors import ExternalShutdownException
 from rclpy.experimental import EventsExecutor
@@ -357,7 +358,10 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    except RCLError as error:
+        sys.exit(f'fdrl_ros: {error}')
     executor = EventsExecutor()
     try:
         node = make(executor.create_task)

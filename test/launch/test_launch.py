@@ -126,7 +126,7 @@ def test_frames_are_told_unless_told_not_to_and_rviz_is_shown_when_asked_for():
 
 
 def test_argument_that_is_none_is_refused_by_its_name():
-    for name, value in (('operations', 'abc'), ('rviz', 'perhaps')):
+    for name, value in (('operations', 'abc'), ('rviz', 'perhaps'), ('armed', 'ture')):
         with pytest.raises(SettingError, match=f'{name}.*{value}'):
             chosen(launch_context(**{name: value}), RobotArguments)
 
@@ -209,6 +209,71 @@ def test_setting_that_cannot_be_ends_the_launch(directory, federation_domain):
     )
     launched.run('never', 1, 30.0)
     assert launched.started == [] and time.monotonic() - began < 20.0
+
+
+# As `ros2 launch` does it.
+LAUNCH = """
+import sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+file, *words = sys.argv[1:]
+source = PythonLaunchDescriptionSource(file)
+arguments = [word.split(':=') for word in words]
+service = LaunchService(argv=words)
+service.include_launch_description(
+    LaunchDescription([IncludeLaunchDescription(source, launch_arguments=arguments)])
+)
+sys.exit(service.run())
+"""
+INCLUDES = """
+from launch import LaunchDescription
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+def generate_launch_description():
+    source = PythonLaunchDescriptionSource({file!r})
+    return LaunchDescription([IncludeLaunchDescription(source)])
+"""
+
+
+def refusal(file: Path, *words: str) -> str:
+    """Return the one line by which a launch ends with exit code 1 and starts nothing."""
+    command = [sys.executable, '-c', LAUNCH, str(file), *words]
+    out = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT}
+    done = subprocess.run(command, **out, text=True, timeout=30)
+    assert done.returncode == 1 and 'process started' not in done.stdout
+    (line,) = (each for each in done.stdout.splitlines() if each.startswith('[ERROR]'))
+    return line
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_typing_error_ends_the_launch_before_any_node_starts(name, tmp_path):
+    file = resource(f'launch/{name}.launch.py')
+    missing = tmp_path / 'site.yaml'
+    assert f"parameters = '{missing}'" in refusal(file, f'parameters:={missing}')
+    assert "autostrat = 'false'" in refusal(file, 'autostrat:=false')
+    if name in ('federation', 'robot'):
+        assert 'did you mean env?' in refusal(file, 'evn:=false')
+        assert "armed = 'ture'" in refusal(file, 'armed:=ture')
+
+
+def test_file_that_includes_ours_may_have_other_arguments(tmp_path):
+    mine, missing = tmp_path / 'mine.launch.py', tmp_path / 'site.yaml'
+    mine.write_text(INCLUDES.format(file=str(resource('launch/robot.launch.py'))))
+    assert 'parameters = ' in refusal(mine, 'camera:=true', f'parameters:={missing}')
+
+
+def test_selector_is_armed_as_said_and_alone_where_a_real_arm_answers():
+    room = runpy.run_path(str(resource('launch/robot.launch.py')))['room']
+    for arguments, wanted in (
+        ({}, {'env': None, 'selector': True}),
+        ({'armed': 'false'}, {'env': None, 'selector': False}),
+        ({'env': 'false'}, {'selector': False}),
+        ({'env': 'false', 'armed': 'true'}, {'selector': True}),
+    ):
+        context = launch_context(**arguments)
+        specs = room(context, chosen(context, BringupSettings))
+        assert {each.name: each.parameters.get('armed') for each in specs} == wanted
 
 
 def executables(launched: Launched) -> list[str]:

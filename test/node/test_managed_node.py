@@ -255,6 +255,13 @@ def test_bad_parameter_ends_the_process_with_a_reason(settings, parameters, reas
     assert reason in ended.stdout
 
 
+def test_parameter_file_that_cannot_be_read_ends_the_process_with_a_reason(settings, tmp_path):
+    spec = robot_graph(settings, 'robot_1')[1]
+    ended = run(replace(spec, parameter_file=str(tmp_path / 'missing.yaml')), settings)
+    assert ended.returncode == 1
+    assert 'missing.yaml' in ended.stdout and 'Traceback' not in ended.stdout
+
+
 def test_ledger_that_somebody_else_writes_ends_the_trainer_with_a_reason(settings, directory):
     (directory / 'hospital_1' / 'ledger.sqlite').write_bytes(b'not a ledger' * 100)
     (directory / 'hospital_1' / 'ledger.sqlite').chmod(0o600)

@@ -73,6 +73,35 @@ def test_env_alone_makes_time_and_the_selector_alone_follows_it():
     assert not selector.parameters['use_sim_time']
 
 
+@pytest.mark.parametrize('armed', ['auto', 'true', 'false'])
+@pytest.mark.parametrize('env', [True, False])
+def test_selector_without_the_simulated_env_is_armed_by_who_says_so_alone(env, armed):
+    graph = robot_graph(SETTINGS, 'robot_1', room=RoomArguments(env=env, armed=armed))
+    assert [each.executable for each in graph] == ['env', 'selector'][not env :]
+    assert graph[-1].parameters['armed'] is (armed == 'true' or (env and armed == 'auto'))
+    with pytest.raises(SettingError, match="armed = 'ture': expected .* 'auto', 'true', 'false'"):
+        RoomArguments(armed='ture')
+
+
+@pytest.mark.parametrize(
+    ('name', 'text', 'reason'),
+    [
+        ('missing.yaml', None, 'No such file'),
+        ('', None, 'Is a directory'),
+        ('torn.yaml', '/**/selector: {ros__parameters: [', 'while parsing'),
+        ('words.yaml', 'armed false', 'it names no nodes'),
+        ('empty.yaml', '', 'it names no nodes'),
+        ('picture.yaml', '\udcff', "'utf-8' codec"),
+    ],
+)
+def test_parameter_file_that_nodes_would_go_without_is_refused(tmp_path, name, text, reason):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text, 'utf-8', 'surrogateescape')
+    with pytest.raises(SettingError, match=f'parameters = .*{name}.*: {reason}'):
+        BringupSettings(parameters=str(path))
+
+
 def test_robots_live_in_another_domain_than_the_federation():
     domains = {each.executable in ('env', 'selector'): each.domain for each in graph()}
     assert domains == {True: SETTINGS.robot_domain, False: SETTINGS.federation_domain}
