@@ -24,7 +24,6 @@ from fdrl_ros.nodes.markers import operation_markers
 from fdrl_ros.nodes.procedure_list import procedure_list
 from fdrl_ros.nodes.robot_messages import states
 from fdrl_ros.nodes.worker import Post
-from fdrl_ros.selector.control import IDLE
 from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
 import numpy as np
@@ -38,8 +37,8 @@ PERIOD = 0.01
 CYCLES = round(TICK / PERIOD)
 """Cycles of 100 Hz in one policy tick; the 12 sub-steps are spread over them."""
 
-PAUSE = IDLE + 0.5
-"""Between two operations, second: the selector holds for the one before no more."""
+PAUSE = 1.5
+"""Between two operations, second: the selector has long been silent about the one before."""
 
 ABORTED = 'aborted'
 """Failure of an operation that `reset`, or the end of the node's activity, ended."""

@@ -138,7 +138,7 @@ class RobotControl:
         self._carry_out(self._loop.watchdog(now))
         if self._loop.selector.surgeon:
             self._orders.forget()
-        elif self._armed:
+        elif self._armed and not self._loop.deserted(now):
             # First the tip comes out of the force, then the arm is paused.
             closed = self._loop.selector.gate.closed and not self._retracting
             word = self._orders.step(closed, self.arm, now)

@@ -36,8 +36,8 @@ from fdrl_ros.selector.selector import Selector
 PERIOD = 0.01
 """Time between two set-points, second; a set-point is where the tip shall be one period on."""
 
-IDLE = 1.0
-"""Silence after which the operation counts as over, second: no more set-points then."""
+IDLE = 0.4
+"""Time without a state of the operation after which the arm is commanded no more, second."""
 
 
 class Cycle(NamedTuple):
@@ -87,7 +87,7 @@ class ControlLoop:
         self._refused: tuple[Reason, float] | None = None
         self._stepped = -math.inf
         self._watched: float | None = None
-        self._stalled = self._resumed = -math.inf
+        self._stalled = self._resumed = self._heard = -math.inf
 
     def take_over(self) -> None:
         """Leave the arm to the surgeon: no set-point from the next beat on."""
@@ -172,6 +172,7 @@ class ControlLoop:
         :returns: None where it waits.
         """
         observation = self._arrived(observation, now)
+        self._heard = observation.received
         if not self._case.is_of(observation):
             self._begin(observation, same_time=True)
         fault, restarted = self._order.step(observation.time, clock)
@@ -208,7 +209,7 @@ class ControlLoop:
         newest = [each.received for each in (self._operation, self._newest_patient) if each]
         if len(newest) == 2 and now - min(newest) <= self._timeout:
             return None
-        if self._begun and now - max(newest, default=-math.inf) > IDLE:
+        if self._begun and self.deserted(now):
             self._rest()
         reason = Reason.STALE if len(newest) == 2 else Reason.MISSING
         if self._refused is not None and now - self._refused[1] <= self._timeout:
@@ -217,6 +218,15 @@ class ControlLoop:
             return self._go(now, None)
         self._held = now
         return self._go(now, self._keep_tip(reason, now, self._operation))
+
+    def deserted(self, now: float) -> bool:
+        """
+        Tell whether no state of the operation came for so long that nothing may be commanded.
+
+        Vital signs alone are no reason to command an arm; without them it holds, and is drawn
+        back from what force it is told.
+        """
+        return now - self._heard > IDLE
 
     def _arrived(self, observation: Observation, now: float) -> Observation:
         """Date what comes after a pause of the caller back: nobody knows how long it waited."""

@@ -16,7 +16,7 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.robot_messages import stamp
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector import Candidate
-from fdrl_ros.selector.control import PERIOD
+from fdrl_ros.selector.control import IDLE, PERIOD
 from fdrl_ros.selector.observation import nanoseconds
 import pytest
 from room import Room
@@ -230,6 +230,23 @@ def test_states_that_waited_for_a_node_that_could_not_run_are_not_acted_on(insid
     assert first.policy == 'hold' and first.reason in ('late', 'stale')
     acted = [each for each in arm.actions[begun:] if each.policy != 'hold']
     assert not {nanoseconds(each.header.stamp) for each in acted} & set(stamps)
+
+
+def test_arm_is_not_paused_by_a_gate_that_hears_of_it_no_more(inside, monkeypatch):
+    process, arm, both = inside
+    process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])
+    arm.say_until(moving(arm.room), 20.0)
+    both.stopped = True
+    control, sent, now = process.node.control, [], [process.node.now]
+    monkeypatch.setattr(SelectorNode, 'now', property(lambda self: now[0]))
+    monkeypatch.setattr(control, '_state', SimpleNamespace(publish=sent.append))
+    process.node.loop.selector.gate.closed = True
+    control._watch()
+    assert [each.string for each in sent] == ['pause']
+    for _ in range(round(5.0 * IDLE / PERIOD)):
+        now[0] += PERIOD
+        control._watch()
+    assert len(sent) == 1
 
 
 def test_silence_is_told_within_a_period_of_the_node_s_own_clock(inside, monkeypatch):

@@ -121,11 +121,32 @@ def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
         robot.beat(speak=False)
     assert [each.reason for each in robot.selections[count:]] == [Reason.STALE]
     held = robot.targets[-1]
-    for _ in range(50):
+    for _ in range(30):
         robot.beat(speak=False)
     np.testing.assert_array_equal(robot.targets[-1], held)
     robot.now += IDLE
     assert robot.loop.watchdog(robot.now).setpoint is None
+
+
+@pytest.mark.parametrize('lost', ['operation', 'vitals'])
+def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_signs(lost):
+    robot = Robot(lambda state: 5)
+    for _ in range(20):
+        robot.beat()
+    cycle, ends = None, robot.now + 2.0 * IDLE
+    while robot.now < ends:
+        robot.now += PERIOD
+        if lost == 'operation':
+            vitals = robot.half(PATIENT_FIELDS, robot.operation.values()[OPERATION_SIZE:])
+            robot.loop.take_patient(vitals, robot.now)
+        else:
+            robot.loop.proceed(robot.now)
+            seen = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+            robot.loop.take_operation(seen, robot.now)
+        cycle = robot.loop.watchdog(robot.now)
+    assert cycle.selection is None or cycle.selection.holds
+    assert (cycle.setpoint is None) is (lost == 'operation')
+    assert robot.loop.deserted(robot.now) is (lost == 'operation')
 
 
 def test_not_a_number_holds_in_that_very_beat_and_the_next_good_state_counts():
