@@ -9,12 +9,14 @@ nodes exists.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+import os
 from pathlib import Path
 import random
 import socket
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
+from fdrl_ros.orphans import LAUNCHER
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import setting, Settings
 import yaml
@@ -228,8 +230,9 @@ def federation_graph(
 
 
 def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
-    """Return the variables that every node runs with."""
+    """Return the variables that every node of this process runs with."""
     return {
+        LAUNCHER: str(os.getpid()),
         'ROS_DOMAIN_ID': str(domain),
         'OMP_NUM_THREADS': '1',
         'OPENBLAS_NUM_THREADS': '1',

@@ -174,7 +174,6 @@ class Runner:
         variables = {
             **os.environ,
             **environment(self._settings, spec.domain),
-            'FDRL_PARENT': str(os.getpid()),
             'ROS_LOG_DIR': str(self._log / 'ros'),
             **self._variables,
         }

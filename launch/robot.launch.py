@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""One operating room: simulated arm and patient, selector, frames, and RViz if asked for."""
+"""One operating room: selector, simulated arm and patient, frames, and RViz if asked for."""
 
 from fdrl_ros.bringup import BringupSettings, environment, NodeSpec, robot_graph, RobotArguments
 from fdrl_ros.nodes.launching import chosen, declare, graph
@@ -19,6 +19,8 @@ def show(context: LaunchContext) -> list[Node]:
         'namespace': arguments.robot,
         'remappings': FRAMES,
         'additional_env': environment(settings, settings.robot_domain),
+        # They too end with the launcher, however it ends.
+        'prefix': 'setpriv --pdeathsig TERM',
     }
     time = {'use_sim_time': arguments.use_sim_time}
     shown = []

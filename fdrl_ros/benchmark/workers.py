@@ -17,6 +17,7 @@ from typing import Any
 
 from fdrl_ros.benchmark.progress import Progress, Report, Stopped
 from fdrl_ros.errors import FdrlError
+from fdrl_ros.orphans import end_with_parent
 from fdrl_ros.trainer.learner import TrainingStopped
 from fdrl_ros.variables import with_variables
 
@@ -133,6 +134,7 @@ def _begin_worker(progress: Any, stop: Any) -> None:
     parent, so it ends its work and says so; asked again, it goes at once.
     """
     global _channel
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _ask)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)

@@ -25,6 +25,7 @@ from fdrl_ros.cli.shield import shield
 from fdrl_ros.cli.train import train
 from fdrl_ros.cli.utility import utility
 from fdrl_ros.cli.version import version
+from fdrl_ros.orphans import end_with_launcher
 
 
 @click.group(cls=FdrlGroup)
@@ -36,6 +37,7 @@ def main() -> None:
     Hospitals train together without showing anyone their patients; a robot picks the policy that
     suits the patient in front of it. Simulated, for research, not a medical device.
     """
+    end_with_launcher()
 
 
 for command in (

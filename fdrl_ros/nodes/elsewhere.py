@@ -10,6 +10,7 @@ from typing import Any
 
 from fdrl_ros.errors import FdrlError, LastingError
 from fdrl_ros.interrupts import spared_interrupts
+from fdrl_ros.orphans import end_with_parent
 from fdrl_ros.trainer.learner import TrainingStopped
 
 LOOK = 0.2
@@ -54,6 +55,7 @@ def run_elsewhere(
 
 def _compute(compute: Callable[..., Any], arguments: tuple[Any, ...], out: Connection) -> None:
     """Run in the other process."""
+    end_with_parent()
     os.nice(5)
     try:
         result = compute(*arguments)

@@ -3,12 +3,14 @@
 """The node graph for `ros2 launch`: arguments out of settings, actions out of node specs."""
 
 from collections.abc import Callable, Iterable
+import os
 from pathlib import Path
 import shlex
 from typing import Any, TypeVar
 
 from fdrl_ros.bringup import BringupSettings, environment, FederationArguments, NodeSpec
 from fdrl_ros.errors import SettingError
+from fdrl_ros.orphans import LAUNCHER
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import named_among, Setting, Settings
 from launch import LaunchContext
@@ -127,6 +129,7 @@ def preparation(settings: BringupSettings, arguments: FederationArguments) -> Ex
             str(arguments.rounds),
             *shlex.split(arguments.options),
         ],
+        additional_env={LAUNCHER: str(os.getpid())},
         output='screen',
     )
 

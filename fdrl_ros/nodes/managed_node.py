@@ -36,9 +36,6 @@ SPIN = 0.1
 PATIENCE = 10.0
 """How long a job may take to stop, second."""
 
-PARENT = 'FDRL_PARENT'
-"""Variable with the process whose end ends the node; the runner sets it."""
-
 _SUCCESS = TransitionCallbackReturn.SUCCESS
 _NOTHING_ASKED = inspect.Signature()
 
@@ -345,13 +342,12 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     Run one node until it is told to stop.
 
     SIGINT and SIGTERM stop the job, deactivate, clean up and end with 0; a second one changes
-    nothing. So does the end of the runner that started it.
+    nothing.
 
     :param make: makes the node.
     :returns: exit code.
     """
     stopping = [False]
-    parent = int(os.environ.get(PARENT, '0'))
 
     def stop(number: int, frame: Any) -> None:
         stopping[0] = True
@@ -382,7 +378,6 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         while not stopping[0] and not (autostart and node.fault) and not node.finalized:
             # Many callbacks a call: spin_once would leave the executor after each.
             executor.spin_until_future_complete(never, timeout_sec=SPIN)
-            stopping[0] |= bool(parent) and os.getppid() != parent
     except ExternalShutdownException:
         pass
     except Exception as error:

@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import Any, Final
 
+from fdrl_ros.orphans import end_with_launcher
 from fdrl_ros.resources import resource
 
 PARAMETERS: Final = {
@@ -34,7 +35,8 @@ def start(name: str) -> int:
     """
     Import a node's module, which takes seconds, and run it.
 
-    Nothing is open yet while it is imported: SIGINT and SIGTERM then end the process at once.
+    Nothing is open yet while it is imported: SIGINT and SIGTERM then end the process at once. From
+    now on it ends with its launcher, if that named itself.
 
     :param name: of the module in fdrl_ros.nodes.
     :returns: exit code.
@@ -51,5 +53,6 @@ def start(name: str) -> int:
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, leave)
+    end_with_launcher()
     code: int = import_module(f'fdrl_ros.nodes.{name}').main()
     return code

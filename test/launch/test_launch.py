@@ -4,6 +4,7 @@
 
 from pathlib import Path
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ from launch.actions import (  # noqa: E402
 from launch.event_handlers import OnProcessExit, OnProcessIO, OnProcessStart  # noqa: E402
 from launch.events import Shutdown  # noqa: E402
 from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
+from orphans import descendants, ended, watched  # noqa: E402
 
 FILES = ('federation', 'server', 'hospital', 'robot')
 
@@ -274,6 +276,25 @@ def test_selector_is_armed_as_said_and_alone_where_a_real_arm_answers():
         context = launch_context(**arguments)
         specs = room(context, chosen(context, BringupSettings))
         assert {each.name: each.parameters.get('armed') for each in specs} == wanted
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
+def test_nodes_end_with_the_launch_however_that_ends(
+    directory, federation_domain, robot_domain, number
+):
+    command = [sys.executable, '-c', LAUNCH, str(resource('launch/robot.launch.py'))]
+    command += [f'directory:={directory}', f'federation_domain:={federation_domain}']
+    command += [f'robot_domain:={robot_domain}', 'description:=false']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        said = ''
+        while said.count('is in DDS domain') < 2:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        with watched(descendants(process.pid)) as orphans:
+            assert len(orphans) == 2
+            process.send_signal(number)
+            assert ended(orphans)
 
 
 def executables(launched: Launched) -> list[str]:

@@ -15,7 +15,6 @@ from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
-from fdrl_ros.nodes.managed_node import PARENT
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.plan import Plan
@@ -290,15 +289,3 @@ def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):
     nodes = ('/robot_1/env', '/robot_1/selector')
     live.wait(lambda: all(live.health(each) for each in nodes), 20.0)
     assert live.runner.stop() == {'robot_1.env': 0, 'robot_1.selector': 0}
-
-
-def test_node_ends_when_its_runner_is_gone(settings):
-    # The parent that the node is told of is not its own, so it takes it for gone.
-    variables = {PARENT: '1'}
-    with Runner(settings, Path(settings.directory) / 'log', variables=variables) as runner:
-        runner.start(robot_graph(settings, 'robot_1')[:1])
-        deadline = time.monotonic() + 20.0
-        deaths = []
-        while not deaths and time.monotonic() < deadline:
-            deaths = runner.poll()
-        assert [(each.label, each.code) for each in deaths] == [('robot_1.env', 0)]

@@ -34,6 +34,7 @@ LAYERS = (
         'interrupts',
         'kernel_sources',
         'kernels',
+        'orphans',
         'resources',
         'settings',
     },

@@ -119,6 +119,7 @@ def test_every_node_runs_with_one_thread_in_its_domain():
         variables = environment(SETTINGS, each.domain)
         assert variables['ROS_DOMAIN_ID'] == str(each.domain)
         assert variables['OMP_NUM_THREADS'] == '1'
+        assert variables['FDRL_PARENT'] == str(os.getpid()), 'they end with this process'
         assert variables['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SYSTEM_DEFAULT'
         profile = Path(variables['FASTDDS_DEFAULT_PROFILES_FILE']).read_text()
         assert '<type>UDPv4</type>' in profile and '<address>127.0.0.1</address>' in profile
