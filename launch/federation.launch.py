@@ -9,13 +9,13 @@ Simulated, for research: not a medical device.
 from pathlib import Path
 
 from fdrl_ros.bringup import BringupSettings, FederationArguments, RoomArguments
+from fdrl_ros.errors import StoreError
 from fdrl_ros.nodes.launching import chosen, declare, preparation
 from launch import LaunchContext, LaunchDescription
 from launch.actions import (
     IncludeLaunchDescription,
     OpaqueFunction,
     RegisterEventHandler,
-    Shutdown,
 )
 from launch.event_handlers import OnProcessExit
 from launch.launch_description_entity import LaunchDescriptionEntity
@@ -53,9 +53,10 @@ def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     ]
 
     def prepared(event, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        if event.returncode == 0:
-            return nodes
-        return [Shutdown(reason='the directory could not be prepared, see above')]
+        if event.returncode:
+            # An error, unlike the event Shutdown, makes launch end with exit code 1.
+            raise StoreError(f'{settings.directory} could not be prepared: see above')
+        return nodes
 
     return [RegisterEventHandler(OnProcessExit(target_action=prepare, on_exit=prepared)), prepare]
 

@@ -73,12 +73,17 @@ class Launched:
         self._until = ''
         self._count = 0
 
-    def run(self, until: str, count: int, seconds: float) -> None:
-        """Run until a text was said so many times, then shut down; give up after a time."""
+    def run(self, until: str, count: int, seconds: float) -> int:
+        """
+        Run until a text was said so many times, then shut down; give up after a time.
+
+        :returns: exit code of `ros2 launch`.
+        """
         self._until, self._count = until, count
         limit = TimerAction(period=seconds, actions=[EmitEvent(event=Shutdown(reason='late'))])
         self.service.include_launch_description(LaunchDescription([limit]))
-        self.service.run()
+        code: int = self.service.run()
+        return code
 
     def _start(self, event, context):
         self.started.append(event.process_name)
@@ -199,6 +204,21 @@ def test_federation_prepares_runs_all_rounds_and_ends_cleanly(
     ]
     assert executables(launched) == sorted(['fdrl', *(each.executable for each in graph)])
     assert set(launched.codes.values()) == {0}
+
+
+def test_plan_that_the_budget_does_not_pay_for_ends_the_launch_with_exit_code_1(
+    tmp_path, federation_domain, robot_domain
+):
+    launched = Launched(
+        'federation',
+        directory=tmp_path / 'federation',
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+        rounds=900,
+    )
+    assert launched.run('never', 1, 30.0) == 1
+    assert executables(launched) == ['fdrl'] and 'set rounds to at most' in launched.said
+    assert not (tmp_path / 'federation').exists()
 
 
 def test_setting_that_cannot_be_ends_the_launch(directory, federation_domain):
