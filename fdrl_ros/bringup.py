@@ -82,7 +82,7 @@ class BringupSettings(Settings):
     )
 
     def __post_init__(self) -> None:
-        """Keep the robots' traffic apart, and refuse parameters that nodes would go without."""
+        """Keep the robots' traffic apart, and refuse a parameter file that cannot be read."""
         super().__post_init__()
         if self.federation_domain == self.robot_domain:
             raise SettingError(

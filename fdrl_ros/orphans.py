@@ -19,14 +19,16 @@ GRACE = 0.3
 
 def end_with_launcher() -> None:
     """
-    End this process when its launcher has ended: as SIGTERM does, and after GRACE in any case.
+    End this process after its launcher has ended: by SIGTERM, and after GRACE by the kernel.
 
-    Without FDRL_PARENT nothing is watched. A thread waits until the kernel says that this very
-    process has ended: a shell or a launch-prefix may stand between, it does not matter who adopts
-    orphans, and the launcher may start nodes from any of its threads. (PR_SET_PDEATHSIG takes the
-    end of that thread for the launcher's, and leaves no time for a clean end.) The thread needs
-    the interpreter's lock once, to set a timer by which the kernel ends the process: what its
-    other threads do, in foreign code too, delays it no more.
+    Without FDRL_PARENT it watches nothing. A thread waits on a file descriptor of the launcher's
+    process. So a shell or a launch-prefix may stand between the two, any process may adopt
+    orphans, and any thread of the launcher may start nodes. (PR_SET_PDEATHSIG takes the end of
+    that thread for the end of the launcher, and leaves no time for a clean end.) The thread needs
+    the interpreter's lock once, to set a timer by which the kernel ends the process. After that,
+    nothing that other threads do can delay the end, not even foreign code that keeps the lock.
+
+    :raises SystemExit: if FDRL_PARENT names no process.
     """
     launcher = os.environ.get(LAUNCHER)
     if launcher is None:
@@ -38,7 +40,7 @@ def end_with_launcher() -> None:
 
     def end() -> None:
         select.select([ended], [], [])
-        # Nobody handles this one, so the kernel ends the process, whatever its threads do.
+        # No handler is set for SIGALRM, so the kernel ends the process, whatever its threads do.
         signal.setitimer(signal.ITIMER_REAL, GRACE)
         os.kill(os.getpid(), signal.SIGTERM)
 

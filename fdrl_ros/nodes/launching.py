@@ -34,7 +34,7 @@ def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument | OpaqueFuncti
     """
     Declare every setting as an argument with its default, sentence and range.
 
-    Behind them all other arguments are refused, so declare what else there is before.
+    What comes with them refuses all undeclared arguments: declare further ones before these.
     """
     declared = [
         DeclareLaunchArgument(
@@ -50,10 +50,10 @@ def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument | OpaqueFuncti
 
 def _refuse_unknown(context: LaunchContext) -> None:
     """
-    Refuse words of `ros2 launch` that name no argument, where it was given a file of ours.
+    Refuse unknown arguments of `ros2 launch`, if it was given one of our files.
 
-    Launch takes no notice of them: `evn:=false` would start the simulated arm beside a real one.
-    A file that includes ours may have arguments that it does not declare.
+    Launch itself ignores them: `evn:=false` would start the simulated arm beside a real one. A
+    launch file that includes ours may take arguments that it does not declare.
 
     :raises SettingError: naming the first.
     """

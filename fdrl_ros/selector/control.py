@@ -221,10 +221,10 @@ class ControlLoop:
 
     def deserted(self, now: float) -> bool:
         """
-        Tell whether no state of the operation came for so long that nothing may be commanded.
+        Tell whether the last state of the operation is too old for any command to the arm.
 
-        Vital signs alone are no reason to command an arm; without them it holds, and is drawn
-        back from what force it is told.
+        Vital signs alone do not count. With a fresh state and no vital signs the arm is still
+        commanded: it holds, or retracts from too much force.
         """
         return now - self._heard > IDLE
 
