@@ -13,7 +13,7 @@ import threading
 LAUNCHER = 'FDRL_PARENT'
 """Variable with the process whose end ends this one; launch files and the runner set it."""
 
-GRACE = 0.3
+GRACE = 0.2
 """Time for a clean end after the end of the launcher, second."""
 
 
