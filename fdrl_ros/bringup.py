@@ -7,12 +7,14 @@ The launch files and the plain runner both start what these functions return; no
 nodes exists.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 import os
 from pathlib import Path
 import random
 import socket
+from typing import Any
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
@@ -22,6 +24,12 @@ from fdrl_ros.settings import setting, Settings
 import yaml
 
 Value = bool | int | float | str
+
+PLAN_FILE = 'plan.yaml'
+"""File of the plan, in a prepared federation's directory."""
+
+NODES = ('aggregator', 'env', 'key_authority', 'selector', 'trainer')
+"""Names of our nodes, which are their executables too."""
 
 FEDERATION = '/federation'
 """Namespace of the servers and of the federation's topics."""
@@ -92,15 +100,28 @@ class BringupSettings(Settings):
             raise SettingError(
                 'discovery_server', self.discovery_server, 'none where hosts is `one`'
             )
-        if self.parameters:
-            try:
-                values = yaml.safe_load(Path(self.parameters).read_text('utf-8'))
-                reason = '' if isinstance(values, dict) else 'it names no nodes'
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                reason = getattr(error, 'strerror', None) or str(error).splitlines()[0]
-            if reason:
-                expected = f'a readable file of ROS parameters: {reason}'
+        for node, _ in self.site():
+            name = node.rpartition('/')[2]
+            near = get_close_matches(name, NODES, 1)
+            if near and near != [name]:  # others may be of nodes that are not ours
+                expected = f'a node of ours in {node!r}; did you mean {near[0]}?'
                 raise SettingError('parameters', self.parameters, expected)
+
+    def site(self) -> list[tuple[str, dict[str, Any]]]:
+        """
+        Read the file of ROS parameters.
+
+        :returns: name of a node, maybe with wildcards, and its parameters, for each section.
+        :raises SettingError: if the file cannot be read, or is of another form.
+        """
+        if not self.parameters:
+            return []
+        try:
+            return list(_sections(yaml.safe_load(Path(self.parameters).read_text('utf-8')), ''))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            reason = getattr(error, 'strerror', None) or ' '.join(str(error).split())
+            expected = f'a readable file of ROS parameters: {reason}'
+            raise SettingError('parameters', self.parameters, expected) from error
 
 
 @dataclass(frozen=True)
@@ -196,8 +217,11 @@ def robot_graph(
 
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
+    :raises SettingError: if the parameter file arms a selector that must not be armed.
     """
     domain = settings.robot_domain
+    if room.armed == 'false' and any(each.get('armed') for _, each in settings.site()):
+        raise SettingError('armed', 'false', f'what {settings.parameters} says, armed: true')
     env = _node(
         settings,
         'env',
@@ -301,6 +325,24 @@ def _node(
         'autostart': settings.autostart,
         'federation': FEDERATION,
     }
-    return NodeSpec(
-        name, namespace, name, domain, common | parameters, parameter_file=settings.parameters
-    )
+    given = common | parameters
+    for node, values in settings.site():
+        for key, value in values.items():
+            # ROS keeps both values if their types differ, and the node reads ours.
+            if key in given and type(value) is not type(given[key]):
+                expected = f'{node}: {key} to be a {type(given[key]).__name__}, not {value!r}'
+                raise SettingError('parameters', settings.parameters, expected)
+    return NodeSpec(name, namespace, name, domain, given, parameter_file=settings.parameters)
+
+
+def _sections(values: Any, node: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each node's name and parameters out of a nested file of ROS parameters."""
+    if not isinstance(values, dict):
+        raise ValueError(f'{node or "the file"} has no section ros__parameters')
+    for key, value in values.items():
+        if key != 'ros__parameters':
+            yield from _sections(value, f'{node}/{str(key).strip("/")}')
+        elif isinstance(value, dict):
+            yield node, value
+        else:
+            raise ValueError(f'ros__parameters of {node} are no names and values')

@@ -15,6 +15,7 @@ import time
 from typing import Any
 from zipfile import BadZipFile
 
+from fdrl_ros.bringup import PLAN_FILE
 from fdrl_ros.crypto.commit import reading
 from fdrl_ros.crypto.keystore import (
     check_opens,
@@ -38,6 +39,7 @@ from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
 from fdrl_ros.trainer.calibration import check_rounds, Size
 from fdrl_ros.trainer.pretraining import pretrain_public
 from fdrl_ros.trainer.records import Records
+from fdrl_ros.trainer.table import dqn_of
 import numpy as np
 
 ROBOTS = ('robot_1',)
@@ -72,7 +74,7 @@ class Layout:
     @property
     def plan(self) -> Path:
         """The plan that the directory was prepared for."""
-        return self.directory / 'plan.yaml'
+        return self.directory / PLAN_FILE
 
     @property
     def keys(self) -> Path:
@@ -250,9 +252,11 @@ def check_plan(
     :param layout: of the federation that the plan is for; None for a new one.
     :param own: records that hospitals bring along, by the name of the hospital.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
-        it could not train by it.
+        it could not train by it, or the compiled arithmetic is not built.
     :raises SettingError: if the quorum is more than all hospitals.
     """
+    if plan.privacy.noise_multiplier:
+        dqn_of(plan.shape, plan.learner, None).check_private()
     known = layout is not None and layout.keys.exists()
     count = len(layout.roster().hospitals if layout and known else plan.hospitals)
     if plan.rounds.quorum > count:

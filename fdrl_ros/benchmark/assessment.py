@@ -29,6 +29,7 @@ from fdrl_ros.benchmark.versions import versions
 from fdrl_ros.benchmark.workers import run_tasks
 from fdrl_ros.env.surgery import SurgeryEnv
 from fdrl_ros.errors import PolicyError
+from fdrl_ros.inspection import inspect_hospital
 from fdrl_ros.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.prepare import Layout, load_policy
@@ -51,6 +52,8 @@ class Assessment:
     :param evaluations: by row of the table.
     :param learning: success of the global policy after each round with its 95 % interval, rounds
         from 0 on, rows (round, success, low, high).
+    :param ledger_problems: what is wrong with a hospital's ledger, by hospital; its epsilon is
+        then the whole budget.
     :param disjoint: whether the roster says that no patient is in two hospitals.
     :param profile: normal force of each tick on one patient, by row of the table, N.
     :param profiled: name of that patient, and the force limit of its procedure in N.
@@ -63,6 +66,7 @@ class Assessment:
     profile: dict[str, np.ndarray]
     profiled: tuple[str, float]
     epsilon: dict[str, float]
+    ledger_problems: dict[str, str]
     probe_digest: str
     disjoint: bool
 
@@ -76,6 +80,7 @@ class Assessment:
         return {
             'policies': {name: each.score.columns() for name, each in self.evaluations.items()},
             'epsilon': self.epsilon,
+            'ledger_problems': self.ledger_problems,
             'delta': privacy.delta,
             'unit': privacy.unit,
             'disjoint_patients': self.disjoint,
@@ -233,6 +238,11 @@ def assess(
         profile=profile,
         profiled=(stiffest.name, stiffest.procedure.force_limit),
         epsilon={name: ledger_epsilon(layout, name, plan) for name in plan.hospitals},
+        ledger_problems={
+            name: found.problems[0]
+            for name in plan.hospitals
+            if (found := inspect_hospital(layout, name, plan)).problems
+        },
         probe_digest=probe.states.digest,
         disjoint=layout.roster().disjoint_patients,
     )

@@ -18,6 +18,7 @@ from fdrl_ros.benchmark.rounds import Observer, RoundNote, write_json
 from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.bringup import (
     BringupSettings,
+    FEDERATION,
     federation_graph,
     free_domains,
     middleware,
@@ -109,6 +110,7 @@ class LiveFederation:
         )
         self._epsilon: dict[str, float] = {}
         self._seconds: dict[str, dict[str, float]] = {}
+        self._left_out: list[str] = []
         self._operations: list[dict[str, Any]] = []
         self._roster = self._layout.roster()
         self._observer = Observer(
@@ -156,7 +158,9 @@ class LiveFederation:
             self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)
             done = self._observer.notes[-1].round if self._observer.notes else 0
             if not watch.finished or done < rounds.rounds:
-                self._say(self._stuck(done))
+                self._say(words := self._stuck(done))
+                if not watch.finished:
+                    self._observer.note_end(words)
             self._follow(runner, watch, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
@@ -261,6 +265,12 @@ class LiveFederation:
             return  # diagnostics are not signed: no node of ours says so
         if spent:
             self._seconds[node] = spent
+        if node == f'{FEDERATION}/aggregator':
+            self._left_out = [
+                f'{key.removeprefix("left out ")}: {value}'
+                for key, value in values.items()
+                if key.startswith('left out ')
+            ]
 
     def _progress(self, event: Any) -> Progress:
         rounds = self._plan.rounds.rounds
@@ -315,6 +325,6 @@ class LiveFederation:
         """Say that the rounds do not go on, after how many are done."""
         return (
             f'the federation ended in phase {self._phase.name} after {done} of '
-            f'{self._plan.rounds.rounds} rounds: {self._reason}; the logs of the hospitals in '
-            f'{self._layout.log} tell who takes no part any more'
+            f'{self._plan.rounds.rounds} rounds: {"; ".join((self._reason, *self._left_out))} '
+            f'(logs in {self._layout.log})'
         )

@@ -146,6 +146,8 @@ def seeds_table(combined: Mapping[str, Any]) -> Group:
 def _privacy(summary: Mapping[str, Any], budget: float) -> Text:
     spent = ', '.join(f'{name} {value:.2f}' for name, value in summary['epsilon'].items())
     words = f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
+    for name, problem in summary['ledger_problems'].items():
+        words += f'\n{name} counts as having spent its whole budget: {problem}'
     shared = summary['epsilon_of_shared_patients']
     if shared is not None:
         words += '\n' + shared_patients(shared, summary['delta_of_shared_patients'])

@@ -185,7 +185,7 @@ class Observer:
             case GlobalPolicy():
                 self._end_round(message)
             case RoundStatus():
-                self._note_end(message.reason if message.phase == Phase.FINISHED else '')
+                self.note_end(message.reason if message.phase == Phase.FINISHED else '')
                 train = message.phase == Phase.TRAIN
                 if train and self._began[0] != message.envelope.round:
                     self._began = (message.envelope.round, time.perf_counter())
@@ -223,7 +223,7 @@ class Observer:
         )
         self.save()
 
-    def _note_end(self, reason: str) -> None:
+    def note_end(self, reason: str) -> None:
         """Note why the federation ended after the last round; empty if it goes on."""
         if self.notes and self.notes[-1].ended != reason:
             self.notes[-1] = replace(self.notes[-1], ended=reason)

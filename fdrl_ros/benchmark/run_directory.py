@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+import json
 import os
 from pathlib import Path
 import time
@@ -95,6 +96,12 @@ class RunDirectory:
     def summary(self) -> Path:
         """The numbers of the run."""
         return self.path / 'summary.json'
+
+    def forget_results(self, rounds: int) -> None:
+        """Remove summary and table if they are of fewer rounds: their epsilon is then too low."""
+        if self.summary.exists() and json.loads(self.summary.read_text())['rounds'] < rounds:
+            for path in (self.summary, self.path / 'table.txt'):
+                path.unlink(missing_ok=True)
 
     def save(self, found: Assessment) -> None:
         """

@@ -7,6 +7,7 @@ Both go on where an interruption left them: nothing is trained or charged twice.
 """
 
 from contextlib import ExitStack
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from fdrl_ros.prepare import Layout, load_policy, save_policy, taking_part
 from fdrl_ros.stopwatch import Stopwatch
 from fdrl_ros.trainer.learner import TrainingProgress, TrainingStopped
 from fdrl_ros.validation import PublicValidation
+
+log = logging.getLogger(__name__)
 
 _TAKES_NO_PART = ('no part', 'nothing sent')  # how hospitals begin to say that
 _LONGEST_WAIT = 1000
@@ -153,6 +156,11 @@ def train_federation(
                 raise FdrlError(words)
             # What was learned until then is a policy all the same.
             report(Progress('train', 'federation', done, total, words))
+            if not observer.notes[-1].ended:
+                observer.note_end(words)
+        for name, each in hospitals.items():
+            if each.restored:
+                log.warning('%s took no part: %s', name, each.problem)
         return observer.notes
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import shlex
 from typing import Any, TypeVar
 
-from fdrl_ros.bringup import BringupSettings, environment, FederationArguments, NodeSpec
+from fdrl_ros.bringup import (
+    BringupSettings,
+    environment,
+    FederationArguments,
+    NodeSpec,
+    PLAN_FILE,
+)
 from fdrl_ros.errors import SettingError
 from fdrl_ros.orphans import LAUNCHER
 from fdrl_ros.resources import resource
@@ -92,6 +98,9 @@ def graph(specs: Callable[[LaunchContext, BringupSettings], Iterable[NodeSpec]])
 
     def start(context: LaunchContext) -> list[Node]:
         settings = chosen(context, BringupSettings)
+        if not Path(settings.directory, PLAN_FILE).exists():
+            expected = 'one that `fdrl prepare` or `fdrl run` made, such as runs/latest/federation'
+            raise SettingError('directory', settings.directory, expected)
         return [action(settings, spec) for spec in specs(context, settings)]
 
     return OpaqueFunction(function=start)
@@ -143,7 +152,7 @@ def _value(each: Setting, text: str) -> Any:
     if each.type is bool:
         return {'true': True, 'false': False}.get(text.lower(), text)
     if each.type is str:
-        return text
+        return text.lower() if text.lower() in each.choices else text
     try:
         return each.type(text)
     except ValueError:

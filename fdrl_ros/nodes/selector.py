@@ -104,7 +104,9 @@ class SelectorNode(ManagedNode):
         self.control.begin(self.loop, self.settings.armed, threshold)
         assert self.policies is not None
         self.policies.begin(self.loop)
-        if not self.settings.armed:
+        if self.settings.armed:
+            self.get_logger().info('armed: it commands the arm')
+        else:
             self.get_logger().warning(
                 'not armed: it chooses and tells, and commands nothing (-p armed:=true)'
             )

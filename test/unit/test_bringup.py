@@ -89,8 +89,9 @@ def test_selector_without_the_simulated_env_is_armed_by_who_says_so_alone(env, a
         ('missing.yaml', None, 'No such file'),
         ('', None, 'Is a directory'),
         ('torn.yaml', '/**/selector: {ros__parameters: [', 'while parsing'),
-        ('words.yaml', 'armed false', 'it names no nodes'),
-        ('empty.yaml', '', 'it names no nodes'),
+        ('words.yaml', 'armed false', 'the file has no section ros__parameters'),
+        ('empty.yaml', '', 'the file has no section ros__parameters'),
+        ('flat.yaml', '/**/selector: {armed: false}', '.* has no section ros__parameters'),
         ('picture.yaml', '\udcff', "'utf-8' codec"),
     ],
 )
@@ -100,6 +101,34 @@ def test_parameter_file_that_nodes_would_go_without_is_refused(tmp_path, name, t
         path.write_text(text, 'utf-8', 'surrogateescape')
     with pytest.raises(SettingError, match=f'parameters = .*{name}.*: {reason}'):
         BringupSettings(parameters=str(path))
+
+
+@pytest.mark.parametrize('node', ['/robot_1/selectr', '/**/enw'])
+def test_parameter_file_with_a_misspelt_node_is_refused(tmp_path, node):
+    site = tmp_path / 'site.yaml'
+    site.write_text(f'{node}: {{ros__parameters: {{armed: false}}}}')
+    with pytest.raises(SettingError, match='did you mean (selector|env)'):
+        BringupSettings(parameters=str(site))
+
+
+@pytest.mark.parametrize('value', ['ture', '"false"', '0'])
+@pytest.mark.parametrize('node', ['/robot_1/selector', 'robot_1: {selector', '/**'])
+def test_parameter_file_gives_values_of_the_type_that_nodes_are_given(tmp_path, node, value):
+    site = tmp_path / 'site.yaml'
+    closing = '}' * node.count('{')
+    site.write_text(f'{node}: {{ros__parameters: {{armed: {value}}}}}{closing}')
+    with pytest.raises(SettingError, match='armed to be a bool, not'):
+        robot_graph(BringupSettings(parameters=str(site)), 'robot_1')
+
+
+def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
+    site = tmp_path / 'site.yaml'
+    site.write_text('/**/selector: {ros__parameters: {armed: true}}')
+    settings = BringupSettings(parameters=str(site))
+    with pytest.raises(SettingError, match="armed = 'false': expected what .* says, armed: true"):
+        robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
+    site.write_text('/camera: {ros__parameters: {rate: 5}}')  # of somebody else
+    assert robot_graph(settings, 'robot_1')
 
 
 def test_robots_live_in_another_domain_than_the_federation():

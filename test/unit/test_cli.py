@@ -11,6 +11,7 @@ import signal
 import stat
 
 from click.testing import CliRunner
+from fdrl_ros import kernels
 from fdrl_ros.assembly import ledger_epsilon
 from fdrl_ros.benchmark.assessment import assess
 from fdrl_ros.benchmark.report import render_text
@@ -54,6 +55,7 @@ TINY = {
 SUMMARY = {
     'policies',
     'epsilon',
+    'ledger_problems',
     'delta',
     'unit',
     'disjoint_patients',
@@ -286,10 +288,10 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     assert f'only 2 of 3 rounds were done: {reason}' in table
 
 
-def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path):
+def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path, caplog):
     run = tmp_path / 'run'
     home = run / 'federation' / 'hospital_1'
-    once = fdrl('train', '--plan', plan_file, '--directory', run, *POOR, '--rounds', 1)
+    once = fdrl('train', '--plan', plan_file, '--directory', run, '--no-evaluate', '--rounds', 1)
     assert once.exit_code == 0, once.output
     backup = shutil.copytree(home, tmp_path / 'backup')
     assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
@@ -298,17 +300,43 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     spent = ledger_epsilon(layout, 'hospital_1', plan)
     shutil.rmtree(home)
     backup.rename(home)
-    assert spent < ledger_epsilon(layout, 'hospital_1', plan) == 2.2
+    assert spent < ledger_epsilon(layout, 'hospital_1', plan) == 8
     for place in (run, home):
         shown = fdrl('privacy', 'show', place)
         assert shown.exit_code == 1 and 'an old copy was restored' in shown.stderr
-        assert ' or more: entries are missing or wrong, of budget 2.2' in shown.output
+        assert ' or more: entries are missing or wrong, of budget 8 at' in shown.output
     told = json.loads(fdrl('privacy', 'show', run, '--json').stdout)
     assert [each['epsilon_is_lower_bound'] for each in told['ledgers']] == [True, False, False]
     said: list = []
     plan = plan.changed({'rounds': {'rounds': 3}})
-    train_federation(layout, plan, run / 'policies', report=said.append)
-    assert 'hospital_1: no part in round 3: its privacy ledger lacks' in said[-1].detail
+    notes = train_federation(layout, plan, run / 'policies', report=said.append)
+    reason = 'hospital_1: no part in round 3: its privacy ledger lacks'
+    assert reason in said[-1].detail and reason in notes[-1].ended
+    assert 'hospital_1 took no part: ledger' in caplog.text
+    found = assess(layout, plan, run / 'policies', notes)
+    assert found.summary()['epsilon']['hospital_1'] == 8
+    assert found.summary()['ledger_problems'].keys() == {'hospital_1'}
+    table = ' '.join(render_text(found).split())
+    assert 'hospital_1 counts as having spent its whole budget: ledger' in table
+
+
+def test_a_summary_of_fewer_rounds_does_not_outlive_further_training(plan_file, tmp_path):
+    run = tmp_path / 'run'
+    assert fdrl('train', '--plan', plan_file, '--directory', run, '--rounds', 1).exit_code == 0
+    assert json.loads((run / 'summary.json').read_text())['rounds'] == 1
+    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 1).exit_code == 0
+    assert (run / 'summary.json').exists()
+    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
+    assert not (run / 'summary.json').exists() and not (run / 'table.txt').exists()
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+def test_without_the_compiled_arithmetic_nothing_private_begins(tmp_path, monkeypatch, command):
+    monkeypatch.setattr(kernels, 'lib', None)
+    path = tmp_path / 'run'
+    result = fdrl(command, *((path,) if command == 'prepare' else ('--directory', path)))
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert 'private training is refused' in result.stderr and not path.exists()
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
