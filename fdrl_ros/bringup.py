@@ -221,7 +221,7 @@ def robot_graph(
     """
     domain = settings.robot_domain
     if room.armed == 'false' and any(each.get('armed') for _, each in settings.site()):
-        raise SettingError('armed', 'false', f'what {settings.parameters} says, armed: true')
+        raise SettingError('armed', 'false', f'{settings.parameters} without armed: true')
     env = _node(
         settings,
         'env',

@@ -98,10 +98,11 @@ def graph(specs: Callable[[LaunchContext, BringupSettings], Iterable[NodeSpec]])
 
     def start(context: LaunchContext) -> list[Node]:
         settings = chosen(context, BringupSettings)
+        nodes = [action(settings, spec) for spec in specs(context, settings)]
         if not Path(settings.directory, PLAN_FILE).exists():
             expected = 'one that `fdrl prepare` or `fdrl run` made, such as runs/latest/federation'
             raise SettingError('directory', settings.directory, expected)
-        return [action(settings, spec) for spec in specs(context, settings)]
+        return nodes
 
     return OpaqueFunction(function=start)
 

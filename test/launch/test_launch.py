@@ -277,6 +277,11 @@ def test_typing_error_ends_the_launch_before_any_node_starts(name, tmp_path):
     if name in ('federation', 'robot'):
         assert 'did you mean env?' in refusal(file, 'evn:=false')
         assert "armed = 'ture'" in refusal(file, 'armed:=ture')
+    if name != 'federation':
+        assert f"directory = '{missing}'" in refusal(file, f'directory:={missing}')
+    misspelt = tmp_path / 'misspelt.yaml'
+    misspelt.write_text('/robot_1/selectr: {ros__parameters: {armed: false}}')
+    assert 'did you mean selector?' in refusal(file, f'parameters:={misspelt}')
 
 
 def test_file_that_includes_ours_may_have_other_arguments(tmp_path):

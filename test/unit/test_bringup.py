@@ -125,7 +125,7 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
     site = tmp_path / 'site.yaml'
     site.write_text('/**/selector: {ros__parameters: {armed: true}}')
     settings = BringupSettings(parameters=str(site))
-    with pytest.raises(SettingError, match="armed = 'false': expected what .* says, armed: true"):
+    with pytest.raises(SettingError, match="armed = 'false': expected .* without armed: true"):
         robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
     site.write_text('/camera: {ros__parameters: {rate: 5}}')  # of somebody else
     assert robot_graph(settings, 'robot_1')
