@@ -27,6 +27,7 @@ from fdrl_ros.federation.message import (
     HospitalPolicy,
     LedgerHeads,
     Message,
+    MOST_DETAIL,
     Phase,
     RoundKey,
     RoundStatus,
@@ -375,7 +376,8 @@ class Hospital:
         if self._declined == of[0]:
             return Outcome()
         self._declined, self.problem = of[0], self.problem or why
-        declined = self._channel.seal(Decline, *of, reason=int(reason), detail=why)
+        detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
+        declined = self._channel.seal(Decline, *of, reason=int(reason), detail=detail)
         return Outcome((declined,), notes=(f'no part in round {of[0]}: {why}',))
 
     def _take_part(self, part: Part, status: RoundStatus) -> Outcome:

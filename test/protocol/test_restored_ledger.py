@@ -3,7 +3,7 @@
 """A hospital restored from an older copy hears of it, stops, and delays nobody."""
 
 from conftest import Bench
-from fdrl_ros.errors import MessageError
+from fdrl_ros.errors import BudgetExceededError, MessageError
 from fdrl_ros.federation.message import (
     Decline,
     DeclineReason,
@@ -196,3 +196,16 @@ def test_a_decline_is_short_and_printable(tmp_path):
             said = channel.seal(Decline, 1, 1, reason=1, detail=detail)
             bench.aggregator.handle(message_from_bytes(said.to_bytes()), 0.0)
     assert bench.aggregator.left_out == {}
+
+
+def test_whatever_words_a_learner_declines_with_are_taken(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+
+    def refuse(round):
+        error = BudgetExceededError(7.0, 9.0, 8.0)
+        error.args = ('too\ndear ' + 'ε' * MOST_DETAIL,)
+        raise error
+
+    bench.learners[NAME].check_affordable = refuse
+    assert bench.run(lambda: bench.aggregator.left_out)
+    assert bench.aggregator.left_out[NAME].startswith('too dear ε')
