@@ -17,6 +17,7 @@ from fdrl_ros.benchmark.assessment import assess, Assessment
 from fdrl_ros.benchmark.parts import read_finished
 from fdrl_ros.benchmark.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.benchmark.rounds import RoundNote, write_json
+from fdrl_ros.benchmark.run_directory import RunDirectory
 from fdrl_ros.benchmark.training import collect_all, train_all_alone, train_federation
 from fdrl_ros.plan import Plan
 from fdrl_ros.prepare import Layout, prepare
@@ -46,7 +47,9 @@ def run_training(
         stopped=stopped,
     )
     collect_all(layout, plan, report=report, stopped=stopped)
-    return layout, train_federation(layout, plan, policies, report=report, stopped=stopped)
+    rounds = train_federation(layout, plan, policies, report=report, stopped=stopped)
+    RunDirectory(directory).forget_results(len(rounds))
+    return layout, rounds
 
 
 def run_experiment(

@@ -99,7 +99,11 @@ class RunDirectory:
 
     def forget_results(self, rounds: int) -> None:
         """Remove summary and table if they are of fewer rounds: their epsilon is then too low."""
-        if self.summary.exists() and json.loads(self.summary.read_text())['rounds'] < rounds:
+        try:
+            before = int(json.loads(self.summary.read_text('utf-8'))['rounds'])
+        except (OSError, ValueError, KeyError, TypeError):
+            before = 0  # nothing there, or nothing that could be trusted
+        if before < rounds:
             for path in (self.summary, self.path / 'table.txt'):
                 path.unlink(missing_ok=True)
 

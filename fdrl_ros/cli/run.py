@@ -77,6 +77,7 @@ def run(
                 say=lambda words: out.print(words, highlight=False, soft_wrap=True),
             )
             rounds = live.operate(operations)
+            chosen.forget_results(len(rounds))
             home = chosen.layout
         train_all_alone(home, plan, report=bars, stopped=stopped)
         found = assess(home, plan, chosen.policies, rounds, report=bars, stopped=stopped)

@@ -76,8 +76,7 @@ def train(
     announce(run, plan)
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         if not evaluated:
-            _, rounds = run_training(run.path, plan, report=bars, stopped=stopped)
-            run.forget_results(len(rounds))
+            run_training(run.path, plan, report=bars, stopped=stopped)
             run.point_latest()
             return
         found = run_experiment(run.path, plan, report=bars, stopped=stopped)
