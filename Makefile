@@ -5,7 +5,7 @@
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run every test
 #   make setup   only set up: .venv, the wheels, the colcon build
-#   make paper   set up what is missing, then the slow tests that back claims (test/paper);
+#   make nightly set up what is missing, then the slow tests that back claims (test/nightly);
 #               ARGS="--save docs/results/expert.json": keeps their figures
 #   make lint    check style and types             make format   repair style
 #   make clean   remove all that these made; runs/ stays
@@ -14,7 +14,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: run test paper setup lint format clean
+.PHONY: run test nightly paper setup lint format clean
 .NOTPARALLEL:
 
 run: setup
@@ -23,8 +23,11 @@ run: setup
 test: setup
 	@tools/in_workspace tools/test_workspace
 
-paper: setup
-	@tools/in_workspace python -m pytest -q test/paper $(ARGS)
+nightly: setup
+	@tools/in_workspace python -m pytest -q test/nightly $(ARGS)
+
+# The target's older name.
+paper: nightly
 
 setup:
 	@command -v $(PYTHON) > /dev/null || { \

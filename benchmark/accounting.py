@@ -17,7 +17,7 @@ import time
 from typing import Any
 import warnings
 
-from fdrl_ros.privacy.accountant import Account, Charge
+from fdrl_ros.privacy.accountant.accountant import Account, Charge
 from turns import (
     check,
     circumstances,

@@ -31,7 +31,7 @@ import crypto_peers as peers
 import crypto_protocol
 import crypto_training
 import crypto_work as work
-from fdrl_ros.plan import Plan
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import NetworkShape
 from sampling import where_time_goes
 from turns import (

@@ -13,10 +13,10 @@ import itertools
 import time
 
 from crypto_work import Attempt, Round, SETTINGS, threshold, Updates
-from fdrl_ros.crypto.encryption import choose_scheme
-from fdrl_ros.crypto.round_secret import KEY_BYTES
-from fdrl_ros.crypto.sealing import deal, open_shares, seal_shares, SEALED_BYTES
-from fdrl_ros.crypto.sharing import Recovery, SHARE_BYTES
+from fdrl_ros.crypto.he.encryption import choose_scheme
+from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
+from fdrl_ros.crypto.masking.share_sealing import deal, open_shares, seal_shares, SEALED_BYTES
+from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES
 from turns import Work
 
 SENDERS = 9

@@ -20,11 +20,11 @@ import time
 
 import checkout  # noqa: F401
 from crypto_work import FEDERATION, SEED, SETTINGS
-from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, SecretContext
-from fdrl_ros.crypto.masking import leftover_mask, net_mask
-from fdrl_ros.crypto.quantisation import Quantisation
-from fdrl_ros.crypto.round_secret import RoundSeed
-from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 from numpy.typing import NDArray

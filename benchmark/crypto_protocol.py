@@ -17,14 +17,14 @@ import time
 from typing import Any, TypeVar
 
 from crypto_work import SEED
-from fdrl_ros.federation.message import Message
-from fdrl_ros.federation.party import Job, Outcome, Party
+from fdrl_ros.federation.protocol.message import Message
+from fdrl_ros.federation.protocol.party import Job, Outcome, Party
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.virtual import SERVERS, VirtualFederation
+from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger_entry import Head
-from fdrl_ros.trainer.learner import TrainingProgress, TrainingResult
-from fdrl_ros.trainer.settings import LearnerSettings
+from fdrl_ros.privacy.ledger.entry import Head
 import numpy as np
 from turns import Work
 

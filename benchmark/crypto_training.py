@@ -9,10 +9,10 @@ from pathlib import Path
 import tempfile
 
 from crypto_work import SEED
-from fdrl_ros.assembly import open_training
-from fdrl_ros.plan import Plan
-from fdrl_ros.trainer.collection import collect_records
-from fdrl_ros.trainer.records import Records
+from fdrl_ros.deployment.assembly import open_training
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.records import Records
 import numpy as np
 from turns import Work
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 import itertools
 
-from fdrl_ros.crypto.encryption import choose_scheme, PublicContext, Scheme, SecretContext
-from fdrl_ros.crypto.masking import leftover_mask, net_mask
-from fdrl_ros.crypto.quantisation import EncryptionSettings, Quantisation
-from fdrl_ros.crypto.round_secret import RoundSeed
-from fdrl_ros.crypto.sealing import KeyList, MemberKeys
+from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, Scheme, SecretContext
+from fdrl_ros.crypto.he.quantisation import EncryptionSettings, Quantisation
+from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.round_secret import RoundSeed
+from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 from numpy.typing import NDArray

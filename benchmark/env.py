@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import sys
 from typing import Any
 
-from fdrl_ros.env.actions import SUBSTEPS
+from fdrl_ros.surgery.gym.actions import SUBSTEPS
 import peers
 from sampling import memory_growth, where_time_goes
 from turns import (

@@ -22,13 +22,13 @@ import sys
 import tempfile
 import time
 
-from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, middleware
-from fdrl_ros.federation.message import GlobalPolicy
+from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.federation.protocol.message import GlobalPolicy
 from fdrl_ros.nodes.watch import Event, Said, Watch
-from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import prepare
-from fdrl_ros.runner import Runner
-from fdrl_ros.variables import with_variables
+from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
 from turns import check, circumstances, options, progress, write
 

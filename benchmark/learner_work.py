@@ -13,14 +13,14 @@ import math
 from pathlib import Path
 import tempfile
 
+from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.stacked import StackedTrainers
+from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.trainer.online import GymCollector, OnlineSettings, OnlineTrainer
-from fdrl_ros.trainer.records import Records
-from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.trainer.stacked import StackedTrainers
-from fdrl_ros.trainer.trainer import Trainer
 import gymnasium
 import numpy as np
 from turns import Work

@@ -6,8 +6,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.env.actions import SUBSTEP, SUBSTEPS
-from fdrl_ros.env.bullet import pybullet
+from fdrl_ros.surgery.arm.pybullet_client import pybullet
+from fdrl_ros.surgery.gym.actions import SUBSTEP, SUBSTEPS
 import gymnasium
 import numpy as np
 from turns import has, quiet, Skipped, Work

@@ -22,14 +22,14 @@ import sys
 import tempfile
 import time
 
-from fdrl_ros.assembly import open_records
-from fdrl_ros.bringup import BringupSettings, federation_graph, free_domains, middleware
-from fdrl_ros.federation.message import GlobalPolicy
+from fdrl_ros.deployment.assembly import open_records
+from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.federation.protocol.message import GlobalPolicy
 from fdrl_ros.nodes.watch import Event, Felt, Said, Spent, Watch
-from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import prepare
-from fdrl_ros.runner import Runner
-from fdrl_ros.variables import with_variables
+from fdrl_ros.runtime.environment_variables import with_variables
 from turns import check, circumstances, Measurement, options, progress, Row, Table, write
 
 GOAL = 3.0

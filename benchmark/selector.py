@@ -45,9 +45,9 @@ import sys
 import tempfile
 import time
 
-from fdrl_ros import kernels
-from fdrl_ros.bringup import BringupSettings, free_domains, middleware
-from fdrl_ros.variables import with_variables
+from fdrl_ros.deployment.bringup import BringupSettings, free_domains, middleware
+from fdrl_ros.runtime import kernels
+from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
 from selector_answers import Answers
 from selector_robot import busy, ECHO, echo, ROBOT, selector

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np
 from selector_work import number_of, NUMBERS
 

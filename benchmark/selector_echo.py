@@ -13,8 +13,8 @@ import os
 import sys
 
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.managed_node import SPIN
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.managed_node import SPIN
 import rclpy
 from rclpy.experimental import EventsExecutor
 

@@ -16,17 +16,17 @@ import subprocess
 import sys
 from typing import Any
 
-from fdrl_ros.bringup import BringupSettings, environment, FEDERATION, robot_graph
-from fdrl_ros.federation.channel import Channel
-from fdrl_ros.federation.message import GlobalPolicy, HospitalPolicy
-from fdrl_ros.federation.store import Store
+from fdrl_ros.deployment.bringup import BringupSettings, environment, FEDERATION, robot_graph
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, load_policy, prepare
+from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.protocol.store import Store
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.plan import Plan
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.policy import digest_of, encode_weights
-from fdrl_ros.prepare import Layout, load_policy, prepare
-from fdrl_ros.runner import Runner
 import numpy as np
 from selector_room import Room
 from selector_work import SEED

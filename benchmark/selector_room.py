@@ -24,11 +24,11 @@ import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from fdrl_ros.env.arm import JAW
-from fdrl_ros.env.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.robot_messages import joint_state, set_point
+from fdrl_ros.nodes.arm.robot_messages import joint_state, set_point
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.surgery.arm.kinematics import JAW
+from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
 import rclpy
 from rclpy.clock import Clock, ClockType

@@ -15,14 +15,7 @@ import gc
 from itertools import cycle
 import time
 
-from fdrl_ros.env.actions import TICK
-from fdrl_ros.env.cohort import Cohort
-from fdrl_ros.env.episode import Choice, Episode, run_episode
-from fdrl_ros.env.expert import expert
-from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, SCALES
-from fdrl_ros.env.surgery import SurgeryEnv
-from fdrl_ros.plan import Plan
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
 from fdrl_ros.selector import (
@@ -35,7 +28,20 @@ from fdrl_ros.selector import (
     SelectorSettings,
     ValueModel,
 )
-from fdrl_ros.selector.control import ControlLoop
+from fdrl_ros.selector.control.loop import ControlLoop
+from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
+from fdrl_ros.surgery.gym.state import (
+    INDEX,
+    OPERATION_FIELDS,
+    OPERATION_SIZE,
+    PATIENT_FIELDS,
+    SCALES,
+)
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Cohort
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 from turns import has
 

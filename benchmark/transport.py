@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any
 
-from fdrl_ros.bringup import BringupSettings, free_domains, middleware
+from fdrl_ros.deployment.bringup import BringupSettings, free_domains, middleware
 import numpy as np
 from transport_ends import MEMORY, MESSAGE, PIECES, SOCKET, TICK, WAYS
 from turns import check, circumstances, Measurement, options, progress, Row, Table, write

@@ -19,10 +19,11 @@ import time
 from typing import Any
 
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import long_weights, qos
-from fdrl_ros.nodes.long_weights import BESIDE, WeightsIn, WeightsOut
-from fdrl_ros.nodes.pieces import PERIOD
-from fdrl_ros.nodes.worker import Worker
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties import long_weights
+from fdrl_ros.nodes.parties.long_weights import BESIDE, WeightsIn, WeightsOut
+from fdrl_ros.nodes.parties.pieces import PERIOD
+from fdrl_ros.runtime.worker_thread import Worker
 import numpy as np
 import rclpy
 from rclpy.experimental import EventsExecutor
@@ -52,7 +53,7 @@ class End:
         self._courier = Worker(name, self.executor.create_task)
 
     def aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Do as :class:`fdrl_ros.nodes.courier.Courier` does."""
+        """Do as :class:`fdrl_ros.nodes.parties.courier.Courier` does."""
         self._courier.submit(lambda report, stopped: work(), done, done)
 
     def spin(self, until: Callable[[], bool], longest: float = LONGEST) -> bool:

@@ -4,16 +4,16 @@
 
 from functools import partial
 
-from fdrl_ros.env.actions import ACTION_COUNT, TICK
-from fdrl_ros.env.arm import forward_kinematics, inverse_kinematics, LOWER, UPPER
-from fdrl_ros.env.batch_vector import VectorSurgeryEnv
-from fdrl_ros.env.cohort import public_cohort
-from fdrl_ros.env.episode import run_episode
-from fdrl_ros.env.expert import expert
-from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.physiology import Physiology
-from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.surgery import SurgeryEnv
+from fdrl_ros.surgery.arm.kinematics import forward_kinematics, inverse_kinematics, LOWER, UPPER
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, TICK
+from fdrl_ros.surgery.gym.episode import run_episode
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.physiology import Physiology
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 from numpy.typing import NDArray
 from turns import Work

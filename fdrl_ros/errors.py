@@ -200,3 +200,7 @@ class LedgerOwnerError(LedgerError):
 
 class LedgerVersionError(LedgerError):
     """The ledger was made by another version of this program."""
+
+
+class TrainingStopped(FdrlError):
+    """Training was asked to stop; it goes on from its checkpoint when it is started again."""

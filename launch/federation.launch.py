@@ -8,9 +8,9 @@ Simulated, for research: not a medical device.
 
 from pathlib import Path
 
-from fdrl_ros.bringup import BringupSettings, FederationArguments, RoomArguments
+from fdrl_ros.deployment.bringup import BringupSettings, FederationArguments, RoomArguments
 from fdrl_ros.errors import StoreError
-from fdrl_ros.nodes.launching import chosen, declare, preparation
+from fdrl_ros.nodes.common.launching import chosen, declare, preparation
 from launch import LaunchContext, LaunchDescription
 from launch.actions import (
     IncludeLaunchDescription,

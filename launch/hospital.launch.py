@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One hospital: its trainer, which takes part in the rounds and hands policies to the robots."""
 
-from fdrl_ros.bringup import BringupSettings, hospital_graph
-from fdrl_ros.nodes.launching import declare, graph
+from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph
+from fdrl_ros.nodes.common.launching import declare, graph
 from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.substitutions import LaunchConfiguration

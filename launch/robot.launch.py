@@ -2,8 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One operating room: selector, simulated arm and patient, frames, and RViz if asked for."""
 
-from fdrl_ros.bringup import BringupSettings, environment, NodeSpec, robot_graph, RobotArguments
-from fdrl_ros.nodes.launching import chosen, declare, graph
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    environment,
+    NodeSpec,
+    robot_graph,
+    RobotArguments,
+)
+from fdrl_ros.nodes.common.launching import chosen, declare, graph
 from fdrl_ros.resources import resource
 from launch import LaunchContext, LaunchDescription
 from launch.actions import OpaqueFunction

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of a federation: aggregator and key authority."""
 
-from fdrl_ros.bringup import BringupSettings, server_graph
-from fdrl_ros.nodes.launching import declare, graph
+from fdrl_ros.deployment.bringup import BringupSettings, server_graph
+from fdrl_ros.nodes.common.launching import declare, graph
 from launch import LaunchDescription
 
 

@@ -23,7 +23,8 @@ FLAGS = ['-O3', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-Wno-psa
 
 ffibuilder = cffi.FFI()
 _header = (HERE / 'kernels.h').read_text()
-_digest = runpy.run_path(str(HERE.parent / 'fdrl_ros' / 'kernel_sources.py'))['sources_digest']
+_sources = HERE.parent / 'fdrl_ros' / 'runtime' / 'kernel_sources.py'
+_digest = runpy.run_path(str(_sources))['sources_digest']
 ffibuilder.cdef(_header.partition('// calls begin\n')[2].partition('// calls end')[0])
 ffibuilder.cdef('static char *const FDRL_SOURCES;')
 ffibuilder.set_source(

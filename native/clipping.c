@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Clip each unit's gradient and sum (DP-DQN Alg. 1), from what network.c left in a trace.
-// fdrl_ros/trainer/gradient.py says what is computed; this file how.
+// fdrl_ros/learner/gradient.py says what is computed; this file how.
 
 #include "layout.h"
 

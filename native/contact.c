@@ -1,7 +1,7 @@
 // Copyright 2026 The fdrl_ros maintainers
 // SPDX-License-Identifier: Apache-2.0
 //
-// What fdrl_ros/selector/prediction.py tells of many contacts, for that of one robot: its formulas
+// What fdrl_ros/shield/prediction.py tells of many contacts, for that of one robot: its formulas
 // in its order, so that both give the same numbers to rounding. The reasons stand there.
 
 #include "kernels.h"

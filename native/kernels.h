@@ -1,7 +1,7 @@
 // Copyright 2026 The fdrl_ros maintainers
 // SPDX-License-Identifier: Apache-2.0
 //
-// What fdrl_ros/kernels.py calls. build.py reads all between the two marks as it stands.
+// What fdrl_ros/runtime/kernels.py calls. build.py reads all between the two marks as it stands.
 
 #ifndef FDRL_ROS__KERNELS_H_
 #define FDRL_ROS__KERNELS_H_

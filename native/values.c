@@ -1,7 +1,7 @@
 // Copyright 2026 The fdrl_ros maintainers
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all candidates are worth in one state, as fdrl_ros/selector/bank.py has it in NumPy.
+// What all candidates are worth in one state, as fdrl_ros/selector/value/bank.py has it in NumPy.
 
 #include "kernels.h"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import os
 import socket
 
-from fdrl_ros.bringup import BringupSettings, middleware
+from fdrl_ros.deployment.bringup import BringupSettings, middleware
 import pytest
 
 # Domains up to 101 keep Fast DDS below Linux's ephemeral ports. A bound port is the reservation,

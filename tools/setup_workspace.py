@@ -31,7 +31,7 @@ IMPORTS = (
 # What the build reads; of the rest only the names count, since the install is of links.
 BUILD_FILES = (
     'CMakeLists.txt',
-    'fdrl_ros/kernel_sources.py',
+    'fdrl_ros/runtime/kernel_sources.py',
     'msg/*',
     'native/*.[chp]*',
     'package.xml',

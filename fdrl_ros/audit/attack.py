@@ -17,7 +17,7 @@ from fdrl_ros.audit.bound import epsilon_lower_bound
 from fdrl_ros.audit.canary import Canaries
 from fdrl_ros.audit.watching import Release
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy.accountant import Charge
+from fdrl_ros.privacy.accountant.accountant import Charge
 import numpy as np
 from numpy.typing import NDArray
 

@@ -15,9 +15,9 @@ import math
 from typing import Protocol
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.learner.network import Slopes
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.shape import Layer
-from fdrl_ros.trainer.network import Slopes
 import numpy as np
 from numpy.typing import NDArray
 

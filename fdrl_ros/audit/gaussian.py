@@ -4,7 +4,7 @@
 
 import math
 
-from fdrl_ros.privacy.accountant import Charge, epsilon_pld
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta

@@ -14,14 +14,14 @@ from fdrl_ros.audit.planted import draw_canaries
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.audit.watching import AuditedTrainer, Watch
 from fdrl_ros.errors import PrivacyError
+from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.accountant import Charge
-from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.trainer.guarantee import Guarantee
-from fdrl_ros.trainer.learner import TrainingProgress
-from fdrl_ros.trainer.records import Records
-from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,7 +86,7 @@ def audit(
     :param rng: of directions and coins of canaries, and of the starting weights.
     :param trainer: what is audited.
     :param watchers: see every step too.
-    :param inputs: as :class:`fdrl_ros.trainer.trainer.Trainer` takes it.
+    :param inputs: as :class:`fdrl_ros.learner.trainer.Trainer` takes it.
     :raises PrivacyError: if no finite epsilon is claimed, or a unit owns several records.
     :raises TrainingStopped: as soon as `stopped` says so.
     """

@@ -8,12 +8,12 @@ from typing import Any
 
 from fdrl_ros.audit.canary import Canaries, DenseCanaries
 from fdrl_ros.audit.table_canary import TableCanaries
+from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.network import Layered, Slopes
+from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.table import dqn_of, TableDqn
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.trainer.gradient import DoubleDqn
-from fdrl_ros.trainer.network import Layered, Slopes
-from fdrl_ros.trainer.settings import LearnerSettings
-from fdrl_ros.trainer.table import dqn_of, TableDqn
-from fdrl_ros.trainer.transitions import Batch
 import numpy as np
 from numpy.typing import NDArray
 
@@ -98,7 +98,7 @@ def draw_canaries(
     """
     Draw canaries that suit a learner, and who is a member.
 
-    :param inputs: as :class:`fdrl_ros.trainer.trainer.Trainer` takes it.
+    :param inputs: as :class:`fdrl_ros.learner.trainer.Trainer` takes it.
     :param norm: of their gradients before clipping.
     :raises SettingError: if there are not so many directions.
     """

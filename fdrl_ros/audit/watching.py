@@ -8,14 +8,14 @@ from pathlib import Path
 
 from fdrl_ros.audit.canary import Canaries
 from fdrl_ros.audit.planted import planted, PlantedDqn
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.sampling import Draw
+from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger import Ledger
+from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.trainer.records import Records
-from fdrl_ros.trainer.replay import Draw
-from fdrl_ros.trainer.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.trainer.trainer import Trainer
-from fdrl_ros.trainer.transitions import Batch
 import numpy as np
 from numpy.typing import NDArray
 

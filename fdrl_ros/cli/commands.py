@@ -3,29 +3,29 @@
 """The top of the command line, with every command below it."""
 
 import click
-from fdrl_ros.benchmark.versions import package_version
-from fdrl_ros.cli.audit import audit
-from fdrl_ros.cli.dataset import dataset
-from fdrl_ros.cli.draw import draw
-from fdrl_ros.cli.evaluate import evaluate
-from fdrl_ros.cli.experiment import experiment
+from fdrl_ros.cli.dataset.dataset import dataset
+from fdrl_ros.cli.experiments.audit import audit
+from fdrl_ros.cli.experiments.draw import draw
+from fdrl_ros.cli.experiments.evaluate import evaluate
+from fdrl_ros.cli.experiments.experiment import experiment
+from fdrl_ros.cli.experiments.heterogeneity import heterogeneity
+from fdrl_ros.cli.experiments.sepsis import sepsis
+from fdrl_ros.cli.experiments.train import train
+from fdrl_ros.cli.experiments.utility import utility
+from fdrl_ros.cli.federation.hosts import export, join
+from fdrl_ros.cli.federation.journal import journal
+from fdrl_ros.cli.federation.keys import keys
+from fdrl_ros.cli.federation.orders import operator
+from fdrl_ros.cli.federation.prepare import prepare
+from fdrl_ros.cli.federation.privacy import privacy
+from fdrl_ros.cli.federation.run import run
 from fdrl_ros.cli.group import FdrlGroup
-from fdrl_ros.cli.heterogeneity import heterogeneity
-from fdrl_ros.cli.hosts import export, join
-from fdrl_ros.cli.journal import journal
-from fdrl_ros.cli.keys import keys
-from fdrl_ros.cli.orders import operator
-from fdrl_ros.cli.policies import policies
-from fdrl_ros.cli.prepare import prepare
-from fdrl_ros.cli.privacy import privacy
-from fdrl_ros.cli.run import run
-from fdrl_ros.cli.selector import selector
-from fdrl_ros.cli.sepsis import sepsis
-from fdrl_ros.cli.shield import shield
-from fdrl_ros.cli.train import train
-from fdrl_ros.cli.utility import utility
+from fdrl_ros.cli.robot.policies import policies
+from fdrl_ros.cli.robot.selector import selector
+from fdrl_ros.cli.robot.shield import shield
 from fdrl_ros.cli.version import version
-from fdrl_ros.orphans import end_with_launcher
+from fdrl_ros.experiments.reports.versions import package_version
+from fdrl_ros.runtime.orphans import end_with_launcher
 
 
 @click.group(cls=FdrlGroup)

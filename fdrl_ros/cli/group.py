@@ -10,8 +10,7 @@ from types import FrameType
 from typing import Any
 
 import click
-from fdrl_ros.errors import FdrlError
-from fdrl_ros.trainer.learner import TrainingStopped
+from fdrl_ros.errors import FdrlError, TrainingStopped
 
 INTERRUPTED = 130
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fdrl_ros.deployment.own_records import read_records
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import ResourceError, SettingError
-from fdrl_ros.own_records import read_records
-from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout
+from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import Setting
-from fdrl_ros.trainer.records import Records
 
 PLAIN = ('federation', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands print."""
 
-from fdrl_ros.benchmark.assessment import Assessment
-from fdrl_ros.benchmark.report import DISCLAIMER, NOT_PRIVATE, RELEASED, render
-from fdrl_ros.benchmark.run_directory import RunDirectory
-from fdrl_ros.plan import Plan
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.reports.assessment import Assessment
+from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE, RELEASED, render
+from fdrl_ros.experiments.run_directory import RunDirectory
 from rich.console import Console
 
 WIDTH_OF_A_PIPE = 140

@@ -3,7 +3,7 @@
 """`fdrl version`: what numbers depend on."""
 
 import click
-from fdrl_ros.benchmark.versions import versions
+from fdrl_ros.experiments.reports.versions import versions
 
 
 @click.command()

@@ -12,26 +12,26 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.quantisation import EncryptionSettings
-from fdrl_ros.crypto.roster import default_threshold, Member, Roster, SERVERS
-from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVERS
+from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
-from fdrl_ros.federation.aggregator import Aggregator
-from fdrl_ros.federation.channel import Channel
-from fdrl_ros.federation.hospital import Hospital
-from fdrl_ros.federation.key_authority import KeyAuthority, Step
-from fdrl_ros.federation.local import LocalFederation
-from fdrl_ros.federation.message import GlobalPolicy
-from fdrl_ros.federation.party import Party
-from fdrl_ros.federation.released import Validation
-from fdrl_ros.federation.round_seeds import RoundSeeds
+from fdrl_ros.federation.aggregator.aggregator import Aggregator
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.hospital.update import fed_avg
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
+from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.local_driver import LocalFederation
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.message import GlobalPolicy
+from fdrl_ros.federation.protocol.party import Party
+from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.federation.store import Store
-from fdrl_ros.federation.update import fed_avg
+from fdrl_ros.learner.learner import Learner, TrainingProgress, TrainingResult
 from fdrl_ros.policy import decode_weights, NetworkShape
-from fdrl_ros.privacy.ledger_entry import DIGEST, Head, MOST_LINKS
-from fdrl_ros.trainer.learner import Learner, TrainingProgress, TrainingResult
+from fdrl_ros.privacy.ledger.entry import DIGEST, Head, MOST_LINKS
 import numpy as np
 
 FEDERATION = 'virtual'
@@ -88,7 +88,7 @@ class VirtualFederation:
     Real parties of a federation with keys of their own, moved by the in-process driver.
 
     :param learners: by the hospital's name; three at least. Any
-        :class:`fdrl_ros.trainer.learner.Learner`: :class:`fdrl_ros.trainer.trainer.Trainer`
+        :class:`fdrl_ros.learner.learner.Learner`: :class:`fdrl_ros.learner.trainer.Trainer`
         trains with differential privacy, :class:`PlainLearner` is any function.
     :param start: public starting weights, shape (n_parameters,).
     :param shape: of the network.

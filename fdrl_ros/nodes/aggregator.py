@@ -5,9 +5,9 @@
 import sys
 from typing import Any
 
-from fdrl_ros.assembly import open_aggregator
-from fdrl_ros.federation.aggregator import Aggregator
-from fdrl_ros.federation.message import (
+from fdrl_ros.deployment.assembly import open_aggregator
+from fdrl_ros.federation.aggregator.aggregator import Aggregator
+from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     Delivery,
     LedgerHeads,
@@ -18,12 +18,12 @@ from fdrl_ros.federation.message import (
     RoundStatus,
     Wanted,
 )
-from fdrl_ros.federation.store import Store
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.nodes.diagnostics import Health, Level
-from fdrl_ros.nodes.managed_node import run_node
-from fdrl_ros.nodes.party_node import PartyNode
-from fdrl_ros.nodes.worker import Post
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.nodes.common.diagnostics import Health, Level
+from fdrl_ros.nodes.common.managed_node import run_node
+from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.nodes.parties.party_node import PartyNode
+from fdrl_ros.runtime.worker_thread import Post
 import fdrl_ros.srv as srv
 
 

@@ -7,25 +7,25 @@ from functools import partial
 import sys
 from typing import Any
 
-from fdrl_ros.env.actions import SUBSTEPS, TICK
-from fdrl_ros.env.cohort import mixture
-from fdrl_ros.env.crtk import State
-from fdrl_ros.env.operation import HARD_STOP, Operation
-from fdrl_ros.env.operation import Outcome as Judgement
-from fdrl_ros.env.patient import Patient
-from fdrl_ros.env.procedures import procedure_named
 from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.arm_interface import ArmInterface
-from fdrl_ros.nodes.diagnostics import Health, Level
-from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
-from fdrl_ros.nodes.markers import operation_markers
-from fdrl_ros.nodes.procedure_list import procedure_list
-from fdrl_ros.nodes.robot_messages import states
-from fdrl_ros.nodes.worker import Post
+from fdrl_ros.nodes.arm.arm_interface import ArmInterface
+from fdrl_ros.nodes.arm.markers import operation_markers
+from fdrl_ros.nodes.arm.procedure_list import procedure_list
+from fdrl_ros.nodes.arm.robot_messages import states
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.diagnostics import Health, Level
+from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
+from fdrl_ros.surgery.arm.operating_state import State
+from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
+from fdrl_ros.surgery.gym.operation import HARD_STOP, Operation
+from fdrl_ros.surgery.gym.operation import Outcome as Judgement
+from fdrl_ros.surgery.patient.cohort import mixture
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 from rosgraph_msgs.msg import Clock
 from std_srvs.srv import Trigger
@@ -63,7 +63,7 @@ class EnvSettings(NodeSettings):
 
 class EnvNode(ManagedNode):
     """
-    Wraps :class:`fdrl_ros.env.operation.Operation` in real time.
+    Wraps :class:`fdrl_ros.surgery.gym.operation.Operation` in real time.
 
     An operation's time begins with the first motion command, so that no patient waits for a
     selector. The arm obeys CRTK's commands and nothing else.
@@ -101,7 +101,7 @@ class EnvNode(ManagedNode):
         self._endoscope = None
         if self.settings.endoscope:
             # Loads the renderer, which not all users need.
-            from fdrl_ros.nodes.endoscope_view import EndoscopeView
+            from fdrl_ros.nodes.arm.endoscope_view import EndoscopeView
 
             self._endoscope = EndoscopeView(self, self._operation, self.settings.endoscope_rate)
         self._placed = False

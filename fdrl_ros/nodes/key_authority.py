@@ -5,9 +5,11 @@
 import sys
 from typing import Any
 
-from fdrl_ros.assembly import open_key_authority
-from fdrl_ros.federation.key_authority import KeyAuthority
-from fdrl_ros.federation.message import (
+from fdrl_ros.deployment.assembly import open_key_authority
+from fdrl_ros.deployment.policy_validation import PublicValidation
+from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
+from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     EncryptionKey,
     GlobalPolicy,
@@ -16,14 +18,12 @@ from fdrl_ros.federation.message import (
     Verdict,
     Wanted,
 )
-from fdrl_ros.federation.store import Store
-from fdrl_ros.nodes.diagnostics import Health
-from fdrl_ros.nodes.managed_node import run_node
-from fdrl_ros.nodes.party_node import PartyNode
-from fdrl_ros.nodes.worker import Post
-from fdrl_ros.prepare import load_policy
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.nodes.common.diagnostics import Health
+from fdrl_ros.nodes.common.managed_node import run_node
+from fdrl_ros.nodes.parties.party_node import PartyNode
+from fdrl_ros.runtime.worker_thread import Post
 import fdrl_ros.srv as srv
-from fdrl_ros.validation import PublicValidation
 
 
 class KeyAuthorityNode(PartyNode):

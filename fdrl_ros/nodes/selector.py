@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import sys
 import time
 
-from fdrl_ros import kernels
-from fdrl_ros.crypto.keystore import make_private_directory
-from fdrl_ros.crypto.roster import SERVERS
+from fdrl_ros.crypto.keys.keystore import make_private_directory
+from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.prepare import load_policy
 from fdrl_ros.errors import SettingError
-from fdrl_ros.nodes.diagnostics import Health, Level
-from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings, run_node
-from fdrl_ros.nodes.policies import Policies
-from fdrl_ros.nodes.promptness import with_priority, without_garbage, without_sleep
-from fdrl_ros.nodes.robot_control import RobotControl
-from fdrl_ros.nodes.worker import Post
+from fdrl_ros.nodes.common.diagnostics import Health, Level
+from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.nodes.robot.policies import Policies
+from fdrl_ros.nodes.robot.robot_control import RobotControl
 from fdrl_ros.policy import Policy
-from fdrl_ros.prepare import load_policy
+from fdrl_ros.runtime import kernels
+from fdrl_ros.runtime.promptness import with_priority, without_garbage, without_sleep
+from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.selector import (
     GateSettings,
     Limiter,
@@ -26,10 +26,10 @@ from fdrl_ros.selector import (
     Reason,
     Selector,
 )
-from fdrl_ros.selector.control import ControlLoop
-from fdrl_ros.selector.limits import check_limits
-from fdrl_ros.selector.plausibility import PlausibilitySettings
-from fdrl_ros.selector.registry import KEPT_VERSIONS
+from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS
+from fdrl_ros.selector.control.limits import check_limits
+from fdrl_ros.selector.control.loop import ControlLoop
+from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.settings import setting
 
 

@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import Any, Final
 
-from fdrl_ros.orphans import end_with_launcher
 from fdrl_ros.resources import resource
+from fdrl_ros.runtime.orphans import end_with_launcher
 
 PARAMETERS: Final = {
     'aggregator': 'server',

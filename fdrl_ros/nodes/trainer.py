@@ -14,11 +14,11 @@ import os
 import sys
 from typing import Any
 
-from fdrl_ros.assembly import LocalTraining, open_hospital, open_records, open_training
+from fdrl_ros.deployment.assembly import LocalTraining, open_hospital, open_records, open_training
 from fdrl_ros.errors import SettingError
-from fdrl_ros.federation.hospital import Hospital
-from fdrl_ros.federation.local_update import LocalUpdate
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.hospital.local_update import LocalUpdate
+from fdrl_ros.federation.protocol.message import (
     Decline,
     GlobalPolicy,
     HospitalPolicy,
@@ -30,20 +30,20 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.party import Job, Party
-from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.protocol.party import Job, Party
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.learner.learner import TrainingProgress
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.nodes.diagnostics import Health, Level
-from fdrl_ros.nodes.long_weights import apart
-from fdrl_ros.nodes.managed_node import run_node
-from fdrl_ros.nodes.party_node import PartyNode, PartySettings
-from fdrl_ros.nodes.robot_link import RobotLink
-from fdrl_ros.nodes.worker import Post
-from fdrl_ros.privacy.accountant import epsilon_paper, PAPER_ORDER
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.diagnostics import Health, Level
+from fdrl_ros.nodes.common.managed_node import run_node
+from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.nodes.parties.long_weights import apart
+from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings
+from fdrl_ros.nodes.parties.robot_link import RobotLink
+from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
+from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.settings import setting
-from fdrl_ros.trainer.learner import TrainingProgress
 
 
 @dataclass(frozen=True)

@@ -10,24 +10,24 @@ import threading
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from fdrl_ros.bringup import FEDERATION
-from fdrl_ros.closing import Closing
-from fdrl_ros.crypto.roster import Roster
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.bringup import FEDERATION
 from fdrl_ros.errors import MessageError, ReplayError
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
     MaskedUpdate,
     Message,
     RoundStatus,
 )
-from fdrl_ros.federation.party import worth_telling
+from fdrl_ros.federation.protocol.observer import Witness
+from fdrl_ros.federation.protocol.party import worth_telling
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import from_ros
-from fdrl_ros.nodes.long_weights import BESIDE, WeightsIn
-from fdrl_ros.nodes.wires import WIRES, WITH_WEIGHTS
-from fdrl_ros.witness import Witness
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties.conversion import from_ros
+from fdrl_ros.nodes.parties.long_weights import BESIDE, WeightsIn
+from fdrl_ros.nodes.parties.topics import WIRES, WITH_WEIGHTS
+from fdrl_ros.runtime.closing import Closing
 import rclpy
 from rclpy.context import Context
 from rclpy.experimental import EventsExecutor

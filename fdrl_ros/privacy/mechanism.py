@@ -10,9 +10,9 @@ those who joined are clipped to C and summed; the noised sum is divided by the e
 import functools
 import math
 
-from fdrl_ros import kernels
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.noise import NoiseSource, to_unit
+from fdrl_ros.runtime import kernels
 import numpy as np
 from numpy.typing import NDArray
 
@@ -91,7 +91,7 @@ def poisson_sample(
 def _joined(
     words: NDArray[np.uint64], log_stay: float, n_units: int, last: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Do what :func:`fdrl_ros.kernels.joined` does."""
+    """Do what :func:`fdrl_ros.runtime.kernels.joined` does."""
     gaps = np.log(to_unit(words))
     gaps /= log_stay
     # Beyond the last unit all gaps are alike; capped, none is too large for an integer.

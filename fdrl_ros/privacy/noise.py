@@ -20,9 +20,9 @@ import tempfile
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, CipherContext, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-from fdrl_ros import kernels
-from fdrl_ros.durable import sync_folder
 from fdrl_ros.errors import KeyFileError
+from fdrl_ros.runtime import kernels
+from fdrl_ros.runtime.durable import sync_folder
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,7 +94,7 @@ class NoiseSource:
         Were two ledgers to count for one stream, each would release it for gradients of its own.
         A seeded source stays as it is, for anyone to repeat.
 
-        :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger_entry.Owner.birth`.
+        :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger.entry.Owner.birth`.
         """
         if not self._private:
             return self

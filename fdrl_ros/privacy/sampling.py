@@ -11,7 +11,7 @@ from a batch who is missing, but the priority tells of the record: no amplificat
 from enum import StrEnum
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy.accountant import Charge
+from fdrl_ros.privacy.accountant.accountant import Charge
 
 
 class Sampling(StrEnum):

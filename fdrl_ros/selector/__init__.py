@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The selector: values policies in this state, chooses one cautiously, moves the tip slowly."""
 
-from fdrl_ros.selector.bank import ValueBank
-from fdrl_ros.selector.candidate import Candidate, HOLD, Selection
-from fdrl_ros.selector.fitting import Experience, fit_value, returns_to_go, ValueSettings
-from fdrl_ros.selector.gate import GateSettings, PauseOrders, RiskGate
-from fdrl_ros.selector.limiter import Limiter, LimiterSettings, SetPoint
-from fdrl_ros.selector.matching import reference
-from fdrl_ros.selector.misfit import measured_misfit
-from fdrl_ros.selector.observation import Observation, Reason
-from fdrl_ros.selector.safety import SafetySettings
-from fdrl_ros.selector.selector import Selector
+from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, Selection
+from fdrl_ros.selector.candidates.safety_limits import SafetySettings
+from fdrl_ros.selector.control.limiter import Limiter, LimiterSettings, SetPoint
+from fdrl_ros.selector.control.risk_gate import GateSettings, PauseOrders, RiskGate
+from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
-from fdrl_ros.selector.shield import Shield, Verdict, Veto
-from fdrl_ros.selector.shield_settings import ShieldSettings
-from fdrl_ros.selector.value import StateValue, ValueModel
+from fdrl_ros.selector.value.bank import ValueBank
+from fdrl_ros.selector.value.conformal_error import measured_misfit
+from fdrl_ros.selector.value.fitting import Experience, fit_value, returns_to_go, ValueSettings
+from fdrl_ros.selector.value.model import StateValue, ValueModel
+from fdrl_ros.selector.value.neighbours import reference
+from fdrl_ros.shield.observation import Observation, Reason
+from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.shield.shield import Shield, Verdict, Veto
 
 __all__ = [
     'HOLD',

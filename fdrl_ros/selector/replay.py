@@ -8,8 +8,23 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.env.bag_reading import recorded
-from fdrl_ros.env.bag_types import (
+from fdrl_ros.selector.candidates.candidate import Candidate, Selection
+from fdrl_ros.selector.control.limiter import Limiter
+from fdrl_ros.selector.control.loop import ControlLoop, Cycle
+from fdrl_ros.selector.control.plausibility import PlausibilitySettings
+from fdrl_ros.selector.control.risk_gate import GateSettings
+from fdrl_ros.selector.control.selector import Selector
+from fdrl_ros.selector.settings import SelectorSettings
+from fdrl_ros.shield.observation import (
+    nanoseconds,
+    Observation,
+    observation,
+    Reason,
+    StateReader,
+)
+from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.surgery.data.bag_reading import recorded
+from fdrl_ros.surgery.data.bag_types import (
     ACTION,
     ARM_STATE,
     ARM_STATE_KINDS,
@@ -17,21 +32,6 @@ from fdrl_ros.env.bag_types import (
     PATIENT,
     TOPICS,
 )
-from fdrl_ros.selector.candidate import Candidate, Selection
-from fdrl_ros.selector.control import ControlLoop, Cycle
-from fdrl_ros.selector.gate import GateSettings
-from fdrl_ros.selector.limiter import Limiter
-from fdrl_ros.selector.observation import (
-    nanoseconds,
-    Observation,
-    observation,
-    Reason,
-    StateReader,
-)
-from fdrl_ros.selector.plausibility import PlausibilitySettings
-from fdrl_ros.selector.selector import Selector
-from fdrl_ros.selector.settings import SelectorSettings
-from fdrl_ros.selector.shield_settings import ShieldSettings
 
 _TIP = 'setpoint_cp'
 _KINDS = {

@@ -14,7 +14,7 @@ import pytest
 for _module in ('launch_ros',):
     pytest.importorskip(_module, reason=f'{_module} is not installed: ROS 2 without ros2 launch')
 
-from fdrl_ros.bringup import (  # noqa: E402, I100
+from fdrl_ros.deployment.bringup import (  # noqa: E402, I100
     BringupSettings,
     FederationArguments,
     hospital_graph,
@@ -24,7 +24,7 @@ from fdrl_ros.bringup import (  # noqa: E402, I100
     server_graph,
 )
 from fdrl_ros.errors import SettingError  # noqa: E402
-from fdrl_ros.nodes.launching import chosen  # noqa: E402
+from fdrl_ros.nodes.common.launching import chosen  # noqa: E402
 from fdrl_ros.resources import resource  # noqa: E402
 from launch import LaunchContext, LaunchDescription, LaunchService  # noqa: E402
 from launch.actions import (  # noqa: E402
@@ -37,7 +37,7 @@ from launch.actions import (  # noqa: E402
 from launch.event_handlers import OnProcessExit, OnProcessIO, OnProcessStart  # noqa: E402
 from launch.events import Shutdown  # noqa: E402
 from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
-from orphans import descendants, ended, watched  # noqa: E402
+from support.orphans import descendants, ended, watched  # noqa: E402
 
 FILES = ('federation', 'server', 'hospital', 'robot')
 

@@ -15,24 +15,24 @@ import pytest
 pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
 pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
-from fdrl_ros.assembly import (  # noqa: E402, I100
+from fdrl_ros.deployment.assembly import (  # noqa: E402, I100
     open_aggregator,
     open_hospital,
     open_key_authority,
     open_records,
     open_training,
 )
-from fdrl_ros.bringup import BringupSettings, federation_graph  # noqa: E402
-from fdrl_ros.federation.local import LocalFederation  # noqa: E402
-from fdrl_ros.federation.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
-from fdrl_ros.federation.party import Party  # noqa: E402
-from fdrl_ros.federation.store import Store  # noqa: E402
+from fdrl_ros.deployment.bringup import BringupSettings, federation_graph  # noqa: E402
+from fdrl_ros.deployment.plan import Plan  # noqa: E402
+from fdrl_ros.deployment.prepare import Layout, prepare  # noqa: E402
+from fdrl_ros.deployment.runner import Death, Runner  # noqa: E402
+from fdrl_ros.federation.local_driver import LocalFederation  # noqa: E402
+from fdrl_ros.federation.protocol.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
+from fdrl_ros.federation.protocol.party import Party  # noqa: E402
+from fdrl_ros.federation.protocol.store import Store  # noqa: E402
 from fdrl_ros.nodes.watch import Event, Felt, Said, Watch  # noqa: E402
-from fdrl_ros.plan import Plan  # noqa: E402
-from fdrl_ros.prepare import Layout, prepare  # noqa: E402
-from fdrl_ros.runner import Death, Runner  # noqa: E402
-from room import Room  # noqa: E402
-from surgeon import env_alone, Surgeon  # noqa: E402
+from support.operating_room import Room  # noqa: E402
+from support.surgeon import env_alone, Surgeon  # noqa: E402
 
 PLAN = Plan.from_mapping(
     {

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the arm measures: speeds over the time that passed, forces as the sensor says."""
 
-from fdrl_ros.env.actions import MAXIMUM_SPEED, SUBSTEPS
-from fdrl_ros.env.arm_control import ArmControl, straight_rotation
-from fdrl_ros.env.cohort import public_cohort
-from fdrl_ros.env.operation import Operation
-from fdrl_ros.env.rotation import to_quaternion
-from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.nodes.arm_readings import ArmReadings, READINGS
+from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
+from fdrl_ros.surgery.arm.controller import ArmControl, straight_rotation
+from fdrl_ros.surgery.arm.rotations import to_quaternion
+from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, SUBSTEPS
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 import pytest
 from std_msgs.msg import Header

@@ -6,27 +6,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.bringup import robot_graph
-from fdrl_ros.env.bag import write_bag
-from fdrl_ros.env.bag_reading import read_log
-from fdrl_ros.env.bag_types import message_types, OURS, TOPICS
-from fdrl_ros.env.log import with_rewards
-from fdrl_ros.env.recording import demonstrations
-from fdrl_ros.env.settings import WorldSettings
-from fdrl_ros.env.state import STATE_SIZE
+from fdrl_ros.deployment.bringup import robot_graph
+from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.learner.records.logs import records_of_logs
+from fdrl_ros.learner.records.records import Records
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.runner import Runner
-from fdrl_ros.trainer.logs import records_of_logs
-from fdrl_ros.trainer.records import Records
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.surgery.data.bag import write_bag
+from fdrl_ros.surgery.data.bag_reading import read_log
+from fdrl_ros.surgery.data.bag_types import message_types, OURS, TOPICS
+from fdrl_ros.surgery.data.log import with_rewards
+from fdrl_ros.surgery.data.recording import demonstrations
+from fdrl_ros.surgery.gym.state import STATE_SIZE
+from fdrl_ros.surgery.settings import WorldSettings
 from geometry_msgs.msg import PoseStamped, WrenchStamped
 import pytest
 from rclpy.serialization import deserialize_message
-from recorder import Recorder
-from room import Room
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
-from test_operating_room import released
+from support.operating_room import Room
+from support.recorder import Recorder
+
+from node.test_operating_room import released
 
 rosbag2 = pytest.importorskip('rosbags.rosbag2')
 

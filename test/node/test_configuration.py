@@ -5,21 +5,21 @@
 from pathlib import Path
 import sys
 
-from fdrl_ros.bringup import BringupSettings, hospital_graph, robot_graph, server_graph
-from fdrl_ros.env.endoscope import FRAME_ID
-from fdrl_ros.env.readings import BASE, TIP
+from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, robot_graph, server_graph
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.nodes.aggregator import AggregatorNode
-from fdrl_ros.nodes.arm_readings import READINGS
-from fdrl_ros.nodes.endoscope_view import IMAGES
+from fdrl_ros.nodes.arm.arm_readings import READINGS
+from fdrl_ros.nodes.arm.endoscope_view import IMAGES
+from fdrl_ros.nodes.arm.markers import NAMESPACE
+from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
-from fdrl_ros.nodes.managed_node import ManagedNode, NodeSettings
-from fdrl_ros.nodes.markers import NAMESPACE
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
-from fdrl_ros.plan import Plan
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import Setting
+from fdrl_ros.surgery.arm.readings import BASE, TIP
+from fdrl_ros.surgery.render.endoscope import FRAME_ID
 import pytest
 import yaml
 
@@ -75,7 +75,7 @@ def test_rviz_shows_every_marker_and_the_arm_by_its_description():
 
 
 def test_joint_states_name_the_joints_of_the_urdf():
-    from fdrl_ros.env.arm import JAW, JOINTS
+    from fdrl_ros.surgery.arm.kinematics import JAW, JOINTS
 
     description = resource('urdf/psm.urdf').read_text()
     for name in (*JOINTS, JAW):

@@ -8,15 +8,15 @@ import typing
 from typing import Any
 
 from fdrl_ros import msg as ros
-from fdrl_ros.crypto.signing import Identity, verify
-from fdrl_ros.env.operation import FAILURES
+from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import MessageError
-from fdrl_ros.federation import message as protocol
-from fdrl_ros.federation.message import Envelope, Message
-from fdrl_ros.nodes import convert
-from fdrl_ros.nodes.convert import from_ros, to_ros
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.message import Envelope, Message
 from fdrl_ros.nodes.env import ABORTED
+from fdrl_ros.nodes.parties import conversion
+from fdrl_ros.nodes.parties.conversion import from_ros, to_ros
 from fdrl_ros.srv import Decrypt
+from fdrl_ros.surgery.gym.operation import FAILURES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
@@ -104,7 +104,7 @@ def test_number_that_no_signature_covers_is_refused():
 
 
 def test_too_many_bytes_are_refused(monkeypatch):
-    monkeypatch.setattr(convert, 'LARGEST_MESSAGE', 100)
+    monkeypatch.setattr(conversion, 'LARGEST_MESSAGE', 100)
     shares = protocol.Shares(Envelope('f', 1, 1, 'hospital_1', 1), b'', b'x' * 90)
     assert from_ros(to_ros(shares, ros.Shares()), protocol.Shares) == shares
     with pytest.raises(MessageError, match='more than 100 bytes'):

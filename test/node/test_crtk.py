@@ -11,29 +11,29 @@ import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from fdrl_ros.env.actions import MAXIMUM_SPEED
-from fdrl_ros.env.arm import forward_kinematics, JAW, JOINTS
-from fdrl_ros.env.operation import Outcome as Judgement
-from fdrl_ros.env.procedures import PROCEDURES
-from fdrl_ros.env.rotation import from_quaternion, from_rotation_vector, to_quaternion
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.arm_readings import READINGS
-from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.arm.arm_readings import READINGS
+from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.resources import resource
 from fdrl_ros.srv import Operate
+from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS
+from fdrl_ros.surgery.arm.rotations import from_quaternion, from_rotation_vector, to_quaternion
+from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED
+from fdrl_ros.surgery.gym.operation import Outcome as Judgement
+from fdrl_ros.surgery.tasks.procedures import PROCEDURES
 import numpy as np
 import pytest
 import rclpy
 from rclpy.experimental import EventsExecutor
 from rclpy.signals import SignalHandlerOptions
-from room import Room
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
-from surgeon import env_alone, LABEL, Surgeon
+from support.operating_room import Room
+from support.surgeon import env_alone, LABEL, Surgeon
 from visualization_msgs.msg import MarkerArray
 import yaml
 

@@ -8,15 +8,15 @@ import re
 from typing import Any
 
 from builtin_interfaces.msg import Time
-from fdrl_ros.env.arm import forward_kinematics, HOME, JAW, JOINTS
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.crtk_messages import OperatingState
-from fdrl_ros.nodes.robot_messages import pose, quaternion
+from fdrl_ros.nodes.arm.crtk_messages import OperatingState
+from fdrl_ros.nodes.arm.robot_messages import pose, quaternion
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.surgery.arm.kinematics import forward_kinematics, HOME, JAW, JOINTS
 from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 import numpy as np
-from surgeon import LABEL
+from support.surgeon import LABEL
 
 
 def test_what_is_no_command_is_refused_with_a_warning_and_the_arm_holds(surgeon, room, runner):

@@ -8,20 +8,25 @@ import threading
 import time
 from types import SimpleNamespace
 
+from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import FdrlError, StoreBusyError, StoreError
-from fdrl_ros.nodes import policies as policies_module
-from fdrl_ros.nodes import word as word_module
-from fdrl_ros.nodes.answering import _Service
-from fdrl_ros.nodes.managed_node import run_node
+from fdrl_ros.nodes.common.deferred_answer import _Service
+from fdrl_ros.nodes.common.managed_node import run_node
+from fdrl_ros.nodes.robot import policies as policies_module
+from fdrl_ros.nodes.robot import supervision_queue as word_module
 from fdrl_ros.nodes.selector import SelectorNode
-from fdrl_ros.prepare import Layout
-from fdrl_ros.selector.supervision import load_supervision, Supervision, SUPERVISION_FILE
+from fdrl_ros.selector.candidates.supervision import (
+    load_supervision,
+    Supervision,
+    SUPERVISION_FILE,
+)
 from fdrl_ros.srv import Supervise
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.task import Future
-from room import Room
-from test_managed_node import Process
+from support.operating_room import Room
+
+from node.test_managed_node import Process
 
 
 class Disk:

@@ -6,13 +6,13 @@ import os
 import signal
 import time
 
-from fdrl_ros.bringup import hospital_graph, server_graph
-from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
-from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.bringup import hospital_graph, server_graph
 from fdrl_ros.errors import OrderError
-from fdrl_ros.federation.message import Phase
-from fdrl_ros.federation.orders import sign_order
-from fdrl_ros.nodes.ordering import deliver
+from fdrl_ros.federation.protocol.message import Phase
+from fdrl_ros.federation.protocol.orders import sign_order
+from fdrl_ros.nodes.parties.ordering import deliver
 from fdrl_ros.nodes.watch import Progressed, Spent
 import pytest
 

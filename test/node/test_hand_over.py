@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The surgeon takes over, another patient comes, and the robot operates after the hand-back."""
 
-from fdrl_ros.bringup import robot_graph
+from fdrl_ros.deployment.bringup import robot_graph
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.common import qos
 from fdrl_ros.srv import Operate, Supervise
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 from std_srvs.srv import Trigger
-from test_operating_room import position, released
+
+from node.test_operating_room import position, released
 
 
 def test_patient_who_came_while_the_surgeon_drove_is_operated_on(

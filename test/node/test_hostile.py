@@ -5,10 +5,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fdrl_ros.bringup import hospital_graph, server_graph
-from fdrl_ros.federation.message import Phase
+from fdrl_ros.deployment.bringup import hospital_graph, server_graph
+from fdrl_ros.federation.protocol.message import Phase
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.common import qos
 import pytest
 import rclpy
 from rclpy.context import Context

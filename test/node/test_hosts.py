@@ -16,16 +16,17 @@ import subprocess
 import sys
 import time
 
-from conftest import PLAN, play
-from fdrl_ros.assembly import open_records
-from fdrl_ros.bringup import BringupSettings, middleware
-from fdrl_ros.federation.journal import FILE
-from fdrl_ros.federation.journal_entry import Entry
-from fdrl_ros.federation.journal_walk import read
-from fdrl_ros.hosts import export
-from fdrl_ros.prepare import Layout, prepare
-from hosts_network import Network
+from fdrl_ros.deployment.assembly import open_records
+from fdrl_ros.deployment.bringup import BringupSettings, middleware
+from fdrl_ros.deployment.hosts import export
+from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.federation.journal.entry import Entry
+from fdrl_ros.federation.journal.journal import FILE
+from fdrl_ros.federation.journal.reader import read
 import pytest
+from support.hosts_network import Network
+
+from node.conftest import PLAN, play
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
 HOSTS = (('aggregator', 'key_authority'), *((name,) for name in HOSPITALS))
@@ -41,7 +42,7 @@ ONE_HOST = middleware(BringupSettings())
 DISCOVERY = '10.77.0.2:11811'
 ROBOT = """
 from fdrl_ros.msg import GlobalPolicy
-from fdrl_ros.nodes import qos
+from fdrl_ros.nodes.common import qos
 import rclpy
 rclpy.init()
 node = rclpy.create_node('robot')

@@ -5,13 +5,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from conftest import PLAN
-from fdrl_ros.bringup import federation_graph, server_graph
-from fdrl_ros.crypto.keystore import load_passphrase, write_secret
-from fdrl_ros.crypto.rotation import change_passphrase, private_keys, Succession
-from fdrl_ros.crypto.sealed import label
-from fdrl_ros.prepare import Layout
+from fdrl_ros.crypto.keys.keystore import load_passphrase, write_secret
+from fdrl_ros.crypto.keys.rotation import change_passphrase, private_keys, Succession
+from fdrl_ros.crypto.keys.sealed_key import label
+from fdrl_ros.deployment.bringup import federation_graph, server_graph
+from fdrl_ros.deployment.prepare import Layout
 import pytest
+
+from node.conftest import PLAN
 
 FILE = """
 /**:

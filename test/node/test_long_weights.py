@@ -11,24 +11,26 @@ import signal
 import time
 from typing import Any
 
-from conftest import Live, PLAN, play
-from fdrl_ros.assembly import open_records
-from fdrl_ros.bringup import BringupSettings
-from fdrl_ros.federation.message import MaskedUpdate, RoundStatus
+from fdrl_ros.deployment.assembly import open_records
+from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.federation.protocol.message import MaskedUpdate, RoundStatus
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import long_weights, memory_file, qos
-from fdrl_ros.nodes.long_weights import BESIDE, SHORT, WeightsIn, WeightsOut
-from fdrl_ros.nodes.memory_file import fetch, KEPT, MemoryFiles
-from fdrl_ros.nodes.pieces import Assembly, cut, PIECE
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties import long_weights, memory_file
+from fdrl_ros.nodes.parties.long_weights import BESIDE, SHORT, WeightsIn, WeightsOut
+from fdrl_ros.nodes.parties.memory_file import fetch, KEPT, MemoryFiles
+from fdrl_ros.nodes.parties.pieces import Assembly, cut, PIECE
 from fdrl_ros.nodes.watch import Said, Watch
-from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout, prepare
-from fdrl_ros.runner import Runner
 import numpy as np
 import pytest
 import rclpy
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
+
+from node.conftest import Live, PLAN, play
 
 SIZE = 5 * PIECE + 1000
 GENERATOR = np.random.default_rng(5)

@@ -9,16 +9,16 @@ from pathlib import Path
 import subprocess
 import time
 
-from fdrl_ros.bringup import environment, federation_graph, NodeSpec, robot_graph
+from fdrl_ros.deployment.bringup import environment, federation_graph, NodeSpec, robot_graph
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.runner import command, Runner
 from fdrl_ros.msg import OperationState
-from fdrl_ros.nodes import qos
 from fdrl_ros.nodes.aggregator import AggregatorNode
+from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
-from fdrl_ros.plan import Plan
-from fdrl_ros.runner import command, Runner
 from fdrl_ros.srv import Operate
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
@@ -28,7 +28,7 @@ from rclpy.experimental import EventsExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.signals import SignalHandlerOptions
-from room import Room
+from support.operating_room import Room
 
 NODES = {
     '/federation/aggregator': AggregatorNode,

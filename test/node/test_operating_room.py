@@ -7,20 +7,20 @@ from pathlib import Path
 import time
 
 from builtin_interfaces.msg import Time
-from fdrl_ros.bringup import robot_graph, RoomArguments
-from fdrl_ros.env.actions import TICK
-from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS
+from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.nodes.robot_messages import seconds, set_point
+from fdrl_ros.nodes.arm.robot_messages import seconds, set_point
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.srv import Operate
+from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 import pytest
-from room import Room
 from sensor_msgs.msg import JointState
-from signed import global_policy
+from support.operating_room import Room
+from support.signed import global_policy
 from visualization_msgs.msg import MarkerArray
 
 

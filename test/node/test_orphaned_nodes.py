@@ -10,16 +10,17 @@ import subprocess
 import sys
 import time
 
-from fdrl_ros.bringup import BringupSettings, robot_graph
+from fdrl_ros.deployment.bringup import BringupSettings, robot_graph
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.robot_messages import seconds
+from fdrl_ros.nodes.arm.robot_messages import seconds
+from fdrl_ros.nodes.common import qos
 from geometry_msgs.msg import PoseStamped
-from orphans import descendants, ended, watched
 import pytest
-from room import Room
-from test_operating_room import released
-from test_selector_states import Foreign, moving
+from support.operating_room import Room
+from support.orphans import descendants, ended, watched
+
+from node.test_operating_room import released
+from node.test_selector_states import Foreign, moving
 
 SOON = 0.5
 """Time after a loss in which the last command leaves, second."""
@@ -27,8 +28,8 @@ SOON = 0.5
 # As `ros2 launch` does: it gives nodes their variables, and says nothing to them when it ends.
 LAUNCHER = """
 import os, signal, subprocess
-from fdrl_ros.bringup import *
-from fdrl_ros.runner import command
+from fdrl_ros.deployment.bringup import *
+from fdrl_ros.deployment.runner import command
 settings = {settings}
 for spec in {graph}:
     variables = os.environ | environment(settings, spec.domain)

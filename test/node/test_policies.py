@@ -6,20 +6,25 @@ from pathlib import Path
 import subprocess
 import sys
 
-from fdrl_ros.bringup import robot_graph
+from fdrl_ros.deployment.bringup import robot_graph
+from fdrl_ros.deployment.prepare import Layout
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.prepare import Layout
-from fdrl_ros.selector.policy_files import POLICIES
-from fdrl_ros.selector.supervision import load_supervision, Supervision, SUPERVISION_FILE
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.selector.candidates.policy_files import POLICIES
+from fdrl_ros.selector.candidates.supervision import (
+    load_supervision,
+    Supervision,
+    SUPERVISION_FILE,
+)
 from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
 from geometry_msgs.msg import PoseStamped
 import pytest
-from room import Room
-from signed import global_policy, own_policy
 from std_msgs.msg import String
-from test_operating_room import Patient, position
+from support.operating_room import Room
+from support.signed import global_policy, own_policy
+
+from node.test_operating_room import Patient, position
 
 
 class Theatre:

@@ -4,9 +4,9 @@
 
 import os
 
-from fdrl_ros.nodes import qos
-from room import Room
+from fdrl_ros.nodes.common import qos
 from std_msgs.msg import Empty
+from support.operating_room import Room
 
 
 def sockets() -> int:

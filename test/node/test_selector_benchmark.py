@@ -12,8 +12,8 @@ import sys
 import time
 from types import SimpleNamespace
 
-from fdrl_ros.bringup import free_domains
-from fdrl_ros.nodes import qos
+from fdrl_ros.deployment.bringup import free_domains
+from fdrl_ros.nodes.common import qos
 from geometry_msgs.msg import PoseStamped
 import pytest
 

@@ -9,21 +9,22 @@ from types import SimpleNamespace
 
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
-from fdrl_ros.bringup import robot_graph, RoomArguments
-from fdrl_ros.env.actions import TICK
+from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.robot_messages import stamp
+from fdrl_ros.nodes.arm.robot_messages import stamp
+from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector import Candidate
-from fdrl_ros.selector.control import IDLE, PERIOD
-from fdrl_ros.selector.observation import nanoseconds
+from fdrl_ros.selector.control.loop import IDLE, PERIOD
+from fdrl_ros.shield.observation import nanoseconds
+from fdrl_ros.surgery.gym.actions import TICK
 import pytest
-from room import Room
 from rosgraph_msgs.msg import Clock
-from test_managed_node import Process
-from test_operating_room import released
-from test_selector_states import Foreign, moving, reason
+from support.operating_room import Room
+
+from node.test_managed_node import Process
+from node.test_operating_room import released
+from node.test_selector_states import Foreign, moving, reason
 
 BEATS = round(TICK / PERIOD)
 """States in a control period: the arm says one each 10 ms at most."""

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 from fdrl_ros.nodes import selector as selector_module
 from fdrl_ros.selector import Reason, Selection
-from fdrl_ros.selector.control import Cycle
-from fdrl_ros.selector.limiter import SetPoint
+from fdrl_ros.selector.control.limiter import SetPoint
+from fdrl_ros.selector.control.loop import Cycle
 import numpy as np
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
-from test_managed_node import Process
+
+from node.test_managed_node import Process
 
 
 @pytest.fixture

@@ -5,19 +5,20 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fdrl_ros.bringup import robot_graph
+from fdrl_ros.deployment.bringup import robot_graph
+from fdrl_ros.deployment.prepare import Layout
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.prepare import Layout
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties.conversion import to_ros
 from geometry_msgs.msg import PoseStamped
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from signed import global_policy
-from test_managed_node import Process, run
-from test_operating_room import Patient
-from test_selector_states import reason
+from support.signed import global_policy
+
+from node.test_managed_node import Process, run
+from node.test_operating_room import Patient
+from node.test_selector_states import reason
 
 
 def in_plan(old: str, new: str):

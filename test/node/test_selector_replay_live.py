@@ -7,20 +7,21 @@ import math
 import time
 
 from click.testing import CliRunner
-from fdrl_ros.bringup import robot_graph
 from fdrl_ros.cli import commands
+from fdrl_ros.deployment.bringup import robot_graph
+from fdrl_ros.deployment.robot.policies import RobotPolicies
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.nodes.crtk_messages import OperatingState
-from fdrl_ros.robot_policies import RobotPolicies
+from fdrl_ros.nodes.arm.crtk_messages import OperatingState
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, Rules
 from geometry_msgs.msg import PoseStamped
 import pytest
-from recorder import Recorder
-from signed import own_policy
-from test_operating_room import released
-from test_selector_states import Foreign, reason
+from support.recorder import Recorder
+from support.signed import own_policy
+
+from node.test_operating_room import released
+from node.test_selector_states import Foreign, reason
 
 pytest.importorskip('rosbags.rosbag2')
 

@@ -8,18 +8,19 @@ import subprocess
 import sys
 import time
 
-from fdrl_ros.bringup import environment
-from fdrl_ros.env.state import OPERATION_FIELDS, PATIENT_FIELDS
+from fdrl_ros.deployment.bringup import environment
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import qos
-from fdrl_ros.nodes.crtk_messages import OperatingState, StringStamped
-from fdrl_ros.nodes.robot_messages import set_point
-from fdrl_ros.selector.observation import nanoseconds
+from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.arm.robot_messages import set_point
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.shield.observation import nanoseconds
+from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 from rclpy.duration import Duration
-from room import Room
-from test_operating_room import position, released
+from support.operating_room import Room
+
+from node.test_operating_room import position, released
 
 
 class Foreign:

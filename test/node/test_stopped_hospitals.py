@@ -6,15 +6,16 @@ from dataclasses import replace
 import math
 import shutil
 
-from conftest import PLAN, play
-from fdrl_ros.bringup import federation_graph
+from fdrl_ros.deployment.bringup import federation_graph
+from fdrl_ros.deployment.prepare import Layout, prepare
 from fdrl_ros.errors import PrivacyError
+from fdrl_ros.learner.calibration import Size
+from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.nodes.watch import Felt, Progressed, Spent
-from fdrl_ros.prepare import Layout, prepare
-from fdrl_ros.privacy.accountant import epsilon_pld
-from fdrl_ros.trainer.calibration import Size
-from fdrl_ros.trainer.guarantee import Guarantee
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 import pytest
+
+from node.conftest import PLAN, play
 
 NAME = 'hospital_1'
 ERROR = 2

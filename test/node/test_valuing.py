@@ -9,26 +9,28 @@ import signal
 import subprocess
 import time
 
-from choices import constant_value
-from fdrl_ros.bringup import environment, robot_graph
+from fdrl_ros.deployment.bringup import environment, robot_graph
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.robot.safety_test import basis
+from fdrl_ros.deployment.runner import command
 from fdrl_ros.errors import LastingError, PolicyError
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes import policies as policies_module
-from fdrl_ros.nodes import qos, valuing
-from fdrl_ros.nodes.convert import to_ros
-from fdrl_ros.nodes.diagnostics import Level
-from fdrl_ros.nodes.elsewhere import run_elsewhere
-from fdrl_ros.plan import Plan
-from fdrl_ros.prepare import Layout
-from fdrl_ros.runner import command
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.diagnostics import Level
+from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.nodes.robot import policies as policies_module
+from fdrl_ros.nodes.robot import valuation
+from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
-from fdrl_ros.selector.registry import PolicyRegistry
-from fdrl_ros.trial import basis
+from fdrl_ros.selector.candidates.registry import PolicyRegistry
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
-from released import report_on
-from signed import global_policy, own_policy
-from test_managed_node import Process
+from support.choices import constant_value
+from support.released import report_on
+from support.signed import global_policy, own_policy
+
+from node.test_managed_node import Process
 
 
 def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
@@ -273,10 +275,10 @@ def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, mo
     def fit(*rest):
         raise PolicyError('it has 3 layers')
 
-    monkeypatch.setattr(valuing, 'fit_public_value', fit)
+    monkeypatch.setattr(valuation, 'fit_public_value', fit)
     plan = Plan.load(Layout(directory).plan)
     with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
-        valuing._find_out(None, plan, None, tmp_path, None, True)
+        valuation._find_out(None, plan, None, tmp_path, None, True)
 
 
 def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, directory):

@@ -4,14 +4,14 @@
 
 import time
 
-from fdrl_ros.bringup import FEDERATION
-from fdrl_ros.crypto.keystore import KEY_FILE, load_identity
-from fdrl_ros.crypto.signing import Identity
-from fdrl_ros.federation.message import Envelope, Phase, RoundStatus
-from fdrl_ros.nodes.convert import to_ros
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.bringup import FEDERATION
+from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.federation.protocol.message import Envelope, Phase, RoundStatus
+from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.nodes.parties.topics import WIRES
 from fdrl_ros.nodes.watch import Refused, Said, Watch
-from fdrl_ros.nodes.wires import WIRES
-from fdrl_ros.prepare import Layout
 import rclpy
 from rclpy.context import Context
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from fdrl_ros.errors import StoreError
-from fdrl_ros.nodes.word import Order, Word
-from fdrl_ros.selector.supervision import (
+from fdrl_ros.nodes.robot.supervision_queue import Order, Word
+from fdrl_ros.selector.candidates.supervision import (
     Command,
     load_supervision,
     save_supervision,
@@ -189,7 +189,7 @@ def test_who_waits_at_the_end_hears_that_the_disk_may_say_something_else(
     def fail(path, supervision):
         raise FULL
 
-    monkeypatch.setattr('fdrl_ros.nodes.word.save_supervision', fail)
+    monkeypatch.setattr('fdrl_ros.nodes.robot.supervision_queue.save_supervision', fail)
     if ended:
         with pytest.raises(StoreError):
             desk.word.close(ended)

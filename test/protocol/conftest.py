@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the protocol's tests begin with: a federation of three hospitals."""
 
-from federation_bench import Bench, ENCRYPTION, KnownLearner, SERVERS, SHAPE, START
 import pytest
+from support.federation_bench import Bench, ENCRYPTION, KnownLearner, SERVERS, SHAPE, START
 
 __all__ = ['ENCRYPTION', 'SERVERS', 'SHAPE', 'START', 'Bench', 'KnownLearner']
 

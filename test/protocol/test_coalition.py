@@ -10,17 +10,15 @@ likely where pair masks are uniform. That they look so rests on X25519, HKDF and
 sealed shares between honest hospitals tell nothing rests on ChaCha20-Poly1305; shares rest on
 nothing. Distinguishers, which win once the coalition has one share more, find no advantage.
 
-Rounds are drawn from fixed seeds. `test/paper/test_coalition_in_full.py` has ten times as many.
+Rounds are drawn from fixed seeds. `test/nightly/test_coalition_in_full.py` has ten times as many.
 """
 
 from dataclasses import fields
 
-from coalition import MASK, SELF
-from dropouts import keys_read_once
-from fdrl_ros.crypto.masking import mask, pair_key
-from fdrl_ros.crypto.round_secret import RoundSecret
-from fdrl_ros.crypto.sharing import positions, PRIME, share
-from fdrl_ros.federation.message import (
+from fdrl_ros.crypto.masking.masks import mask, pair_key
+from fdrl_ros.crypto.masking.round_secret import RoundSecret
+from fdrl_ros.crypto.masking.sharing import positions, PRIME, share
+from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     GlobalPolicy,
     MaskedUpdate,
@@ -29,7 +27,9 @@ from fdrl_ros.federation.message import (
 )
 import numpy as np
 import pytest
-from worlds import count_wins, DISTINGUISHERS, draw_worlds, LOST, run_world, SAFE
+from support.coalition import MASK, SELF
+from support.dropouts import keys_read_once
+from support.worlds import count_wins, DISTINGUISHERS, draw_worlds, LOST, run_world, SAFE
 
 ROUNDS = 14
 # A fair coin is right 13 times of 14 or more, or as often wrong, once in 546.

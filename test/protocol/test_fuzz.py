@@ -11,15 +11,13 @@ from dataclasses import fields, is_dataclass, replace
 import tracemalloc
 from typing import get_args, get_origin, get_type_hints
 
-from conftest import Bench, SHAPE
-from dropouts import keys_read_once
-from fdrl_ros.crypto.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.signing import Identity, verify
+from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import MessageError, RoundError
-from fdrl_ros.federation import encoding
-from fdrl_ros.federation.channel import MOST_COUNT
-from fdrl_ros.federation.encoding import encode
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.protocol import encoding
+from fdrl_ros.federation.protocol.channel import MOST_COUNT
+from fdrl_ros.federation.protocol.encoding import encode
+from fdrl_ros.federation.protocol.message import (
     Decline,
     Envelope,
     KINDS,
@@ -29,10 +27,13 @@ from fdrl_ros.federation.message import (
     RoundKey,
     RoundStatus,
 )
-from federation_bench import identities_of
-from fuzzing import Fuzzer, state_of
 from hypothesis import given, HealthCheck, settings, strategies
 import pytest
+from support.dropouts import keys_read_once
+from support.federation_bench import identities_of
+from support.fuzzing import Fuzzer, state_of
+
+from protocol.conftest import Bench, SHAPE
 
 HOSPITALS = [f'hospital_{i}' for i in range(1, 5)]
 PHASES = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every party writes down what it did, and the journals of a run agree, kills or not."""
 
-from conftest import Bench
-from fdrl_ros.federation.channel import Channel
-from fdrl_ros.federation.journal import FILE, Journal, read
-from fdrl_ros.federation.journal_rounds import compare
-from fdrl_ros.federation.message import Phase
+from fdrl_ros.federation.journal.journal import FILE, Journal, read
+from fdrl_ros.federation.journal.rounds import compare
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.message import Phase
 import pytest
-from test_refusals import resealed
+
+from protocol.conftest import Bench
+from protocol.test_refusals import resealed
 
 
 class Journaled(Bench):

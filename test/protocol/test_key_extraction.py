@@ -11,12 +11,13 @@ the older policy, and nothing that was decrypted leaves the key authority.
 from dataclasses import replace
 from math import prod
 
-from conftest import Bench, START
-from fdrl_ros.crypto.checksum import check_sums
+from fdrl_ros.crypto.he.checksum import check_sums
 from fdrl_ros.policy import digest_of
 import numpy as np
 import pytest
 import tenseal.sealapi as seal
+
+from protocol.conftest import Bench, START
 
 LIAR = 'hospital_3'
 

@@ -4,14 +4,15 @@
 
 import shutil
 
-from conftest import Bench
 from fdrl_ros.errors import LedgerHeadError, RoundError
-from fdrl_ros.federation import round_log
-from fdrl_ros.federation.ledger_watch import heads_seen
-from fdrl_ros.federation.message import MaskedUpdate, Phase, RoundStatus, Verdict
-from fdrl_ros.privacy.ledger_entry import DIGEST
+from fdrl_ros.federation.hospital import round_log
+from fdrl_ros.federation.protocol.ledger_watch import heads_seen
+from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatus, Verdict
+from fdrl_ros.privacy.ledger.entry import DIGEST
 import pytest
-from test_refusals import Tap
+
+from protocol.conftest import Bench
+from protocol.test_refusals import Tap
 
 NAME = 'hospital_1'
 ENDS = ('', '-wal')  # a state file, and the newest writes to it while it is open

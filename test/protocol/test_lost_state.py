@@ -11,10 +11,9 @@ from collections import defaultdict
 from dataclasses import replace
 import shutil
 
-from dropouts import keys_read_once
 from fdrl_ros.errors import ReplayError, StateLostError
-from fdrl_ros.federation.journal import read
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.journal.journal import read
+from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     MaskedUpdate,
     Phase,
@@ -23,10 +22,12 @@ from fdrl_ros.federation.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.orders import ORDER_AGE, sign_order
+from fdrl_ros.federation.protocol.orders import ORDER_AGE, sign_order
 import pytest
-from restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
-from test_journals import Journaled
+from support.dropouts import keys_read_once
+from support.restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
+
+from protocol.test_journals import Journaled
 
 PHASES = (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 LOSSES = [

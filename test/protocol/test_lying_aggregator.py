@@ -5,14 +5,12 @@ An aggregator that lies, with c < 2t - n hospitals on its side, gains nothing an
 
 It has the secret key of the encryption too, so what it can compute is what masks do not hide: of
 one round one sum, over the honest hospitals of one survivor set, whatever it told to whom.
-`test/paper/test_lies_in_full.py` tells many more random lies.
+`test/nightly/test_lies_in_full.py` tells many more random lies.
 """
 
 from dataclasses import replace
 
-from conftest import Bench
-from dropouts import keys_read_once
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     MaskedUpdate,
     Phase,
@@ -22,14 +20,17 @@ from fdrl_ros.federation.message import (
     Settle,
     Verdict,
 )
-from liar import (
+import pytest
+from support.dropouts import keys_read_once
+from support.liar import (
     draw_liar,
     gains_nothing,
     lie_at_random,
     Story,
 )
-import pytest
-from test_refusals import resealed, Tap
+
+from protocol.conftest import Bench
+from protocol.test_refusals import resealed, Tap
 
 FIRST, SECOND = (1, 1), (1, 2)
 

@@ -4,9 +4,8 @@
 
 from dataclasses import replace
 
-from conftest import Bench
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.protocol.message import (
     Delivery,
     EncryptionKey,
     GlobalPolicy,
@@ -20,7 +19,9 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
 import pytest
-from test_refusals import refusals, resealed, Tap
+
+from protocol.conftest import Bench
+from protocol.test_refusals import refusals, resealed, Tap
 
 VICTIM = 'hospital_3'
 

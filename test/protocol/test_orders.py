@@ -6,15 +6,16 @@ from dataclasses import replace
 from itertools import count
 import json
 
-from conftest import Bench
-from fdrl_ros.crypto.signing import Identity
+from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureError
-from fdrl_ros.federation.journal import read
-from fdrl_ros.federation.message import message_from_bytes, Objection, Phase
-from fdrl_ros.federation.orders import ORDER_AGE, REFUSED_KEPT, sign_order
-from fuzzing import state_of
+from fdrl_ros.federation.journal.journal import read
+from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
+from fdrl_ros.federation.protocol.orders import ORDER_AGE, REFUSED_KEPT, sign_order
 import pytest
-from test_journals import Journaled
+from support.fuzzing import state_of
+
+from protocol.conftest import Bench
+from protocol.test_journals import Journaled
 
 NOON = 1_800_000_000.0
 """Some time, in seconds since 1970."""

@@ -5,13 +5,14 @@
 from dataclasses import replace
 import sqlite3
 
-from conftest import Bench
 from fdrl_ros.errors import LateError, RoundError
-from fdrl_ros.federation.local import LocalFederation
-from fdrl_ros.federation.message import DecryptRequest, RoundKey, Wanted
-from fdrl_ros.federation.store import Store
+from fdrl_ros.federation.local_driver import LocalFederation
+from fdrl_ros.federation.protocol.message import DecryptRequest, RoundKey, Wanted
+from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of, encode_weights
 import pytest
+
+from protocol.conftest import Bench
 
 
 def contributors(bench):

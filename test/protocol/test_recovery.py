@@ -4,9 +4,8 @@
 
 from dataclasses import replace
 
-from conftest import Bench, SHAPE
-from fdrl_ros.crypto.sharing import SHARE_BYTES
-from fdrl_ros.federation.message import (
+from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
+from fdrl_ros.federation.protocol.message import (
     Phase,
     Reveal,
     RoundKey,
@@ -18,7 +17,9 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
-from test_refusals import resealed, Tap
+
+from protocol.conftest import Bench, SHAPE
+from protocol.test_refusals import resealed, Tap
 
 
 def ends_with(bench, names):

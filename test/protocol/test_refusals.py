@@ -4,16 +4,15 @@
 
 from dataclasses import dataclass, replace
 
-from conftest import Bench, SHAPE, START
-from fdrl_ros.crypto.signing import Identity, verify
+from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import (
     MessageError,
     ReplayError,
     RoundError,
     SignatureError,
 )
-from fdrl_ros.federation.hospital import AHEAD
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.hospital.hospital import AHEAD
+from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     Delivery,
     Envelope,
@@ -31,6 +30,8 @@ from fdrl_ros.policy import digest_of, encode_weights
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+
+from protocol.conftest import Bench, SHAPE, START
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,24 @@ Parties that are killed and started again: the end is the same, and nothing is r
 
 They die after an event, after a message, and before, after and within durable writes. Here are
 some 50 of the thousand points of a run of two rounds, and 30 kills in one of four rounds;
-`test/paper/test_restarts_in_full.py` has all of them, and 200 kills in twenty rounds.
+`test/nightly/test_restarts_in_full.py` has all of them, and 200 kills in twenty rounds.
 """
 
 from random import Random
 
-from conftest import Bench
-from dropouts import CHUNKED, DroppingFederation, keys_read_once, secret_of, Stage
-from fdrl_ros.federation.message import MaskedUpdate, Phase
-from liar import draw_liar, Story
+from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase
 import pytest
-from restarts import check_nothing_is_reused, draw_points, points_of, policy_of, RestartBench
+from support.dropouts import CHUNKED, DroppingFederation, keys_read_once, secret_of, Stage
+from support.liar import draw_liar, Story
+from support.restarts import (
+    check_nothing_is_reused,
+    draw_points,
+    points_of,
+    policy_of,
+    RestartBench,
+)
+
+from protocol.conftest import Bench
 
 EVERY = 18
 

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hospital restored from an older copy hears of it, stops, and delays nobody."""
 
-from conftest import Bench
 from fdrl_ros.errors import BudgetExceededError, MessageError
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.protocol.message import (
     Decline,
     DeclineReason,
     HospitalPolicy,
@@ -14,8 +13,10 @@ from fdrl_ros.federation.message import (
     Phase,
 )
 import pytest
-from test_ledger_links import backup, NAME, restore, run_to_policy
-from test_refusals import Tap
+
+from protocol.conftest import Bench
+from protocol.test_ledger_links import backup, NAME, restore, run_to_policy
+from protocol.test_refusals import Tap
 
 
 class Restored:

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
-from conftest import Bench, ENCRYPTION, SHAPE, START
 from fdrl_ros.errors import BudgetExceededError
-from fdrl_ros.federation.message import Phase, RoundStatus
-from fdrl_ros.federation.released import Validation
-from fdrl_ros.federation.update import fed_avg, UpdateCodec
+from fdrl_ros.federation.hospital.update import fed_avg, UpdateCodec
+from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
+
+from protocol.conftest import Bench, ENCRYPTION, SHAPE, START
 
 
 def weights_of(bench, name='hospital_1'):

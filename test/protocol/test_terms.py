@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a federation can agree on: personal layers, CKKS, another server step, a roll-back."""
 
-from conftest import Bench, SHAPE, START
-from fdrl_ros.crypto.encryption import SecretContext
-from fdrl_ros.crypto.quantisation import EncryptionSettings
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, MessageError, PolicyError, RoundError
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.protocol.message import (
     EncryptionKey,
     HospitalPolicy,
     MaskedUpdate,
@@ -16,7 +15,9 @@ from fdrl_ros.federation.message import (
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
-from test_refusals import Tap
+
+from protocol.conftest import Bench, SHAPE, START
+from protocol.test_refusals import Tap
 
 PERSONAL = ('advantage',)
 SHARED = SHAPE.shared(PERSONAL)

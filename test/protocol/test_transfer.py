@@ -6,21 +6,22 @@ from collections import Counter
 from dataclasses import replace
 import random
 
-from conftest import Bench, SHAPE
-from fdrl_ros.federation.message import (
+from fdrl_ros.federation.aggregator.pull import FIRST, PATIENCE, Pull, STEP, WINDOW
+from fdrl_ros.federation.aggregator.updates import AT_ONCE
+from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     MaskedUpdate,
     Phase,
     Relay,
     Wanted,
 )
-from fdrl_ros.federation.pull import FIRST, PATIENCE, Pull, STEP, WINDOW
-from fdrl_ros.federation.updates import AT_ONCE
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from test_refusals import resealed, Tap
+
+from protocol.conftest import Bench, SHAPE
+from protocol.test_refusals import resealed, Tap
 
 LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
 

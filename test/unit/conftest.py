@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 
-from fdrl_ros import kernels
+from fdrl_ros.runtime import kernels
 import pytest
 
 

@@ -17,30 +17,27 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / 'fdrl_ros'
 MODULES = sorted(PACKAGE.rglob('*.py'))
 
-# A part may import those on later lines, and its neighbours unless they keep apart.
+# A room may import the rooms on later lines. Rooms on one line keep apart.
 LAYERS = (
-    {'nodes', 'benchmark', 'cli', '__main__', 'runner'},
-    {'the modules at the top that put parties together'},
-    {'audit', 'federation', 'selector', 'segmentation'},
-    {'trainer'},
-    {'policy', 'privacy', 'crypto', 'env'},
+    {'__main__'},
+    {'cli'},
+    {'worlds'},
+    {'experiments'},
+    {'nodes'},
+    {'deployment'},
+    {'audit', 'selector'},
+    {'federation', 'shield'},
+    {'learner'},
+    {'crypto', 'policy', 'privacy', 'surgery'},
     {'metrics'},
-    {
-        '__init__',
-        '_kernels',
-        'closing',
-        'durable',
-        'errors',
-        'interrupts',
-        'kernel_sources',
-        'kernels',
-        'orphans',
-        'resources',
-        'settings',
-    },
+    {'runtime'},
+    {'resources', 'settings'},
+    {'__init__', '_kernels', 'errors'},
 )
-TOGETHER = 1
-APART = ({'trainer'}, {'policy', 'privacy', 'crypto', 'env'}, {'metrics'})
+# These name modules above them: Gymnasium loads a world when it is first made, and the runner
+# starts nodes as processes of their own.
+LAZY = {'surgery/gym/registration.py', 'deployment/runner.py'}
+MOST_FILES = 20
 ROS = re.compile(r'rclpy|fdrl_ros\.(msg|srv|action)|.*_msgs|builtin_interfaces|std_srvs|launch\w*')
 HEADER = '# Copyright 2026 The fdrl_ros maintainers\n# SPDX-License-Identifier: Apache-2.0\n'
 # What may be called of a module with a global generator; of torch, what may not.
@@ -64,14 +61,30 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f'{node.module}.{each.name}' for each in node.names)
 
 
-def part_of(path: Path) -> str:
+def with_parents(name: str) -> list[str]:
+    """Return a.b.c, a.b and a of `a.b.c`: who imports the first runs the others too."""
+    words = name.split('.')
+    return ['.'.join(words[: i + 1]) for i in reversed(range(len(words)))]
+
+
+def named_modules(path: Path) -> Iterator[str]:
+    """Yield the modules of this package that strings name, as `import_module` takes them."""
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.fullmatch(r'fdrl_ros(\.\w+)+(:\w+)?', node.value):
+                yield node.value.partition(':')[0]
+
+
+def room_of(path: Path) -> str:
     """Return the first name below the package: the folder, or the module at the top."""
     return path.relative_to(PACKAGE).parts[0].removesuffix('.py')
 
 
-def layer_of(part: str) -> int:
-    """Return the line of a part."""
-    return next((i for i, layer in enumerate(LAYERS) if part in layer), TOGETHER)
+def layer_of(room: str) -> int:
+    """Return the line of a room."""
+    found = [i for i, layer in enumerate(LAYERS) if room in layer]
+    assert found, f'{room} is in no layer'
+    return found[0]
 
 
 def dotted(node: ast.AST) -> str:
@@ -83,25 +96,36 @@ def dotted(node: ast.AST) -> str:
     return ''
 
 
-def test_imports_point_one_way() -> None:
+def test_rooms_import_only_the_layers_below_them() -> None:
     for path in MODULES:
-        part = part_of(path)
-        mine = layer_of(part)
-        for name in imports(path):
+        room = room_of(path)
+        lazy = path.relative_to(PACKAGE).as_posix() in LAZY
+        for name in (*imports(path), *(() if lazy else named_modules(path))):
             words = name.split('.')
-            if words[0] != 'fdrl_ros' or len(words) == 1 or words[1] == part:
+            if words[0] != 'fdrl_ros' or len(words) == 1 or words[1] in (room, 'msg', 'srv'):
                 continue
-            theirs = layer_of(words[1])
-            neighbours = theirs == mine and LAYERS[mine] not in APART
-            assert theirs > mine or neighbours, f'{path}: {part} must not import {name}'
+            assert layer_of(words[1]) > layer_of(room), f'{path}: {room} must not import {name}'
+
+
+def test_every_layer_names_rooms_that_are_there() -> None:
+    there = {room_of(path) for path in MODULES} | {'_kernels'}
+    assert {room for layer in LAYERS for room in layer} == there
+
+
+def test_no_folder_has_more_files_than_a_reader_overlooks() -> None:
+    folders = [path for path in PACKAGE.rglob('*') if path.is_dir()]
+    for folder in (PACKAGE, *folders):
+        files = [path for path in folder.glob('*.py') if path.name != '__init__.py']
+        assert len(files) <= MOST_FILES, folder
 
 
 def test_modules_do_not_import_in_a_circle() -> None:
     names = {'.'.join(path.relative_to(ROOT).with_suffix('').parts): path for path in MODULES}
+    names.update({name.removesuffix('.__init__'): path for name, path in names.items()})
     graph = {}
     for name, path in names.items():
-        wanted = {name_of for each in imports(path) for name_of in (each, each.rpartition('.')[0])}
-        graph[name] = (wanted & names.keys()) - {name}
+        wanted = {name_of for each in imports(path) for name_of in with_parents(each)}
+        graph[name] = (wanted & names.keys()) - set(with_parents(name))
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -119,7 +143,7 @@ def test_metrics_needs_numpy_alone() -> None:
 
 def test_only_the_nodes_know_ros() -> None:
     for path in MODULES:
-        if part_of(path) != 'nodes':
+        if room_of(path) != 'nodes':
             for name in imports(path):
                 assert not ROS.match(name), f'{path} imports {name}'
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import re
 from statistics import fmean
 
-from fdrl_ros.env.actions import ACTIONS
-from fdrl_ros.env.constants import constant
-import fdrl_ros.env.icu_sepsis
-import fdrl_ros.env.paper_world
-from fdrl_ros.env.procedures import PROCEDURES, SPECIALITIES
-from fdrl_ros.env.state import STATE_FIELDS
-import fdrl_ros.env.surgery  # noqa: F401
 from fdrl_ros.metrics.episode import EpisodeMetrics
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.actions import ACTIONS
+from fdrl_ros.surgery.gym.state import STATE_FIELDS
+import fdrl_ros.surgery.gym.surgery_env  # noqa: F401
+from fdrl_ros.surgery.tasks.procedures import PROCEDURES, SPECIALITIES
 import gymnasium
 import pytest
 
@@ -203,7 +201,7 @@ def test_speed_of_the_learner_is_as_measured():
 def test_adversaries_are_stopped_by_tests_that_there_are():
     page = (ROOT / 'docs' / 'protocol.md').read_text('utf-8')
     told = [
-        re.findall(r'`((?:test/\w+/)?test_\w+\.py)`|`(test_\w+)`', row[3])
+        re.findall(r'`((?:test/[\w/]+/)?test_\w+\.py)`|`(test_\w+)`', row[3])
         for row in rows('adversary', page)
     ]
     assert len(told) > 15

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An unknown name of a setting is answered with what was likely meant, in few words."""
 
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import SettingError
-from fdrl_ros.plan import Plan
 import pytest
 
 

@@ -1,0 +1,81 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl dataset convert`: datasets to bags and back, logs of an arm to records."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.dataset.work import report_to, tell, working, world_from, WorldCommand
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.learner.records.logs import records_of_logs
+from fdrl_ros.surgery.data.bag import STORAGES, write_bag
+from fdrl_ros.surgery.data.bag_reading import is_recording, read_log, read_recording
+from fdrl_ros.surgery.data.dataset import Dataset
+from fdrl_ros.surgery.data.log import with_rewards
+
+ANY = click.Path(path_type=Path)
+
+
+@click.command(cls=WorldCommand)
+@click.argument('source', type=ANY)
+@click.argument('target', type=ANY)
+@click.option('--robot', help='Namespace of the topics [robot_1, or the only one of the bag]')
+@click.option('--storage', default='mcap', show_default=True, type=click.Choice(STORAGES))
+@click.option('--records', is_flag=True, help='Make the records of a hospital out of a log.')
+@click.option('--partial', is_flag=True, help='With --records: leave out what is broken off.')
+@click.option('--force-emphasis', default=1.0, show_default=True, type=click.FloatRange(0))
+@click.option('--time-emphasis', default=1.0, show_default=True, type=click.FloatRange(0))
+def convert(
+    source: Path,
+    target: Path,
+    robot: str | None,
+    storage: str,
+    records: bool,
+    partial: bool,
+    force_emphasis: float,
+    time_emphasis: float,
+    **flags: Any,
+) -> None:
+    """
+    Convert a dataset SOURCE to a bag TARGET (rosbag2), or a bag to a dataset or records.
+
+    A bag that was made of a dataset becomes that dataset again, bit by bit. The log of a live arm
+    tells states, actions and outcomes: with --records it becomes the records of a hospital, on
+    which `fdrl train --records hospital_1=TARGET` trains. Their rewards are derived from what was
+    measured, with the weights of the flags. Pseudonyms stay as they are.
+    """
+    if target.exists():
+        raise RecordsError(f'{target} exists already and is not written over')
+    if source.is_dir() or source.suffix in ('.mcap', '.db3'):
+        if records:
+            logged = read_log(source, robot, partial=partial)
+            weights = {'force_emphasis': force_emphasis, 'time_emphasis': time_emphasis}
+            made = records_of_logs([with_rewards(e, world_from(flags), **weights) for e in logged])
+            made.save(target)
+            click.echo(
+                f'{target}: {len(made.actions)} transitions of {made.n_patients} patients; '
+                'rewards are derived from what was measured; '
+                f'fdrl train --records hospital_1={target} trains on them'
+            )
+            return
+        if not is_recording(source):
+            raise RecordsError(
+                f'{source} is the log of an arm, whose patients are not known: --records makes '
+                'records of it'
+            )
+        with working() as (bars, _):
+            found = read_recording(source, robot, progress=report_to(bars, 'replay', str(source)))
+        found.save(target)
+        tell(target, found)
+        return
+    found = Dataset.load(source)
+    with working() as (bars, _):
+        write_bag(
+            found,
+            target,
+            robot=robot or 'robot_1',
+            storage=storage,
+            progress=report_to(bars, 'replay', str(source)),
+        )
+    click.echo(f'{target}: {len(found)} operations; ros2 bag play shows them')

@@ -1,0 +1,184 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl dataset`: record operations, replay them, show, demonstrate, convert to bags and back."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.dataset.convert import convert
+from fdrl_ros.cli.dataset.show import show
+from fdrl_ros.cli.dataset.work import (
+    FILE,
+    operator_from,
+    report_to,
+    tell,
+    working,
+    world_from,
+    WorldCommand,
+)
+from fdrl_ros.errors import RecordsError, SettingError
+from fdrl_ros.policy import Policy
+from fdrl_ros.surgery.data.dataset import Dataset
+from fdrl_ros.surgery.data.recording import (
+    behaving,
+    demonstrations,
+    in_words,
+    record_operations,
+    RecordingStopped,
+)
+from fdrl_ros.surgery.data.replaying import replay as go_through_again
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.tasks.procedures import procedures_named
+
+
+@click.group()
+def dataset() -> None:
+    """Record operations to one file, replay, show and convert them."""
+
+
+@dataset.command(cls=WorldCommand)
+@click.argument('file', type=FILE)
+@click.option('--count', default=100, show_default=True, type=click.IntRange(1), help='Patients.')
+@click.option(
+    '--policy', type=FILE, help='File of the policy that operates; unless given, expert.'
+)
+@click.option(
+    '--exploration',
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help='Share of ticks at which a random move is made instead.',
+)
+@click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
+@click.option(
+    '--hospital',
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help='Number of the hospital, 1 to --hospitals; 0: public patients, of none.',
+)
+@click.option(
+    '--hospitals',
+    default=3,
+    show_default=True,
+    type=click.IntRange(1),
+    help='How many there are.',
+)
+@click.option(
+    '--heterogeneity', default=0.8, show_default=True, type=click.FloatRange(0, 1), help='H.'
+)
+@click.option('--split', default='train', show_default=True, type=click.Choice(['train', 'test']))
+@click.option('--seed', default=1, show_default=True, type=click.IntRange(0), help='Of patients.')
+def record(
+    file: Path,
+    count: int,
+    policy: Path | None,
+    exploration: float,
+    procedures: str,
+    hospital: int,
+    hospitals: int,
+    heterogeneity: float,
+    split: str,
+    seed: int,
+    **flags: Any,
+) -> None:
+    """
+    Operate on the patients of a hospital and record it all in FILE.
+
+    Interrupted, the same command goes on where it was; with a greater --count a finished FILE
+    grows.
+    """
+    world, names = world_from(flags), procedures_named(procedures)
+    if hospital > hospitals:
+        raise SettingError('hospital', hospital, f'1 to {hospitals}, or 0 for public patients')
+    if hospital:
+        cohort = Cohort(hospital - 1, hospitals, heterogeneity, seed, procedures=names)
+    else:
+        cohort = public_cohort(seed, heterogeneity, names)
+    choice: Policy | None = None
+    who = 'expert'
+    if policy is not None:
+        choice, who = operator_from(policy)
+    operate = behaving(cohort, world, seed, split, choice=choice, exploration=exploration)
+    note = f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with'
+    with working() as (bars, stopped):
+        made = record_operations(
+            file,
+            operate,
+            count=count,
+            world=world,
+            note=note,
+            progress=report_to(bars, 'collect', str(file)),
+            stopped=stopped,
+        )
+    tell(file, made)
+
+
+@dataset.command(cls=WorldCommand)
+@click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
+@click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
+@click.option(
+    '--count', default=100, show_default=True, type=click.IntRange(1), help='Of each procedure.'
+)
+@click.option(
+    '--heterogeneity', default=0.0, show_default=True, type=click.FloatRange(0, 1), help='H.'
+)
+@click.option('--seed', default=0, show_default=True, type=click.IntRange(0), help='Of patients.')
+def demonstrate(
+    directory: Path, procedures: str, count: int, heterogeneity: float, seed: int, **flags: Any
+) -> None:
+    """
+    Record the expert's successes on public patients, one file for each procedure in DIRECTORY.
+
+    Interrupted, the same command goes on where it was; with a greater --count finished files
+    grow.
+    """
+    world = world_from(flags)
+    names = procedures_named(procedures)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordsError(f'cannot make {directory}: {error.strerror}') from error
+    made = {}
+    with working() as (bars, stopped):
+        for name in names:
+            file = directory / f'{name}.npz'
+            made[file] = demonstrations(
+                name,
+                file,
+                count,
+                world=world,
+                patients=public_cohort(seed, heterogeneity, (name,)),
+                seed=seed,
+                progress=report_to(bars, 'demonstrate', name),
+                stopped=stopped,
+            )
+    for file, each in made.items():
+        tell(file, each)
+
+
+@dataset.command()
+@click.argument('file', type=FILE)
+@click.option('--episode', type=click.IntRange(0), help='Only this one, from 0.')
+def replay(file: Path, episode: int | None) -> None:
+    """Go through the operations of FILE again; exit code 1 at the first bit that differs."""
+    found = Dataset.load(file)
+    chosen = range(len(found)) if episode is None else [episode]
+    env = SurgeryEnv(settings=found.world)
+    try:
+        with working() as (bars, stopped):
+            told = report_to(bars, 'replay', str(file))
+            for done, index in enumerate(chosen, 1):
+                if stopped():
+                    raise RecordingStopped(f'stopped before episode {index}')
+                go_through_again(found, index, env)
+                told(done, len(chosen))
+    finally:
+        env.close()
+    click.echo(f'{file}: {len(chosen)} operations are the same, bit by bit')
+
+
+dataset.add_command(show)
+dataset.add_command(convert)

@@ -1,0 +1,87 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of `fdrl dataset` share: flags of the world, bars, a clean stop."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.group import INTERRUPTED, SAME_COMMAND, Stopping, stopping
+from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.policy import digest_of, Policy
+from fdrl_ros.runtime.progress import Progress
+from fdrl_ros.surgery.data.dataset import Dataset
+from fdrl_ros.surgery.data.recording import RecordingStopped
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.state import STATE_SIZE
+from fdrl_ros.surgery.settings import WorldSettings
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class WorldCommand(click.Command):
+    """A command with flags for the settings of the world."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += [SettingOption('world', each) for each in WorldSettings.describe()]
+
+
+def world_from(flags: dict[str, Any]) -> WorldSettings:
+    """Return the settings that the flags ask for."""
+    given = {name.removeprefix('world__'): value for name, value in flags.items()}
+    return WorldSettings.from_mapping({k: v for k, v in given.items() if v is not None})
+
+
+def world_in_words(world: WorldSettings) -> str:
+    """Say what differs from the default settings."""
+    other = [
+        f'{each.name} {getattr(world, each.name)}'
+        for each in WorldSettings.describe()
+        if getattr(world, each.name) != each.default
+    ]
+    return (', '.join(other) + '; else as by default') if other else 'as by default'
+
+
+def operator_from(path: Path) -> tuple[Policy, str]:
+    """
+    Read the file of a policy that operates.
+
+    :returns: the policy, and what notes call it.
+    :raises PolicyError: if it is none of the surgical world.
+    """
+    weights, shape = load_policy(path)
+    if (shape.states, shape.actions) != (STATE_SIZE, ACTION_COUNT):
+        raise PolicyError(
+            f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
+            f'expected {STATE_SIZE} and {ACTION_COUNT}'
+        )
+    return Policy(weights, shape), f'policy {digest_of(weights).hex()}'
+
+
+def report_to(bars: ProgressBars, what: str, who: str) -> Callable[[int, int], None]:
+    """Return who draws how far a file or procedure is."""
+    return lambda done, total: bars(Progress(what, who, done, total))
+
+
+def tell(file: Path, made: Dataset) -> None:
+    """Print what a file holds."""
+    successes = sum(each.success for each in made.episodes)
+    click.echo(f'{file}: {len(made)} operations, {successes} successes, digest {made.digest}')
+
+
+@contextmanager
+def working() -> Iterator[tuple[ProgressBars, Stopping]]:
+    """Show bars and listen to Ctrl-C; what was finished is kept."""
+    try:
+        with stopping() as stopped, ProgressBars(console()) as bars:
+            yield bars, stopped
+    except RecordingStopped as reason:
+        click.echo(f'fdrl: {reason}; {SAME_COMMAND}', err=True)
+        click.get_current_context().exit(INTERRUPTED)

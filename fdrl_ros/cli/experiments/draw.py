@@ -1,0 +1,40 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl draw`: pictures of the expert at work."""
+
+from pathlib import Path
+
+import click
+from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.experiments.plots.pictures import draw_procedures
+from fdrl_ros.surgery.tasks.procedures import procedures_named
+
+
+@click.command()
+@click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
+@click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
+@click.option(
+    '--heterogeneity', default=0.5, show_default=True, type=click.FloatRange(0, 1), help='H.'
+)
+@click.option('--seed', default=1, show_default=True, type=click.IntRange(0), help='Of patients.')
+@click.option('--patient', default=0, show_default=True, type=click.IntRange(0), help='Number.')
+@click.option('--gif', is_flag=True, help='A moving picture of the whole operation too.')
+def draw(
+    directory: Path, procedures: str, heterogeneity: float, seed: int, patient: int, gif: bool
+) -> None:
+    """Draw the expert operating, one picture for each procedure, into DIRECTORY."""
+    with stopping() as stopped, ProgressBars(console()) as bars:
+        written = draw_procedures(
+            directory,
+            procedures_named(procedures),
+            heterogeneity=heterogeneity,
+            seed=seed,
+            index=patient,
+            moving=gif,
+            report=bars,
+            stopped=stopped,
+        )
+    for each in written:
+        click.echo(each)

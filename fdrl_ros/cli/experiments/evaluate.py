@@ -1,0 +1,87 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl evaluate`: compare the policies of a run again, or try a policy file."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.group import stopping
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import announce, console, show
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.errors import PolicyError, SettingError, StoreError
+from fdrl_ros.experiments.contender import Contender, ExpertContender, PolicyContender
+from fdrl_ros.experiments.evaluation import evaluate as evaluate_contenders
+from fdrl_ros.experiments.evaluation import make_probe, save_episodes, unseen_patients
+from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.reports.table import DISCLAIMER, policy_table
+from fdrl_ros.experiments.rounds import read_rounds
+from fdrl_ros.experiments.run_directory import RunDirectory
+
+
+@click.command(cls=PlanCommand)
+@click.argument('paths', nargs=-1, required=True, type=click.Path(path_type=Path))
+@plan_option
+@click.option(
+    '--episodes',
+    type=click.Path(file_okay=False, path_type=Path),
+    help='Directory for metrics of every operation, CSV and JSON; a run always has its own.',
+)
+def evaluate(
+    paths: tuple[Path, ...], plan_file: str | None, episodes: Path | None, **flags: Any
+) -> None:
+    """
+    Evaluate a run directory again, or one or more policy files.
+
+    PATHS is a directory such as runs/latest, whose table and plots are then written anew, or
+    files such as runs/latest/policies/global_6.npz, which are put beside the expert.
+    """
+    if len(paths) == 1 and paths[0].is_dir():
+        if episodes is not None:
+            raise SettingError('episodes', str(episodes), 'none: a run has its own episodes/')
+        _evaluate_run(RunDirectory(paths[0].resolve()), plan_file, flags)
+    else:
+        _evaluate_files(paths, plan_from(flags, plan_file), episodes)
+
+
+def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: dict[str, Any]) -> None:
+    if not run.layout.plan.exists():
+        raise StoreError(f'{run.path} is no run: it has no federation/plan.yaml')
+    plan = plan_from(flags, plan_file, run.layout)
+    announce(run, plan)
+    rounds = read_rounds(run.path / 'rounds.json')
+    with stopping() as stopped, ProgressBars(console()) as bars:
+        found = assess(run.layout, plan, run.policies, rounds, report=bars, stopped=stopped)
+        run.save(found)
+    show(run, found)
+
+
+def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) -> None:
+    contenders: list[Contender] = [ExpertContender()]
+    for path in paths:
+        weights, shape = load_policy(path)
+        if (shape.states, shape.actions) != (plan.shape.states, plan.shape.actions):
+            raise PolicyError(
+                f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
+                f'expected {plan.shape.states} and {plan.shape.actions}'
+            )
+        contenders.append(PolicyContender(str(path), weights, shape))
+    out = console()
+    with stopping() as stopped, ProgressBars(out) as bars:
+        found = evaluate_contenders(
+            contenders,
+            unseen_patients(plan, plan.evaluation.patients),
+            make_probe(plan),
+            plan,
+            report=bars,
+            stopped=stopped,
+        )
+    rows = {name: each.score.columns() for name, each in found.items()}
+    out.print(policy_table(rows, out.width))
+    out.print(DISCLAIMER, style='italic')
+    if episodes is not None:
+        save_episodes(episodes, found)
+        out.print(f'saved in {episodes}', highlight=False, soft_wrap=True)

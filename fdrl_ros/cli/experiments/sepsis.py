@@ -1,0 +1,75 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl sepsis`: the DP-DQN paper's results on ICU-Sepsis, as tables, plots and JSON."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
+from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.worlds.icu_sepsis.study.plot import draw_sepsis
+from fdrl_ros.worlds.icu_sepsis.study.settings import SepsisSettings
+from fdrl_ros.worlds.icu_sepsis.study.study import run_sepsis
+from fdrl_ros.worlds.icu_sepsis.study.summary import summarise
+from fdrl_ros.worlds.icu_sepsis.study.tables import tables
+from fdrl_ros.worlds.icu_sepsis.study.verdicts import verdicts
+
+GROUP = 'sepsis'
+
+
+class SepsisCommand(click.Command):
+    """A command with a flag for each of the experiments' settings."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += [SettingOption(GROUP, each) for each in SepsisSettings.describe()]
+
+
+@click.command(cls=SepsisCommand)
+@click.option(
+    '--directory',
+    type=click.Path(path_type=Path),
+    default=None,
+    help='Where each run and the results are kept; what is finished is not run again.  '
+    '[default: runs/sepsis, or runs/sepsis_quick]',
+)
+@click.option('--quick', is_flag=True, help='Few runs and patients: a look of a minute, no claim.')
+def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
+    """
+    Reproduce the results of the DP-DQN paper on ICU-Sepsis.
+
+    Patients until a given survival (FAE) against epsilon, with and without prioritised replay;
+    mortality by epsilon and SOFA band; heat maps of actions; and what was aimed at beside what
+    came out. Interrupted, it goes on when called again.
+    """
+    chosen = SepsisSettings().quick() if quick else SepsisSettings()
+    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
+    settings = SepsisSettings(**{**asdict(chosen), **given})
+    settings.check()
+    run = RunDirectory.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    out.print(NOT_PRIVATE, style='bold red')
+    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
+        parts = run_sepsis(run.path, settings, report=bars, stopped=stopped)
+    summary = {'settings': asdict(settings), **summarise(parts, settings)}
+    write_json(run.path / 'sepsis.json', summary)
+    try:
+        plots = draw_sepsis(summary, run.path)
+    except OSError as error:
+        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    for table in tables(summary):
+        out.print(table)
+    said = f'epsilon is that of one {summary["unit"]}, at delta {summary["delta"]:g}'
+    for words in (said, *verdicts(summary)):
+        out.print(words, highlight=False, soft_wrap=True)
+    files = ', '.join(['sepsis.json', *plots])
+    out.print(f'saved in {run.path}: {files}', highlight=False, soft_wrap=True)

@@ -1,0 +1,303 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl keys`: keys and roster of a federation. No secret is ever printed or typed in a line."""
+
+from collections.abc import Callable
+import json
+from pathlib import Path
+import time
+from typing import Any
+
+import click
+from fdrl_ros.cli.federation.keys_shown import (
+    find_keys,
+    keys_document,
+    newest_round,
+    show_keys,
+    show_roster,
+    warn_of_clear,
+)
+from fdrl_ros.cli.federation.passphrase import asked, FILE, passphrase_option, told
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    load_passphrase,
+    make_federation,
+    make_private_directory,
+    save_identity,
+)
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
+from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
+from fdrl_ros.errors import SettingError
+
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+DAY = 86400
+
+Command = Callable[..., Any]
+
+
+@click.group()
+def keys() -> None:
+    """
+    Make, show and change the keys and the signed roster of a federation.
+
+    DIRECTORY is that of the keys, of a federation, or of a run. Keys are encrypted under the
+    passphrase in the file that --passphrase-file or the variable FDRL_PASSPHRASE_FILE names.
+    Parties take a change when they start again.
+    """
+
+
+_directory = click.argument('directory', type=DIRECTORY)
+_threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
+_public = click.option(
+    '--public', metavar='HEX', help='Public half of a key that `fdrl keys make` made elsewhere.'
+)
+
+
+@keys.command()
+@_directory
+@click.option(
+    '--hospital',
+    'hospitals',
+    multiple=True,
+    metavar='NAME=PATIENTS[:HEX]',
+    help='A hospital and the number of patients it declares; at least three times. HEX is the '
+    'public half of a key that it made itself (`fdrl keys make`).',
+)
+@click.option('--federation', default='federation', show_default=True, help='Its name.')
+@click.option(
+    '--threshold', type=int, help='Hospitals that must agree; floor(2n / 3) + 1 unless given.'
+)
+@click.option(
+    '--disjoint-patients',
+    is_flag=True,
+    help='No patient is in two hospitals: epsilons do not add.',
+)
+@click.option(
+    '--valid-days', type=click.IntRange(min=1), help='Days from now on that the roster is valid.'
+)
+@click.option('--encrypt', is_flag=True, help='Ask for a passphrase that encrypts every key.')
+@passphrase_option
+def init(
+    directory: Path,
+    hospitals: tuple[str, ...],
+    federation: str,
+    threshold: int | None,
+    disjoint_patients: bool,
+    valid_days: int | None,
+    encrypt: bool,
+    passphrase_file: Path | None,
+) -> None:
+    """
+    Make all keys of a new federation below DIRECTORY.
+
+    Each party's folder then goes to its host together with root.pub and roster.json; the folder
+    of the root goes to a place that is not on the network.
+    """
+    declared = [_declared(each) for each in hospitals]
+    sizes = {name: size for name, size, _ in declared}
+    passphrase = asked('Passphrase', confirm=True) if encrypt else told(passphrase_file)
+    roster = make_federation(
+        directory,
+        list(sizes),
+        federation=federation,
+        sizes=sizes,
+        threshold=threshold,
+        disjoint_patients=disjoint_patients,
+        validity=_validity(valid_days),
+        passphrase=passphrase,
+        publics={name: public for name, _, public in declared if public},
+    )
+    how = 'encrypted' if passphrase else 'in clear'
+    made = len(roster.members) - sum(public is not None for _, _, public in declared)
+    click.echo(f'made the keys of {made} parties and the root in {directory}, {how}')
+    show_keys(directory)
+
+
+@keys.command()
+@_directory
+@click.argument('name')
+@passphrase_option
+def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
+    """
+    Make a key of party NAME alone, where it is going to be used.
+
+    Its private half never leaves this host: tell the public half to who holds the root, and
+    compare the fingerprint by telephone.
+    """
+    identity = Identity.generate(name)
+    make_private_directory(directory / name)
+    save_identity(identity, directory / name / KEY_FILE, passphrase=told(passphrase_file))
+    click.echo(f'public {identity.public.hex()}\nfingerprint {fingerprint(identity.public)}')
+    warn_of_clear(directory)
+
+
+@keys.command()
+@_directory
+@click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+def show(directory: Path, as_json: bool) -> None:
+    """
+    Check the roster against root.pub and print fingerprints to compare; asks for no secret.
+
+    Warns of a roster that parties here would refuse, and of keys in clear.
+    """
+    if as_json:
+        click.echo(json.dumps(keys_document(find_keys(directory)), indent=1))
+    else:
+        show_keys(find_keys(directory))
+
+
+@keys.command()
+@_directory
+@click.argument('name', required=False)
+@click.option(
+    '--he', 'of_he', is_flag=True, help='The secret key of the homomorphic encryption instead.'
+)
+@_public
+@passphrase_option
+def rotate(
+    directory: Path,
+    name: str | None,
+    of_he: bool,
+    public: str | None,
+    passphrase_file: Path | None,
+) -> None:
+    """Give party NAME a new signing key, or the key authority one for decryption (--he)."""
+    if of_he == (name is not None):
+        raise click.UsageError('name a party, or --he')
+    directory = find_keys(directory)
+    passphrase = told(passphrase_file, directory)
+    if name is None:
+        digest = rotate_he(directory, passphrase, after_round=newest_round(directory) or 0)
+        click.echo(
+            f'new key of the homomorphic encryption, sha256 {digest}; the old one is erased'
+        )
+        return
+    roster = Succession(directory, passphrase).rotate(name, _key(public))
+    click.echo(f'{name} has a new key, {fingerprint(roster.member(name).public)}')
+    _published(roster, directory)
+
+
+@keys.command()
+@_directory
+@click.argument('name')
+@_threshold
+@passphrase_option
+def revoke(
+    directory: Path, name: str, threshold: int | None, passphrase_file: Path | None
+) -> None:
+    """Take hospital or operator NAME off the roster; what it signs counts no more."""
+    directory = find_keys(directory)
+    roster = Succession(directory, told(passphrase_file, directory)).revoke(name, threshold)
+    click.echo(f'{name} is revoked')
+    _published(roster, directory)
+
+
+@keys.command()
+@_directory
+@click.argument('hospital', metavar='NAME=PATIENTS[:HEX]')
+@_threshold
+@passphrase_option
+def admit(
+    directory: Path,
+    hospital: str,
+    threshold: int | None,
+    passphrase_file: Path | None,
+) -> None:
+    """
+    Take a further hospital into the roster, with the number of patients it declares.
+
+    HEX is the public half of a key that the hospital made itself (`fdrl keys make`).
+
+    floor(2n / 3) + 1 hospitals must agree then, unless --threshold says otherwise.
+    """
+    name, size, public = _declared(hospital)
+    directory = find_keys(directory)
+    succession = Succession(directory, told(passphrase_file, directory))
+    roster = succession.admit(name, size, threshold, public)
+    click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
+    _published(roster, directory)
+
+
+@keys.command()
+@_directory
+@click.option(
+    '--valid-days',
+    type=click.IntRange(min=1),
+    help='Days from now on; without an end unless given.',
+)
+@passphrase_option
+def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None) -> None:
+    """Sign the roster anew with another end."""
+    directory = find_keys(directory)
+    succession = Succession(directory, told(passphrase_file, directory))
+    roster = succession.renew(_validity(valid_days))
+    click.echo(f'valid {roster.validity}')
+    _published(roster, directory)
+
+
+@keys.command()
+@_directory
+@click.option('--new-passphrase-file', type=FILE, help='File of mode 0600 with the new one.')
+@click.option('--clear', is_flag=True, help='Leave the keys in clear instead.')
+@passphrase_option
+def passphrase(
+    directory: Path, new_passphrase_file: Path | None, clear: bool, passphrase_file: Path | None
+) -> None:
+    """
+    Encrypt all private keys in DIRECTORY under a new passphrase, whether they were or not.
+
+    --passphrase-file opens those that are encrypted. A passphrase that others have seen does not
+    become safe by a new one: who has copied the files opens the copies. Rotate the keys then.
+    """
+    if clear and new_passphrase_file is not None:
+        raise click.UsageError('either --clear or --new-passphrase-file')
+    directory = find_keys(directory)
+    before = told(passphrase_file, directory)
+    after = None
+    if not clear:
+        after = (
+            asked('New passphrase', confirm=True)
+            if new_passphrase_file is None
+            else load_passphrase(new_passphrase_file)
+        )
+    names = change_passphrase(directory, before, after)
+    how = f'encrypted under the passphrase in {after.source}' if after else 'in clear'
+    click.echo(f'{", ".join(names)}: {how}')
+    warn_of_clear(directory)
+
+
+def _declared(text: str) -> tuple[str, int, bytes | None]:
+    name, equals, declared = text.partition('=')
+    size, colon, public = declared.partition(':')
+    if not equals or not size.isdecimal():
+        raise SettingError(
+            'hospital', text, 'NAME=PATIENTS[:HEX], such as hospital_1=500, the public key in HEX'
+        )
+    return name, int(size), _key(public if colon else None)
+
+
+def _key(text: str | None) -> bytes | None:
+    try:
+        public = None if text is None else bytes.fromhex(text)
+    except ValueError:
+        public = b''
+    if public is not None and len(public) != PUBLIC_KEY_BYTES:
+        expected = f'a public key of {PUBLIC_KEY_BYTES} bytes in hexadecimal'
+        raise SettingError('public', text, expected)
+    return public
+
+
+def _validity(days: int | None) -> tuple[int, int | None]:
+    now = int(time.time())
+    return (0, None) if days is None else (now, now + days * DAY)
+
+
+def _published(roster: Roster, directory: Path) -> None:
+    """Say what is to be done with a new roster, and what is wrong with it or the keys."""
+    show_roster(roster)
+    warn_of_clear(directory)
+    click.echo(
+        'Carry roster.json, and a new key, to the hosts of all parties and robots, and start them '
+        'again.'
+    )

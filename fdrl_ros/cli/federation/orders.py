@@ -1,0 +1,172 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl operator`: signed orders to the servers of a federation that runs over ROS 2."""
+
+from collections.abc import Callable
+import importlib
+from pathlib import Path
+import time
+from typing import Any
+
+import click
+from fdrl_ros.cli.federation.keys_shown import find_keys
+from fdrl_ros.cli.federation.passphrase import passphrase_option, told
+from fdrl_ros.crypto.keys.commit import reading
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    load_identity,
+    load_root_public,
+    ROOT_FILE,
+    ROSTER_FILE,
+)
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.keys.roster_memory import remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.bringup import BringupSettings, FEDERATION, middleware
+from fdrl_ros.errors import KeyFileError, OrderError, RosterError
+from fdrl_ros.experiments.live import missing_ros
+from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
+from fdrl_ros.runtime.environment_variables import with_variables
+
+_PLACE = BringupSettings()
+
+
+@click.group()
+def operator() -> None:
+    """
+    Order the servers of a running federation something, signed with an operator's key.
+
+    Aggregator and key authority take orders of the operators in the roster alone, write them into
+    their journals and answer at once. An order counts for a minute: keep the clocks right.
+    """
+
+
+def _order(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of every order."""
+    for option in reversed(
+        (
+            click.option(
+                '--directory',
+                type=click.Path(file_okay=False, path_type=Path),
+                default=_PLACE.directory,
+                show_default=True,
+                help='Of the keys, of a federation, or of a run.',
+            ),
+            click.option(
+                '--domain',
+                type=click.IntRange(0),
+                default=_PLACE.federation_domain,
+                show_default=True,
+                help='DDS domain of the federation.',
+            ),
+            click.option(
+                '--federation',
+                default=FEDERATION,
+                show_default=True,
+                help="Namespace of the federation's servers.",
+            ),
+            click.option(
+                '--hosts',
+                type=click.Choice(['one', 'several']),
+                default=_PLACE.hosts,
+                show_default=True,
+                help='Whether its nodes run on this host alone.',
+            ),
+            click.option('--name', default='operator', show_default=True, help='Who orders it.'),
+            passphrase_option,
+        )
+    ):
+        command = option(command)
+    return operator.command()(command)
+
+
+@_order
+def pause(**place: Any) -> None:
+    """Stop where the round is, and begin none; nothing that was trained is lost."""
+    _give('pause', **place)
+
+
+@_order
+def resume(**place: Any) -> None:
+    """Go on with the round that was paused."""
+    _give('resume', **place)
+
+
+@_order
+def stop(**place: Any) -> None:
+    """End the federation for good; the newest policy stays."""
+    _give('stop', **place)
+
+
+@_order
+@click.argument('hospital')
+def admit(hospital: str, **place: Any) -> None:
+    """Let HOSPITAL of the roster take part again from the next attempt on."""
+    _give('admit', hospital=hospital, **place)
+
+
+@_order
+@click.argument('hospital')
+def withdraw(hospital: str, **place: Any) -> None:
+    """Leave HOSPITAL out from the next attempt on."""
+    _give('withdraw', hospital=hospital, **place)
+
+
+@_order
+@click.argument('round', type=click.IntRange(0, 10**9))
+def roll_back(round: int, **place: Any) -> None:
+    """End the present round with the policy of ROUND, signed anew; the newest 100 are kept."""
+    _give('roll_back', to_round=round, **place)
+
+
+def _give(
+    action: str,
+    *,
+    directory: Path,
+    domain: int,
+    federation: str,
+    hosts: str,
+    name: str,
+    passphrase_file: Path | None,
+    **what: Any,
+) -> None:
+    """
+    Sign an order and bring it to its server.
+
+    :param what: whom or which round it is about.
+    :raises FdrlError: if there is no key to sign it with, or the server did not take it.
+    """
+    identity, roster = _credentials(find_keys(directory), name, passphrase_file)
+    if missing := missing_ros():
+        raise OrderError(f'ROS 2 is not here: {missing}')
+    ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
+    with with_variables(middleware(BringupSettings(hosts=hosts))):
+        order = sign_order(identity, roster.federation, action, time.time(), **what)
+        ordering.deliver(order, domain, federation)
+    about = ' '.join(str(each) for each in what.values())
+    click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
+
+
+def _credentials(keys: Path, name: str, passphrase_file: Path | None) -> tuple[Identity, Roster]:
+    """
+    Read an operator's key, and the roster, which must name it.
+
+    :raises RosterError: if the roster is not valid, older than one used before, or does not.
+    :raises KeyFileError: if the key is missing, damaged, or another than the roster's.
+    """
+    with reading(keys):
+        roster = Roster.load(keys / ROSTER_FILE, load_root_public(keys / ROOT_FILE))
+        roster.check_time(time.time())
+        member, path = roster.member(name), keys / name / KEY_FILE
+        if member.role != 'operator':
+            raise RosterError(f'{name} is no operator in roster {roster.serial}: {member.role}')
+        if not path.exists():
+            raise KeyFileError(
+                f'{path} is not there: orders are signed with the key of an operator; look for '
+                f'--directory and --name, or make one (`fdrl keys make`, `fdrl keys rotate`)'
+            )
+        identity = load_identity(path, name, passphrase=told(passphrase_file, keys))
+        if identity.public != member.public:
+            raise KeyFileError(f'roster {roster.serial} holds another key of {name} than {path}')
+        remember_roster(keys / name / ROSTER_MEMORY, roster)
+    return identity, roster

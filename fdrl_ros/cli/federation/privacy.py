@@ -1,0 +1,230 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl privacy`: what hospitals have spent, out of their ledgers, and whether to believe it."""
+
+from collections.abc import Sequence
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.federation.ledger_table import document, number, summary, table
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console
+from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.assembly import LEDGER
+from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital, Inspection
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
+from fdrl_ros.experiments.reports.table import NOT_PRIVATE, shared_patients
+from fdrl_ros.federation.protocol.ledger_watch import heads_seen
+from fdrl_ros.learner.calibration import calibrated, Size
+from fdrl_ros.privacy.accountant.accountant import added_up
+from fdrl_ros.privacy.ledger.entry import Head
+
+_PATH = click.argument('path', type=click.Path(path_type=Path))
+
+
+@click.group()
+def privacy() -> None:
+    """
+    Show and verify the privacy ledgers of hospitals.
+
+    A ledger is one file, ledger.sqlite, in its hospital's directory. Nothing is trained unless
+    the ledger was charged for it first, so the file is the only account of what the patients have
+    spent. These commands read it without touching it, also while a hospital trains.
+
+    Back up the whole directory of a hospital, after each round and while nothing trains: the
+    ledger goes with the noise key and the checkpoint beside it. `fdrl privacy verify` tells of a
+    copy too whether it is whole.
+
+    Restore only the newest state. Whoever saw a newer head refuses an older ledger, since it
+    would forget what was spent; there is no way to make an older one valid again.
+
+    A ledger that is lost is retired: its patients count as having spent the whole budget, the
+    hospital leaves the roster, and its noise key is destroyed. New patients may begin again under
+    a new name. docs/privacy.md says more.
+    """
+
+
+@privacy.command()
+@_PATH
+@click.option('--json', 'as_json', is_flag=True, help='Print JSON; epsilon without noise is null.')
+def show(path: Path, as_json: bool) -> None:
+    """
+    Print every entry of a ledger, and what it has spent.
+
+    PATH is a ledger file, or the directory of a hospital, a run or a federation. Epsilon after
+    each entry is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
+    """
+    found, layout, plan = _inspected(path, {})
+    read = [each for each in found if each.record is not None]
+    shared = ''
+    if plan and layout and read and not layout.roster().disjoint_patients:
+        spent = [
+            plan.privacy.budget if each.problems else each.record.chain.epsilon()
+            for each in read
+            if each.record is not None
+        ]
+        shared = shared_patients(*added_up(spent, plan.privacy.delta))
+    seeded = plan is not None and plan.federation.noise != 'secure'
+    if as_json:
+        content: dict[str, Any] = {
+            'private': None if plan is None else not seeded,
+            'ledgers': [
+                document(each.name, each.record, whole=not each.problems)
+                for each in read
+                if each.record is not None
+            ],
+            'problems': [problem for each in found for problem in each.problems],
+        }
+        click.echo(json.dumps(content, indent=1, allow_nan=False))
+    else:
+        out = console()
+        if seeded:
+            out.print(NOT_PRIVATE, style='bold red')
+        for each in found:
+            if each.record is None:
+                if not each.problems:
+                    click.echo(f'{each.name}: nothing spent here, there is no ledger yet')
+                continue
+            click.echo(summary(each.name, each.record, whole=not each.problems))
+            if each.record.chain.head.entries:
+                click.echo(table(each.record.chain) + '\n')
+        if shared:
+            click.echo(shared)
+    _end(found)
+
+
+@privacy.command()
+@_PATH
+@click.option(
+    '--seen',
+    'heads',
+    multiple=True,
+    metavar='ENTRIES:HASH',
+    help='A head that somebody saw of this ledger; may be repeated. Only for a ledger file.',
+)
+def verify(path: Path, heads: tuple[str, ...]) -> None:
+    """
+    Find whatever was done to a ledger; exit code 1 if it was anything.
+
+    PATH is a ledger file, or the directory of a run or of a federation. Each ledger is read byte
+    by byte and its chain of hashes walked. In a directory it must also be that of the plan, and go
+    on from the heads of its hospital's last update and checkpoint and from those that the servers
+    there saw.
+
+    Who holds the file can rebuild all hashes: only heads that others saw find that. The operators
+    of the servers print theirs with `fdrl privacy heads`; a hospital compares with --seen.
+    """
+    try:
+        seen = {f'--seen {text.partition(":")[0]}': Head.parse(text) for text in heads}
+    except PrivacyError as error:
+        raise click.BadParameter(str(error), param_hint='--seen') from error
+    found, _, _ = _inspected(path, seen)
+    for each in found:
+        if each.problems:
+            continue
+        if each.record is None:
+            click.echo(f'{each.name}: no ledger here yet')
+            continue
+        head = each.record.chain.head
+        by = ', '.join(f'{who} ({seen.entries})' for who, seen in each.seen.items())
+        click.echo(
+            f'{each.name}: {number(head.entries, "block")}, whole'
+            f'{", in use" if each.record.in_use else ""}'
+            f'{", the last one cut short and not charged" if each.record.interrupted else ""}; '
+            f'{"goes on from the heads seen by " + by if by else "compared with no head"}; '
+            f'head {head}'
+        )
+    _end(found)
+
+
+@privacy.command(cls=PlanCommand)
+@plan_option
+@click.option('--epsilon', type=float, required=True, help='What all rounds together may cost.')
+@click.option(
+    '--transitions',
+    type=click.IntRange(min=1),
+    help='Transitions of a hospital, where they are the unit, or what is clipped.',
+)
+def calibrate(
+    plan_file: str | None, epsilon: float, transitions: int | None, **flags: Any
+) -> None:
+    """
+    Give epsilon, get the noise: what to set so that a whole training costs no more.
+
+    The plan says what is trained: --collection-patients (of a hospital), --privacy-batch,
+    --privacy-unit, --learner-epochs, --rounds and so on; noise and budget in it do not count.
+    """
+    plan = plan_from(flags, plan_file)
+    counted = 'transition' in (plan.privacy.unit, plan.privacy.clipped)
+    if counted and transitions is None:
+        raise click.UsageError('--transitions says how many there are, where they are counted')
+    patients = plan.collection.patients
+    size = Size(patients, transitions or patients, plan.privacy.most_transitions)
+    found = calibrated(
+        plan.learner, plan.privacy, size, epsilon=epsilon, rounds=plan.rounds.rounds
+    )
+    click.echo(
+        f'{found.steps} steps, q = {found.rate:.4g}, group {found.group}, delta '
+        f'{found.privacy.delta:g}, unit {found.privacy.unit}\n'
+        f'--privacy-noise-multiplier {found.privacy.noise_multiplier:g} '
+        f'--privacy-budget {epsilon:g}'
+    )
+
+
+@privacy.command()
+@_PATH
+def heads(path: Path) -> None:
+    """
+    Print the newest head of each hospital's ledger that a server saw.
+
+    PATH is the directory of a run or of a federation, or the state.sqlite of an aggregator or key
+    authority.
+    """
+    if path.is_file():
+        files = {'': path}
+    else:
+        layout, _ = _open(path)
+        files = {f'{each} saw ': layout.state(each) for each in SERVERS}
+    for who, file in files.items():
+        for name, head in heads_seen(file).items():
+            click.echo(f'{who}{name} {head}')
+
+
+def _inspected(
+    path: Path, seen: dict[str, Head]
+) -> tuple[Sequence[Inspection], Layout | None, Plan | None]:
+    """Look at a file, at that of a hospital's directory, or at every ledger of a federation."""
+    home = Layout(path.absolute().parent)
+    if (path / LEDGER).is_file() and not seen and home.plan.exists() and home.keys.exists():
+        # A hospital's directory beside the state of others, who may have seen its ledger.
+        plan = Plan.load(home.plan)
+        return [inspect_hospital(home, path.absolute().name, plan)], None, None
+    if (path / LEDGER).is_file():
+        path /= LEDGER
+    if not path.is_dir():
+        return [inspect_file(path, seen)], None, None
+    if seen:
+        raise PrivacyError('--seen is of one ledger: name its file, not a directory')
+    layout, plan = _open(path)
+    return [inspect_hospital(layout, name, plan) for name in plan.hospitals], layout, plan
+
+
+def _open(directory: Path) -> tuple[Layout, Plan]:
+    """Find the federation of a run, or take the directory itself."""
+    for each in (directory / 'federation', directory):
+        if Layout(each).plan.exists() and Layout(each).keys.exists():
+            return Layout(each), Plan.load(Layout(each).plan)
+    raise StoreError(f'{directory} is neither a run nor a prepared federation')
+
+
+def _end(found: Sequence[Inspection]) -> None:
+    """Tell all problems, and end with exit code 1 if there are any."""
+    problems = [problem for each in found for problem in each.problems]
+    for problem in problems[:-1]:
+        click.echo(f'fdrl: {problem}', err=True)
+    if problems:
+        raise FdrlError(problems[-1])

@@ -1,0 +1,85 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl run`: the main job over ROS 2, from nothing to the table."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.experiments.train import directory_options, open_run
+from fdrl_ros.cli.group import SAME_RUN, stopping
+from fdrl_ros.cli.options import (
+    plan_from,
+    plan_option,
+    PlanCommand,
+    records_from,
+    records_option,
+)
+from fdrl_ros.cli.output import announce, console, show
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.own_records import place_records
+from fdrl_ros.deployment.prepare import check_plan, Layout
+from fdrl_ros.experiments.live import LiveFederation, missing_ros
+from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.experiments.training import train_all_alone
+
+
+@click.command(cls=PlanCommand)
+@plan_option
+@records_option
+@directory_options
+@click.option(
+    '--operations',
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help='Unseen patients that the robot operates on under the selector, in real time.',
+)
+def run(
+    plan_file: str | None,
+    own_records: tuple[str, ...],
+    runs: Path,
+    directory: Path | None,
+    operations: int,
+    **flags: Any,
+) -> None:
+    """
+    Run the whole system over ROS 2 and compare the policies.
+
+    Hospitals, aggregator and key authority train over DDS, each in a process of its own; then a
+    robot operates on unseen patients under the selector, which chooses among the policies that
+    it has valued by then, about half a minute each; then every policy is evaluated.
+    Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
+    run in this process, as with `fdrl train`.
+    """
+    layout = None if directory is None else Layout(directory / 'federation')
+    plan = plan_from(flags, plan_file, layout)
+    own = records_from(own_records, plan)
+    check_plan(plan, layout, own)
+    chosen = open_run(runs, directory)
+    place_records(chosen.layout, plan, own)
+    announce(chosen, plan)
+    missing = missing_ros()
+    out = console()
+    if missing:
+        out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
+        out.print('The same parties run in this process instead, without a robot.')
+    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars:
+        if missing:
+            home, rounds = run_training(chosen.path, plan, report=bars, stopped=stopped)
+        else:
+            live = LiveFederation(
+                chosen,
+                plan,
+                report=bars,
+                stopped=stopped,
+                say=lambda words: out.print(words, highlight=False, soft_wrap=True),
+            )
+            rounds = live.operate(operations)
+            chosen.forget_results(len(rounds))
+            home = chosen.layout
+        train_all_alone(home, plan, report=bars, stopped=stopped)
+        found = assess(home, plan, chosen.policies, rounds, report=bars, stopped=stopped)
+        chosen.save(found)
+    show(chosen, found)

@@ -1,0 +1,276 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl policies`: what a robot may choose from, and the surgeon's word on it."""
+
+from collections.abc import Callable
+from datetime import datetime, UTC
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.robot.export_policy import export_policy
+from fdrl_ros.deployment.bringup import BringupSettings, middleware
+from fdrl_ros.deployment.prepare import ROBOTS
+from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.errors import OrderError, SupervisionError
+from fdrl_ros.experiments.live import missing_ros
+from fdrl_ros.runtime.environment_variables import with_variables
+from fdrl_ros.selector.candidates.registry import Status, Version
+from rich.table import Table
+
+_PLACE = BringupSettings()
+
+
+@click.group()
+def policies() -> None:
+    """
+    Show, pin, lock and veto the policies of a robot; export one as a model.
+
+    They are read from its directory. What is ordered goes to its selector where that runs, by
+    service, and counts from the next cycle on; else it is written down for when it begins.
+    """
+
+
+policies.add_command(export_policy)
+
+_OPTIONS = (
+    click.option(
+        '--directory',
+        type=click.Path(file_okay=False, path_type=Path),
+        default='runs/latest',
+        show_default=True,
+        help='Of a federation, or of a run; `fdrl run` makes the default.',
+    ),
+    click.option('--robot', default=ROBOTS[0], show_default=True, help='Which robot.'),
+)
+_LIVE = (
+    click.option(
+        '--domain',
+        type=click.IntRange(0),
+        envvar='ROS_DOMAIN_ID',
+        show_envvar=True,
+        default=_PLACE.robot_domain,
+        show_default=True,
+        help='DDS domain of the robots.',
+    ),
+    click.option(
+        '--hosts',
+        type=click.Choice(['one', 'several']),
+        default=_PLACE.hosts,
+        show_default=True,
+        help='Whether the nodes run on this host alone.',
+    ),
+)
+_JSON = click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+
+
+def _with(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@policies.command('list')
+@_with(*_OPTIONS, _JSON)
+def show_all(directory: Path, robot: str, as_json: bool) -> None:
+    """List all versions, and what has become of them."""
+    found = RobotPolicies.of(directory, robot)
+    running = found.running
+    if not (running or found.registry.versions or found.problems):
+        raise SupervisionError(
+            f'no policies of {robot} in {directory}: a robot has some once it ran with a '
+            f'federation (`make run`, `fdrl run` or ros2 launch; `fdrl train` runs no robot)'
+        )
+    if as_json:
+        click.echo(json.dumps(_document(found), indent=1))
+        return
+    table = Table(title='' if running else f'{robot} does not run: this is what it last wrote')
+    for column in ('policy', 'round', 'digest', 'came (UTC)', 'status', 'return', 'by force'):
+        table.add_column(column)
+    for each in found.registry.versions:
+        report = each.report
+        table.add_row(
+            each.name,
+            str(each.round),
+            each.digest[:12],
+            _came(each),
+            _status(found, each, running),
+            f'{report.mean_return:.2f}' if report else '',
+            f'{report.force_failures:.1%}' if report else '',
+        )
+    out = console()
+    out.print(table)
+    for each in found.registry.versions:
+        if each.refusal:
+            out.print(f'{each.name} of round {each.round}: {each.refusal}', soft_wrap=True)
+    for problem in found.problems:
+        out.print(problem, style='yellow', soft_wrap=True)
+    words = found.supervision.in_words()
+    out.print(words if running else f'when {robot} runs: {words}', soft_wrap=True)
+
+
+@policies.command()
+@click.argument('name')
+@_with(*_OPTIONS, _JSON)
+def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
+    """Show all that is known of the versions of policy NAME."""
+    found = RobotPolicies.of(directory, robot)
+    versions = [each for each in _document(found)['policies'] if each['name'] == name]
+    if not versions:
+        raise SupervisionError(f'{robot} has no policy of {name!r}')
+    if as_json:
+        click.echo(json.dumps(versions, indent=1))
+        return
+    table = Table(show_header=False)
+    for each in versions:
+        safety = each.pop('safety', {})
+        for key, value in (each | {f'safety: {key}': x for key, x in safety.items()}).items():
+            table.add_row(key, _shown(value))
+        table.add_section()
+    console().print(table)
+
+
+@policies.command()
+@click.argument('name')
+@click.argument('version', metavar='ROUND|DIGEST')
+@_with(*_OPTIONS, *_LIVE)
+def pin(name: str, version: str, **place: Any) -> None:
+    """Have one version stand for NAME, whatever comes."""
+    _pin(name, version, **place)
+
+
+@policies.command()
+@click.argument('name')
+@_with(*_OPTIONS, *_LIVE)
+def unpin(name: str, **place: Any) -> None:
+    """Have the newest version stand for NAME again."""
+    _pin(name, '', **place)
+
+
+@policies.command()
+@click.argument('name')
+@_with(*_OPTIONS, *_LIVE)
+def veto(name: str, **place: Any) -> None:
+    """Never choose NAME."""
+    _supervise('veto', name, **place)
+
+
+@policies.command()
+@click.argument('name')
+@_with(*_OPTIONS, *_LIVE)
+def allow(name: str, **place: Any) -> None:
+    """Take a veto of NAME back."""
+    _supervise('allow', name, **place)
+
+
+@policies.command()
+@click.argument('name')
+@_with(*_OPTIONS, *_LIVE)
+def lock(name: str, **place: Any) -> None:
+    """Let NAME alone act, or `hold`; shield, faults and the surgeon come first all the same."""
+    _supervise('lock', name, **place)
+
+
+@policies.command()
+@_with(*_OPTIONS, *_LIVE)
+def unlock(**place: Any) -> None:
+    """Let all policies act again."""
+    _supervise('unlock', '', **place)
+
+
+@policies.command()
+@_with(*_OPTIONS, *_LIVE)
+def take_over(**place: Any) -> None:
+    """Leave the arm to the surgeon."""
+    _supervise('take_over', '', **place)
+
+
+@policies.command()
+@_with(*_OPTIONS, *_LIVE)
+def hand_back(**place: Any) -> None:
+    """Give the arm back to the selector."""
+    _supervise('hand_back', '', **place)
+
+
+def _pin(name: str, version: str, *, directory: Path, robot: str, domain: int, hosts: str) -> None:
+    found = RobotPolicies.of(directory, robot)
+    if found.running:
+        words = _live(hosts, 'pin', robot, domain, name, version)
+    else:
+        words = _written(robot, found.pin(name, version))
+    click.echo(words)
+
+
+def _supervise(
+    command: str, name: str, *, directory: Path, robot: str, domain: int, hosts: str
+) -> None:
+    found = RobotPolicies.of(directory, robot)
+    if found.running:
+        words = _live(hosts, 'supervise', robot, domain, command, name)
+    else:
+        words = _written(robot, found.supervise(command, name))
+    click.echo(words)
+
+
+def _written(robot: str, words: str) -> str:
+    """Tell that nobody obeyed yet."""
+    return f'{robot} does not run: written down for its start: {words}'
+
+
+def _live(hosts: str, function: str, *arguments: Any) -> str:
+    """Call a service of the selector that runs."""
+    if missing := missing_ros():
+        raise OrderError(f'the selector runs, and ROS 2 is not here: {missing}')
+    ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
+    with with_variables(middleware(BringupSettings(hosts=hosts))):
+        words: str = getattr(ordering, function)(*arguments)
+    return words
+
+
+def _status(found: RobotPolicies, version: Version, running: bool) -> str:
+    """Tell what has become of a version; nobody values the policies of a robot at rest."""
+    status = found.registry.status(version, found.supervision)
+    return 'not valued yet' if status is Status.VALUING and not running else str(status)
+
+
+def _came(version: Version) -> str:
+    return datetime.fromtimestamp(version.came, UTC).strftime('%Y-%m-%d %H:%M:%S')
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return 'yes' if value else 'no'
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def _document(found: RobotPolicies) -> dict[str, Any]:
+    """Return all that is shown, for JSON."""
+    word = found.supervision
+    return {
+        'driver': 'surgeon' if word.surgeon else 'selector',
+        'locked': word.locked,
+        'vetoed': sorted(word.vetoed),
+        'running': found.running,
+        'problems': found.problems,
+        'policies': [
+            {
+                'name': each.name,
+                'sender': each.message.envelope.sender,
+                'round': each.round,
+                'digest': each.digest,
+                'came': _came(each),
+                'status': str(found.registry.status(each, word)),
+                'reason': each.refusal,
+                'pinned': word.pinned.get(each.name) == each.digest,
+                'valued': each.model is not None,
+                **({'safety': each.report.to_mapping()} if each.report else {}),
+            }
+            for each in found.registry.versions
+        ],
+    }

@@ -1,0 +1,220 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl selector`: what choosing in every state is worth, as numbers and as pictures."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
+from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.cli.robot.selector_replay import replay_bag
+from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
+from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.selector.coverage import CoverageSettings, run_coverage_study
+from fdrl_ros.experiments.selector.coverage_summary import CONFIDENCES, summarise_coverage
+from fdrl_ros.experiments.selector.study import finished, run_selector_study
+from fdrl_ros.experiments.selector.summary import summarise
+from rich.table import Table
+
+LEVELS = '0, 0.5, 1'
+_FEWEST = 5
+"""Patients behind an interval over patients, at least; one is drawn again and again of fewer."""
+
+COLUMNS = ('error', 'std', 'monte_carlo_error', 'widening')
+
+
+@click.group()
+def selector() -> None:
+    """Measure the meta-surgical selector, which picks a policy at every tick."""
+
+
+selector.add_command(replay_bag)
+
+
+@selector.command(cls=PlanCommand)
+@plan_option
+@over_seeds('runs/selector', 5)
+@click.option('--levels', default=LEVELS, show_default=True, help='The H that are compared.')
+def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **flags: Any) -> None:
+    """
+    Compare the selector with every policy alone, with other rules of choosing, and with oracles.
+
+    It takes about 5 minutes of one core for each seed and H on a fast machine; the default is 15
+    of those. What makes it small, of all settings below: --seeds, --levels, --rounds, --hospitals,
+    --procedures, --value-patients, --evaluation-patients.
+
+    At each H and seed a federation is trained with differential privacy and releases its
+    policies; they are valued on public patients, and everyone operates on the same unseen
+    patients. --heterogeneity does not count. Interrupted, it goes on when called
+    again. `--hospitals 4 --procedures all` makes hospitals of four specialities.
+    """
+    plan = plan_from(flags, plan_file)
+    wanted = _levels(levels)
+    run = RunDirectory.open(directory)
+    first = plan.federation.seed
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    every = range(first, first + seeds)
+    with run.lock():
+        done = finished(run.path, plan, every, wanted)
+        out.print(
+            f'{seeds * len(wanted)} parts ({len(wanted)} H, {seeds} seeds), {done} of them done',
+            highlight=False,
+        )
+        with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
+            parts = run_selector_study(run.path, plan, every, wanted, report=bars, stopped=stopped)
+        summary = summarise(parts)
+        write_json(run.path / 'selector.json', summary)
+        try:
+            draw_returns(summary, run.path / 'selector.png')
+        except OSError as error:
+            raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    for each in summary['levels']:
+        out.print(_table(each, seeds))
+        for line in _lines(each):
+            out.print(line, highlight=False, soft_wrap=True)
+    out.print(
+        f'saved in {directory}: selector.json, selector.png, runs/*/pictures', highlight=False
+    )
+
+
+@selector.command(cls=PlanCommand)
+@click.argument('run', type=click.Path(path_type=Path))
+@plan_option
+@click.option('--policies', default='global', show_default=True, help='Whose models; or hold.')
+@click.option('--patients', default=40, show_default=True, help='Unseen, of each procedure.')
+@click.option('--states', default=4, show_default=True, help='Of each operation, after the start.')
+@click.option(
+    '--redraws', default=1000, show_default=True, help='Public patients for each, 200 or more.'
+)
+@click.option('--number', default=0, show_default=True, help='Other numbers: other patients.')
+@click.option('--public', is_flag=True, help='On public patients instead.')
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write the figures here.')
+def coverage(
+    run: Path,
+    plan_file: str | None,
+    policies: str,
+    patients: int,
+    states: int,
+    redraws: int,
+    number: int,
+    public: bool,
+    file: Path | None,
+    **flags: Any,
+) -> None:
+    """
+    Measure how often a model's intervals hold the Monte-Carlo expectation E[J given s].
+
+    RUN is the directory of a finished run, such as runs/latest or one in runs/selector/runs. At
+    each state of operations on unseen patients the expectation is an average over public patients
+    with the same first state, on kinematic arms. Interrupted, it goes on when called again.
+
+    Of fewer than 5 patients a mean is shown without its interval, which says nothing then.
+    """
+    directory = RunDirectory(run.resolve())
+    if not directory.layout.plan.exists():
+        raise StoreError(f'{run} is no run: it has no federation/plan.yaml')
+    plan = plan_from(flags, plan_file, directory.layout)
+    names = tuple(each.strip() for each in policies.split(','))
+    settings = CoverageSettings(names, patients, states, redraws, number, public)
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    with directory.lock():
+        with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
+            parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
+        summary = summarise_coverage(parts)
+        write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
+    out.print(_coverage_table(summary))
+
+
+def _coverage_table(summary: dict[str, Any]) -> Table:
+    """Return how many intervals hold, beside how many should."""
+    table = Table(title='intervals that hold E[J given s], %: mean [95 % interval over patients]')
+    for heading in ('policy', 'procedure', 'states'):
+        table.add_column(heading)
+    for each in CONFIDENCES:
+        table.add_column(f'{100 * each:g} %')
+    for heading in ('error', 'said', 'Monte Carlo', 'wider'):
+        table.add_column(heading)
+    for row in summary['rows']:
+        many = row['patients'] >= _FEWEST
+        held = [
+            f'{100 * each["coverage"]:.0f}'
+            + f' \\[{100 * each["low"]:.0f}, {100 * each["high"]:.0f}]' * many
+            for each in row['coverage']
+        ]
+        numbers = [f'{row[each]:.2f}' for each in COLUMNS]
+        kind = f'{row["states"]} {row["kind"]}'
+        table.add_row(row['policy'], row['procedure'], kind, *held, *numbers)
+    return table
+
+
+def _levels(words: str) -> list[float]:
+    """Read the H that are wanted."""
+    try:
+        found = sorted({float(each) for each in words.split(',')})
+    except ValueError:
+        found = []
+    if not found or not all(0.0 <= each <= 1.0 for each in found):
+        raise SettingError('levels', words, 'numbers from 0 to 1, separated by commas')
+    return found
+
+
+def _table(at: dict[str, Any], seeds: int) -> Table:
+    """Return what everyone earned at one H."""
+    table = Table(title=f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]')
+    for heading in ('who', 'return J', 'selector ahead by', 'success, %', '1 - R_mit, %'):
+        table.add_column(heading)
+    rows = at['contenders']
+    for name in sorted(
+        rows, key=lambda each: (each in ROWS, ROWS.index(each) if each in ROWS else 0)
+    ):
+        row = rows[name]
+        table.add_row(
+            name,
+            words(row['return'], '.2f'),
+            '' if name == 'selector' else words(row['lead'], '+.2f'),
+            words(row['success'], '.1f', 100.0),
+            words(row['risk'], '.2f', 100.0),
+        )
+    return table
+
+
+def _lines(at: dict[str, Any]) -> list[str]:
+    """Return the rest of what came out at one H, in sentences."""
+    switching = at['switching']
+    dwell = switching['dwell_seconds']
+    found = [
+        '(J - J_hold) / (J_oracle - J_hold): '
+        f'{words(at["share_of_hindsight"], ".3f")} of the best policy in hindsight, '
+        f'{words(at["share_of_oracle"], ".3f")} of the oracle that sees tissue and future',
+        f'risk 1 - R_mit, saved against always the global policy: '
+        f'{words(at["risk_saved"], ".1f", 100.0)} %',
+        'switches at '
+        f'{words(switching["per_step_after_a_change"], ".1f", 100.0)} % of the ticks soon after '
+        f'a change of state, at {words(switching["per_step_else"], ".1f", 100.0)} % of others; '
+        f'alpha_adapt {words(at["alpha_adapt"]["selector"], ".2f")} '
+        f'(global {words(at["alpha_adapt"]["global"], ".2f")})',
+    ]
+    if dwell['50'] is not None:
+        found.append(
+            f'a choice that gave way had stood for {dwell["50"]:.2f} s in the median, '
+            f'{dwell["5"]:.2f} to {dwell["95"]:.2f} s from the 5th to the 95th percentile'
+        )
+    return [each.replace('[', r'\[') for each in found]
+
+
+def words(of: dict[str, Any], form: str, factor: float = 1.0) -> str:
+    """Return a mean with its interval, if there is one."""
+    if of['mean'] is None:
+        return 'undefined'
+    mean = format(factor * of['mean'], form)
+    if of['low'] is None:
+        return mean
+    return f'{mean} [{format(factor * of["low"], form)}, {format(factor * of["high"], form)}]'

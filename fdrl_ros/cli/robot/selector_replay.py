@@ -1,0 +1,228 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl selector replay`: what the selector decides on a recorded robot, beside what it did."""
+
+from collections import Counter
+from dataclasses import asdict
+from dataclasses import replace as changed
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.cli.output import console
+from fdrl_ros.deployment.prepare import ROBOTS
+from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.errors import SettingError
+from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
+from fdrl_ros.selector.control.plausibility import PlausibilitySettings
+from fdrl_ros.selector.replay import (
+    compare,
+    Comparison,
+    decisions,
+    recorded_actions,
+    replay,
+    Rules,
+)
+from fdrl_ros.settings import Settings
+from rich.console import Console
+from rich.table import Table
+
+_GROUPS: dict[str, type[Settings]] = {
+    'selector': SelectorSettings,
+    'gate': GateSettings,
+    'plausibility': PlausibilitySettings,
+    'shield': ShieldSettings,
+}
+_SHOWN = 40
+"""Lines of each list that are printed; all are in the JSON."""
+
+_OTHER_STATES = (
+    'The node and the recording may have heard different states: one that either lost puts the '
+    'ticks of both out of phase. Try --follow.'
+)
+
+
+class RulesCommand(click.Command):
+    """A command with flags for all that the selector's node is told and that counts."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for group, kind in _GROUPS.items():
+            self.params += [SettingOption(group, each) for each in kind.describe()]
+
+
+@click.command('replay', cls=RulesCommand)
+@click.argument('bag', type=click.Path(exists=True, path_type=Path))
+@click.option(
+    '--policies',
+    'directory',
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help='Directory of the federation, or of the run, that the robot had its policies of.',
+)
+@click.option('--robot', default=ROBOTS[0], show_default=True, help='Whose policies.')
+@click.option('--topics', default=None, help='Namespace in BAG, if it is of several robots.')
+@click.option(
+    '--follow', is_flag=True, help='Decide in the very states in which the recorded selector did.'
+)
+@click.option('--json', 'as_json', is_flag=True, help='Print JSON, with every decision.')
+def replay_bag(
+    bag: Path,
+    directory: Path,
+    robot: str,
+    topics: str | None,
+    follow: bool,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """
+    Decide on BAG, a rosbag2 recording of a robot, what the selector's node decides on it.
+
+    The policies are those that stand for the robot now, with their value models, shield and the
+    surgeon's word. Where `action` was recorded, both are compared. Settings are those of the
+    directory's plan unless flags say otherwise: give what the node was given.
+    """
+    found = RobotPolicies.of(directory, robot)
+    word = found.supervision
+    rules = Rules(**_settings(found, flags), locked=word.locked)
+    candidates = found.registry.candidates(word)
+    actions = recorded_actions(bag, topics)
+    decided = decisions(actions) if follow and actions else None
+    chosen = replay(bag, candidates, rules, robot=topics, decided=decided)
+    compared = compare(actions, chosen) if actions else None
+    made = [each for each in chosen if each.risk is not None]
+    document = {
+        'candidates': [
+            {
+                'name': each.name,
+                'digest': each.digest.hex(),
+                'valued': each.value is not None,
+            }
+            for each in candidates
+        ],
+        'decisions': len(made),
+        'switches': sum(a.policy != b.policy for a, b in zip(made, made[1:], strict=False)),
+        'policies': Counter(each.policy for each in made),
+        'reasons': Counter(str(each.reason) for each in chosen),
+        'vetoes': Counter(each.veto for each in made if each.veto),
+    }
+    if as_json:
+        told = {'comparison': asdict(compared)} if compared else {}
+        document |= told | {'selections': [_plain(each) for each in chosen]}
+        click.echo(json.dumps(document, indent=1))
+        return
+    out = console()
+    out.print(DISCLAIMER, style='italic')
+    start = next((each.stamp for each in chosen if each.stamp is not None), 0)
+    _show(out, document, chosen, start)
+    if compared is None:
+        out.print('BAG has no action: nothing to compare with.')
+    else:
+        _show_comparison(out, compared, start)
+        if compared.differ and not follow:
+            out.print(_OTHER_STATES, highlight=False, soft_wrap=True)
+
+
+def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return all groups: of the plan where it has them, and changed as the flags say.
+
+    :raises SettingError: on a value that cannot be.
+    """
+    made: dict[str, Any] = {}
+    for group, kind in _GROUPS.items():
+        given = {
+            name.removeprefix(f'{group}__'): value
+            for name, value in flags.items()
+            if name.startswith(f'{group}__') and value is not None
+        }
+        try:
+            made[group] = changed(getattr(found.plan, group, None) or kind(), **given)
+        except SettingError as error:
+            raise error.of(group) from None
+    return made
+
+
+def _plain(selection: Selection) -> dict[str, Any]:
+    """Return a selection for JSON, where nothing is NaN."""
+    numbers = {
+        'value': selection.value,
+        'uncertainty': selection.uncertainty,
+        'expected_risk': selection.expected_risk,
+        'predicted_force': selection.predicted_force,
+        'risk': math.nan if selection.risk is None else selection.risk.total,
+    }
+    return {
+        'stamp': selection.stamp,
+        'patient': selection.patient,
+        'policy': selection.policy,
+        'action': selection.action,
+        'proposed': selection.proposed,
+        'veto': selection.veto,
+        'reason': str(selection.reason),
+        **{name: None if math.isnan(each) else each for name, each in numbers.items()},
+    }
+
+
+def _show(out: Console, document: dict[str, Any], chosen: list[Selection], start: int) -> None:
+    names = ', '.join(
+        each['name'] + ('' if each['valued'] else ' (no value model)')
+        for each in document['candidates']
+    )
+    out.print(f'candidates: {names}', highlight=False, soft_wrap=True)
+    table = Table(title='choices over time')
+    for heading in ('from, s', 'policy', 'reason', 'states'):
+        table.add_column(heading)
+    runs = _runs(chosen, start)
+    for begin, policy, reason, count in runs[:_SHOWN]:
+        table.add_row(f'{begin:.2f}', policy, reason, str(count))
+    out.print(table)
+    if len(runs) > _SHOWN:
+        out.print(f'{len(runs) - _SHOWN} more: --json has all', highlight=False)
+    for title in ('policies', 'reasons', 'vetoes'):
+        counts = sorted(document[title].items(), key=lambda each: -each[1])
+        words = ', '.join(f'{name} {count}' for name, count in counts) or 'none'
+        out.print(f'{title}: {words}', highlight=False, soft_wrap=True)
+    out.print(
+        f'{document["decisions"]} decisions, {document["switches"]} switches', highlight=False
+    )
+
+
+def _runs(chosen: list[Selection], start: int) -> list[tuple[float, str, str, int]]:
+    """Return when, from the start on, another policy or hold began, and how long it was."""
+    stamped = [(each, each.stamp) for each in chosen if each.stamp is not None]
+    runs: list[tuple[float, str, str, int]] = []
+    for each, stamp in stamped:
+        # Between policies that act the reason says little: best becomes kept at the next tick.
+        if runs and runs[-1][1] == each.policy and (not each.holds or runs[-1][2] == each.reason):
+            runs[-1] = (*runs[-1][:3], runs[-1][3] + 1)
+        else:
+            begin = 1e-9 * (stamp - start)
+            runs.append((begin, each.policy, str(each.reason), 1))
+    return runs
+
+
+def _show_comparison(out: Console, compared: Comparison, start: int) -> None:
+    count = compared.agree + len(compared.differ)
+    out.print(
+        f'{compared.agree} of {count} decisions are those recorded; {compared.by_the_clock} '
+        'recorded holds are of the steady clock, and not compared',
+        highlight=False,
+        soft_wrap=True,
+    )
+    for each in compared.differ[:_SHOWN]:
+        words = [
+            '{} action {} ({})'.format(*decision) if decision else 'none'
+            for decision in (each.recorded, each.replayed)
+        ]
+        out.print(
+            f'  at {1e-9 * (each.stamp - start):.2f} s: recorded {words[0]}, replayed {words[1]}',
+            highlight=False,
+            soft_wrap=True,
+        )
+    if len(compared.differ) > _SHOWN:
+        out.print(f'  and {len(compared.differ) - _SHOWN} more: --json has all', highlight=False)

@@ -1,0 +1,241 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl shield`: prove that the shield keeps its limits, try to break it, say what it costs."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, Tally, TICKS
+from fdrl_ros.experiments.shield.cost import by_expert, by_policy, Chooser, Cost, cost, newest
+from fdrl_ros.experiments.shield.loop import attack_loop
+from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.progress import Progress
+from fdrl_ros.shield.joint_proof import proofs
+from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.procedures import procedure_named, procedures_named
+from rich.table import Table
+
+_MOTORS, _LOOP = 20, 5
+"""One step in so many is done with motors besides, and one through the robot's control loop."""
+
+
+@click.group()
+def shield() -> None:
+    """Prove that the shield keeps its limits, try to break it, and say what it costs."""
+    when_stopped(NOTHING_KEPT)
+
+
+@shield.command()
+@click.option(
+    '--fine',
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help='Cuts of each range: more are slower.',
+)
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
+def verify(fine: int, file: Path | None) -> None:
+    """
+    Check the shield's code, cell by cell, against the worst that its assumptions let happen.
+
+    It takes about 2.5 minutes on two cores with the default of --fine. The exit code is 1 if a
+    claim fails anywhere; the cell is then shown.
+    """
+    out = console()
+    table = Table(title='The shield against the worst that can happen')
+    for heading in ('bounds', 'claim', 'limit, N', 'cells', 'margin', 'holds'):
+        table.add_column(heading)
+    found: list[dict[str, Any]] = []
+    with ProgressBars(out) as bars:
+
+        def report(done: int, total: int) -> None:
+            bars(Progress('shield', 'tables', done, total))
+
+        for word, limit, each in proofs(ShieldSettings(), PROCEDURE_NAMES, fine, report):
+            found.append({'bounds': word, 'limit': limit, **vars(each), 'holds': each.holds})
+            margin = 0.0 if abs(each.margin) < 1e-9 else each.margin
+            table.add_row(
+                word,
+                each.claim,
+                f'{limit:g}' if limit else 'any',
+                str(each.cells),
+                f'{margin:.2g}',
+                'yes' if each.holds else 'NO',
+            )
+    out.print(table)
+    if file is not None:
+        write_json(file, {'fine': fine, 'findings': found})
+    bad = [one for one in found if not one['holds']]
+    for one in bad:
+        out.print(f'{one["bounds"]} {one["claim"]}: {one["failure"]}', soft_wrap=True)
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+@shield.command(name='attack')
+@click.option('--steps', default=100_000, show_default=True, help='Steps with the shield on.')
+@click.option('--seed', default=0, show_default=True)
+@click.option('--keep-limit', is_flag=True, help="Keep the procedure's own force limit too.")
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
+def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> None:
+    """
+    Let adversaries drive patients of H = 1, with the shield and without.
+
+    One step in 20 is done with motors besides, and one in 5 through a robot's control loop, with
+    noise, latency, jitter and lost states, at least one operation of each. No operation is cut
+    short: fewer steps are fewer patients. The exit code is 1 if a force passed the hard stop with
+    the shield on, or if nothing was touched.
+    """
+    out = console()
+    tallies: list[Tally] = []
+    kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
+    if steps < len(kinds) * TICKS:
+        raise SettingError(
+            'steps',
+            steps,
+            f'at least {len(kinds) * TICKS}: an operation of {TICKS} for each adversary in each '
+            f'procedure',
+        )
+    share = -(-steps // len(kinds))
+    with (
+        ProgressBars(out) as bars,
+        closing(Operation(WorldSettings())) as operation,
+        closing(Operation(WorldSettings(mode='kinematic'))) as kinematic,
+    ):
+        for done, (name, kind) in enumerate(kinds):
+            limit = procedure_named(name).force_limit
+            for settings in (ShieldSettings(keep_limit=keep_limit), None):
+                tallies.append(attack(name, kind, share, settings, limit, seed))
+                few = share // _MOTORS + 1
+                tallies.append(attack_motors(operation, name, kind, few, settings, limit, seed))
+                some = share // _LOOP + 1
+                tallies.append(attack_loop(kinematic, name, kind, some, settings, limit, seed))
+            bars(Progress('shield', 'attack', done + 1, len(kinds)))
+    table = Table(title='Steps above the limits')
+    for heading in (
+        *('arm', 'shield', 'steps', 'in contact', 'above the limit', 'above 10 N'),
+        *('above the damage', 'outside', 'greatest, N'),
+    ):
+        table.add_column(heading)
+    broken, untouched = 0, []
+    for arm in ('kinematic', 'dynamic', 'loop'):
+        for on in (True, False):
+            chosen = [each for each in tallies if each.arm == arm and each.shield == on]
+            stop = sum(each.above_stop for each in chosen)
+            broken += stop if on else 0
+            contact = sum(each.contact for each in chosen)
+            if not contact:
+                untouched.append(f'{arm} with the shield {"on" if on else "off"}')
+            table.add_row(
+                arm,
+                'on' if on else 'off',
+                str(sum(each.steps for each in chosen)),
+                str(contact),
+                str(sum(each.above_limit for each in chosen)),
+                str(stop),
+                str(sum(each.above_damage for each in chosen)),
+                str(sum(each.outside for each in chosen)),
+                f'{max(each.greatest for each in chosen):.2f}',
+            )
+    out.print(table)
+    if file is not None:
+        asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
+        write_json(file, {**asked, 'tallies': [each.plain() for each in tallies]})
+    if untouched:
+        out.print(f'Nothing was tested: no force in {", ".join(untouched)}.', soft_wrap=True)
+    if broken or untouched:
+        raise click.exceptions.Exit(1)
+
+
+@shield.command(name='cost')
+@click.argument('paths', nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option('--patients', default=100, show_default=True, help='Of each procedure at each H.')
+@click.option('--procedures', default='all', show_default=True, help='Names with commas, or all.')
+@click.option('--levels', default='0, 0.5, 1', show_default=True, help='The H of the patients.')
+@click.option('--seed', default=5, show_default=True, help='Of the patients.')
+@click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
+def cost_it(
+    paths: tuple[Path, ...],
+    patients: int,
+    procedures: str,
+    levels: str,
+    seed: int,
+    file: Path | None,
+) -> None:
+    """
+    Count successes of the expert and of policies with the shield, and without.
+
+    PATHS are policy files, or directories of runs: of those the newest global policy and those of
+    the hospitals. Arms are kinematic. In brackets: how many steps of 100 are vetoed.
+    """
+    names = procedures_named(procedures)
+    wanted = _levels(levels)
+    if patients < 1:
+        raise SettingError('patients', patients, 'at least 1')
+    actors: dict[str, Chooser] = {'expert': by_expert}
+    for path in [one for each in paths for one in newest(each)]:
+        weights, shape = load_policy(path)
+        if shape.states != STATE_SIZE:
+            raise PolicyError(f'{path} is for states of {shape.states}: expected {STATE_SIZE}')
+        actors[str(path)] = by_policy(Policy(weights, shape))
+    shields = {
+        'off': ShieldSettings(active=False),
+        'on': ShieldSettings(),
+        'keep_limit': ShieldSettings(keep_limit=True),
+    }
+    out = console()
+    table = Table(title=f'Successes of {patients} operations at H = {levels}')
+    for heading in ('who', 'procedure', 'shield', 'successes', 'ended by force', 'vetoed, %'):
+        table.add_column(heading)
+    found: list[dict[str, object]] = []
+    done, total = 0, len(actors) * len(names) * len(shields)
+    with ProgressBars(out) as bars:
+        for who, choose in actors.items():
+            for name in names:
+                for word, settings in shields.items():
+                    row = [cost(name, choose, settings, patients, h, seed) for h in wanted]
+                    found += [
+                        {'who': who, 'shield': word, 'heterogeneity': h, **each.plain()}
+                        for h, each in zip(wanted, row, strict=True)
+                    ]
+                    table.add_row(Path(who).stem, name, word, *_shown(row))
+                    done += 1
+                    bars(Progress('shield', 'cost', done, total))
+    out.print(table)
+    if file is not None:
+        write_json(file, {'patients': patients, 'seed': seed, 'found': found})
+
+
+def _levels(text: str) -> list[float]:
+    """
+    Read the levels of heterogeneity.
+
+    :raises SettingError: if they are no numbers from 0 to 1.
+    """
+    try:
+        levels = [float(each) for each in text.split(',')]
+    except ValueError:
+        levels = []
+    if not levels or not all(0.0 <= each <= 1.0 for each in levels):
+        raise SettingError('levels', text, 'numbers from 0 to 1 with commas')
+    return levels
+
+
+def _shown(row: list[Cost]) -> tuple[str, str, str]:
+    """Return successes, ends by force, and the share of vetoes at each level."""
+    return (
+        ' / '.join(str(each.successes) for each in row),
+        ' / '.join(str(each.forced) for each in row),
+        ' / '.join(f'{100.0 * each.vetoes / each.steps:.1f}' for each in row),
+    )

@@ -1,0 +1,296 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+CKKS as an option: approximate sums, flooded with noise before anybody sees them (FDRL Eq. 6).
+
+A CKKS ciphertext decrypts to the message plus the noise of its encryption, and whoever sees that
+noise solves for the secret key (Li and Micciancio 2021). So decryption adds discrete Gaussian
+noise that drowns it (Li, Micciancio, Schultz and Sorrell 2022). With e the noise of a sum, |e| <=
+B in each of n coefficients at its worst, and sigma the deviation of what is added, the released
+sum differs from one without e by KL divergence n B^2 / (2 sigma^2) at most; `decryptions` rounds
+add up, and Pinsker's inequality bounds the statistical distance of all that is ever released:
+
+    2^-s = B sqrt(n decryptions) / (2 sigma),    s >= 40 or the scheme is refused.
+
+Masks hide as well as with BFV. A message is an integer x in [0, t), masked modulo t, times a
+scale; it lies in the coefficients, not in the slots of the canonical embedding that only products
+need. Sums of x do not wrap modulo q, and the masked x of a round are uniform but for their sum
+modulo t, so what a decryption shows depends on that sum alone: the statistical distance due to
+masks is zero, and the pseudo-random stream behind them is all there is to break.
+
+None of this holds for ciphertexts that were not made as prescribed: a hospital that departs from
+the protocol can move the key into the sum, here as with BFV. The masks still hide the others.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+import math
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from fdrl_ros.crypto.he.backend import Residues
+from fdrl_ros.crypto.he.bfv import refuse, Seal, take
+from fdrl_ros.crypto.he.flooding import DiscreteGaussian, Integers
+from fdrl_ros.crypto.he.parameters import Parameters
+from fdrl_ros.errors import CryptoError
+import numpy as np
+from numpy.typing import NDArray
+import tenseal.sealapi as seal
+
+# As for BFV: ring degree and bits of the primes, the last of them for keys only.
+CKKS_CANDIDATES: Final = (
+    (4096, (48, 40, 21)),
+    (8192, (40, 40, 40, 29)),
+    (8192, (40, 40, 40, 40, 29)),
+)
+
+# A weaker flooding is refused.
+MIN_STATISTICAL_BITS: Final = 40
+
+# Primes of at most so many bits, times 12 bits, fit into 64.
+_PRIME_BITS = 50
+_LIMB_BITS = 12
+
+# Slots are integers modulo t in 64 bits, with room to add.
+_PLAIN_BITS = 60
+
+_FLOODING = b'fdrl_ros flooding 1'
+
+
+@dataclass(frozen=True)
+class CkksScheme(Parameters):
+    """
+    CKKS parameters for sums that are precise enough.
+
+    See :class:`~fdrl_ros.crypto.he.parameters.Parameters` for the rest of the fields.
+
+    :param decryptions: most rounds whose sums one key pair decrypts; then it is to be replaced.
+    :param statistical_bits: s, where 2^-s is the statistical distance that the noise of all
+        encryptions makes to all released sums.
+    """
+
+    decryptions: int
+    statistical_bits: int
+
+    def __post_init__(self) -> None:
+        """Refuse a scheme that is weak, or whose sums would drown in the flooding."""
+        super().__post_init__()
+        self._check_range('decryptions', 1, 2**40)
+        self._check_range('statistical_bits', MIN_STATISTICAL_BITS, 128)
+        if max(self.coefficient_bits[:-1]) > _PRIME_BITS:
+            raise CryptoError(f'primes of {self.coefficient_bits} bits: expected at most 50')
+        if self.mean_error > 1:
+            raise CryptoError(
+                f'flooding of {self.statistical_bits} bits over {self.decryptions} rounds makes '
+                f'an error of {self.mean_error:.3g} steps of the mean: expected at most 1'
+            )
+
+    @cached_property
+    def modulus(self) -> int:
+        """Return q, the product of the primes that travel."""
+        return math.prod(self.moduli)
+
+    @cached_property
+    def noise(self) -> int:
+        """Return B, the largest coefficient that the noise of an honest sum can have."""
+        return math.ceil(self.members * self.fresh_noise)
+
+    @cached_property
+    def flooding(self) -> DiscreteGaussian:
+        """Return the noise that is added to a decrypted sum before it is rounded."""
+        coefficients = self.ciphertexts * self.poly_degree * self.decryptions
+        root = math.isqrt(coefficients - 1) + 1
+        return DiscreteGaussian(self.noise * root << (self.statistical_bits - 1))
+
+    @cached_property
+    def _layout(self) -> tuple[int, int, int]:
+        """Return the plaintext modulus t, the scale, and the slack: the most that noise adds."""
+        most = self.noise + self.flooding.bound
+        slack, needed = 0, 1
+        while needed > slack:
+            slack = needed
+            # A quarter of all residues means nothing, so that garbage does not pass unseen.
+            t = (5 * (self.members * self.levels + 1 + 2 * slack)) // 4 + 1
+            scale = (4 * self.modulus // 5 - 2 * most) // (self.members * (t - 1))
+            if scale < 1 or t >= 2**_PLAIN_BITS:
+                raise CryptoError(
+                    f'a modulus of {self.modulus.bit_length()} bits has no room for the '
+                    f'flooding of {self.statistical_bits} bits over {self.decryptions} rounds'
+                )
+            needed = -(-most // scale) + 1
+        return t, scale, slack
+
+    @property
+    def plain_modulus(self) -> int:
+        """Return t: slots and masks are integers modulo t."""
+        return self._layout[0]
+
+    @property
+    def scale(self) -> int:
+        """Return by what a slot is multiplied before it is encrypted."""
+        return self._layout[1]
+
+    @property
+    def slack(self) -> int:
+        """Return by how many steps of one integer a released sum may be off at most."""
+        return self._layout[2]
+
+    @property
+    def sum_error(self) -> float:
+        """Return the standard deviation of the flooding in a released sum, in steps of one."""
+        return self.flooding.deviation / self.scale
+
+    @property
+    def mean_error(self) -> float:
+        """Return the same for the mean over all members, in steps of one integer."""
+        return self.sum_error / self.members
+
+    def encode(self, slots: NDArray[np.int64]) -> Residues:
+        """Scale slots, shape (slots,), into a polynomial's residues, shape (primes, N)."""
+        values = slots.astype(np.uint64)
+        rows = [_times(values % np.uint64(q), self.scale % q, q) for q in self.moduli]
+        return np.stack(rows)
+
+    def decode(self, raw: Residues, noise: Integers) -> NDArray[np.int64]:
+        """
+        Flood a decrypted polynomial, scale it down and round it.
+
+        :param raw: message plus noise of the encryption, shape (primes, N).
+        :param noise: of :attr:`flooding`, shape (N,).
+        :returns: slots in [0, t), shape (slots,).
+        :raises CryptoError: if no sum of the members can look so.
+        """
+        q, most = self.modulus, self.noise + self.flooding.bound
+        value: Any = noise + most
+        for residues, prime in zip(raw, self.moduli, strict=True):
+            rest = q // prime
+            value = value + residues.astype(object) * (rest * pow(rest, -1, prime) % q)
+        value %= q
+        if value.max() > 2 * most + self.scale * self.members * (self.plain_modulus - 1):
+            raise CryptoError('a decrypted sum out of range: a ciphertext was malformed')
+        slots = (value + (self.scale // 2 - most)) // self.scale % self.plain_modulus
+        return np.asarray(slots, dtype=np.int64)
+
+    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return integers
+
+    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+        """Refuse what noise does not explain, and move the rest to the nearest possible sum."""
+        t, slack, highest = self.plain_modulus, self.slack, count * self.levels
+        if row.min() < 0 or row.max() >= t:
+            raise CryptoError(f'sums beyond [0, {t}): expected integers modulo t')
+        row = (row + slack) % t - slack
+        if row.max() > highest + slack or (row[length:] > slack).any():
+            raise CryptoError(
+                f'sums out of range of {count} members: masks did not cancel or an update is '
+                f'malformed'
+            )
+        return row[:length].clip(0, highest)
+
+
+def flood(
+    scheme: CkksScheme, raw: Residues, secret: bytes, ciphertext: bytes
+) -> NDArray[np.int64]:
+    """
+    Turn a decrypted polynomial into slots that may be shown.
+
+    The noise is a pseudo-random function of the ciphertext: decrypting one again, as after a
+    crash, gives the same, so nothing is to be averaged.
+
+    :param raw: message plus noise of the encryption, shape (primes, N).
+    :param secret: key of the pseudo-random function, of the holder of the secret key alone.
+    :param ciphertext: what was decrypted.
+    :returns: slots in [0, t), shape (slots,).
+    :raises CryptoError: if no sum of the members can look so.
+    """
+    derivation = HKDF(SHA256(), 32, salt=None, info=_FLOODING + sha256(ciphertext).digest())
+    stream = Cipher(AES256(derivation.derive(secret)), CTR(bytes(16))).encryptor()
+
+    def words(count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(stream.update(bytes(8 * count)), '<u8').astype(np.uint64)
+
+    return scheme.decode(raw, scheme.flooding.draw(words, scheme.slots))
+
+
+def _times(values: NDArray[np.uint64], constant: int, prime: int) -> NDArray[np.uint64]:
+    """Multiply values below a prime of at most 50 bits by a constant below it."""
+    modulus, shift = np.uint64(prime), np.uint64(_LIMB_BITS)
+    product = np.zeros_like(values)
+    for place in reversed(range(0, _PRIME_BITS, _LIMB_BITS)):
+        limb = np.uint64(constant >> place & (1 << _LIMB_BITS) - 1)
+        product = ((product << shift) + values * limb) % modulus
+    return product
+
+
+def choose_ckks_scheme(
+    n_parameters: int,
+    members: int,
+    bits: int,
+    *,
+    decryptions: int = 10_000,
+    statistical_bits: int = MIN_STATISTICAL_BITS,
+) -> CkksScheme:
+    """
+    Return the scheme with the fewest bytes on the wire that is secure and precise enough.
+
+    :param n_parameters: P, integers in one update.
+    :param members: most hospitals in one sum.
+    :param bits: bits of one quantised integer.
+    :param decryptions: most rounds of one key pair.
+    :param statistical_bits: of the flooding.
+    :raises CryptoError: if none fits.
+    """
+    reasons = []
+    for degree, sizes in CKKS_CANDIDATES:
+        try:
+            return CkksScheme(
+                n_parameters, members, bits, degree, sizes, decryptions, statistical_bits
+            )
+        except CryptoError as error:
+            reasons.append(str(error))
+    raise CryptoError(
+        f'no CKKS scheme sums {n_parameters} integers of {bits} bits over {members} members: '
+        f'{reasons[-1]}'
+    )
+
+
+class Ckks(Seal):
+    """One CKKS key pair, or its public half, of a :class:`CkksScheme`."""
+
+    scheme_type = seal.SCHEME_TYPE.CKKS
+
+    def encrypt(self, message: Residues) -> Residues:
+        """
+        Encrypt a polynomial under the public key: an encryption of zero plus the polynomial.
+
+        :param message: shape (data primes, N).
+        :returns: shape (2, data primes, N).
+        """
+        ciphertext = seal.Ciphertext()
+        refuse(self._encryptor.encrypt_zero, ciphertext)
+        refuse(self._evaluator.transform_from_ntt_inplace, ciphertext)
+        residues = self._residues(ciphertext)
+        residues[0] += message
+        residues[0] %= np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
+        return residues
+
+    def decrypt(self, residues: Residues) -> tuple[Residues, None]:
+        """
+        Decrypt one ciphertext; nobody but the flooding may see the result.
+
+        :param residues: shape (2, data primes, N), each below its prime.
+        :returns: message plus noise, shape (data primes, N).
+        :raises CryptoError: without a secret key, or if the library refuses the residues.
+        """
+        ciphertext = self._load(residues)
+        refuse(self._evaluator.transform_to_ntt_inplace, ciphertext)
+        opened = take(self._open(ciphertext), residues.shape[1:])
+        # The library transforms ciphertexts alone, so the plaintext goes back as one.
+        wrapped = self._load(np.stack([opened, opened]), is_ntt_form=True)
+        refuse(self._evaluator.transform_from_ntt_inplace, wrapped)
+        return self._residues(wrapped)[0], None

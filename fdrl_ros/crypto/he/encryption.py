@@ -1,0 +1,368 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Encrypt, add and decrypt packed updates: sum Enc = Enc sum (FDRL Eq. 6).
+
+A ciphertext on the wire has one form and one size: the digest of the public context, then
+the residues of its two polynomials. Bytes of another party are compared with that size and
+digest and every residue with its prime, before anything else sees them. Adding is adding
+residues modulo their primes, in which no encryption library takes part.
+
+Everything goes ciphertext by ciphertext, so an update of any length needs the memory of one:
+the methods ending in ``_rows`` take and give iterators.
+
+Encryption does not say who encrypted: a changed ciphertext is still one. Signatures (over
+every ciphertext) and the key authority's rules (spec section 4) are what protects the sum.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import cached_property
+import hashlib
+import json
+from typing import Any, Final, overload, Self
+
+from fdrl_ros.crypto.he.backend import Backend, Residues
+from fdrl_ros.crypto.he.bfv import Bfv
+from fdrl_ros.crypto.he.ckks import choose_ckks_scheme, Ckks, CkksScheme, flood
+from fdrl_ros.crypto.he.parameters import DIGEST_BYTES
+from fdrl_ros.crypto.he.scheme import choose_scheme as choose_bfv_scheme
+from fdrl_ros.crypto.he.scheme import Scheme
+from fdrl_ros.errors import CryptoError
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ['CkksScheme', 'PublicContext', 'Scheme', 'SecretContext', 'choose_scheme']
+
+AnyScheme = Scheme | CkksScheme
+
+# The library that carries out each kind of scheme.
+BACKENDS: Final[dict[type[AnyScheme], type[Backend]]] = {Scheme: Bfv, CkksScheme: Ckks}
+
+_PUBLIC = 'public'
+_SECRET = 'secret'
+# Longest scheme in a context, as JSON.
+_SCHEME_BYTES = 1024
+
+
+@overload
+def choose_scheme(n_parameters: int, members: int, bits: int) -> Scheme: ...
+
+
+@overload
+def choose_scheme(
+    n_parameters: int, members: int, bits: int, kind: str, **options: int
+) -> AnyScheme: ...
+
+
+def choose_scheme(
+    n_parameters: int, members: int, bits: int, kind: str = 'bfv', **options: int
+) -> AnyScheme:
+    """
+    Return the smallest scheme of a kind that is secure and exact, or, for CKKS, exact enough.
+
+    :param n_parameters: P, integers in one update.
+    :param members: most hospitals in one sum.
+    :param bits: bits of one quantised integer.
+    :param kind: 'bfv' or 'ckks'.
+    :param options: of CKKS, see :func:`~fdrl_ros.crypto.he.ckks.choose_ckks_scheme`.
+    :raises CryptoError: if none fits.
+    """
+    if kind == 'bfv' and not options:
+        return choose_bfv_scheme(n_parameters, members, bits)
+    if kind == 'ckks':
+        return choose_ckks_scheme(n_parameters, members, bits, **options)
+    raise CryptoError(f"encryption {kind!r} with {sorted(options)}: expected 'bfv' or 'ckks'")
+
+
+class PublicContext:
+    """
+    What hospitals and the aggregator hold: encrypts and adds, cannot decrypt.
+
+    :param backend: another library than TenSEAL's, if so.
+    """
+
+    def __init__(
+        self, scheme: AnyScheme, public_key: Residues, *, backend: type[Backend] | None = None
+    ) -> None:
+        """Take a public key of a scheme; :meth:`from_bytes` is the usual way."""
+        self.scheme = scheme
+        self.public_key = public_key
+        self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 8))
+        self._digest = hashlib.sha256(self._data).digest()
+        self._backend = (backend or BACKENDS[type(scheme)])(scheme, public_key=public_key)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
+        """
+        Read what :meth:`SecretContext.public_bytes` wrote.
+
+        The caller checks the key authority's signature first, and the scheme afterwards:
+        it must equal its own choice.
+
+        :raises CryptoError: if the bytes are not exactly a public context.
+        """
+        scheme, start = _read(_PUBLIC, data)
+        return cls(scheme, _read_keys(scheme, data, start, len(data), 2), backend=backend)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes that are published."""
+        return self._data
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 digest of the context's bytes, in hexadecimal."""
+        return self._digest.hex()
+
+    def wrote(self, ciphertext: bytes) -> bool:
+        """Tell whether a ciphertext says that it is of this context; nothing else is checked."""
+        return ciphertext[:DIGEST_BYTES] == self._digest
+
+    def encrypt(self, slots: ArrayLike) -> bytes:
+        """
+        Encrypt one row of slots.
+
+        :param slots: integers modulo t, shape (slots,), each in [0, t): packed and masked.
+        :raises CryptoError: on another shape, type or range.
+        """
+        slots = np.asarray(slots)
+        if slots.shape != (self.scheme.slots,) or slots.dtype.kind not in 'iu':
+            raise CryptoError(
+                f'slots {slots.dtype} {slots.shape}: expected integers ({self.scheme.slots},)'
+            )
+        if slots.min() < 0 or slots.max() >= self.scheme.plain_modulus:
+            raise CryptoError(f'slots beyond [0, {self.scheme.plain_modulus}) cannot be encrypted')
+        message = self.scheme.encode(slots.astype(np.int64))
+        return self._wire(self._backend.encrypt(message))
+
+    def encrypt_rows(self, rows: Iterable[ArrayLike]) -> Iterator[bytes]:
+        """Encrypt row by row, as :meth:`encrypt`."""
+        return map(self.encrypt, rows)
+
+    def add(self, ciphertexts: Iterable[bytes]) -> bytes:
+        """
+        Add ciphertexts of one place in the update, one per member.
+
+        :returns: a ciphertext of the sum modulo t.
+        :raises CryptoError: if there are none or too many, or one is malformed.
+        """
+        primes = np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
+        # So many residues add up without passing 64 bits.
+        room = 2**64 // max(self.scheme.moduli) - 1
+        total = np.zeros((2, len(self.scheme.moduli), self.scheme.poly_degree), dtype=np.uint64)
+        count = 0
+        for ciphertext in ciphertexts:
+            count += 1
+            if count > self.scheme.members:
+                break
+            total += self.residues(ciphertext)
+            if count % room == 0:
+                total %= primes
+        if not 1 <= count <= self.scheme.members:
+            found = 'no' if not count else f'{count} or more'
+            raise CryptoError(f'{found} ciphertexts: expected 1 to {self.scheme.members} members')
+        return self._wire(total % primes)
+
+    def add_rows(self, columns: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+        """Add place by place, as :meth:`add`."""
+        return map(self.add, columns)
+
+    def residues(self, ciphertext: bytes) -> Residues:
+        """
+        Read an untrusted ciphertext into residues, shape (2, data primes, N).
+
+        :raises CryptoError: on another size or context, a residue out of range, or a
+            ciphertext that hides nothing.
+        """
+        scheme = self.scheme
+        if not isinstance(ciphertext, bytes) or len(ciphertext) != scheme.ciphertext_bytes:
+            found = f'{len(ciphertext)} bytes' if isinstance(ciphertext, bytes) else 'no bytes'
+            raise CryptoError(f'ciphertext: {found}, expected {scheme.ciphertext_bytes} bytes')
+        if not self.wrote(ciphertext):
+            raise CryptoError('ciphertext of another encryption context')
+        residues = np.empty((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
+        start = DIGEST_BYTES
+        for row, prime, width, shift in self._rows(residues):
+            row[:] = _from_bytes(ciphertext, start, row.size, width)
+            if int(row.max()) > prime - 1 + (1 << shift >> 1) >> shift:
+                raise CryptoError('a residue is not below its prime')
+            if shift:
+                row <<= np.uint64(shift)
+                row %= np.uint64(prime)
+            start += width * row.size
+        if not residues[1].any():
+            raise CryptoError('ciphertext with a zero second polynomial: it is not encrypted')
+        return residues
+
+    def _wire(self, residues: Residues) -> bytes:
+        parts = [self._digest]
+        for row, _, width, shift in self._rows(residues):
+            if shift:
+                row = (row + np.uint64(1 << shift >> 1)) >> np.uint64(shift)
+            parts.append(_to_bytes(row, width))
+        return b''.join(parts)
+
+    def _rows(self, residues: Residues) -> Iterator[tuple[Residues, int, int, int]]:
+        """Yield each polynomial modulo each prime, the prime, bytes a residue, bits not sent."""
+        for polynomial, dropped in zip(residues, (self.scheme.dropped_bytes, 0), strict=True):
+            widths = self.scheme.residue_bytes
+            for row, prime, width in zip(polynomial, self.scheme.moduli, widths, strict=True):
+                yield row, prime, width - dropped, 8 * dropped
+
+
+class SecretContext:
+    """
+    What the key authority alone holds: decrypts.
+
+    :param backend: another library than TenSEAL's, if so.
+    """
+
+    def __init__(
+        self,
+        scheme: AnyScheme,
+        *,
+        public_key: Residues,
+        secret_key: Residues,
+        backend: type[Backend] | None = None,
+    ) -> None:
+        """Take a key pair of a scheme and try it on one ciphertext."""
+        self.public = PublicContext(scheme, public_key, backend=backend)
+        self._secret_key = secret_key
+        backend = backend or BACKENDS[type(scheme)]
+        self._backend = backend(scheme, public_key=public_key, secret_key=secret_key)
+        trial = np.arange(scheme.slots, dtype=np.int64)
+        message, _ = self._backend.decrypt(self._backend.encrypt(scheme.encode(trial)))
+        if isinstance(scheme, CkksScheme):
+            message = scheme.decode(message, np.zeros(scheme.slots, dtype=object))
+        if not np.array_equal(message, trial):
+            raise CryptoError('the secret key does not belong to the public key')
+
+    def __repr__(self) -> str:
+        """Show the public digest only."""
+        return f'SecretContext(public={self.public.digest})'
+
+    @property
+    def scheme(self) -> AnyScheme:
+        """Return the parameters of the key pair."""
+        return self.public.scheme
+
+    @classmethod
+    def generate(cls, scheme: AnyScheme, *, backend: type[Backend] | None = None) -> Self:
+        """Draw a key pair from SEAL's generator, which the system's random device seeds."""
+        public_key, secret_key = (backend or BACKENDS[type(scheme)]).generate(scheme)
+        return cls(scheme, public_key=public_key, secret_key=secret_key, backend=backend)
+
+    def to_bytes(self) -> bytes:
+        """Return the secret bytes; whoever has them can decrypt, so store them encrypted."""
+        keys = _to_bytes(self.public.public_key, 8) + _to_bytes(self._secret_key, 8)
+        data = _write(_SECRET, self.scheme, keys)
+        return data + hashlib.sha256(data).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
+        """
+        Read what :meth:`to_bytes` wrote.
+
+        :raises CryptoError: if the bytes are not exactly a secret context whose keys fit.
+        """
+        scheme, start = _read(_SECRET, data)
+        end = len(data) - DIGEST_BYTES
+        if hashlib.sha256(data[:end]).digest() != data[end:]:
+            raise CryptoError('the secret context is damaged: its checksum is wrong')
+        keys = _read_keys(scheme, data, start, end, 3)
+        return cls(scheme, public_key=keys[:2], secret_key=keys[2], backend=backend)
+
+    def public_bytes(self) -> bytes:
+        """Return the public context: scheme and public key, nothing else."""
+        return self.public.to_bytes()
+
+    def decrypt(self, ciphertext: bytes) -> NDArray[np.int64]:
+        """
+        Decrypt one ciphertext, which ought to be a sum.
+
+        With CKKS the result is flooded already: what the library decrypted never leaves here.
+
+        :returns: integers in [0, t), shape (slots,).
+        :raises CryptoError: if it is malformed, or has more noise than honest members' sums
+            can have.
+        """
+        message, budget = self._backend.decrypt(self.public.residues(ciphertext))
+        if isinstance(self.scheme, CkksScheme):
+            return flood(self.scheme, message, self._flood_secret, ciphertext)
+        least = int(self.scheme.noise_margin)
+        if budget is None or budget < least:
+            # How much is left would tell of the secret key whoever malformed it.
+            raise CryptoError(
+                'less noise budget than honest sums leave: a ciphertext is malformed'
+            )
+        return message
+
+    def decrypt_rows(self, ciphertexts: Iterable[bytes]) -> Iterator[NDArray[np.int64]]:
+        """Decrypt sum by sum, as :meth:`decrypt`."""
+        return map(self.decrypt, ciphertexts)
+
+    @cached_property
+    def _flood_secret(self) -> bytes:
+        """Return the key of the flooding; who has the secret key needs no other."""
+        return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self._secret_key, 8)).digest()
+
+
+def _to_bytes(residues: Residues, width: int) -> bytes:
+    """Write residues in `width` bytes each, little-endian."""
+    words = np.ascontiguousarray(residues, dtype='<u8')
+    return np.ndarray((words.size,), f'V{width}', words, 0, (8,)).tobytes()
+
+
+def _from_bytes(data: bytes, start: int, count: int, width: int) -> Residues:
+    """Read `count` residues of `width` bytes each from byte `start` on, which is at least 8."""
+    # Words of 8 bytes that end where a residue ends; what lies before it is shifted out.
+    words = np.ndarray((count,), '<u8', data, start + width - 8, (width,))
+    return (words >> np.uint64(64 - 8 * width)).astype(np.uint64, copy=False)
+
+
+def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int) -> Residues:
+    """Read `count` polynomials, each residue below its prime, from data[start:end]."""
+    shape = (count, len(scheme.key_moduli), scheme.poly_degree)
+    size = int(np.prod(shape))
+    if end - start != 8 * size:
+        raise CryptoError(f'{end - start} bytes of residues: expected {8 * size}')
+    residues = _from_bytes(data, start, size, 8).reshape(shape)
+    if (residues >= np.array(scheme.key_moduli, dtype=np.uint64)[:, None]).any():
+        raise CryptoError('a residue is not below its prime')
+    return residues
+
+
+def _magic(half: str, scheme: type[AnyScheme]) -> bytes:
+    """Return the line that a context begins with."""
+    return f'fdrl_ros {half} {"CKKS " if scheme is CkksScheme else ""}context 1\n'.encode()
+
+
+def _write(half: str, scheme: AnyScheme, body: bytes) -> bytes:
+    """Put magic line and scheme, a line of JSON, in front of keys."""
+    line = json.dumps(asdict(scheme), sort_keys=True).encode() + b'\n'
+    return _magic(half, type(scheme)) + line + body
+
+
+def _read(half: str, data: bytes) -> tuple[AnyScheme, int]:
+    """Read magic line and scheme, which checks itself, and tell where the keys begin."""
+    kind = f'{half} context'
+    found = [
+        each
+        for each in BACKENDS
+        if isinstance(data, bytes) and data.startswith(_magic(half, each))
+    ]
+    if not found:
+        raise CryptoError(f'not a fdrl_ros {kind}')
+    start = len(_magic(half, found[0]))
+    end = data.find(b'\n', start, start + _SCHEME_BYTES)
+    if end < 0:
+        raise CryptoError(f'{kind}: no scheme in it')
+    try:
+        fields: dict[str, Any] = json.loads(data[start:end])
+        fields['coefficient_bits'] = tuple(fields['coefficient_bits'])
+        scheme = found[0](**fields)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CryptoError(f'{kind}: its scheme cannot be read: {error}') from error
+    if not data.startswith(_write(half, scheme, b'')):
+        raise CryptoError(f'{kind}: its scheme is not written in the one form')
+    return scheme, end + 1

@@ -1,0 +1,61 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The key authority's secret key of the homomorphic encryption, as a file (FDRL Eq. 6)."""
+
+from pathlib import Path
+import time
+from typing import Final
+
+from fdrl_ros.crypto.he.encryption import AnyScheme, CkksScheme, SecretContext
+from fdrl_ros.crypto.keys.keystore import read_secret
+from fdrl_ros.crypto.keys.sealed_key import Passphrase, seal, unseal
+from fdrl_ros.errors import CryptoError, KeyFileError
+
+_HOLDS: Final = 'secret key of the homomorphic encryption'
+
+
+def he_bytes(
+    secret: SecretContext, passphrase: Passphrase | None = None, *, after_round: int = 0
+) -> bytes:
+    """
+    Return what the file holds, sealed if there is a passphrase.
+
+    :param after_round: the newest round that was released when the key was drawn.
+    """
+    about = {
+        'after_round': after_round,
+        'created': int(time.time()),
+        'public': secret.public.digest,
+        'scheme': in_words(secret.scheme),
+    }
+    return seal(secret.to_bytes(), _HOLDS, about, passphrase)
+
+
+def load_he(path: Path, *, passphrase: Passphrase | None = None) -> tuple[SecretContext, int]:
+    """
+    Read the key.
+
+    :returns: it, and the newest round that was released when it was drawn.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: as :func:`~fdrl_ros.crypto.keys.keystore.read_secret`, or if it is
+        damaged.
+    """
+    data, about = unseal(read_secret(path), _HOLDS, passphrase, path)
+    try:
+        secret = SecretContext.from_bytes(data)
+    except CryptoError as error:
+        raise KeyFileError(f'{path} is damaged: {error}') from error
+    after_round = about.get('after_round')
+    if secret.public.digest != about.get('public') or type(after_round) is not int:
+        raise KeyFileError(f'{path} is damaged: its label is of another key')
+    return secret, after_round
+
+
+def in_words(scheme: AnyScheme) -> str:
+    """Say what a scheme is in one line."""
+    primes = '+'.join(map(str, scheme.coefficient_bits))
+    kind = 'CKKS' if isinstance(scheme, CkksScheme) else 'BFV'
+    return (
+        f'{kind}, N = {scheme.poly_degree}, {primes} bits, '
+        f'{scheme.n_parameters} parameters of {scheme.bits} bits, {scheme.members} hospitals'
+    )

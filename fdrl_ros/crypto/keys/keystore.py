@@ -1,0 +1,257 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Secrets on disk: directories of mode 0700, files of mode 0600, sealed if there is a passphrase.
+
+One directory per party holds its keys, so that the directory is what is carried to the party's
+host. Beside them lie the public files, ``root.pub`` and ``roster.json``.
+"""
+
+from collections.abc import Mapping, Sequence
+import os
+from pathlib import Path
+import shutil
+import stat
+import time
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster
+from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
+from fdrl_ros.crypto.keys.signing import Identity, PUBLIC_KEY_BYTES
+from fdrl_ros.errors import KeyFileError, RosterError
+from fdrl_ros.runtime.durable import sync_folder
+
+KEY_FILE: Final = 'identity.key'
+HE_FILE: Final = 'he_secret.key'
+ROOT_FILE: Final = 'root.pub'
+ROSTER_FILE: Final = 'roster.json'
+# Parties that every federation has besides its hospitals; the root signs and stays offline.
+ROOT: Final = 'root'
+SERVERS: Final = ('aggregator', 'key_authority', 'operator')
+
+PASSPHRASE_VARIABLE: Final = 'FDRL_PASSPHRASE_FILE'
+"""Environment variable with the path of the file that holds a party's passphrase."""
+
+_SECRET_BYTES = 2**24
+_KEY_BYTES = 32
+
+
+def make_private_directory(path: Path) -> None:
+    """
+    Make a directory that only its owner may enter, or check one that exists.
+
+    :raises KeyFileError: if it cannot be made, or others may enter it.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except OSError as error:
+        raise KeyFileError(f'key directory {path}: {error.strerror}') from error
+    _refuse_others(path, found)
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """
+    Write secret bytes to a new file of mode 0600, durably.
+
+    :raises KeyFileError: if the file exists already or cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), 'wb') as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError as error:
+        raise KeyFileError(f'{path} exists and is not overwritten; remove it yourself') from error
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be written: {error.strerror}') from error
+
+
+def read_secret(path: Path) -> bytes:
+    """
+    Read a file that only its owner may read.
+
+    :raises KeyFileError: if it is missing, no regular file, of another owner, readable by
+        others, or too long.
+    """
+    try:
+        # Opened once and judged by its descriptor: the name may change in between.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags), 'rb') as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise KeyFileError(f'{path} is not a regular file')
+            _refuse_others(path, found)
+            data = file.read(_SECRET_BYTES + 1)
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be read: {error.strerror}') from error
+    if len(data) > _SECRET_BYTES:
+        raise KeyFileError(f'{path} is longer than {_SECRET_BYTES} bytes: not a key file')
+    return data
+
+
+def load_passphrase(path: Path | None = None) -> Passphrase | None:
+    """
+    Read the passphrase of a party's keys: all bytes of a file but the line's end.
+
+    :param path: the file; that which :data:`PASSPHRASE_VARIABLE` names, if None.
+    :returns: None if no file is named at all: keys are in clear then.
+    :raises KeyFileError: as :func:`read_secret`, or if it is too short or too long.
+    """
+    named = os.environ.get(PASSPHRASE_VARIABLE, '')
+    if path is None and not named:
+        return None
+    path = path or Path(named)
+    return Passphrase(read_secret(path).rstrip(b'\r\n'), str(path))
+
+
+def identity_bytes(identity: Identity, passphrase: Passphrase | None = None) -> bytes:
+    """Return what a signing key's file holds, sealed if there is a passphrase."""
+    about = {'created': int(time.time()), 'public': identity.public.hex()}
+    key = identity.private.private_bytes_raw()
+    return seal(key, f'identity of {identity.name}', about, passphrase)
+
+
+def save_identity(identity: Identity, path: Path, *, passphrase: Passphrase | None = None) -> None:
+    """
+    Write a signing key to a new file, sealed if there is a passphrase.
+
+    :raises KeyFileError: if the file exists already or cannot be written.
+    """
+    write_secret(path, identity_bytes(identity, passphrase))
+
+
+def load_identity(path: Path, name: str, *, passphrase: Passphrase | None = None) -> Identity:
+    """
+    Read a signing key.
+
+    :param name: the party whose key this is.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: as :func:`read_secret`, or if it is damaged or another party's.
+    """
+    key, about = unseal(read_secret(path), f'identity of {name}', passphrase, path)
+    if len(key) != _KEY_BYTES:
+        raise KeyFileError(f'{path} is damaged: a key of {len(key)} bytes')
+    identity = Identity(name, Ed25519PrivateKey.from_private_bytes(key))
+    if identity.public.hex() != about.get('public'):
+        raise KeyFileError(f'{path} is damaged: it is labelled with the public half of another')
+    return identity
+
+
+def check_opens(path: Path, passphrase: Passphrase | None) -> None:
+    """
+    Refuse a private key that could not be used, whatever it is of.
+
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: as :func:`read_secret`, or if it is damaged.
+    """
+    data = read_secret(path)
+    unseal(data, label(data, path).holds, passphrase, path)
+
+
+def load_root_public(path: Path) -> bytes:
+    """
+    Read the public key of the root, which every party pins.
+
+    :raises KeyFileError: if the file is missing or holds no such key.
+    """
+    try:
+        with path.open('rb') as file:
+            text = file.read(1024)
+        public = bytes.fromhex(text.decode('ascii').strip())
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be read: {error.strerror}') from error
+    except ValueError as error:
+        raise KeyFileError(f'{path} holds no public key in hexadecimal') from error
+    if len(public) != PUBLIC_KEY_BYTES:
+        raise KeyFileError(f'{path}: {len(public)} bytes, expected {PUBLIC_KEY_BYTES}')
+    return public
+
+
+def make_federation(
+    directory: Path,
+    hospitals: Sequence[str],
+    *,
+    federation: str = 'federation',
+    sizes: Mapping[str, int],
+    threshold: int | None = None,
+    disjoint_patients: bool = False,
+    validity: tuple[int, int | None] = (0, None),
+    passphrase: Passphrase | None = None,
+    publics: Mapping[str, bytes] | None = None,
+) -> Roster:
+    """
+    Make all keys of a new federation and its signed roster, all or nothing.
+
+    Afterwards each party's directory goes to its host together with ``root.pub`` and
+    ``roster.json``, and the root's directory to a place that is not on the network.
+
+    :param directory: made if it is missing; what it holds is never overwritten.
+    :param hospitals: names, at least three.
+    :param federation: name of the federation.
+    :param sizes: n_i that each hospital declares.
+    :param threshold: t; by default floor(2n / 3) + 1.
+    :param disjoint_patients: whether no patient is in two hospitals.
+    :param validity: when the roster begins and ends, in seconds since 1970 (UTC); None: never.
+    :param passphrase: seals every private key, if given.
+    :param publics: public halves of keys that parties made themselves; no other is made for them.
+    :returns: the roster.
+    :raises RosterError: if the names or sizes cannot make a roster; nothing is written.
+    :raises KeyFileError: if a file exists already or cannot be written.
+    """
+    if set(sizes) != set(hospitals) or ROOT in hospitals:
+        raise RosterError(
+            f'hospitals {list(hospitals)} and sizes of {list(sizes)}: expected the same names, '
+            f'none of them {ROOT!r}'
+        )
+    names = (*hospitals, *SERVERS)
+    known = dict(publics or {})
+    identities = {name: Identity.generate(name) for name in names if name not in known}
+    known |= {name: identity.public for name, identity in identities.items()}
+    if unknown := known.keys() - set(names):
+        raise RosterError(f'{sorted(unknown)[0]} has a public key and is no party: {names}')
+    members = [
+        *(Member(name, 'hospital', known[name], sizes[name]) for name in hospitals),
+        *(Member(name, name, known[name]) for name in SERVERS),
+    ]
+    roster = Roster(
+        federation,
+        default_threshold(len(hospitals)) if threshold is None else threshold,
+        tuple(members),
+        disjoint_patients,
+        not_before=validity[0],
+        expires=validity[1],
+    )
+    root = Identity.generate(ROOT)
+    directory = Path(os.path.abspath(directory))
+    if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):
+        raise KeyFileError(f'{directory} is not empty: keys are never overwritten')
+    part = directory.with_name(directory.name + '.part')
+    try:
+        if part.exists():  # of one that was killed; nobody has seen its keys
+            shutil.rmtree(part)
+        make_private_directory(part)
+        for identity in (root, *identities.values()):
+            make_private_directory(part / identity.name)
+            save_identity(identity, part / identity.name / KEY_FILE, passphrase=passphrase)
+            sync_folder(part / identity.name)
+        (part / ROOT_FILE).write_text(root.public.hex() + '\n', encoding='ascii')
+        roster.save(part / ROSTER_FILE, root)
+        part.rename(directory)
+        sync_folder(directory.parent)
+    except OSError as error:
+        raise KeyFileError(f'{directory} cannot be made: {error.strerror}') from error
+    return roster
+
+
+def _refuse_others(path: Path, found: os.stat_result) -> None:
+    """Refuse a file or directory that anybody but its owner, us, may use."""
+    if found.st_uid != os.geteuid():
+        raise KeyFileError(f'{path} belongs to user {found.st_uid}, not to {os.geteuid()}')
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise KeyFileError(
+            f'{path} has mode {stat.S_IMODE(found.st_mode):04o}, open to others; '
+            f'run: chmod go-rwx {path}'
+        )

@@ -1,0 +1,305 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The roster: who takes part, signed by the federation's offline root key (spec section 4).
+
+It names every party with its role and public key, the n_i that each hospital declares
+(FDRL Eq. 2 weighs by it), how many hospitals a round needs, which keys count no more, and when it
+is valid. Nothing of it is ever taken from a message: every party pins the root's public key and
+loads the file. Each roster has a higher number than the one before it, so that nobody can bring
+back an older one; :mod:`fdrl_ros.crypto.keys.roster_memory` remembers it.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+import hashlib
+import json
+from pathlib import Path
+import time
+from typing import Any, Final, Self
+
+from fdrl_ros.crypto.keys.member import Member, NAME, Revoked
+from fdrl_ros.crypto.keys.signing import fingerprint, Identity, verify
+from fdrl_ros.errors import RosterError, RosterTimeError
+from fdrl_ros.runtime.durable import replacing
+
+__all__ = ['CLOCK_SKEW', 'default_threshold', 'Member', 'Revoked', 'Roster', 'SERVERS', 'utc']
+
+FEWEST_HOSPITALS: Final = 3
+
+SERVERS: Final = ('aggregator', 'key_authority')
+"""Names of the servers, which are their roles too."""
+
+CLOCK_SKEW: Final = 300
+"""How far two parties' clocks may be apart where a roster begins and ends, second."""
+
+# First words of what the root signs, so that it is nothing else.
+_SIGNED: Final = b'fdrl_ros roster 2\n'
+_FORMAT: Final = 2
+_LATEST: Final = 2**38  # seconds since 1970: the year 10680
+_FILE_BYTES = 2**20
+
+
+def default_threshold(hospitals: int) -> int:
+    """Return t = floor(2n / 3) + 1, which a lying aggregator cannot split in two."""
+    return 2 * hospitals // 3 + 1
+
+
+@dataclass(frozen=True)
+class Roster:
+    """
+    All parties of one federation.
+
+    :param federation: its name, part of every signed message and derived key.
+    :param threshold: t, how many hospitals must agree; more than half of them.
+    :param members: hospitals in their order, then the servers and operators.
+    :param disjoint_patients: whether no patient is in two hospitals, which alone allows
+        epsilons to compose in parallel.
+    :param serial: number of this roster; the next one has the next.
+    :param not_before: when it begins to be valid, in seconds since 1970 (UTC).
+    :param expires: when it ends to be, likewise; never, if None.
+    :param revoked: keys that count no more, in the order of their end.
+    """
+
+    federation: str
+    threshold: int
+    members: tuple[Member, ...]
+    disjoint_patients: bool
+    serial: int = 1
+    not_before: int = 0
+    expires: int | None = None
+    revoked: tuple[Revoked, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a roster that contradicts itself."""
+        if not isinstance(self.federation, str) or not NAME.fullmatch(self.federation):
+            raise RosterError(f'federation {self.federation!r}: expected a name such as trial_1')
+        if type(self.disjoint_patients) is not bool:
+            raise RosterError(f'disjoint_patients = {self.disjoint_patients!r}: expected a bool')
+        self._check_numbers()
+        for what, values in (
+            ('name', [member.name for member in self.members]),
+            ('public key', [member.public for member in self.members]),
+        ):
+            if len(set(values)) != len(values):
+                raise RosterError(f'two members have the same {what}')
+        ended = [each.public for each in self.revoked]
+        for member in self.members:
+            if member.public in ended:
+                raise RosterError(f'{member.name} has a key that is revoked')
+        if len(set(ended)) != len(ended):
+            raise RosterError('a key is revoked twice')
+        count = len(self.hospitals)
+        if count < FEWEST_HOSPITALS:
+            raise RosterError(
+                f'{count} hospitals: expected at least {FEWEST_HOSPITALS}, so that a sum does '
+                f'not show one hospital to another'
+            )
+        if type(self.threshold) is not int or not count / 2 < self.threshold <= count:
+            raise RosterError(
+                f'threshold {self.threshold!r}: expected more than half of {count} hospitals'
+            )
+        for role in ('aggregator', 'key_authority'):
+            found = sum(member.role == role for member in self.members)
+            if found != 1:
+                raise RosterError(f'{found} members are {role}: expected exactly one')
+
+    def _check_numbers(self) -> None:
+        """Refuse a serial number or times that cannot be."""
+        if type(self.serial) is not int or not 1 <= self.serial < 2**53:
+            raise RosterError(f'serial {self.serial!r}: expected a whole number from 1')
+        if any(each.serial > self.serial for each in self.revoked):
+            raise RosterError(f'roster {self.serial} tells of keys revoked by a later one')
+        start, end = self.not_before, self.expires
+        for each in (start, _LATEST if end is None else end):
+            if type(each) is not int or not 0 <= each <= _LATEST:
+                raise RosterError(f'valid from {start!r} to {end!r}: expected whole UTC seconds')
+        if end is not None and end <= start:
+            raise RosterError(f'valid from {start} to {end}: it would never be')
+
+    @property
+    def hospitals(self) -> tuple[Member, ...]:
+        """Return the hospitals in the roster's order."""
+        return tuple(member for member in self.members if member.role == 'hospital')
+
+    @property
+    def quorum(self) -> int:
+        """Return the fewest hospitals whose sum may be decrypted: max(3, t)."""
+        return max(FEWEST_HOSPITALS, self.threshold)
+
+    @property
+    def n_max(self) -> int:
+        """Return the largest size that a hospital declares."""
+        return max(member.size for member in self.hospitals)
+
+    def member(self, name: str) -> Member:
+        """
+        Return the member of that name.
+
+        :raises RosterError: if the roster does not name it.
+        """
+        for member in self.members:
+            if member.name == name:
+                return member
+        ended = [each.serial for each in self.revoked if each.name == name]
+        since = f': roster {ended[-1]} revoked it' if ended else ''
+        raise RosterError(f'{name!r} is not in roster {self.serial} of {self.federation}{since}')
+
+    def check_time(self, now: float) -> None:
+        """
+        Refuse a roster that is not valid at a time, give or take :data:`CLOCK_SKEW`.
+
+        :param now: seconds since 1970 (UTC).
+        :raises RosterTimeError: if it is not valid yet, or no more.
+        """
+        late = self.expires is not None and now > self.expires + CLOCK_SKEW
+        if late or now < self.not_before - CLOCK_SKEW:
+            raise RosterTimeError(
+                f'roster {self.serial} of {self.federation} is valid {self.validity}, and by this '
+                f"host's clock it is {utc(now)}: check the clock; if it is right, take the newest "
+                f'roster, or have the root sign one (`fdrl keys renew`)'
+            )
+
+    @property
+    def validity(self) -> str:
+        """Say in words when it is valid."""
+        start = f'from {utc(self.not_before)} on' if self.not_before else ''
+        end = f'until {utc(self.expires)}' if self.expires is not None else ''
+        return f'{start} {end}'.strip() or 'without a limit'
+
+    def successor(self, **changes: Any) -> Self:
+        """
+        Return the next roster.
+
+        Keys that it has no more are listed as revoked.
+
+        :param changes: fields that are to be others.
+        :raises RosterError: if they contradict each other.
+        """
+        kept = {each.public for each in changes.get('members', self.members)}
+        ended = tuple(
+            Revoked(each.name, each.public, self.serial + 1)
+            for each in self.members
+            if each.public not in kept
+        )
+        return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the file and the signature hold, as JSON values."""
+        return {
+            'federation': self.federation,
+            'threshold': self.threshold,
+            'disjoint_patients': self.disjoint_patients,
+            'members': [
+                {
+                    'name': member.name,
+                    'role': member.role,
+                    'size': member.size,
+                    'public': member.public.hex(),
+                }
+                for member in self.members
+            ],
+            'serial': self.serial,
+            'not_before': self.not_before,
+            'expires': self.expires,
+            'revoked': [
+                {'name': each.name, 'public': each.public.hex(), 'serial': each.serial}
+                for each in self.revoked
+            ],
+        }
+
+    def canonical(self) -> bytes:
+        """Return the one form of bytes that is signed."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(',', ':'))
+        return _SIGNED + text.encode('ascii')
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 digest of the canonical bytes, in hexadecimal."""
+        return self.digest_bytes.hex()
+
+    @cached_property
+    def digest_bytes(self) -> bytes:
+        """Return the same digest as 32 bytes, for parties to compare."""
+        return hashlib.sha256(self.canonical()).digest()
+
+    def sign(self, root: Identity) -> bytes:
+        """Sign the canonical bytes with the root key."""
+        return root.sign(self.canonical())
+
+    def signed_bytes(self, root: Identity) -> bytes:
+        """Return what a file of it holds, for people and :meth:`load` to read."""
+        document = {
+            'format': _FORMAT,
+            'roster': self.to_dict(),
+            'signature': self.sign(root).hex(),
+        }
+        return (json.dumps(document, indent=2) + '\n').encode('ascii')
+
+    def save(self, path: Path, root: Identity) -> None:
+        """Sign and write the roster, durably."""
+        with replacing(path) as file:
+            file.write(self.signed_bytes(root))
+
+    @classmethod
+    def load(cls, path: Path, root_public: bytes) -> Self:
+        """
+        Read a roster and check that the pinned root signed it.
+
+        :param root_public: the root's public key, from a place that the file cannot change.
+        :raises RosterError: if the file is missing, damaged, not signed by this root, or
+            contradicts itself.
+        """
+        try:
+            with path.open('rb') as file:
+                data = file.read(_FILE_BYTES + 1)
+        except OSError as error:
+            raise RosterError(f'roster {path}: {error.strerror}') from error
+        if len(data) > _FILE_BYTES:
+            raise RosterError(f'roster {path}: longer than {_FILE_BYTES} bytes')
+        try:
+            document = json.loads(data, object_pairs_hook=_without_duplicates)
+            signature = bytes.fromhex(document['signature'])
+            known = set(document) == {'format', 'roster', 'signature'}
+            if not known or document['format'] != _FORMAT:
+                raise RosterError(
+                    f'roster {path}: another format than {_FORMAT}, such as an older version of '
+                    f'fdrl_ros wrote: make the federation anew with `fdrl keys init`'
+                )
+            roster = cls.from_dict(document['roster'])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise RosterError(f'roster {path} is damaged: {error!r}') from error
+        if not verify(root_public, signature, roster.canonical()):
+            raise RosterError(
+                f'roster {path} is not signed by the pinned root {fingerprint(root_public)}'
+            )
+        return roster
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Read :meth:`to_dict` back; what says more, less or otherwise is refused."""
+        fields = dict(values)
+        members = tuple(
+            Member(**{**member, 'public': bytes.fromhex(member['public'])})
+            for member in fields.pop('members')
+        )
+        revoked = tuple(
+            Revoked(**{**each, 'public': bytes.fromhex(each['public'])})
+            for each in fields.pop('revoked')
+        )
+        roster = cls(members=members, revoked=revoked, **fields)
+        if roster.to_dict() != values:
+            raise RosterError('roster: its fields are not written in the one form')
+        return roster
+
+
+def utc(seconds: float) -> str:
+    """Write a time for people, as 2026-11-21 09:30 UTC."""
+    return time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(seconds))
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a JSON object that names a key twice, which people and parsers read apart."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise RosterError('roster: a key is named twice')
+    return dict(pairs)

@@ -1,0 +1,218 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Changes of who takes part and with which keys; each ends in a new roster, signed by the root.
+
+A change is made whole or not at all, whenever it is interrupted. Parties take it when they start
+again: keys that are revoked stay in the roster's list, and who has seen that roster refuses every
+older one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from fdrl_ros.crypto.keys.commit import Changes, changing
+from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
+from fdrl_ros.crypto.keys.keystore import (
+    HE_FILE,
+    identity_bytes,
+    KEY_FILE,
+    load_identity,
+    load_root_public,
+    read_secret,
+    ROOT,
+    ROOT_FILE,
+    ROSTER_FILE,
+)
+from fdrl_ros.crypto.keys.roster import default_threshold, FEWEST_HOSPITALS, Member, Roster
+from fdrl_ros.crypto.keys.roster_memory import memory_of, remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.errors import KeyFileError, RosterError
+
+HE_NAME: Final = f'key_authority/{HE_FILE}'
+"""The secret key of the homomorphic encryption, below the key directory."""
+
+
+class Succession:
+    """
+    One change of a key directory that holds the root's key.
+
+    :param directory: of the keys.
+    :param passphrase: of the root's key, and of the keys that are made.
+    """
+
+    def __init__(self, directory: Path, passphrase: Passphrase | None = None) -> None:
+        """Look at nothing yet."""
+        self._directory = directory
+        self._passphrase = passphrase
+
+    def rotate(self, name: str, public: bytes | None = None) -> Roster:
+        """
+        Give a party a new signing key; the old one is revoked and erased.
+
+        :param public: of a key that was made elsewhere; one is made here otherwise.
+        :raises RosterError: if there is no such party, or the key is known already.
+        :raises KeyFileError: if keys cannot be read or written.
+        """
+        if name == ROOT:
+            raise RosterError(
+                'the root cannot be rotated, since every party pins it: make a new federation'
+            )
+        with changing(self._directory) as changes:
+            root, roster = self._root()
+            member = roster.member(name)
+            member = replace(member, public=self._new_key(changes, name, public))
+            members = tuple(member if each.name == name else each for each in roster.members)
+            return self._sign(changes, root, roster, members=members)
+
+    def revoke(self, name: str, threshold: int | None = None) -> Roster:
+        """
+        Take a party off the roster and erase its key, if it is here.
+
+        :param threshold: t from now on; as it was unless given.
+        :raises RosterError: if too few hospitals would be left, or it is no hospital or operator.
+        :raises KeyFileError: if keys cannot be read or written.
+        """
+        with changing(self._directory) as changes:
+            root, roster = self._root()
+            member = roster.member(name)
+            if member.role in ('aggregator', 'key_authority'):
+                raise RosterError(f'no federation without {name}: rotate its key instead')
+            threshold = roster.threshold if threshold is None else threshold
+            left = len(roster.hospitals) - (member.role == 'hospital')
+            needed = max(FEWEST_HOSPITALS, threshold)
+            if left < needed:
+                lower = ', or give a lower threshold' if left >= FEWEST_HOSPITALS else ''
+                raise RosterError(
+                    f'without {name} {left} hospitals are left, and {needed} must agree: admit '
+                    f'another one before{lower}'
+                )
+            changes.remove(f'{name}/{KEY_FILE}')
+            members = tuple(each for each in roster.members if each.name != name)
+            return self._sign(changes, root, roster, members=members, threshold=threshold)
+
+    def admit(
+        self, name: str, size: int, threshold: int | None = None, public: bytes | None = None
+    ) -> Roster:
+        """
+        Take a further hospital into the roster.
+
+        :param size: n_i that it declares.
+        :param threshold: t from now on; floor(2n / 3) + 1 unless given.
+        :param public: of a key that was made elsewhere; one is made here otherwise.
+        :raises RosterError: if the name is taken or cannot be, or the key is known already.
+        :raises KeyFileError: if keys cannot be read or written.
+        """
+        with changing(self._directory) as changes:
+            root, roster = self._root()
+            if name == ROOT or any(each.name == name for each in roster.members):
+                raise RosterError(f'{name} is in the federation already: rotate or revoke it')
+            made = Member(name, 'hospital', self._new_key(changes, name, public), size)
+            hospitals = (*roster.hospitals, made)
+            others = (each for each in roster.members if each.role != 'hospital')
+            return self._sign(
+                changes,
+                root,
+                roster,
+                members=(*hospitals, *others),
+                threshold=default_threshold(len(hospitals)) if threshold is None else threshold,
+            )
+
+    def renew(self, validity: tuple[int, int | None]) -> Roster:
+        """
+        Sign the roster anew with other limits of its validity.
+
+        :param validity: when it begins and ends, in seconds since 1970 (UTC); None: never.
+        :raises RosterError: if it would end before it begins.
+        :raises KeyFileError: if keys cannot be read or written.
+        """
+        with changing(self._directory) as changes:
+            root, roster = self._root()
+            start, end = validity
+            return self._sign(changes, root, roster, not_before=start, expires=end)
+
+    def _root(self) -> tuple[Identity, Roster]:
+        """Read the root's key and the newest roster, which is never older than it has signed."""
+        public = load_root_public(self._directory / ROOT_FILE)
+        path = self._directory / ROOT / KEY_FILE
+        root = load_identity(path, ROOT, passphrase=self._passphrase)
+        if root.public != public:
+            raise KeyFileError(f'{path} is not the root that {ROOT_FILE} tells to pin')
+        roster = Roster.load(self._directory / ROSTER_FILE, public)
+        remember_roster(self._directory / ROOT / ROSTER_MEMORY, roster)
+        return root, roster
+
+    def _new_key(self, changes: Changes, name: str, public: bytes | None) -> bytes:
+        """Make a party's key, unless it was made elsewhere; return its public half."""
+        if public is not None:
+            changes.remove(f'{name}/{KEY_FILE}')
+            return public
+        identity = Identity.generate(name)
+        changes.write(f'{name}/{KEY_FILE}', identity_bytes(identity, self._passphrase))
+        return identity.public
+
+    def _sign(self, changes: Changes, root: Identity, before: Roster, **fields: Any) -> Roster:
+        """Sign the next roster."""
+        roster = before.successor(**fields)
+        changes.write(ROSTER_FILE, roster.signed_bytes(root))
+        changes.write(f'{ROOT}/{ROSTER_MEMORY}', memory_of(roster))
+        return roster
+
+
+def rotate_he(
+    directory: Path, passphrase: Passphrase | None = None, *, after_round: int = 0
+) -> str:
+    """
+    Draw a new secret key of the homomorphic encryption, of the old one's scheme; erase that.
+
+    :param after_round: the newest round that was released.
+    :returns: digest of its public half.
+    :raises KeyFileError: if there is none yet, or it cannot be read or written.
+    """
+    with changing(directory) as changes:
+        if not (directory / HE_NAME).exists():
+            raise KeyFileError(
+                f'{directory / HE_NAME} is not there: the key authority draws the key when it '
+                f'starts for the first time'
+            )
+        before, _ = load_he(directory / HE_NAME, passphrase=passphrase)
+        secret = type(before).generate(before.scheme)
+        changes.write(HE_NAME, he_bytes(secret, passphrase, after_round=after_round))
+    return secret.public.digest
+
+
+def change_passphrase(
+    directory: Path, before: Passphrase | None, after: Passphrase | None
+) -> Sequence[str]:
+    """
+    Seal every private key of a directory anew, all or none.
+
+    :param before: opens those that are sealed.
+    :param after: the new passphrase; None leaves the keys in clear.
+    :returns: names of the files, relative to the directory.
+    :raises PassphraseError: if one of them does not open.
+    :raises KeyFileError: if there is none, or one cannot be read or written.
+    """
+    with changing(directory) as changes:
+        names = private_keys(directory)
+        if not names:
+            raise KeyFileError(f'{directory} holds no private key')
+        for name in names:
+            path = directory / name
+            data = read_secret(path)
+            found = label(data, path)
+            key, about = unseal(data, found.holds, before if found.sealed else None, path)
+            changes.write(name, seal(key, found.holds, about, after))
+    return names
+
+
+def private_keys(directory: Path) -> list[str]:
+    """Return the names of all files with a private key, relative to the directory."""
+    return sorted(
+        str(path.relative_to(directory))
+        for file in (KEY_FILE, HE_FILE)
+        for path in directory.glob(f'[a-z]*/{file}')
+    )

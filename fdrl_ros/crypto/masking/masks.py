@@ -1,0 +1,298 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Masks that cancel in the sum, and what drop-outs leave of them (FDRL Eq. 6; Bonawitz et al. 2017).
+
+Two members agree on a key by X25519 and HKDF-SHA256, stretch it with AES-256-CTR into
+integers uniform modulo the plaintext modulus, and the one whose name sorts lower adds
+them while the other subtracts them. Each adds a mask of its own besides. The sum over all members
+less their own masks is exact, and anything less is computationally indistinguishable from noise.
+Who drops out after the keys are fixed leaves its pair masks in the sum of the others: its mask
+secret, restored from t shares, takes them away, as the survivors' self seeds do their own masks.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+import hashlib
+from itertools import islice
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from fdrl_ros.crypto.masking.round_secret import binding, derive, joined, KEY_BYTES, RoundSecret
+from fdrl_ros.errors import CryptoError
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    'KEY_BYTES',
+    'RoundSecret',
+    'WrongSecretError',
+    'leftover_mask',
+    'mask',
+    'net_mask',
+    'pair_key',
+]
+
+# Integers at a time: with them a mask stays in the processor's cache.
+CHUNK: Final = 2**14
+# Masks at a time; at most 127, so that a byte counts how often their sum wraps either way.
+TOGETHER: Final = 100
+
+_PAIR_MASK = b'fdrl_ros pair mask 3'
+_ZEROS = memoryview(bytes(8 * CHUNK))
+
+
+class WrongSecretError(CryptoError):
+    """
+    A restored mask secret is not that of the public key which its owner published.
+
+    :param owner: whose it should be: it dealt wrong shares, or as many holders as it takes lie.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        super().__init__(f'the mask secret restored for {owner!r} is not that of its public key')
+
+
+def pair_key(
+    secret: RoundSecret,
+    their_public: bytes,
+    *,
+    federation: str,
+    round: int,
+    attempt: int,
+    mine: str,
+    theirs: str,
+    members: Collection[str],
+    setup: bytes = b'',
+) -> bytes:
+    """
+    Derive the key of one pair's mask; both ends derive the same.
+
+    Bound to the member set too: were two hospitals told of different members, their masks
+    would not cancel, and the sum is lost instead of a difference of sums being leaked.
+
+    :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
+    :param round: round number, >= 0.
+    :param attempt: attempt within the round, >= 0.
+    :param members: names of all members who mask with each other, in any order.
+    :param setup: digest of what else they have to agree on.
+    :returns: 32 bytes, for one call of :func:`mask`.
+    :raises CryptoError: on a bad key, or names that are no pair of these members.
+    """
+    if mine == theirs:
+        raise CryptoError(f'{mine!r} cannot make a pair with itself')
+    if len(set(members)) != len(members) or not {mine, theirs} <= set(members):
+        raise CryptoError(f'{mine!r} and {theirs!r}: expected two of the members {members!r}')
+    bound = _bound(federation, round, attempt, members, setup)
+    return _pair_key(secret, their_public, mine, theirs, bound)
+
+
+def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
+    """
+    Stretch a key into integers uniform in [0, modulus).
+
+    Words of 64 bits come from AES-256-CTR; those above the largest multiple of the modulus
+    are rejected, so that the remainder is exactly uniform. A key is for one mask: a longer
+    mask begins with the shorter one.
+
+    :param key: 32 bytes: of :func:`pair_key`, or a self seed, whose mask a hospital adds alone.
+    :param count: how many integers.
+    :param modulus: plaintext modulus t, 2 to 2^62.
+    :returns: shape (count,).
+    :raises CryptoError: if an argument does not fit.
+    """
+    return _sum_of_masks([(key, True)], count, modulus)
+
+
+def net_mask(
+    secret: RoundSecret,
+    peers: Mapping[str, bytes],
+    *,
+    federation: str,
+    round: int,
+    attempt: int,
+    mine: str,
+    count: int,
+    modulus: int,
+    self_seed: bytes | None = None,
+    setup: bytes = b'',
+) -> NDArray[np.int64]:
+    """
+    Sum a member's pair masks, plus where its name sorts lower and minus where higher.
+
+    The net masks of all members add up to zero modulo t, or to the sum of their self masks.
+    The caller uses a round and attempt for one update only.
+
+    :param peers: names and public mask keys, from signed messages, of the other members with
+        whom this one masks: those whose shares arrived, the same for all.
+    :param count: slots of the whole update.
+    :param modulus: plaintext modulus t.
+    :param self_seed: 32 bytes, adds the mask of this member alone.
+    :param setup: digest of what the members have to agree on: who was told otherwise masks so
+        that nothing cancels.
+    :returns: integers in [0, t), shape (count,), to be added to the slots modulo t.
+    :raises CryptoError: if there is no peer, one is ourselves, or two have the same key.
+    """
+    if not peers:
+        raise CryptoError('no peers: without them nothing would be masked')
+    if mine in peers:
+        raise CryptoError(f'{mine!r} is in its own list of peers')
+    if len(set(peers.values())) != len(peers):
+        raise CryptoError('two peers have the same round key')
+    bound = _bound(federation, round, attempt, [mine, *peers], setup)
+    terms = [
+        (_pair_key(secret, public, mine, theirs, bound), mine < theirs)
+        for theirs, public in peers.items()
+    ]
+    if self_seed is not None:
+        terms.append((self_seed, True))
+    return _sum_of_masks(terms, count, modulus)
+
+
+def leftover_mask(
+    self_seeds: Mapping[str, bytes],
+    mask_secrets: Mapping[str, bytes],
+    publics: Mapping[str, bytes],
+    *,
+    federation: str,
+    round: int,
+    attempt: int,
+    count: int,
+    modulus: int,
+    setup: bytes = b'',
+) -> NDArray[np.int64]:
+    """
+    Sum what masks remain in the sum over the survivors, to be subtracted modulo t.
+
+    These are the survivors' self masks, and their pair masks with those who dropped out.
+
+    :param self_seeds: of every survivor, restored from shares, 32 bytes each.
+    :param mask_secrets: of every other member, restored from shares, 32 bytes each.
+    :param publics: public mask keys of all members who mask with each other: of both.
+    :param count: slots of the whole update.
+    :param modulus: plaintext modulus t.
+    :param setup: as the members had it.
+    :returns: integers in [0, t), shape (count,).
+    :raises WrongSecretError: if a mask secret does not belong to its public key.
+    :raises CryptoError: if a secret is missing or too many, or both secrets of one member are
+        given, which would uncover its update.
+    """
+    both = sorted(self_seeds.keys() & mask_secrets.keys())
+    if both:
+        raise CryptoError(f'both secrets of {both[0]!r}: together they uncover its update')
+    if self_seeds.keys() | mask_secrets.keys() != publics.keys() or not self_seeds:
+        raise CryptoError(
+            f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(publics)} '
+            f'members: expected one secret of each, and a survivor'
+        )
+    if len(set(publics.values())) != len(publics):
+        raise CryptoError('two members have the same round key')
+    secrets = {name: RoundSecret.from_bytes(data) for name, data in mask_secrets.items()}
+    for name, secret in secrets.items():
+        if secret.public != publics[name]:
+            raise WrongSecretError(name)
+    bound = _bound(federation, round, attempt, publics, setup)
+
+    def terms() -> Iterable[tuple[bytes, bool]]:
+        yield from ((seed, True) for seed in self_seeds.values())
+        for dropped, secret in secrets.items():
+            for survivor in self_seeds:
+                key = _pair_key(secret, publics[survivor], dropped, survivor, bound)
+                yield key, survivor < dropped
+
+    return _sum_of_masks(terms(), count, modulus)
+
+
+def _bound(
+    federation: str, round: int, attempt: int, members: Collection[str], setup: bytes
+) -> bytes:
+    """Write down what every pair's key is bound to: the member set is digested once for all."""
+    names = hashlib.sha256(joined(*sorted(name.encode() for name in members)))
+    return binding(_PAIR_MASK, federation, round, attempt, names.digest(), setup)
+
+
+def _pair_key(
+    secret: RoundSecret, their_public: bytes, mine: str, theirs: str, bound: bytes
+) -> bytes:
+    """Derive the key of one pair of members."""
+    ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
+    return derive(secret.agree(their_public), bound + joined(*ends[0], *ends[1]))
+
+
+def _sum_of_masks(
+    terms: Iterable[tuple[bytes, bool]], count: int, modulus: int
+) -> NDArray[np.int64]:
+    """
+    Add masks, or subtract them, in pieces that stay in the cache.
+
+    :param terms: key of each mask, and whether it is added.
+    :returns: integers in [0, modulus), shape (count,).
+    :raises CryptoError: if an argument does not fit.
+    """
+    if count < 0 or not 2 <= modulus <= 2**62:
+        raise CryptoError(f'count {count!r}, modulus {modulus!r}: expected >= 0, 2 to 2^62')
+    total = np.zeros(count, dtype=np.uint64)
+    words, spare = np.empty(CHUNK + 2, dtype='<u8'), np.empty(CHUNK, dtype=np.uint64)
+    terms = iter(terms)
+    while some := list(islice(terms, TOGETHER)):
+        streams = [(_stream(key), added) for key, added in some]
+        # A sum may wrap at 2^64 with each mask: how often is counted, and made good afterwards.
+        most = len(some)
+        worth = np.array(
+            [wraps * 2**64 % modulus for wraps in range(-most, most + 1)], dtype=np.uint64
+        )
+        for start in range(0, count, CHUNK):
+            piece = total[start : start + CHUNK]
+            sums, wraps = np.zeros_like(piece), np.full(piece.size, most, dtype=np.uint8)
+            over = spare.view(np.bool_)[: piece.size]
+            for stream, added in streams:
+                drawn = _draw(stream, words, piece.size, modulus)
+                if added:
+                    sums += drawn
+                    np.less(sums, drawn, out=over)
+                    wraps += over.view(np.uint8)
+                else:
+                    np.less(sums, drawn, out=over)
+                    sums -= drawn
+                    wraps -= over.view(np.uint8)
+            _reduce(sums, modulus, spare)
+            piece += worth.take(wraps, mode='clip')
+            piece += sums
+            _reduce(piece, modulus, spare)
+    return total.view(np.int64)
+
+
+def _reduce(values: NDArray[np.uint64], modulus: int, spare: NDArray[np.uint64]) -> None:
+    """Take the remainder in place: NumPy divides much quicker than it finds remainders."""
+    quotient = np.floor_divide(values, np.uint64(modulus), out=spare[: values.size])
+    quotient *= np.uint64(modulus)
+    values -= quotient
+
+
+def _stream(key: bytes) -> CipherContext:
+    """Begin the cryptographic stream of a mask."""
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise CryptoError(f'mask key: expected {KEY_BYTES} bytes')
+    return Cipher(AES256(key), CTR(bytes(16))).encryptor()
+
+
+def _draw(
+    stream: CipherContext, words: NDArray[np.uint64], size: int, modulus: int
+) -> NDArray[np.uint64]:
+    """
+    Draw words below the largest multiple of the modulus, shape (size,).
+
+    :param words: where to, two words longer: the cipher wants room for one more block.
+    """
+    last = np.uint64(2**64 // modulus * modulus - 1)
+    filled = 0
+    while True:
+        stream.update_into(_ZEROS[: 8 * (size - filled)], words[filled:].view(np.uint8).data)
+        drawn = words[filled:size]
+        if drawn.max() <= last:
+            return words[:size]
+        kept = drawn[drawn <= last]
+        words[filled : filled + kept.size] = kept
+        filled += kept.size

@@ -1,0 +1,317 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+All secrets of one hospital in one round, from one stored seed (FDRL Eq. 6; Bonawitz et al. 2017).
+
+The seed comes from the operating system and is on disk before anything derived from it is said,
+so that a hospital which is killed and started again says the very same things. HKDF-SHA256
+derives each secret under a label of its own, bound to federation, round, attempt and name:
+to know one of them, even of the same seed, tells nothing about another.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+import hmac
+import os
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from fdrl_ros.crypto.keys.keystore import read_secret, write_secret
+from fdrl_ros.crypto.masking.sharing import PRIME
+from fdrl_ros.errors import CryptoError, KeyFileError
+from fdrl_ros.runtime.durable import sync_folder
+
+KEY_BYTES: Final = 32
+
+# Points of small order have these coordinates modulo 2^255 - 19: every agreement with them is
+# zero (D. J. Bernstein, cr.yp.to/ecdh.html, "How do I validate Curve25519 public keys?").
+_CURVE_PRIME = 2**255 - 19
+_SMALL_ORDER = {
+    0,
+    1,
+    _CURVE_PRIME - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+}
+_STORED = b'fdrl_ros round seed 1'
+_MASK = b'fdrl_ros mask secret 1'
+_SEALING = b'fdrl_ros sealing secret 1'
+_SELF = b'fdrl_ros self seed 1'
+_MASK_POLYNOMIAL = b'fdrl_ros polynomial of the mask secret 1'
+_SELF_POLYNOMIAL = b'fdrl_ros polynomial of the self seed 1'
+# 128 bits more than the field has: what is reduced is uniform to 2^-127.
+_COEFFICIENT_BYTES = 48
+
+
+def binding(label: bytes, federation: str, round: int, attempt: int, *parts: bytes) -> bytes:
+    """
+    Write down what a key or a digest is bound to.
+
+    :raises CryptoError: if round or attempt is not in [0, 2^64).
+    """
+    for number in (round, attempt):
+        if type(number) is not int or not 0 <= number < 2**64:
+            raise CryptoError(f'round {round!r}, attempt {attempt!r}: expected numbers from 0')
+    numbers = (round.to_bytes(8, 'big'), attempt.to_bytes(8, 'big'))
+    return joined(label, federation.encode(), *numbers, *parts)
+
+
+def joined(*parts: bytes) -> bytes:
+    """Put each part's length before it, so that no two lists of parts read the same."""
+    return b''.join([len(part).to_bytes(4, 'big') + part for part in parts])
+
+
+def derive(material: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
+    """Derive a key by HKDF-SHA256 without a salt (RFC 5869)."""
+    return HKDF(algorithm=SHA256(), length=length, salt=None, info=info).derive(material)
+
+
+def check_public(public: bytes) -> None:
+    """
+    Refuse what is no X25519 key that can be agreed with, cheaply: on receipt of a message.
+
+    :raises CryptoError: on another size, or a point of small order.
+    """
+    if not isinstance(public, bytes) or len(public) != KEY_BYTES:
+        raise CryptoError(f'round key: expected {KEY_BYTES} bytes')
+    # The highest bit does not count.
+    if int.from_bytes(public, 'little') % 2**255 % _CURVE_PRIME in _SMALL_ORDER:
+        raise CryptoError('round key of small order: the shared secret would be zero')
+
+
+class RoundSecret:
+    """
+    An X25519 secret of one hospital in one attempt; its public half goes to all members.
+
+    Drawn afresh each round and never reused: with a mask secret, whoever holds the other public
+    halves can remove the hospital's pair masks of that attempt.
+    """
+
+    def __init__(self, private: X25519PrivateKey) -> None:
+        """Take a key; :meth:`AttemptSecrets.mask` is the usual way."""
+        self._private = private
+        self.public: bytes = private.public_key().public_bytes_raw()
+        # Sealing and opening ask for the same one, and it is the dearest step of a round.
+        self._agreed: dict[bytes, bytes] = {}
+
+    def __repr__(self) -> str:
+        """Show the public half only."""
+        return f'RoundSecret(public={self.public.hex()})'
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Draw a secret from the operating system's randomness."""
+        return cls(X25519PrivateKey.generate())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """
+        Take the 32 bytes that :meth:`to_bytes` gave, as shared and restored.
+
+        :raises CryptoError: on another size.
+        """
+        if not isinstance(data, bytes) or len(data) != KEY_BYTES:
+            raise CryptoError(f'round secret: expected {KEY_BYTES} bytes')
+        return cls(X25519PrivateKey.from_private_bytes(data))
+
+    def to_bytes(self) -> bytes:
+        """Return the secret half, 32 bytes: to be shared, never sent."""
+        return self._private.private_bytes_raw()
+
+    def agree(self, their_public: bytes) -> bytes:
+        """
+        Return the raw X25519 secret shared with a peer: input for a key derivation only.
+
+        :raises CryptoError: on a malformed key, our own key sent back, or a key of small
+            order, which would make the result known to everybody.
+        """
+        if their_public in self._agreed:
+            return self._agreed[their_public]
+        check_public(their_public)
+        if their_public == self.public:
+            raise CryptoError('round key: a peer sent our own key back')
+        # The library refuses a result of zero once more.
+        shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
+        self._agreed[their_public] = shared
+        return shared
+
+
+@dataclass(frozen=True, repr=False)
+class RoundSeed:
+    """
+    Whence all secrets of one hospital in one round come; drawn once, erased when it is over.
+
+    Make one with :meth:`at`, or with :meth:`draw` where nothing needs to survive a restart.
+
+    :param seed: 32 bytes of the operating system's randomness.
+    :param federation: its name.
+    :param round: round number, >= 0.
+    :param name: the hospital's.
+    """
+
+    seed: bytes
+    federation: str
+    round: int
+    name: str
+
+    def __post_init__(self) -> None:
+        """Refuse a seed of another size."""
+        if not isinstance(self.seed, bytes) or len(self.seed) != KEY_BYTES:
+            raise CryptoError(f'round seed: expected {KEY_BYTES} bytes')
+
+    def __repr__(self) -> str:
+        """Show whose it is only."""
+        return f'RoundSeed({self.federation!r}, round {self.round}, {self.name!r})'
+
+    @classmethod
+    def draw(cls, *, federation: str, round: int, name: str) -> Self:
+        """Draw a seed from the operating system's randomness."""
+        return cls(os.urandom(KEY_BYTES), federation, round, name)
+
+    @classmethod
+    def at(cls, path: Path, *, federation: str, round: int, name: str) -> Self:
+        """
+        Use the seed in a file, or draw one and store it durably before anybody can use it.
+
+        Never copy the file, and never restore an old one.
+
+        :param path: private file of this hospital and round.
+        :raises KeyFileError: if it is damaged, of another federation, round or hospital, not
+            ours, open to others, or cannot be written.
+        """
+        _store(path, cls.draw(federation=federation, round=round, name=name)._stored())
+        data = read_secret(path)
+        start = len(_STORED)
+        seed = cls(data[start : start + KEY_BYTES].ljust(KEY_BYTES), federation, round, name)
+        if not hmac.compare_digest(data, seed._stored()):
+            raise KeyFileError(
+                f'{path} is damaged, or holds the seed of another federation, round or hospital '
+                f'than {federation!r}, {round}, {name!r}'
+            )
+        return seed
+
+    def attempt(self, attempt: int) -> 'AttemptSecrets':
+        """Return the secrets of one attempt at the round, a number from 0."""
+        return AttemptSecrets(self, attempt)
+
+    def _stored(self) -> bytes:
+        """Write the seed down, with a tag that tells to what it belongs."""
+        info = binding(_STORED, self.federation, self.round, 0, self.name.encode())
+        return _STORED + self.seed + derive(self.seed, info)
+
+
+class AttemptSecrets:
+    """
+    The secrets of one hospital in one attempt at a round; see :meth:`RoundSeed.attempt`.
+
+    :param seed: the round's.
+    :param attempt: attempt within the round, >= 0.
+    """
+
+    def __init__(self, seed: RoundSeed, attempt: int) -> None:
+        """Bind a seed to an attempt."""
+        self._seed = seed
+        self.federation, self.round, self.attempt = seed.federation, seed.round, attempt
+        self.name = seed.name
+
+    def __repr__(self) -> str:
+        """Show whose they are only."""
+        return f'AttemptSecrets({self._seed!r}, attempt {self.attempt})'
+
+    @cached_property
+    def mask(self) -> RoundSecret:
+        """Return the X25519 secret that pair masks come from."""
+        return RoundSecret.from_bytes(self._derive(_MASK))
+
+    @cached_property
+    def sealing(self) -> RoundSecret:
+        """Return the X25519 secret that shares are sealed and opened with: never revealed."""
+        return RoundSecret.from_bytes(self._derive(_SEALING))
+
+    @cached_property
+    def self_seed(self) -> bytes:
+        """Return the seed of the mask that this hospital adds alone, 32 bytes."""
+        return self._derive(_SELF)
+
+    def mask_polynomial(self, threshold: int, keys: bytes) -> list[int]:
+        """
+        Return the t - 1 coefficients that the mask secret is shared with.
+
+        They are others for other lists of members: a holder who stands at another place of
+        another list would see a second point of the same polynomial.
+
+        :param keys: digest of the list of keys,
+            :attr:`fdrl_ros.crypto.masking.share_sealing.KeyList.digest`.
+        """
+        return self._polynomial(_MASK_POLYNOMIAL, threshold, keys)
+
+    def self_polynomial(self, threshold: int, keys: bytes) -> list[int]:
+        """Return the t - 1 coefficients that the self seed is shared with."""
+        return self._polynomial(_SELF_POLYNOMIAL, threshold, keys)
+
+    def _derive(self, label: bytes, *parts: bytes) -> bytes:
+        name = self.name.encode()
+        info = binding(label, self.federation, self.round, self.attempt, name, *parts)
+        return derive(self._seed.seed, info)
+
+    def _polynomial(self, label: bytes, threshold: int, keys: bytes) -> list[int]:
+        key = self._derive(label, threshold.to_bytes(8, 'big'), keys)
+        size = (threshold - 1) * _COEFFICIENT_BYTES
+        stream = Cipher(AES256(key), CTR(bytes(16))).encryptor().update(bytes(size))
+        return [
+            int.from_bytes(stream[start : start + _COEFFICIENT_BYTES], 'big') % PRIME
+            for start in range(0, size, _COEFFICIENT_BYTES)
+        ]
+
+
+def erase_seed(path: Path) -> None:
+    """
+    Remove a round's seed, if there is one, when the round is over.
+
+    It is overwritten too, which some disks and file systems do not do in place.
+
+    :raises KeyFileError: if the file cannot be removed.
+    """
+    try:
+        for each in (path, _draft_of(path)):
+            try:
+                flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                descriptor = os.open(each, flags)
+            except FileNotFoundError:
+                continue
+            with os.fdopen(descriptor, 'wb') as file:
+                # The name goes first: a seed half overwritten must never be read.
+                each.unlink()
+                sync_folder(path.parent)
+                file.write(bytes(os.fstat(file.fileno()).st_size))
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be erased: {error.strerror}') from error
+
+
+def _store(path: Path, data: bytes) -> None:
+    """Write a private file beside its place and link it there, unless there is one."""
+    draft = _draft_of(path)
+    try:
+        if not os.path.lexists(path):
+            # Of a writer that was killed; nothing was said of what it drew.
+            draft.unlink(missing_ok=True)
+            write_secret(draft, data)
+            os.link(draft, path)
+        if os.path.lexists(draft):
+            # It stays until the name is durable, so that whoever goes on after a kill sees to it.
+            sync_folder(path.parent)
+            draft.unlink()
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be written: {error.strerror}') from error
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(path.name + '.draft')

@@ -1,0 +1,367 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Put the parties together out of a prepared directory, for whatever driver moves them.
+
+With the seeded source every driver gets the same parties, hence the same global policy.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import hashlib
+import logging
+import os
+from pathlib import Path
+
+from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
+from fdrl_ros.crypto.keys.commit import changing, reading
+from fdrl_ros.crypto.keys.he_key import he_bytes, in_words, load_he
+from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_validation import PublicValidation
+from fdrl_ros.deployment.prepare import Layout, load_policy
+from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError, StoreError
+from fdrl_ros.federation.aggregator.aggregator import Aggregator
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.hospital.local_update import LocalUpdate
+from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.journal.journal import FILE, Journal
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
+from fdrl_ros.federation.key_authority.released import Released, Validation
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.ledger_watch import heads_seen
+from fdrl_ros.federation.protocol.recovery import last_ledger_head
+from fdrl_ros.federation.protocol.store import peek, Store
+from fdrl_ros.learner.calibration import check_rounds
+from fdrl_ros.learner.checkpoint import head_noted
+from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.privacy.ledger.entry import Head, Owner
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+
+log = logging.getLogger(__name__)
+
+LEDGER = 'ledger.sqlite'
+"""File of a hospital's privacy ledger, in its directory."""
+
+CHECKPOINT = 'checkpoint'
+"""File of a hospital's state of training, with the head that its ledger had then."""
+
+NOISE_KEY = 'noise.key'
+"""File of a hospital's noise key, made after its ledger and of no use without it."""
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """A hospital's trainer with the ledger that it writes; close it when done."""
+
+    trainer: Trainer
+    ledger: Ledger
+
+    def close(self) -> None:
+        """Release the ledger."""
+        self.ledger.close()
+
+
+def noise_source(directory: Path, name: str, plan: Plan) -> NoiseSource:
+    """
+    Return a hospital's source of noise, as the plan asks.
+
+    :param directory: where its key lies or is made.
+    :param name: of the hospital; with the seed it names a seeded source.
+    """
+    if plan.federation.noise == 'secure':
+        return NoiseSource.secure(directory / NOISE_KEY)
+    text = f'{plan.federation.seed} {name}'.encode()
+    return NoiseSource.seeded(int.from_bytes(hashlib.sha256(text).digest()[:8], 'little'))
+
+
+def open_records(
+    layout: Layout,
+    name: str,
+    plan: Plan,
+    *,
+    progress: Callable[[int, int], None] = lambda done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Records:
+    """
+    Read a hospital's records, or collect them on the first call.
+
+    :raises RecordsError: if the file is damaged.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    path = layout.party(name) / 'records.npz'
+    if path.exists():
+        return Records.load(path, plan.shape.states)
+    if name not in plan.hospitals:
+        raise RecordsError(f'{name} is none of the hospitals {", ".join(plan.hospitals)}')
+    cohort = plan.cohorts[plan.hospitals.index(name)]
+    records = collect_records(
+        cohort, plan.collection, plan.world, progress=progress, stopped=stopped
+    )
+    records.save(path)
+    return records
+
+
+def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
+    """
+    Read what a hospital has spent, by the tight accountant, from its ledger.
+
+    A ledger that lacks entries which a server of this directory saw was restored from an older
+    copy. What it lacks is unknown: the hospital then counts as having spent its whole budget.
+
+    :raises LedgerError: if the ledger is in use, damaged or of another hospital.
+    """
+    with open_ledger(layout.party(name), name, plan) as ledger:
+        for server in SERVERS:
+            seen = heads_seen(layout.state(server)).get(name)
+            try:
+                ledger.verify(seen, f'the {server.replace("_", " ")}')
+            except LedgerCorruptError as error:
+                log.warning('%s counts as having spent its whole budget: %s', name, error)
+                return ledger.epsilon_stated(newest=False)
+        return ledger.epsilon()
+
+
+def open_training(
+    directory: Path,
+    name: str,
+    plan: Plan,
+    records: Records,
+    *,
+    purpose: str = '',
+    done: int = 0,
+) -> LocalTraining:
+    """
+    Open a hospital's ledger, noise and trainer.
+
+    :param directory: of the hospital; ledger, noise key and checkpoint lie there.
+    :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
+    :param done: rounds that the federation ended before this hospital joined.
+    :raises LedgerError: if the ledger is locked, damaged or of another hospital.
+    :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds that
+        are left.
+    """
+    ledger = open_ledger(directory, name, plan)
+    try:
+        trainer = Trainer(
+            records,
+            plan.shape,
+            plan.learner,
+            plan.privacy,
+            ledger,
+            noise_source(directory, f'{name} {purpose}'.strip(), plan),
+            directory / CHECKPOINT,
+        )
+        if not ledger.head().entries:
+            left = max(1, plan.rounds.rounds - done)
+            check_rounds(plan.learner, plan.privacy, records, left)
+    except BaseException:
+        ledger.close()
+        raise
+    return LocalTraining(trainer, ledger)
+
+
+def ledger_owner(name: str, plan: Plan) -> Owner:
+    """Return whose ledger a plan asks for, and what it must promise."""
+    shape, chosen = plan.shape, plan.privacy
+    sizes = '-'.join(str(each) for each in (shape.states, *shape.hidden, shape.actions))
+    model = f'dueling network {sizes}'
+    return Owner(name, chosen.unit, chosen.delta, chosen.budget, model)
+
+
+def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
+    """
+    Open a hospital's ledger and verify it.
+
+    :param directory: of the hospital.
+    :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta, budget or
+        model, older than the last update or checkpoint, or gone while the key of the noise drawn
+        under it is still there.
+    :raises CheckpointError: if the checkpoint is of another ledger or version.
+    """
+    path = directory / LEDGER
+    check_not_lost(directory, plan)
+    sent = last_sent(directory, plan)
+    ledger = Ledger.open(path, **ledger_owner(name, plan).promise())
+    try:
+        ledger.verify(sent, 'its last update')
+        ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def check_not_lost(directory: Path, plan: Plan) -> None:
+    """
+    Refuse a hospital's directory that had a ledger and has none.
+
+    :raises LedgerError: if the noise key, the last update or a checkpoint is there, but not the
+        ledger.
+    """
+    path, key = directory / LEDGER, directory / NOISE_KEY
+    if os.path.lexists(path):
+        return
+    if plan.federation.noise == 'secure' and os.path.lexists(key):
+        # A new ledger would let the noise of a round be drawn again for other weights.
+        raise LedgerError(
+            f'ledger {path} is missing, but noise was drawn with {key}: put the ledger back; only '
+            f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
+        )
+    sent = last_sent(directory, plan)
+    noted = head_noted(directory / CHECKPOINT)
+    for what, seen in (('an update went out', sent), ('a checkpoint was made', noted)):
+        if seen is not None and seen.entries:
+            raise LedgerError(
+                f'ledger {path} is missing, but {what} with its head {seen}: put it back'
+            )
+
+
+def last_sent(directory: Path, plan: Plan) -> Head | None:
+    """
+    Return the head that the hospital's last update went out with, if it made one.
+
+    :raises StoreError: if the hospital's state is damaged.
+    """
+    saved = peek(directory / 'state.sqlite', 'update').get('update')
+    if saved is None:
+        return None
+    try:
+        result = LocalUpdate.from_bytes(saved, plan.shape.n_parameters).result
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f'the state file in {directory} is damaged: its update') from error
+    return Head(result.ledger_entries, result.ledger_head)
+
+
+def open_channel(layout: Layout, name: str, store: Store) -> Channel:
+    """
+    Open a party's end of the signed conversation with its key, and its journal.
+
+    The journal is closed with the store.
+
+    :raises RosterError: if the roster is not valid now, older than one used before, or does not
+        name the party.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the key is missing, damaged, or not that of the roster.
+    :raises JournalError: if the journal was changed or cut, or is open elsewhere.
+    """
+    identity, roster = layout.credentials(name)
+    journal = Journal(layout.party(name) / FILE, identity, roster.federation, store)
+    store.before_closing(journal.close)
+    return Channel(identity, roster, store, journal)
+
+
+def open_hospital(
+    layout: Layout, name: str, plan: Plan, training: LocalTraining, store: Store
+) -> Hospital:
+    """
+    Put a hospital together.
+
+    :raises LedgerError: if its ledger is older than an update that its journal tells of.
+    :raises RecordsError: if its records are not of as many patients as the roster declares, since
+        the weight n_i of its updates and its sampling probability must be public.
+    """
+    channel = open_channel(layout, name, store)
+    # Without the newest state it is the journal that tells what the ledger must have.
+    training.ledger.verify(last_ledger_head(channel.journal), 'its journal')
+    declared = channel.roster.member(name).size
+    if plan.privacy.unit == 'patient' and training.trainer.n_units != declared:
+        raise RecordsError(
+            f'the records of {name} are not of the {declared} patients that the roster declares: '
+            f'take those it was made for, or have the root sign a roster with the new number'
+        )
+    return Hospital(
+        channel,
+        training.trainer,
+        plan.shape,
+        store,
+        RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),
+        unit=plan.privacy.unit,
+        delta=plan.privacy.delta,
+        quorum=max(plan.rounds.quorum, channel.roster.quorum),
+        release=plan.federation.release,
+        encryption=plan.encryption,
+        personal=plan.federation.personal_layers,
+    )
+
+
+def open_aggregator(layout: Layout, plan: Plan, store: Store) -> Aggregator:
+    """Put the aggregator together."""
+    return Aggregator(open_channel(layout, 'aggregator', store), plan.rounds, store)
+
+
+def open_key_authority(
+    layout: Layout,
+    plan: Plan,
+    store: Store,
+    *,
+    validate: Callable[[np.ndarray], Validation] | None = None,
+) -> KeyAuthority:
+    """
+    Put the key authority together; it makes its secret key on the first call.
+
+    :param validate: test of a new policy; on public patients unless given.
+    """
+    start, shape = load_policy(layout.pretrained)
+    channel = open_channel(layout, 'key_authority', store)
+    personal, chosen = plan.federation.personal_layers, plan.encryption
+    scheme = choose_scheme(
+        shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
+    )
+    if chosen.scheme == 'ckks':
+        log.warning(
+            'CKKS: a hospital that makes up its ciphertexts can read the secret key out of a '
+            'released policy; masks still hide updates. Take BFV where hospitals may be dishonest'
+        )
+    return KeyAuthority(
+        channel,
+        shape,
+        start,
+        open_secret_context(layout, scheme, rounds_done(store.get('released'), plan)),
+        plan.encryption,
+        validate or PublicValidation(plan, start),
+        store,
+        secure=plan.federation.noise == 'secure',
+        personal=personal,
+    )
+
+
+def rounds_done(released: bytes | None, plan: Plan) -> int:
+    """Return the newest round that a key authority released, out of what its state holds."""
+    return Released.from_bytes(released, plan.shape.n_parameters).round if released else 0
+
+
+def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:
+    """
+    Read the secret key of the homomorphic encryption, or draw one for this scheme.
+
+    A key of another scheme is of no use any more, as when hospitals were admitted or revoked; so
+    is one of CKKS that has served as many rounds as its flooding allows. It is erased then, and
+    the log says so.
+
+    :param after_round: the newest round that was released.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the file is damaged or open to others, or cannot be written.
+    """
+    path, reason = layout.he_key, 'there is none yet'
+    with reading(layout.keys):
+        found = load_he(path, passphrase=layout.passphrase) if path.exists() else None
+    if found is not None:
+        secret, since = found
+        used_up = isinstance(scheme, CkksScheme) and after_round - since >= scheme.decryptions
+        if secret.scheme == scheme and not used_up:
+            return secret
+        reason = f'the old one is of {in_words(secret.scheme)}'
+        if used_up:
+            reason = f'the old one has served {after_round - since} rounds'
+    secret = SecretContext.generate(scheme)
+    with changing(layout.keys) as changes:
+        name = str(path.relative_to(layout.keys))
+        changes.write(name, he_bytes(secret, layout.passphrase, after_round=after_round))
+    level = logging.INFO if found is None else logging.WARNING
+    log.log(level, 'drew a secret key of %s: %s', in_words(scheme), reason)
+    return secret

@@ -1,0 +1,348 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The node graph as data: which nodes run where and with what.
+
+The launch files and the plain runner both start what these functions return; no other list of
+nodes exists.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+import os
+from pathlib import Path
+import random
+import socket
+from typing import Any
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.federation.settings import RoundSettings
+from fdrl_ros.resources import resource
+from fdrl_ros.runtime.orphans import LAUNCHER
+from fdrl_ros.settings import setting, Settings
+import yaml
+
+Value = bool | int | float | str
+
+PLAN_FILE = 'plan.yaml'
+"""File of the plan, in a prepared federation's directory."""
+
+NODES = ('aggregator', 'env', 'key_authority', 'selector', 'trainer')
+"""Names of our nodes, which are their executables too."""
+
+FEDERATION = '/federation'
+"""Namespace of the servers and of the federation's topics."""
+
+DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
+"""Variable with the discovery server of all participants of a process."""
+
+LAST_DOMAIN = 101
+"""The highest domain whose ports lie below those that Linux gives to outgoing connections."""
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """
+    One node in one process.
+
+    :param executable: in the package, and name of its module below fdrl_ros.nodes.
+    :param namespace: absolute.
+    :param name: of the node.
+    :param parameters: what differs from the node's defaults.
+    :param domain: DDS domain.
+    :param parameter_file: of ROS parameters; those of the site, which count last.
+    """
+
+    executable: str
+    namespace: str
+    name: str
+    domain: int
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    parameter_file: str = ''
+
+    @property
+    def label(self) -> str:
+        """Name for people and for the log file."""
+        return f'{self.namespace.strip("/")}.{self.name}'
+
+
+@dataclass(frozen=True)
+class BringupSettings(Settings):
+    """Where a federation runs; what it does is in the plan of its directory."""
+
+    directory: str = setting('runs/federation', "the federation's directory")
+    federation_domain: int = setting(
+        50, 'DDS domain of the federation', minimum=0, maximum=LAST_DOMAIN
+    )
+    robot_domain: int = setting(51, 'DDS domain of the robots', minimum=0, maximum=LAST_DOMAIN)
+    hosts: str = setting(
+        'one', 'whether all nodes run on this host or on several', choices=('one', 'several')
+    )
+    discovery_server: str = setting(
+        '',
+        "ADDRESS:PORT of the Fast DDS discovery server on which the federation's nodes of several "
+        'hosts find each other; empty: by multicast',
+    )
+    autostart: bool = setting(True, 'whether the nodes configure and activate themselves')
+    parameters: str = setting(
+        '', 'file of ROS parameters such as config/hospital.yaml; empty for none'
+    )
+
+    def __post_init__(self) -> None:
+        """Keep the robots' traffic apart, and refuse a parameter file that cannot be read."""
+        super().__post_init__()
+        if self.federation_domain == self.robot_domain:
+            raise SettingError(
+                'robot_domain', self.robot_domain, "another domain than the federation's"
+            )
+        if self.discovery_server and self.hosts == 'one':
+            raise SettingError(
+                'discovery_server', self.discovery_server, 'none where hosts is `one`'
+            )
+        for node, _ in self.site():
+            name = node.rpartition('/')[2]
+            near = get_close_matches(name, NODES, 1)
+            if near and near != [name]:  # others may be of nodes that are not ours
+                expected = f'a node of ours in {node!r}; did you mean {near[0]}?'
+                raise SettingError('parameters', self.parameters, expected)
+
+    def site(self) -> list[tuple[str, dict[str, Any]]]:
+        """
+        Read the file of ROS parameters.
+
+        :returns: name of a node, maybe with wildcards, and its parameters, for each section.
+        :raises SettingError: if the file cannot be read, or is of another form.
+        """
+        if not self.parameters:
+            return []
+        try:
+            return list(_sections(yaml.safe_load(Path(self.parameters).read_text('utf-8')), ''))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            reason = getattr(error, 'strerror', None) or ' '.join(str(error).split())
+            expected = f'a readable file of ROS parameters: {reason}'
+            raise SettingError('parameters', self.parameters, expected) from error
+
+
+@dataclass(frozen=True)
+class FederationArguments(Settings):
+    """What a whole federation on one host is asked for besides."""
+
+    hospitals: int = setting(3, 'hospitals', minimum=3, maximum=1000)
+    rounds: int = setting(RoundSettings().rounds, 'rounds to run', minimum=1, maximum=100000)
+    robots: int = setting(1, 'simulated operating rooms', minimum=0, maximum=100)
+    operations: int = setting(
+        -1, 'patients that each robot operates on by itself; -1 for no end', minimum=-1
+    )
+    options: str = setting('', 'further flags for `fdrl prepare`, such as "--seed 3"')
+
+    @property
+    def hospital_names(self) -> tuple[str, ...]:
+        """Names of the hospitals, as `fdrl prepare` gives them."""
+        return tuple(f'hospital_{each}' for each in range(1, self.hospitals + 1))
+
+    @property
+    def robot_names(self) -> tuple[str, ...]:
+        """Names of the robots."""
+        return tuple(f'robot_{each}' for each in range(1, self.robots + 1))
+
+
+@dataclass(frozen=True)
+class RoomArguments(Settings):
+    """What an operating room may have besides."""
+
+    description: bool = setting(
+        True, 'start robot_state_publisher: /tf of the arm, and robot_description'
+    )
+    rviz: bool = setting(False, 'show arm, patient and force in RViz (simulated)')
+    endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
+    publish_clock: bool = setting(False, "publish the env's clock as /clock")
+    use_sim_time: bool = setting(
+        False, 'have all nodes but the env follow /clock: of publish_clock, or of somebody else'
+    )
+    env: bool = setting(
+        True, "start the simulated env; false where a real arm answers on the robot's topics"
+    )
+    armed: str = setting(
+        'auto',
+        'whether the selector commands the arm; auto: where the simulated env is started with it',
+        choices=('auto', 'true', 'false'),
+    )
+
+    @property
+    def commands(self) -> bool:
+        """Whether the selector commands the arm."""
+        return self.env if self.armed == 'auto' else self.armed == 'true'
+
+
+@dataclass(frozen=True)
+class RobotArguments(RoomArguments):
+    """What one operating room is asked for."""
+
+    robot: str = setting('robot_1', 'name of the robot: the namespace of its topics')
+    operations: int = setting(
+        -1, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
+    )
+
+
+def server_graph(settings: BringupSettings) -> tuple[NodeSpec, ...]:
+    """Return the nodes of the servers: one aggregator, one key authority."""
+    return tuple(
+        _node(settings, name, FEDERATION, settings.federation_domain)
+        for name in ('key_authority', 'aggregator')
+    )
+
+
+def hospital_graph(settings: BringupSettings, hospital: str) -> tuple[NodeSpec, ...]:
+    """Return the nodes of one hospital: its trainer, which hands policies on to the robots."""
+    return (
+        _node(
+            settings,
+            'trainer',
+            f'/{hospital}',
+            settings.federation_domain,
+            robot_domain=settings.robot_domain,
+        ),
+    )
+
+
+def robot_graph(
+    settings: BringupSettings,
+    robot: str,
+    operations: int = 0,
+    room: RoomArguments = RoomArguments(),  # noqa: B008 (frozen)
+) -> tuple[NodeSpec, ...]:
+    """
+    Return the nodes of one operating room: the simulated env, if asked for, and the selector.
+
+    :param operations: simulated patients that are operated on by itself, one after the other;
+        -1 for no end.
+    :raises SettingError: if the parameter file arms a selector that must not be armed.
+    """
+    domain = settings.robot_domain
+    if room.armed == 'false' and any(each.get('armed') for _, each in settings.site()):
+        raise SettingError('armed', 'false', f'{settings.parameters} without armed: true')
+    env = _node(
+        settings,
+        'env',
+        f'/{robot}',
+        domain,
+        operations=operations,
+        endoscope=room.endoscope,
+        publish_clock=room.publish_clock,
+    )
+    selector = _node(
+        settings,
+        'selector',
+        f'/{robot}',
+        domain,
+        armed=room.commands,
+        use_sim_time=room.use_sim_time,
+    )
+    return (env, selector) if room.env else (selector,)
+
+
+def federation_graph(
+    settings: BringupSettings, hospitals: tuple[str, ...], robots: tuple[str, ...] = ()
+) -> tuple[NodeSpec, ...]:
+    """Return all nodes of a federation on one host."""
+    return (
+        *server_graph(settings),
+        *(spec for each in hospitals for spec in hospital_graph(settings, each)),
+        *(spec for each in robots for spec in robot_graph(settings, each)),
+    )
+
+
+def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
+    """Return the variables that every node of this process runs with."""
+    return {
+        LAUNCHER: str(os.getpid()),
+        'ROS_DOMAIN_ID': str(domain),
+        'OMP_NUM_THREADS': '1',
+        'OPENBLAS_NUM_THREADS': '1',
+        'MKL_NUM_THREADS': '1',
+        'PYTHONUNBUFFERED': '1',
+        **middleware(settings),
+        **(
+            {DISCOVERY_SERVER: settings.discovery_server}
+            if settings.discovery_server and domain == settings.federation_domain
+            else {}
+        ),
+    }
+
+
+def middleware(settings: BringupSettings) -> dict[str, str]:
+    """
+    Return the variables of the middleware, for nodes and for who looks on.
+
+    Messages go by UDP: over shared memory a node that was killed can leave the others deaf for
+    good (Fast DDS issues 5053 and 5469), and over TCP (LARGE_DATA) nobody hears anybody where
+    there is no multicast, and the ports are not known beforehand. On one host nothing leaves it;
+    the range LOCALHOST would do that too, but it always brings shared memory with it.
+    """
+    if settings.hosts == 'one':
+        return {
+            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
+            'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/one_host.xml')),
+        }
+    return {
+        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET',
+        'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4',
+    }
+
+
+def free_domains(count: int) -> list[int]:
+    """
+    Find DDS domains that nobody on this host uses, so that two runs do not meet.
+
+    :raises SettingError: if there are not so many.
+    """
+    found = [each for each in range(1, LAST_DOMAIN + 1) if _is_free(each)]
+    if len(found) < count:
+        raise SettingError(
+            'domains', count, f'as many free DDS domains; {len(found)} are, end other ROS nodes'
+        )
+    # Two runs that start together look at the same moment: chance keeps them apart.
+    return random.SystemRandom().sample(found, count)
+
+
+def _is_free(domain: int) -> bool:
+    """Tell whether the port of the domain's first participant on this host can be bound."""
+    port = 7400 + 250 * domain + 10
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(('', port))
+        except OSError:
+            return False
+    return True
+
+
+def _node(
+    settings: BringupSettings, name: str, namespace: str, domain: int, **parameters: Value
+) -> NodeSpec:
+    common: dict[str, Value] = {
+        'directory': settings.directory,
+        'autostart': settings.autostart,
+        'federation': FEDERATION,
+    }
+    given = common | parameters
+    for node, values in settings.site():
+        for key, value in values.items():
+            # ROS keeps both values if their types differ, and the node reads ours.
+            if key in given and type(value) is not type(given[key]):
+                expected = f'{node}: {key} to be a {type(given[key]).__name__}, not {value!r}'
+                raise SettingError('parameters', settings.parameters, expected)
+    return NodeSpec(name, namespace, name, domain, given, parameter_file=settings.parameters)
+
+
+def _sections(values: Any, node: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each node's name and parameters out of a nested file of ROS parameters."""
+    if not isinstance(values, dict):
+        raise ValueError(f'{node or "the file"} has no section ros__parameters')
+    for key, value in values.items():
+        if key != 'ros__parameters':
+            yield from _sections(value, f'{node}/{str(key).strip("/")}')
+        elif isinstance(value, dict):
+            yield node, value
+        else:
+            raise ValueError(f'ros__parameters of {node} are no names and values')

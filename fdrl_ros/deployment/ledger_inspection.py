@@ -1,0 +1,107 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the ledgers of a federation's directory hold, and whether everyone who saw them agrees."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+import os
+from pathlib import Path
+
+from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.assembly import (
+    check_not_lost,
+    CHECKPOINT,
+    last_sent,
+    LEDGER,
+    ledger_owner,
+)
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.errors import FdrlError, LedgerError
+from fdrl_ros.federation.protocol.ledger_watch import heads_seen
+from fdrl_ros.learner.checkpoint import head_noted
+from fdrl_ros.privacy.ledger.entry import Head, Owner
+from fdrl_ros.privacy.ledger.record import read_record, Record
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """
+    A ledger, and what is wrong with it.
+
+    :param name: of the hospital.
+    :param record: what it holds; None where there is none, or it cannot be read.
+    :param seen: heads that it must go on from, by who saw them.
+    :param problems: sentences that begin with the path; none if the ledger is whole.
+    """
+
+    name: str
+    record: Record | None
+    seen: dict[str, Head]
+    problems: tuple[str, ...]
+
+
+def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = None) -> Inspection:
+    """
+    Read a ledger file without touching it.
+
+    :param seen: heads that it must go on from, by who saw them.
+    :param expected: whose ledger it must be; anyone's if None.
+    """
+    try:
+        record = read_record(path)
+    except LedgerError as error:
+        return Inspection(path.name, None, seen, (str(error),))
+    owner, chain = record.chain.owner, record.chain
+    found = record.problems()
+    if expected is not None and (difference := owner.unlike(expected)):
+        found.append(difference)
+    for who, head in seen.items():
+        if problem := chain.contradiction(head):
+            found.append(f'{problem} (seen by {who})')
+    return Inspection(owner.hospital, record, seen, tuple(f'ledger {path} {p}' for p in found))
+
+
+def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
+    """Read a hospital's ledger and compare it with all heads that parties here remember."""
+    path = layout.party(name) / LEDGER
+    # First what was seen, then the ledger: a hospital that trains meanwhile only adds to it.
+    seen, problems = _seen(layout, name, plan)
+    if os.path.lexists(path):
+        found = inspect_file(path, seen, ledger_owner(name, plan))
+        return Inspection(name, found.record, seen, (*found.problems, *problems))
+    try:
+        check_not_lost(layout.party(name), plan)
+    except FdrlError as error:
+        return Inspection(name, None, seen, (str(error), *problems))
+    if seen and layout.state(name).exists():
+        who, head = next(iter(seen.items()))
+        problems += (f'ledger {path} is missing, and {who} saw its head {head}',)
+    return Inspection(name, None, seen, problems)
+
+
+def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple[str, ...]]:
+    """Return the heads of a hospital's ledger by who remembers them, and who cannot tell."""
+    home = layout.party(name)
+    witnesses: dict[str, Callable[[], Head | None]] = {
+        'its last update': lambda: last_sent(home, plan),
+        'its checkpoint': lambda: head_noted(home / CHECKPOINT),
+        **{
+            f'the {s.replace("_", " ")}': partial(_head_at, layout.state(s), name) for s in SERVERS
+        },
+    }
+    seen, problems = {}, []
+    for who, ask in witnesses.items():
+        try:
+            head = ask()
+        except FdrlError as error:
+            problems.append(f'{error}; so {name} cannot be compared with {who}')
+            continue
+        if head is not None:
+            seen[who] = head
+    return seen, tuple(problems)
+
+
+def _head_at(state: Path, name: str) -> Head | None:
+    return heads_seen(state).get(name)

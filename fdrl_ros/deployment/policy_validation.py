@@ -1,0 +1,60 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The key authority's test of a new policy: public patients only, so it costs no epsilon."""
+
+from functools import cached_property
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.policy import Policy
+from fdrl_ros.surgery.gym.episode import run_episode
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+import numpy as np
+
+
+class PublicValidation:
+    """
+    Tries a policy on public patients that no training has seen, against the public start.
+
+    It is the `validate` of :class:`fdrl_ros.federation.key_authority.key_authority.KeyAuthority`.
+    """
+
+    def __init__(self, plan: Plan, start: np.ndarray) -> None:
+        """
+        Compare with the public start.
+
+        :param start: weights of the public starting policy, shape (n_parameters,).
+        """
+        self._plan = plan
+        self._start = start
+
+    def __call__(self, weights: np.ndarray) -> Validation:
+        """Pass a policy whose success is no more than the margin below the start's."""
+        success = self.success(weights)
+        least = self._wanted - self._plan.validation.margin
+        words = (
+            f'succeeds on {success:.0%} of the public patients, the start on {self._wanted:.0%}'
+        )
+        return Validation(success >= least, words)
+
+    def success(self, weights: np.ndarray) -> float:
+        """Return the share of public patients on whom a policy succeeds."""
+        policy = Policy(weights, self._plan.shape)
+        cohort = self._plan.public_cohort()
+        env = SurgeryEnv(cohort, self._plan.world)
+        env.np_random = np.random.default_rng(self._plan.federation.seed)
+        try:
+            return float(
+                np.mean(
+                    [
+                        run_episode(env, policy, cohort.patient(each, 'test')).success
+                        for each in range(self._plan.validation.patients)
+                    ]
+                )
+            )
+        finally:
+            env.close()
+
+    @cached_property
+    def _wanted(self) -> float:
+        return self.success(self._start)

@@ -1,0 +1,127 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The policies of a robot on this host, whether its selector runs or not."""
+
+from pathlib import Path
+from typing import Self
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, load_policy, ROBOTS
+from fdrl_ros.deployment.robot.safety_test import basis
+from fdrl_ros.deployment.robot.valuation import fitted_with
+from fdrl_ros.errors import PolicyError, StoreBusyError, SupervisionError
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector.candidates.policy_files import POLICIES, PolicyFiles
+from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status
+from fdrl_ros.selector.candidates.supervision import (
+    command_named,
+    load_supervision,
+    save_supervision,
+    Supervision,
+    SUPERVISION_FILE,
+)
+
+
+class RobotPolicies:
+    """What lies in a robot's directory; the registry is a copy of its own."""
+
+    def __init__(self, layout: Layout, robot: str) -> None:
+        """
+        Read what is there, and change nothing.
+
+        :raises SupervisionError: if there is no such robot.
+        :raises FdrlError: if plan, roster, start or the surgeon's word cannot be read.
+        """
+        home = layout.party(robot)
+        if not home.is_dir():
+            raise SupervisionError(
+                f'{home} is not there: look for --directory and --robot (`make run` makes one)'
+            )
+        self.plan = plan = Plan.load(layout.plan)
+        weights, shape = load_policy(layout.pretrained)
+        start = Policy(weights, shape)
+        self.files = PolicyFiles(home, fitted_with(plan, start))
+        self.registry = PolicyRegistry(layout.roster(), shape, plan.safety, basis=basis(plan))
+        self.problems = self.files.load(self.registry, put_aside=False)
+        self._word: Path = home / SUPERVISION_FILE
+        self.supervision: Supervision = load_supervision(self._word)
+
+    @classmethod
+    def of(cls, directory: Path, robot: str) -> Self:
+        """
+        Read what is in a directory of a federation, or of a run.
+
+        :raises FdrlError: as `RobotPolicies`.
+        """
+        inner = directory / 'federation'
+        return cls(Layout(inner if inner.is_dir() else directory), robot)
+
+    @property
+    def running(self) -> bool:
+        """Whether a selector has the files."""
+        try:
+            self.files.lock().close()
+        except StoreBusyError:
+            return True
+        return False
+
+    def named(self, status: Status) -> list[str]:
+        """Return the names of the policies of which a version has this status."""
+        versions = self.registry.versions
+        found = {
+            each.name
+            for each in versions
+            if self.registry.status(each, self.supervision) is status
+        }
+        return sorted(found)
+
+    def supervise(self, command: str, name: str) -> str:
+        """
+        Say a surgeon's word for the time when the selector begins.
+
+        :returns: what holds then, in words.
+        :raises SupervisionError: if it cannot be obeyed.
+        :raises StoreError: if it cannot be written.
+        """
+        ordered = self.supervision.ordered(command_named(command), name, self.registry.names)
+        return self._say(ordered)
+
+    def pin(self, name: str, version: str) -> str:
+        """
+        Pin a version, or with an empty one none.
+
+        :raises SupervisionError: if there is no such version, or it must not act.
+        :raises StoreError: if it cannot be written.
+        """
+        digest = self.registry.to_pin(name, version).digest if version else ''
+        return self._say(self.supervision.with_pin(name, digest))
+
+    def _say(self, supervision: Supervision) -> str:
+        with self.files.lock():
+            save_supervision(self._word, supervision)
+        self.supervision = supervision
+        return supervision.in_words()
+
+
+def signed_policy(path: Path) -> Policy:
+    """
+    Read a policy as a robot keeps it, and check who signed it.
+
+    :param path: a ``*.policy`` file in the robot's own directory, which has all to check it.
+    :raises PolicyError: if it cannot be used, or lies elsewhere.
+    :raises FdrlError: as `RobotPolicies`.
+    """
+    whole = path.resolve()
+    home = whole.parents[1]
+    layout = Layout(home.parent)
+    if whole.parent.name != POLICIES or not layout.plan.exists():
+        raise PolicyError(
+            f'{path} is not where its robot keeps it, such as in '
+            f'runs/latest/federation/{ROBOTS[0]}/{POLICIES}: only there it can be checked'
+        )
+    found = RobotPolicies(layout, home.name)
+    for version in found.registry.versions:
+        if found.files.path(version) == whole:
+            return version.policy
+    reasons = [each for each in found.problems if each.startswith(str(whole))]
+    raise PolicyError(reasons[0] if reasons else f'{path} is no policy of {home.name}')

@@ -1,0 +1,213 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A robot's own test of a policy, before it may be chosen: public patients only, so no epsilon.
+
+The frozen set is made once from the plan. Everything is simulated in step on the kinematic arm:
+a few seconds for the set, less than one for a policy.
+"""
+
+from collections.abc import Callable
+import copy
+from dataclasses import replace
+import hashlib
+import logging
+from pathlib import Path
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY
+from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.outcome import FAILURES
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+FIRST = 2 * 10**6
+"""Number of the first of these patients: nobody else uses so high ones."""
+
+AHEAD = 3
+"""Ticks over which an action's consequences are looked for: the arm lags behind."""
+
+_STREAM = 8  # of the generators of this set
+_PACE = 2  # ticks between two states of one patient
+_HABITS = (('any', 0.1), ('any', 0.5), ('press', 0.4), ('wander', 0.9))
+"""What surgeons do beside what the expert would, and how often; patient by patient in turn."""
+
+_NAMES = [each.name for each in ACTIONS]
+_PRESS = _NAMES.index('coarse -z')
+_WANDER = [_NAMES.index(f'coarse {way}') for way in ('-x', '+x', '-y', '+y', '+z')]
+_FORCE, _WORKSPACE = FAILURES.index('force'), FAILURES.index('workspace')
+
+Stopped = Callable[[], bool]
+
+
+def _never() -> bool:
+    return False
+
+
+def _patients(plan: Plan) -> list[Patient]:
+    cohort = plan.public_cohort(1.0)
+    return [cohort.patient(FIRST + each) for each in range(plan.safety.patients)]
+
+
+def _begin(plan: Plan, seed: int) -> BatchSurgery:
+    """Put the public patients on the tables."""
+    batch = BatchSurgery(_patients(plan), replace(plan.world, mode='kinematic'))
+    count = len(batch.patients)
+    rngs = [
+        np.random.default_rng([_STREAM, seed, plan.federation.seed, row]) for row in range(count)
+    ]
+    batch.reset(rngs=rngs)
+    return batch
+
+
+def make_frozen_set(plan: Plan, stopped: Stopped = _never) -> FrozenSet:
+    """
+    Operate as surgeons of all skills, and try every action in some of the states on the way.
+
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    batch = _begin(plan, 0)
+    rng = np.random.default_rng([_STREAM, plan.federation.seed])
+    rows = np.arange(len(batch.patients))
+    habits = np.array([each for each, _ in _HABITS])[rows % len(_HABITS)]
+    often = np.array([each for _, each in _HABITS])[rows % len(_HABITS)]
+    ways = rng.choice(_WANDER, size=len(rows))
+    ways[habits == 'press'] = _PRESS
+    states, forces, breaches = [], [], []
+    for tick in range(_PACE * plan.safety.snapshots):
+        if tick % _PACE == _PACE - 1:
+            states.append(batch.states())
+            tried = [_followed(batch, action, stopped) for action in range(ACTION_COUNT)]
+            forces.append(np.stack([force for force, _ in tried], axis=1))
+            breaches.append(np.stack([breach for _, breach in tried], axis=1))
+        wanted = expert_costs(batch).argmin(axis=1)
+        drawn = rng.integers(ACTION_COUNT, size=len(rows))
+        habit = np.where(habits[rows] == 'any', drawn, ways[rows])
+        batch.step(np.where(rng.random(len(rows)) < often[rows], habit, wanted))
+        left = np.flatnonzero(~batch.over)
+        if not len(left):
+            break
+        rows = rows[left]
+        batch.keep(left)
+    hold, _, _ = operate(None, plan, stopped)
+    return FrozenSet(
+        np.concatenate(states), np.concatenate(forces), np.concatenate(breaches), hold
+    )
+
+
+def _followed(batch: BatchSurgery, action: int, stopped: Stopped) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Try one action in every operation, then stay.
+
+    :returns: greatest force in limits of the procedure, and whether the workspace was left.
+    """
+    if stopped():
+        raise TrainingStopped('stopped by the user')
+    trial = copy.deepcopy(batch, {id(each): each for each in batch.patients})  # they never change
+    rows = np.arange(len(batch.over))
+    greatest, breached = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
+    limits = batch.rules.limit.copy()
+    for tick in range(AHEAD):
+        *_, said = trial.step(np.full(len(rows), STAY if tick else action))
+        greatest[rows] = np.maximum(greatest[rows], said['peak_force'] / limits[rows])
+        breached[rows] |= said['failure'] == _WORKSPACE
+        left = np.flatnonzero(~trial.over)
+        if not len(left):
+            break
+        rows = rows[left]
+        trial.keep(left)
+    return greatest, breached
+
+
+def operate(
+    policy: Policy | None, plan: Plan, stopped: Stopped = _never
+) -> tuple[float, float, float]:
+    """
+    Operate on all public patients of the trial.
+
+    :param policy: None holds.
+    :returns: mean discounted return, share of successes, share that ended by force.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    batch = _begin(plan, 1)
+    count = len(batch.patients)
+    states, rows = batch.states(), np.arange(count)
+    returns, discount = np.zeros(count), 1.0
+    successes = forced = 0
+    while len(rows):
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+        if policy is None:
+            actions = np.full(len(rows), STAY)
+        else:
+            actions = policy.q_values(states).argmax(axis=1)
+        states, rewards, _, _, said = batch.step(actions)
+        returns[rows] += discount * rewards
+        discount *= plan.value.discount
+        successes += int(said['success'].sum())
+        forced += int((said['failure'] == _FORCE).sum())
+        left = np.flatnonzero(~batch.over)
+        if len(left) < len(rows) and len(left):
+            batch.keep(left)
+        states, rows = states[left], rows[left]
+    return float(returns.mean()), successes / count, forced / count
+
+
+def frozen_set(plan: Plan, folder: Path, stopped: Stopped = _never) -> FrozenSet:
+    """
+    Return the frozen set of a plan, made now if the folder has none.
+
+    :raises OSError: if it cannot be written.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    path = folder / f'frozen_{basis(plan)[:16]}.npz'
+    if path.exists():
+        try:
+            return FrozenSet.load(path)
+        except RecordsError as error:
+            logger.warning('%s; it is made again', error)
+    made = make_frozen_set(plan, stopped)
+    made.save(path)
+    return made
+
+
+def basis(plan: Plan) -> str:
+    """Return a hash over all settings that the set and the trial depend on, hexadecimal."""
+    chosen = plan.federation
+    parts = (
+        1,
+        chosen.seed,
+        chosen.names,
+        plan.world,
+        plan.value.discount,
+        plan.safety.patients,
+        plan.safety.snapshots,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def safety_report(policy: Policy, plan: Plan, frozen: FrozenSet) -> SafetyReport:
+    """Test one policy on the frozen set and on the public patients."""
+    finite, force, workspace, commonest = shares_on(policy, frozen)
+    mean, success, forced = operate(policy, plan) if finite else (0.0, 0.0, 0.0)
+    return SafetyReport(
+        policy=policy.digest.hex(),
+        basis=basis(plan),
+        frozen=frozen.digest,
+        states=len(frozen.states),
+        finite=finite,
+        force_share=force,
+        workspace_share=workspace,
+        one_action_share=commonest,
+        patients=plan.safety.patients,
+        mean_return=mean,
+        hold_return=frozen.hold_return,
+        success_share=success,
+        force_failures=forced,
+    )

@@ -1,0 +1,253 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a policy is worth in a state: operations on public patients of all kinds (FDRL Eq. 7).
+
+The patients are made up over the whole range of H = 1, so that the estimate covers whom a robot
+may meet; none is of a hospital or drawn as a hospital's are, so the estimate costs no epsilon.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+import hashlib
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.metrics import risk_terms
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector import (
+    Experience,
+    fit_value,
+    HOLD,
+    measured_misfit,
+    reference,
+    StateValue,
+    ValueModel,
+)
+from fdrl_ros.selector.value.monte_carlo_reference import (
+    acting,
+    alike_states,
+    EXPLORATION,
+    LONGEST_LEAD,
+    meet,
+)
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.batch_rollout import Chooser, roll_out, Rollouts
+from fdrl_ros.surgery.patient.patient import Patient
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST = 10**6
+"""Number of the first of these patients: pre-training and validation use lower ones."""
+
+PORTION = 500
+"""Patients that are operated on side by side."""
+
+CHECKED = FIRST + 5 * 10**5
+"""Number of the first of those that estimates are measured on: models are fitted to lower ones."""
+
+_REDRAWN = 5 * 10**7  # number of the first public patient that is drawn anew for those
+_APART = 10**5  # numbers kept for what is drawn anew for one patient
+
+STATES = 3
+"""States of each of those operations that are looked at, at most, beside the first."""
+
+_STREAM, _SENSORS = 5, 25  # of the generators of these operations, and of their sensors' noise
+
+Progress = Callable[[int, int], None]
+Stopped = Callable[[], bool]
+
+
+def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
+    """Return one of the public patients of all kinds."""
+    return plan.public_cohort(1.0).patient(FIRST + index, procedure=procedure)
+
+
+def fitted_with(plan: Plan, lead_in: Policy) -> str:
+    """Return a hash over all that value models depend on beside their policy, hexadecimal."""
+    made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
+    return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
+
+
+def public_experience(
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    *,
+    progress: Progress = lambda done, count: None,
+    stopped: Stopped = lambda: False,
+) -> dict[str, Experience]:
+    """
+    Operate on public patients with kinematic arms and note what followed from each state.
+
+    On every other patient of each jackknife group another policy, with some random moves,
+    operates at first: a selector hands over in states that the policy alone would not come into.
+    Patients and what happens before the hand-over are the same for every policy.
+
+    :param policy: None stays where it is.
+    :param lead_in: who operates at first, the same for every policy of a plan: the public start.
+    :returns: by procedure; the number of a case is that of its patient.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    names, count, groups = plan.federation.names, plan.value.patients, plan.value.groups
+    found: dict[str, list[Experience]] = {}
+    for place, name in enumerate(names):
+        for begin in range(0, count, PORTION):
+            cases = np.arange(begin, min(begin + PORTION, count))
+            led = (cases % groups + cases // groups) % 2
+
+            rng = np.random.default_rng([_STREAM, plan.federation.seed, place, begin])
+            handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
+            rolled = roll_out(
+                [public_patient(int(each), plan, name) for each in cases],
+                _handing_over(policy, lead_in, handover, rng),
+                plan.world,
+                rngs=[
+                    np.random.default_rng([_SENSORS, plan.federation.seed, place, int(each)])
+                    for each in cases
+                ],
+                tick=_until(stopped),
+            )
+            found.setdefault(name, []).append(_experience(rolled, handover, begin))
+            progress(place * count + int(cases[-1]) + 1, len(names) * count)
+    return {
+        name: Experience(
+            *(
+                np.concatenate([getattr(each, part) for each in parts])
+                for part in ('states', 'rewards', 'risks', 'cases')
+            )
+        )
+        for name, parts in found.items()
+    }
+
+
+def _handing_over(
+    policy: Policy | None,
+    lead_in: Policy,
+    handover: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Chooser:
+    """Return who operates: until its tick of handing over the one, then the other."""
+    share = rng.uniform(0.0, EXPLORATION, len(handover))
+    own, first = acting(policy), acting(lead_in)
+
+    def choose(
+        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
+    ) -> NDArray[np.int64]:
+        actions = own(states, rows, tick)
+        if tick < LONGEST_LEAD:
+            # Drawn for all, so that what one policy does changes nothing for another.
+            random = rng.random(len(handover)) < share
+            moves = rng.integers(ACTION_COUNT, size=len(handover))
+            led = tick < handover[rows]
+            if led.any():
+                before = first(states[led], rows[led], tick)
+                actions[led] = np.where(random[rows[led]], moves[rows[led]], before)
+        return actions
+
+    return choose
+
+
+def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
+    """Return what came after the hand-over."""
+    limits = np.array([each.procedure.force_limit for each in rolled.patients])
+    risks = risk_terms(rolled.forces, rolled.damages, rolled.critical, limits[rolled.cases]).total
+    own = rolled.ticks >= handover[rolled.cases]
+    return Experience(
+        rolled.states[own], rolled.rewards[own], risks[own], rolled.cases[own] + begin
+    )
+
+
+def fit_public_value(
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    *,
+    progress: Progress = lambda done, count: None,
+    stopped: Stopped = lambda: False,
+) -> ValueModel:
+    """
+    Fit the estimate of a policy's return and risk from its public operations.
+
+    :param policy: None stays where it is: the estimate of hold. It is not doubted more where
+        nobody has been: who stays does nothing new.
+    :param lead_in: as :func:`public_experience` takes it.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    known = public_experience(policy, plan, lead_in, progress=progress, stopped=stopped)
+    estimates = {}
+    for name, each in known.items():
+        fitted = fit_value(each, plan.value)
+        misfit = public_misfit(fitted, name, policy, plan, lead_in, stopped=stopped)
+        estimates[name] = fitted.with_misfit(misfit)
+    if policy is None:
+        calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
+        return ValueModel(HOLD, calm)
+    return ValueModel(policy.digest.hex(), estimates)
+
+
+def public_misfit(
+    fitted: StateValue,
+    procedure: str,
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    *,
+    stopped: Stopped = lambda: False,
+) -> float:
+    """
+    Measure how far an estimate is off E[J given s], on public patients that it was not fitted to.
+
+    A patient whom nearly nobody looks like is passed over, as nobody can say what to expect there.
+
+    :param fitted: the estimate, without misfit.
+    :param policy: whose it is; None stays where it is.
+    :param lead_in: as :func:`public_experience` takes it.
+    :returns: standard deviation, in returns.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises RecordsError: if most of them are like that.
+    """
+    settings, cohort = plan.value, plan.public_cohort(1.0)
+    place = plan.federation.names.index(procedure)
+    errors, references, stds = [], [], []
+    number = measured = 0
+    while measured < settings.checked:
+        seed = (_STREAM, plan.federation.seed, place, CHECKED + number)
+        try:
+            meeting = meet(
+                cohort.patient(CHECKED + number, procedure=procedure),
+                cohort,
+                settings.redraws,
+                _REDRAWN + _APART * number,
+                lead_in,
+                bool(number % 2),
+                STATES,
+                seed,
+                np.random.default_rng(seed),
+            )
+        except RecordsError:  # one in thousands looks like hardly anybody: another one will do
+            if number >= 2 * settings.checked:
+                raise
+            continue
+        finally:
+            number += 1
+        measured += 1
+        met = alike_states(meeting, policy, plan.world, settings.discount, _until(stopped))
+        for each in met:
+            found = reference(each.state, each.others, each.returns, settings.redraws // 4)
+            if found is not None:
+                mean, std = fitted.mean_and_std(each.state)
+                errors.append(float(mean) - found.mean)
+                references.append(found.error)
+                stds.append(float(std))
+    return measured_misfit(np.array(errors), np.array(references), np.array(stds))
+
+
+def _until(stopped: Stopped) -> Callable[[int], None]:
+    """Return what ends an operation as soon as the user says so."""
+
+    def tick(left: int) -> None:
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+
+    return tick

@@ -1,0 +1,200 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluate contenders on unseen patients and on a frozen set of states, in worker processes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.experiments.cases import Cases, Score
+from fdrl_ros.experiments.contender import Contender, SelectorSession
+from fdrl_ros.metrics import StateSet, task_accuracy
+from fdrl_ros.metrics.episode_file import write_csv, write_json
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.selector import Selection
+from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Mixture
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert_costs
+import numpy as np
+
+PORTION = 40
+"""Patients that one piece of work operates on."""
+
+FIRST_OF_STATES = 10**6
+"""Number of the first patient of the frozen set: nobody is evaluated on it."""
+
+_STREAM = 6  # of the generators of evaluation
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """
+    All results of one contender.
+
+    :param chosen: how often the selector took each policy; empty for others.
+    """
+
+    name: str
+    cases: Cases
+    score: Score
+    chosen: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """The frozen set of states for A_task, and whose states they are, one patient a case."""
+
+    states: StateSet
+    patients: tuple[Patient, ...]
+
+
+def unseen_patients(plan: Plan, count: int, first: int = 0) -> list[Patient]:
+    """Return test patients of all hospitals in turn."""
+    everyone = Mixture(plan.cohorts)
+    return [everyone.patient(each, 'test') for each in range(first, first + count)]
+
+
+def make_probe(plan: Plan) -> Probe:
+    """
+    Make the frozen set: states met by surgeons of the plan's skill on further test patients.
+
+    It depends on nothing that was learned; the same plan gives the same digest.
+    """
+    chosen = plan.evaluation
+    patients = unseen_patients(plan, chosen.state_patients, FIRST_OF_STATES)
+    behave = mixed_behaviour(1.0 - plan.collection.exploration, plan.world)
+    states, costs, cases = [], [], []
+    env = SurgeryEnv(settings=plan.world)
+    try:
+        for case, patient in enumerate(patients):
+            rng = np.random.default_rng([_STREAM, plan.federation.seed, case])
+            env.np_random = rng
+
+            def choose(
+                state: np.ndarray, patient: Patient = patient, rng: np.random.Generator = rng
+            ) -> int:
+                return behave(state, patient, rng)
+
+            met = run_episode(env, choose, patient).states[:-1]
+            count = min(len(met), chosen.states_per_patient)
+            kept = met[np.linspace(0, len(met) - 1, count).astype(int)]
+            states.append(kept)
+            costs.append(expert_costs(kept, patient, plan.world))
+            cases.append(np.full(count, case))
+    finally:
+        env.close()
+    table = np.concatenate(costs)
+    frozen = StateSet(np.concatenate(states), table, table.argmin(axis=1), np.concatenate(cases))
+    return Probe(frozen, tuple(patients))
+
+
+def actions_on(contender: Contender, probe: Probe, world: WorldSettings) -> np.ndarray:
+    """Return what a contender does in each state of the set, case by case, shape (M,)."""
+    actions = np.zeros(len(probe.states.cases), dtype=np.int64)
+    for case, patient in enumerate(probe.patients):
+        choose = contender.begin(patient, world)
+        for index in np.flatnonzero(probe.states.cases == case):
+            actions[index] = choose(probe.states.states[index])
+    return actions
+
+
+def evaluate(
+    contenders: Sequence[Contender],
+    patients: Sequence[Patient],
+    probe: Probe,
+    plan: Plan,
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> dict[str, Evaluation]:
+    """
+    Let every contender operate on the same patients.
+
+    :returns: results by the contender's name, in the order given.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    portions = [patients[at : at + PORTION] for at in range(0, len(patients), PORTION)]
+    tasks = [(each, part, plan) for each in contenders for part in portions]
+    done = dict.fromkeys((each.name for each in contenders), 0)
+
+    def count(progress: Progress) -> None:
+        done[progress.who] += 1
+        report(Progress('evaluate', progress.who, done[progress.who], len(patients)))
+
+    parts = run_tasks(
+        operate, tasks, workers=plan.evaluation.workers, report=count, stopped=stopped
+    )
+    results = {}
+    for number, contender in enumerate(contenders):
+        mine = parts[number * len(portions) : (number + 1) * len(portions)]
+        cases = Cases.join([part for part, _ in mine])
+        chosen: dict[str, int] = {}
+        for _, counts in mine:
+            for name, times in counts.items():
+                chosen[name] = chosen.get(name, 0) + times
+        accuracy = task_accuracy(probe.states, actions_on(contender, probe, plan.world))
+        results[contender.name] = Evaluation(
+            contender.name, cases, Score.of(cases, accuracy), chosen
+        )
+    return results
+
+
+def operate(
+    contender: Contender,
+    patients: Sequence[Patient],
+    plan: Plan,
+    *,
+    report: Report,
+    stopped: Stopped,
+) -> tuple[Cases, dict[str, int]]:
+    """
+    Operate on some patients; a piece of work for a worker process.
+
+    :returns: what happened, and how often the selector chose each policy.
+    """
+    env = SurgeryEnv(settings=plan.world)
+    env.np_random = np.random.default_rng([_STREAM, plan.federation.seed])
+    episodes, chosen = [], dict[str, int]()
+    try:
+        for patient in patients:
+            if stopped():
+                raise TrainingStopped('stopped by the user')
+            episode, selections = operate_once(env, contender, patient, plan.world)
+            episodes.append(episode)
+            for each in selections:
+                chosen[each.policy] = chosen.get(each.policy, 0) + 1
+            report(Progress('evaluate', contender.name, 1, 1))
+    finally:
+        env.close()
+    return Cases.of(episodes, plan.world, plan.value.discount), chosen
+
+
+def operate_once(
+    env: SurgeryEnv, contender: Contender, patient: Patient, world: WorldSettings
+) -> tuple[Episode, list[Selection]]:
+    """Return one operation, and what the selector chose at each tick, if it is one."""
+    choose = contender.begin(patient, world)
+    episode = run_episode(env, choose, patient)
+    return episode, choose.selections if isinstance(choose, SelectorSession) else []
+
+
+def save_episodes(directory: Path, evaluations: Mapping[str, Evaluation]) -> None:
+    """
+    Write the metrics of every operation, a CSV and a JSON file for each policy.
+
+    :raises RecordsError: if a file cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordsError(f'cannot make {directory}: {error.strerror}') from error
+    for name, each in evaluations.items():
+        stem = name.replace('/', '_')
+        write_csv(directory / f'{stem}.csv', each.cases.episodes)
+        write_json(directory / f'{stem}.json', each.cases.episodes)

@@ -1,0 +1,329 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Run a federation over ROS 2: start its nodes, watch the rounds, let a robot operate, end it all.
+
+The nodes do the work in processes of their own; this only looks on and keeps what is released.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+import importlib
+import importlib.util
+import time
+from typing import Any
+
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    FEDERATION,
+    federation_graph,
+    free_domains,
+    middleware,
+    robot_graph,
+)
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import prepare, ROBOTS, taking_part
+from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
+from fdrl_ros.experiments.rounds import Observer, RoundNote, write_json
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.federation.protocol.message import Phase, RoundStatus
+from fdrl_ros.runtime.environment_variables import with_variables
+from fdrl_ros.runtime.progress import Progress, Report, Stopped
+from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.selector.candidates.registry import Status
+from fdrl_ros.surgery.gym.actions import TICK
+
+Say = Callable[[str], None]
+
+_POLL = 0.2  # longest wait for the next event, seconds
+_PATIENCE = 3  # times that the aggregator waits for hospitals before we give up
+_LAST_WORDS = 3.0  # for the last policies and diagnostics to arrive, seconds
+_START = 60.0  # for the robot's nodes to come up, seconds
+
+
+def missing_ros() -> str:
+    """Say what of ROS 2 is missing to run nodes; nothing if all is there."""
+    if importlib.util.find_spec('rclpy') is None:
+        return 'rclpy is not found (source a ROS 2 installation, or run `make setup`)'
+    try:
+        importlib.import_module('fdrl_ros.msg')
+    except ImportError:
+        return 'the messages of this package are not built (colcon build, then source install/)'
+    return ''
+
+
+def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """
+    Say which policies robots could not choose yet when they operated.
+
+    :param operations: as operations.json holds them.
+    """
+    said = []
+    for robot in sorted({each['robot'] for each in operations}):
+        own = [each for each in operations if each['robot'] == robot]
+        early = [each for each in own if each['not_valued_yet']]
+        if early:
+            last = early[-1]
+            said.append(
+                f'{robot}: {len(early)} of {len(own)} operations ended before all policies were '
+                f'valued; in the last of those it chose among '
+                f'{", ".join(["hold", *last["candidates"]])}, and not yet '
+                f'{", ".join(last["not_valued_yet"])}. The same command with --directory operates '
+                'again, and goes on valuing.'
+            )
+    return said
+
+
+class LiveFederation:
+    """One federation on this host, as processes over DDS."""
+
+    def __init__(
+        self, run: RunDirectory, plan: Plan, *, report: Report, stopped: Stopped, say: Say
+    ) -> None:
+        """
+        Prepare the directory.
+
+        :param report: told the progress of each hospital.
+        :param say: told what people should know, such as the death of a node.
+        :raises FdrlError: if the directory cannot be prepared.
+        """
+        self._run = run
+        self._plan = plan
+        self._report = report
+        self._stopped = stopped
+        self._say = say
+        run.policies.mkdir(exist_ok=True)
+        self._layout = prepare(
+            run.path / 'federation',
+            plan,
+            progress=lambda what, done, count: report(Progress(what, 'public', done, count)),
+            stopped=stopped,
+        )
+        federation, robots = free_domains(2)
+        self._settings = BringupSettings(
+            directory=str(self._layout.directory.resolve()),
+            federation_domain=federation,
+            robot_domain=robots,
+        )
+        self._epsilon: dict[str, float] = {}
+        self._seconds: dict[str, dict[str, float]] = {}
+        self._left_out: list[str] = []
+        self._operations: list[dict[str, Any]] = []
+        self._roster = self._layout.roster()
+        self._observer = Observer(
+            self._roster,
+            run.policies,
+            run.path / 'rounds.json',
+            plan.shape,
+            Stopwatch(),
+            lambda: dict(self._epsilon),
+        )
+        self._heard = time.monotonic()
+        self._phase = Phase.WAITING
+        self._reason = 'nothing was heard of the aggregator'
+
+    def operate(self, operations: int) -> list[RoundNote]:
+        """
+        Run all rounds, then let a robot operate under the selector.
+
+        :param operations: patients of the robot.
+        :returns: notes of every round.
+        :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
+        :raises FdrlError: if a node died for good before the first round was done.
+        """
+        watching = importlib.import_module('fdrl_ros.nodes.watch')
+        before = len(self._observer.notes)
+        settings = self._settings
+        with (
+            with_variables(middleware(settings)),
+            Runner(settings, self._layout.log, restarts=1) as runner,
+            watching.Watch(
+                self._roster,
+                settings.federation_domain,
+                ROBOTS,
+                settings.robot_domain,
+                n_parameters=self._plan.shape.n_parameters,
+            ) as watch,
+        ):
+            self._say(
+                f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation, '
+                f'ROS_DOMAIN_ID={settings.robot_domain} the robot.'
+            )
+            here = taking_part(self._layout, self._plan)
+            runner.start(federation_graph(settings, here))
+            rounds = self._plan.rounds
+            self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)
+            done = self._observer.notes[-1].round if self._observer.notes else 0
+            if not watch.finished or done < rounds.rounds:
+                self._say(words := self._stuck(done))
+                if not watch.finished:
+                    self._observer.note_end(words)
+            self._follow(runner, watch, lambda: False, _LAST_WORDS)
+            self._share_seconds(before)
+            if operations:
+                self._say(
+                    'A robot values a policy before it may choose it, about half a minute each; '
+                    'meanwhile it operates with those that are valued.'
+                )
+                for robot in ROBOTS:
+                    runner.start(robot_graph(settings, robot, operations))
+                each = self._plan.world.horizon * TICK + 5.0
+                self._follow(
+                    runner,
+                    watch,
+                    lambda: len(self._operations) >= operations * len(ROBOTS),
+                    _START + operations * each,
+                    operations,
+                )
+                write_json(self._run.path / 'operations.json', self._operations)
+                for words in (*self._missed(operations), *unvalued(self._operations)):
+                    self._say(words)
+        if not self._observer.notes:
+            raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
+        return self._observer.notes
+
+    def _follow(
+        self,
+        runner: Runner,
+        watch: Any,
+        done: Callable[[], bool],
+        limit: float,
+        operations: int = 0,
+    ) -> None:
+        """
+        Look on until something is done, or nothing has moved for a time.
+
+        :param limit: longest time without progress, seconds.
+        """
+        self._heard = time.monotonic()
+        waiting = _PATIENCE * self._plan.rounds.open_timeout
+        while not done():
+            silence = time.monotonic() - self._heard
+            if silence > limit or (self._phase is Phase.OPEN and silence > waiting):
+                return
+            if self._stopped():
+                raise TrainingStopped('stopped by the user')
+            for event in watch.poll(_POLL):
+                self._take(event, operations)
+            for death in runner.poll():
+                self._say(str(death))
+            if not runner.running:
+                raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
+
+    def _take(self, event: Any, operations: int) -> None:
+        """Keep and show what was heard."""
+        match type(event).__name__:
+            case 'Said':
+                try:
+                    self._observer.handle(event.message, time.monotonic())
+                except MessageError as error:
+                    self._say(f'refused: {error}')
+                    return
+                if isinstance(event.message, RoundStatus):
+                    # Saying again what is waited for is no progress.
+                    self._phase = Phase(event.message.phase)
+                    self._reason = event.message.reason
+                    return
+            case 'Refused':
+                self._say(f'refused: {event.why}')
+                return
+            case 'Spent':
+                self._epsilon[event.hospital] = event.epsilon
+            case 'Felt':
+                self._feel(event.node, event.values)
+                return
+            case 'Progressed':
+                if event.steps:
+                    self._report(self._progress(event))
+            case 'Operated':
+                found = RobotPolicies(self._layout, event.robot)
+                valued, waiting = found.named(Status.CANDIDATE), found.named(Status.VALUING)
+                self._operations.append(
+                    {**asdict(event), 'candidates': valued, 'not_valued_yet': waiting}
+                )
+                words = 'success' if event.success else f'failure: {event.failure}'
+                count = sum(each['robot'] == event.robot for each in self._operations)
+                words = f'{event.patient} {event.procedure}: {words}'
+                if waiting:
+                    words += f' ({len(valued)} of {len(valued + waiting)} policies valued)'
+                self._report(Progress('operate', event.robot, count, operations, words))
+            case _:
+                return
+        self._heard = time.monotonic()
+
+    def _feel(self, node: str, values: dict[str, str]) -> None:
+        try:
+            spent = {
+                key.removeprefix('seconds '): float(value)
+                for key, value in values.items()
+                if key.startswith('seconds ')
+            }
+        except ValueError:
+            return  # diagnostics are not signed: no node of ours says so
+        if spent:
+            self._seconds[node] = spent
+        if node == f'{FEDERATION}/aggregator':
+            self._left_out = [
+                f'{key.removeprefix("left out ")}: {value}'
+                for key, value in values.items()
+                if key.startswith('left out ')
+            ]
+
+    def _progress(self, event: Any) -> Progress:
+        rounds = self._plan.rounds.rounds
+        if event.stage == 'collecting':
+            return Progress('collect', event.hospital, event.step, event.steps)
+        return Progress(
+            'train',
+            event.hospital,
+            max(event.round - 1, 0) * event.steps + event.step,
+            rounds * event.steps,
+            f'round {event.round}/{rounds}  epsilon <= {event.epsilon:.2f}',
+        )
+
+    def _share_seconds(self, before: int) -> None:
+        """Share what the nodes say of their time out over the rounds of this run."""
+        notes = self._observer.notes
+        count = len(notes) - before
+        if count < 1:
+            return
+
+        def total(name: str) -> float:
+            return sum(each.get(name, 0.0) for each in self._seconds.values()) / count
+
+        for number in range(before, len(notes)):
+            notes[number] = replace(
+                notes[number],
+                encrypt_seconds=total('encrypt'),
+                sum_seconds=total('sum'),
+                decrypt_seconds=max(0.0, total('decrypt') - total('validate')),
+            )
+        self._observer.save()
+
+    def _missed(self, operations: int) -> list[str]:
+        """Say which robots did not come to their operations, and what they had to choose from."""
+        said = []
+        for robot in ROBOTS:
+            done = sum(each['robot'] == robot for each in self._operations)
+            if done < operations:
+                found = RobotPolicies(self._layout, robot)
+                names = {
+                    str(status): ', '.join(found.named(status)) or 'none'
+                    for status in (Status.CANDIDATE, Status.VALUING, Status.REFUSED)
+                }
+                said.append(
+                    f'{robot}: {done} of {operations} operations were done: one begins when the '
+                    f'selector moves the arm; its candidates: {names["candidate"]}, not valued '
+                    f'yet: {names["valuing"]}, refused: {names["refused"]}'
+                )
+        return said
+
+    def _stuck(self, done: int) -> str:
+        """Say that the rounds do not go on, after how many are done."""
+        return (
+            f'the federation ended in phase {self._phase.name} after {done} of '
+            f'{self._plan.rounds.rounds} rounds: {"; ".join((self._reason, *self._left_out))} '
+            f'(logs in {self._layout.log})'
+        )

@@ -1,0 +1,288 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Assess what a run produced: line up the policies, value them, evaluate them, sum up."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.deployment.assembly import ledger_epsilon
+from fdrl_ros.deployment.ledger_inspection import inspect_hospital
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, load_policy
+from fdrl_ros.deployment.robot.valuation import fit_public_value
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.experiments.cases import NORMAL_95
+from fdrl_ros.experiments.contender import (
+    Contender,
+    ExpertContender,
+    PolicyContender,
+    SelectorContender,
+)
+from fdrl_ros.experiments.evaluation import (
+    evaluate,
+    Evaluation,
+    make_probe,
+    operate_once,
+    Probe,
+    unseen_patients,
+)
+from fdrl_ros.experiments.reports.versions import versions
+from fdrl_ros.experiments.rounds import RoundNote
+from fdrl_ros.experiments.training import alone_path
+from fdrl_ros.learner.pretraining import untrained_weights
+from fdrl_ros.policy import Policy
+from fdrl_ros.privacy.accountant.accountant import added_up, epsilon_paper, PAPER_ORDER
+from fdrl_ros.privacy.mechanism import mean_noise_std
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.selector import HOLD, ValueModel
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+import numpy as np
+
+PROFILED = ('expert', 'pretrained', 'global', 'selector')
+"""Whose force on one patient is drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """
+    Everything that is known of a run at its end.
+
+    :param evaluations: by row of the table.
+    :param learning: success of the global policy after each round with its 95 % interval, rounds
+        from 0 on, rows (round, success, low, high).
+    :param ledger_problems: what is wrong with a hospital's ledger, by hospital; its epsilon is
+        then the whole budget.
+    :param disjoint: whether the roster says that no patient is in two hospitals.
+    :param profile: normal force of each tick on one patient, by row of the table, N.
+    :param profiled: name of that patient, and the force limit of its procedure in N.
+    """
+
+    plan: Plan
+    evaluations: dict[str, Evaluation]
+    rounds: list[RoundNote]
+    learning: list[tuple[int, float, float, float]]
+    profile: dict[str, np.ndarray]
+    profiled: tuple[str, float]
+    epsilon: dict[str, float]
+    ledger_problems: dict[str, str]
+    probe_digest: str
+    disjoint: bool
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``summary.json`` holds."""
+        count = max(len(self.rounds), 1)
+        privacy = self.plan.privacy
+        shared: tuple[float | None, float | None] = (None, None)
+        if not self.disjoint:
+            shared = added_up(self.epsilon.values(), privacy.delta)
+        return {
+            'policies': {name: each.score.columns() for name, each in self.evaluations.items()},
+            'epsilon': self.epsilon,
+            'ledger_problems': self.ledger_problems,
+            'delta': privacy.delta,
+            'unit': privacy.unit,
+            'disjoint_patients': self.disjoint,
+            'epsilon_of_shared_patients': shared[0],
+            'delta_of_shared_patients': shared[1],
+            'sigma_m': privacy.noise_multiplier,
+            's': mean_noise_std(
+                noise_multiplier=privacy.noise_multiplier,
+                clip_norm=privacy.clip_norm,
+                expected_batch=privacy.batch,
+            ),
+            'epsilon_paper': epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
+            'release': self.plan.federation.release,
+            'rounds': len(self.rounds),
+            'rounds_planned': self.plan.rounds.rounds,
+            'ended': self.rounds[-1].ended if self.rounds else '',
+            'round_seconds': sum(each.seconds for each in self.rounds) / count,
+            'he_seconds': sum(each.he_seconds for each in self.rounds) / count,
+            'update_bytes': max((each.update_bytes for each in self.rounds), default=0),
+            'n_parameters': self.plan.shape.n_parameters,
+            'seed': self.plan.federation.seed,
+            'versions': versions(),
+        }
+
+    def differences(self, of: str = 'global') -> dict[str, dict[str, float]]:
+        """
+        Compare one policy with every other on the same patients.
+
+        :param of: the policy whose lead is wanted.
+        :returns: other policy to metric to mean lead; the half width of the 95 % interval over
+            the patients of this run beside it.
+        """
+        return {
+            name: paired_lead(self.evaluations[of], each)
+            for name, each in self.evaluations.items()
+            if name != of
+        }
+
+
+def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
+    """
+    Return how far one policy is ahead of another, patient by patient.
+
+    :raises PolicyError: if they were not evaluated on the same patients.
+    """
+    ours, theirs = one.cases.arrays(), other.cases.arrays()
+    if not np.array_equal(ours['patient'], theirs['patient']):
+        raise PolicyError(f'{one.name} and {other.name} were evaluated on different patients')
+    lead: dict[str, float] = {}
+    for metric, sign in (('success', 1.0), ('returns', 1.0), ('risk', -1.0)):
+        gap = sign * (ours[metric].astype(np.float64) - theirs[metric].astype(np.float64))
+        name = {'returns': 'mean_return', 'risk': 'r_mit'}.get(metric, metric)
+        lead[name] = float(gap.mean())
+        spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+        lead[f'{name}_half_width'] = NORMAL_95 * spread / len(gap) ** 0.5
+    lead['a_task'] = one.score.a_task - other.score.a_task
+    return lead
+
+
+def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[list[PolicyContender], list[str]]:
+    """
+    Read every policy of a run.
+
+    :param policies: directory of what was released.
+    :returns: rows of the table but expert and selector, and which of them a selector may choose.
+    """
+    shape = plan.shape
+    start, _ = load_policy(layout.pretrained)
+    rows = [
+        PolicyContender('untrained', untrained_weights(shape, plan.federation.seed), shape),
+        PolicyContender('pretrained', start, shape),
+    ]
+    for name in plan.hospitals:
+        if alone_path(layout, name).exists():
+            weights, _ = load_policy(alone_path(layout, name))
+            rows.append(PolicyContender(f'local_{name}', weights, shape))
+    choices = ['global']
+    weights, _ = load_policy(released_globals(policies)[-1][1])
+    rows.append(PolicyContender('global', weights, shape))
+    for name in plan.hospitals:
+        released = policies / f'{name}.npz'
+        if released.exists():
+            weights, _ = load_policy(released)
+            rows.append(PolicyContender(name, weights, shape))
+            choices.append(name)
+    return rows, choices
+
+
+def released_globals(policies: Path) -> list[tuple[int, Path]]:
+    """
+    List the global policy of each round, oldest first.
+
+    :raises PolicyError: if there is none yet.
+    """
+    found = [(int(path.stem.split('_')[1]), path) for path in policies.glob('global_*.npz')]
+    if not found:
+        raise PolicyError(f'{policies} holds no global policy: train first')
+    return sorted(found)
+
+
+def assess(
+    layout: Layout,
+    plan: Plan,
+    policies: Path,
+    rounds: list[RoundNote],
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> Assessment:
+    """
+    Evaluate every policy of a finished run on unseen patients.
+
+    :param policies: directory of what was released.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    rows, choices = line_up(layout, plan, policies)
+    weights = {each.name: each.weights for each in rows if each.name in choices}
+    start = next(each.weights for each in rows if each.name == 'pretrained')
+    valued = {**weights, HOLD: None}
+    models = run_tasks(
+        fit_one,
+        [(name, each, start, plan) for name, each in valued.items()],
+        workers=plan.evaluation.workers,
+        report=report,
+        stopped=stopped,
+    )
+    selector = SelectorContender(
+        'selector',
+        weights,
+        dict(zip(valued, models, strict=True)),
+        plan.shape,
+        plan.selector,
+        plan.shield,
+    )
+    contenders: list[Contender] = [ExpertContender(), *rows, selector]
+    probe = make_probe(plan)
+    probe.states.save(layout.directory / 'state_set.npz')
+    patients = unseen_patients(plan, plan.evaluation.patients)
+    evaluations = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)
+    learning = _learning(plan, policies, probe, report, stopped)
+    stiffest = patients[plan.federation.hospitals - 1]
+    env = SurgeryEnv(settings=plan.world)
+    env.np_random = np.random.default_rng(plan.federation.seed)
+    profile = {
+        each.name: operate_once(env, each, stiffest, plan.world)[0].forces
+        for each in contenders
+        if each.name in PROFILED
+    }
+    env.close()
+    return Assessment(
+        plan=plan,
+        evaluations=evaluations,
+        rounds=rounds,
+        learning=learning,
+        profile=profile,
+        profiled=(stiffest.name, stiffest.procedure.force_limit),
+        epsilon={name: ledger_epsilon(layout, name, plan) for name in plan.hospitals},
+        ledger_problems={
+            name: found.problems[0]
+            for name in plan.hospitals
+            if (found := inspect_hospital(layout, name, plan)).problems
+        },
+        probe_digest=probe.states.digest,
+        disjoint=layout.roster().disjoint_patients,
+    )
+
+
+def fit_one(
+    name: str,
+    weights: np.ndarray | None,
+    start: np.ndarray,
+    plan: Plan,
+    *,
+    report: Report,
+    stopped: Stopped,
+) -> ValueModel:
+    """
+    Value one candidate on public patients; a piece of work for a worker process.
+
+    :param weights: None holds.
+    :param start: weights of the public start.
+    """
+    return fit_public_value(
+        None if weights is None else Policy(weights, plan.shape),
+        plan,
+        Policy(start, plan.shape),
+        progress=lambda done, count: report(Progress('value', name, done, count)),
+        stopped=stopped,
+    )
+
+
+def _learning(
+    plan: Plan, policies: Path, probe: Probe, report: Report, stopped: Stopped
+) -> list[tuple[int, float, float, float]]:
+    """Evaluate the global policy of each round on the first of the unseen patients."""
+    contenders = [
+        PolicyContender(f'round {number}', load_policy(path)[0], plan.shape)
+        for number, path in released_globals(policies)
+    ]
+    patients = unseen_patients(plan, plan.evaluation.round_patients)
+    scores = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)
+    return [
+        (int(name.split()[1]), each.score.success, each.score.success_low, each.score.success_high)
+        for name, each in scores.items()
+    ]

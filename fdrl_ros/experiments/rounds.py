@@ -1,0 +1,234 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Notes of each round of a federation: the policy, what it cost, how long it took."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+import json
+from pathlib import Path
+import time
+from typing import Any
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.prepare import save_policy
+from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    MaskedUpdate,
+    Message,
+    Phase,
+    RoundStatus,
+)
+from fdrl_ros.federation.protocol.observer import SPEAKERS, Witness
+from fdrl_ros.federation.protocol.party import Job, Outcome, Party, Report, Stopped
+from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
+from fdrl_ros.runtime.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class RoundNote:
+    """
+    One round as it ended.
+
+    :param seconds: from the moment that all members were there to the policy.
+    :param encrypt_seconds: of all hospitals together: quantise, mask, encrypt.
+    :param sum_seconds: the aggregator adding.
+    :param decrypt_seconds: the key authority re-adding and decrypting, without its test of the
+        policy.
+    :param update_bytes: ciphertext bytes that one hospital sent.
+    :param epsilon: spent so far, by hospital, by the tight accountant.
+    :param ended: why the federation ended after this round; empty if it went on.
+    """
+
+    round: int
+    seconds: float
+    encrypt_seconds: float
+    sum_seconds: float
+    decrypt_seconds: float
+    update_bytes: int
+    epsilon: dict[str, float]
+    contributors: tuple[str, ...]
+    rolled_back: bool
+    ended: str = ''
+
+    @property
+    def he_seconds(self) -> float:
+        """Seconds of encrypting, summing and decrypting, all parties added up."""
+        return self.encrypt_seconds + self.sum_seconds + self.decrypt_seconds
+
+
+def read_rounds(path: Path) -> list[RoundNote]:
+    """
+    Read the notes of earlier rounds; none where there is no file.
+
+    :raises StoreError: if the file is damaged.
+    """
+    if not path.exists():
+        return []
+    try:
+        rows = json.loads(path.read_text('utf-8'))
+        return [
+            RoundNote(**{**each, 'contributors': tuple(each['contributors'])}) for each in rows
+        ]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(f'{path} cannot be read: {error}') from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """
+    Write JSON atomically.
+
+    :raises StoreError: if it cannot be written.
+    """
+    part = path.with_name(path.name + '.part')
+    try:
+        part.write_text(json.dumps(value, indent=2) + '\n', 'utf-8')
+        part.replace(path)
+    except OSError as error:
+        raise StoreError(f'cannot write {path}: {error.strerror}') from error
+
+
+class TimedParty:
+    """A party whose jobs are timed, otherwise itself."""
+
+    def __init__(self, party: Party, stopwatch: Stopwatch) -> None:
+        self.party = party
+        self.takes = party.takes
+        self._stopwatch = stopwatch
+
+    def start(self, now: float) -> Outcome:
+        """Begin."""
+        return self._timed(self.party.start(now))
+
+    def handle(self, message: Message, now: float) -> Outcome:
+        """Take a message."""
+        return self._timed(self.party.handle(message, now))
+
+    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+        """Take the result of a job."""
+        return self._timed(self.party.finish(job, result, now))
+
+    def tick(self, now: float) -> Outcome:
+        """Let time pass."""
+        return self._timed(self.party.tick(now))
+
+    def _timed(self, outcome: Outcome) -> Outcome:
+        jobs = tuple(Job(each.name, self._wrap(each)) for each in outcome.jobs)
+        return Outcome(outcome.messages, jobs, outcome.notes)
+
+    def _wrap(self, job: Job) -> Callable[[Report, Stopped], Any]:
+        return self._stopwatch.timed(job.name, job.run)
+
+
+class Observer:
+    """
+    A party that only listens: keeps every released policy and the notes of its round.
+
+    It believes what is signed by members of the roster alone, and files are named after those.
+
+    :param roster: of the federation.
+    :param directory: of the released policies.
+    :param rounds: file of the notes.
+    :param epsilon: tells what each hospital has spent.
+    """
+
+    takes: tuple[type[Message], ...] = tuple(SPEAKERS)
+
+    def __init__(
+        self,
+        roster: Roster,
+        directory: Path,
+        rounds: Path,
+        shape: NetworkShape,
+        stopwatch: Stopwatch,
+        epsilon: Callable[[], dict[str, float]],
+    ) -> None:
+        self.notes = read_rounds(rounds)
+        self._witness = Witness(roster)
+        self._directory = directory
+        self._rounds = rounds
+        self._shape = shape
+        self._stopwatch = stopwatch
+        self._epsilon = epsilon
+        self._sent: dict[str, int] = {}
+        self._began: tuple[int, float] = (0, time.perf_counter())
+
+    def start(self, now: float) -> Outcome:
+        """Begin to listen."""
+        return Outcome()
+
+    def tick(self, now: float) -> Outcome:
+        """Let time pass."""
+        return Outcome()
+
+    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+        """Never happens: an observer has no jobs."""
+        return Outcome()
+
+    def handle(self, message: Message, now: float) -> Outcome:
+        """
+        Keep what was released, and how much was sent for it.
+
+        :raises MessageError: unless the right member signed it, and it fits.
+        """
+        try:
+            member = self._witness.accept(message)
+        except ReplayError:
+            return Outcome()  # it was taken before
+        match message:
+            case MaskedUpdate():
+                sent = self._sent.get(member.name, 0) + len(message.ciphertext)
+                self._sent[member.name] = sent
+            case HospitalPolicy():
+                self._keep(member.name, message)
+            case GlobalPolicy():
+                self._end_round(message)
+            case RoundStatus():
+                self.note_end(message.reason if message.phase == Phase.FINISHED else '')
+                train = message.phase == Phase.TRAIN
+                if train and self._began[0] != message.envelope.round:
+                    self._began = (message.envelope.round, time.perf_counter())
+        return Outcome()
+
+    def _keep(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
+        try:
+            weights = decode_weights(message.weights, self._shape.n_parameters)
+        except PolicyError as error:
+            raise MessageError(message.envelope.sender, str(error)) from error
+        if digest_of(weights) != message.digest:
+            raise MessageError(message.envelope.sender, 'the digest is not that of the weights')
+        save_policy(self._directory / f'{name}.npz', weights, self._shape)
+
+    def _end_round(self, message: GlobalPolicy) -> None:
+        round = message.envelope.round
+        self._keep(f'global_{round}', message)
+        spent = self._stopwatch.take()
+        seconds = time.perf_counter() - self._began[1]
+        sent, self._sent = self._sent, {}
+        if round == 0 or any(note.round >= round for note in self.notes):
+            return
+        self.notes.append(
+            RoundNote(
+                round=round,
+                seconds=seconds,
+                encrypt_seconds=spent.get('encrypt', 0.0),
+                sum_seconds=spent.get('sum', 0.0),
+                decrypt_seconds=spent.get('decrypt', 0.0) - spent.get('validate', 0.0),
+                update_bytes=max(sent.values(), default=0),
+                epsilon=self._epsilon(),
+                contributors=message.contributors,
+                rolled_back=message.rolled_back,
+            )
+        )
+        self.save()
+
+    def note_end(self, reason: str) -> None:
+        """Note why the federation ended after the last round; empty if it goes on."""
+        if self.notes and self.notes[-1].ended != reason:
+            self.notes[-1] = replace(self.notes[-1], ended=reason)
+            self.save()
+
+    def save(self) -> None:
+        """Write the notes of all rounds."""
+        write_json(self._rounds, [asdict(note) for note in self.notes])

@@ -1,0 +1,257 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How often the intervals of value models hold the Monte-Carlo expectation E[J given s].
+
+States are those of operations on unseen patients, with what happens to them; the expectation is
+over many public patients whose first state is the same. The model has no part in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import RecordsError, SettingError, StoreError, TrainingStopped
+from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.experiments.reports.assessment import line_up
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.selector.values import value_models
+from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
+from fdrl_ros.selector.value.model import FORMAT
+from fdrl_ros.selector.value.monte_carlo_reference import Alike, alike_states, meet
+from fdrl_ros.selector.value.neighbours import NEAREST
+from fdrl_ros.surgery.patient.cohort import Cohort, Mixture
+import numpy as np
+
+FIRST_UNSEEN = 2 * 10**6
+"""Number of the first unseen patient: `fdrl evaluate` and the frozen states use lower ones."""
+
+FIRST_REDRAWN = 10**8
+"""Number of the first public patient that is drawn anew; models are fitted to lower ones."""
+
+APART = 10**6
+"""Numbers kept for what is drawn anew for one patient."""
+
+FEWER = 4
+"""How many times fewer patients the check averages over."""
+
+_STREAM, _SENSORS = 12, 27  # of the generators of this study, and of sensors' noise in it
+
+
+@dataclass(frozen=True)
+class CoverageSettings:
+    """
+    How much is measured.
+
+    :param policies: names; whose models are measured.
+    :param patients: unseen ones of each procedure, half of them handed over.
+    :param states: of each operation, at most, beside the start.
+    :param redraws: public patients with the same first state, for each.
+    :param seed: other ones are other patients.
+    :param public: on further public patients, as models are fitted to, instead of unseen ones.
+    """
+
+    policies: tuple[str, ...] = ('global',)
+    patients: int = 40
+    states: int = 4
+    redraws: int = 1000
+    seed: int = 0
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what cannot be measured.
+
+        :raises SettingError: on numbers too small, or no policy.
+        """
+        if not self.policies or len(set(self.policies)) < len(self.policies):
+            raise SettingError('policies', self.policies, 'different names, at least one')
+        for name, least in (('patients', 2), ('states', 0), ('redraws', 2 * NEAREST), ('seed', 0)):
+            if getattr(self, name) < least:
+                raise SettingError(name, getattr(self, name), f'at least {least}')
+        if self.patients >= 1000:
+            raise SettingError('patients', self.patients, 'below 1000')
+
+
+def run_coverage_study(
+    run: RunDirectory,
+    plan: Plan,
+    settings: CoverageSettings,
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> list[dict[str, Any]]:
+    """
+    Measure every procedure of a finished run.
+
+    :param run: gets ``values/`` with the models, and in ``coverage/`` for these settings a folder
+        with one JSON file for each procedure; gone on from there.
+    :returns: the parts; each with columns of its states by policy.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises StoreError: if it is no finished run, or a part is damaged or of other settings.
+    :raises SettingError: if it has no such policy.
+    """
+    policies = read_policies(run, plan, settings.policies)
+    names, essence = plan.federation.names, _essence(plan, settings)
+    stem = hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()[:12]
+    directory = run.path / 'coverage' / stem
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    paths = [directory / f'{each}.json' for each in names]
+    found = [read_finished(path, lambda part: bool(part['of'] == essence)) for path in paths]
+    missing = [each for each, part in enumerate(found) if part is None]
+    if not missing:
+        return [part for part in found if part is not None]
+    start = policies.pop('pretrained')
+    assert start is not None
+    values = value_models(
+        run.path / 'values',
+        policies,
+        plan,
+        start,
+        report=lambda done, count: report(Progress('value', 'models', done, count)),
+        stopped=stopped,
+    )
+    tasks = [
+        (names[each], policies, values, start, plan, settings, paths[each]) for each in missing
+    ]
+    measured = run_tasks(
+        measure, tasks, workers=plan.evaluation.workers, report=report, stopped=stopped
+    )
+    for each, part in zip(missing, measured, strict=True):
+        found[each] = part
+    return [part for part in found if part is not None]
+
+
+def read_policies(
+    run: RunDirectory, plan: Plan, wanted: Sequence[str]
+) -> dict[str, Policy | None]:
+    """
+    Read the policies of a run that a selector may choose, and the public start beside them.
+
+    :raises StoreError: if it is no finished run.
+    :raises SettingError: if one is not there.
+    """
+    if not run.layout.pretrained.exists():
+        raise StoreError(f'{run.path} is no finished run: it has no federation/pretrained.npz')
+    rows, choices = line_up(run.layout, plan, run.policies)
+    there: dict[str, Policy | None] = {HOLD: None}
+    there |= {each.name: Policy(each.weights, plan.shape) for each in rows}
+    for name in wanted:
+        if name not in (*choices, HOLD):
+            raise SettingError('policies', name, 'some of ' + ', '.join((*choices, HOLD)))
+    return {name: there[name] for name in (*wanted, 'pretrained')}
+
+
+def _essence(plan: Plan, settings: CoverageSettings) -> dict[str, Any]:
+    """Return what the numbers depend on, as JSON reads it back."""
+    every = plan.to_mapping()
+    kept = {each: every[each] for each in ('federation', 'value', 'world')}
+    own = {**vars(settings), 'policies': list(settings.policies)}
+    return {**kept, 'coverage': own, 'model_format': FORMAT}
+
+
+def measure(
+    procedure: str,
+    policies: dict[str, Policy | None],
+    values: dict[str, ValueModel],
+    start: Policy,
+    plan: Plan,
+    settings: CoverageSettings,
+    path: Path,
+    *,
+    report: Report,
+    stopped: Stopped,
+) -> dict[str, Any]:
+    """
+    Measure one procedure and keep it; a piece of work for a worker process.
+
+    :param path: of the file that the result is written to.
+    :returns: its content.
+    """
+    columns = {name: _Columns() for name in policies}
+    cohort = plan.public_cohort(1.0)
+    everyone: Cohort | Mixture = cohort if settings.public else Mixture(plan.cohorts)
+
+    def tick(left: int) -> None:
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+
+    for number in range(settings.patients):
+        report(Progress('coverage', procedure, number, settings.patients))
+        index = number + 1000 * settings.seed
+        patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
+        try:
+            meeting = meet(
+                patient,
+                cohort,
+                settings.redraws,
+                FIRST_REDRAWN + APART * index,
+                start,
+                bool(number % 2),
+                settings.states,
+                (_SENSORS, plan.federation.seed, index),
+                np.random.default_rng([_STREAM, plan.federation.seed, index]),
+            )
+        except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
+            for column in columns.values():
+                column.left_out += 1 + settings.states
+            continue
+        for name, policy in policies.items():
+            met = alike_states(meeting, policy, plan.world, plan.value.discount, tick)
+            for each in met:
+                columns[name].add(number, each, values[name].estimates[procedure])
+    report(Progress('coverage', procedure, settings.patients, settings.patients))
+    part = {
+        'of': _essence(plan, settings),
+        'procedure': procedure,
+        'policies': {name: vars(each) for name, each in columns.items()},
+    }
+    write_json(path, part)
+    return part
+
+
+class _Columns:
+    """What is kept of each state."""
+
+    def __init__(self) -> None:
+        self.patient: list[int] = []
+        self.tick: list[int] = []
+        self.start: list[bool] = []
+        self.exact: list[bool] = []
+        self.mean: list[float] = []
+        self.std: list[float] = []
+        self.reference: list[float] = []
+        self.error: list[float] = []
+        self.closer: list[float] = []
+        self.closer_error: list[float] = []
+        self.left_out = 0
+
+    def add(self, number: int, met: Alike, estimate: StateValue) -> None:
+        """Take in a state of a patient's operation."""
+        found = reference(met.state, met.others, met.returns)
+        closer = reference(met.state, met.others, met.returns, NEAREST // FEWER)
+        if found is None or closer is None:
+            self.left_out += 1
+            return
+        mean, std = estimate.mean_and_std(met.state)
+        self.patient.append(number)
+        self.tick.append(met.tick)
+        self.start.append(met.tick == 0)
+        self.exact.append(found.exact)
+        self.mean.append(float(mean))
+        self.std.append(float(std))
+        self.reference.append(found.mean)
+        self.error.append(found.error)
+        self.closer.append(closer.mean)
+        self.closer_error.append(closer.error)

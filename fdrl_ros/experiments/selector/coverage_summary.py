@@ -1,0 +1,180 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The share of intervals that hold the true expectation, although it is known with an error only.
+
+The unknown distribution of the model's error in its own standard deviations is fitted by maximum
+likelihood to what was seen through the errors of the Monte-Carlo expectations (Kiefer and
+Wolfowitz 1956; solved by expectation maximisation). No shape of it is assumed.
+"""
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+CONFIDENCES = (0.5, 0.8, 0.9, 0.95)
+"""Nominal coverages."""
+
+RESAMPLES = 200
+"""Of patients, for the intervals."""
+
+_STEP, _MOST = 0.1, 8.0
+_PLACES: Array = np.arange(0.5 * _STEP, _MOST, _STEP)
+"""Sizes that an error may have, in standard deviations; the last stands for all beyond."""
+
+_ROUNDS, _FURTHER = 300, 40
+_STREAM = 13
+
+
+def shares_held(scores: Array, errors: Array, confidences: Sequence[float]) -> Array:
+    """
+    Estimate which share of intervals hold the truth.
+
+    :param scores: (Monte-Carlo expectation - estimate) / its standard deviation, shape (N,).
+    :param errors: standard error of the Monte-Carlo expectation, in the same unit, shape (N,).
+    :param confidences: of the intervals, below 1.
+    :returns: shape of `confidences`.
+    """
+    likelihood = _likelihood(scores, errors)
+    return _within(_fitted(likelihood, np.ones(len(scores)), _ROUNDS), confidences)
+
+
+def widening(scores: Array, errors: Array, confidence: float) -> float:
+    """
+    Return what standard deviations are to be multiplied with for intervals to hold their share.
+
+    :param scores: as :func:`shares_held` takes them, like `errors`.
+    :param confidence: of the intervals, below 1.
+    """
+    masses = _fitted(_likelihood(scores, errors), np.ones(len(scores)), _ROUNDS)
+    reached = np.concatenate([[0.0], np.cumsum(masses)])
+    ends = np.arange(len(reached)) * _STEP
+    size = float(np.interp(confidence, reached / reached[-1], ends))
+    return size / NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
+def _likelihood(scores: Array, errors: Array) -> Array:
+    """Return how likely each score's size is for each size of the error, shape (N, places)."""
+    width = np.maximum(np.asarray(errors, np.float64), 0.5 * _STEP)[:, None]
+    size = np.minimum(np.abs(scores), _MOST)[:, None]
+    near, far = (size - _PLACES) / width, (size + _PLACES) / width
+    density: Array = (np.exp(-0.5 * near**2) + np.exp(-0.5 * far**2)) / width
+    return density + 1e-300
+
+
+def _fitted(likelihood: Array, weights: Array, rounds: int, masses: Array | None = None) -> Array:
+    """Return the mass of each place, of maximum likelihood."""
+    if masses is None:
+        masses = np.full(len(_PLACES), 1.0 / len(_PLACES))
+    total = weights.sum()
+    for _ in range(rounds):
+        joint = likelihood * masses
+        masses = (weights / joint.sum(axis=1)) @ joint / total
+    return masses
+
+
+def _within(masses: Array, confidences: Sequence[float]) -> Array:
+    """Return the mass within each interval; of the place at its end, the part inside."""
+    factors = [NormalDist().inv_cdf(0.5 + each / 2) for each in confidences]
+    inside = np.clip((np.array(factors)[:, None] - _PLACES) / _STEP + 0.5, 0.0, 1.0)
+    held: Array = inside @ masses
+    return held
+
+
+def coverage_of(
+    scores: Array, errors: Array, patients: NDArray[Any], confidences: Sequence[float]
+) -> list[dict[str, float]]:
+    """
+    Estimate coverages with 95 % intervals over patients, whose states go together.
+
+    :param patients: whose state each is, shape (N,).
+    :returns: for each confidence itself, ``coverage``, ``low`` and ``high``.
+    """
+    scores, errors = np.asarray(scores, np.float64), np.asarray(errors, np.float64)
+    likelihood = _likelihood(scores, errors)
+    masses = _fitted(likelihood, np.ones(len(scores)), _ROUNDS)
+    _, who = np.unique(patients, return_inverse=True)
+    count = int(who.max()) + 1
+    rng = np.random.default_rng([_STREAM, count])
+    drawn = []
+    for _ in range(RESAMPLES):
+        times = np.bincount(rng.integers(count, size=count), minlength=count)[who]
+        some = times > 0
+        again = _fitted(likelihood[some], times[some].astype(np.float64), _FURTHER, masses)
+        drawn.append(_within(again, confidences))
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
+    return [
+        {
+            'confidence': float(confidence),
+            'coverage': float(held),
+            'low': float(low[place]),
+            'high': float(high[place]),
+        }
+        for place, (confidence, held) in enumerate(
+            zip(confidences, _within(masses, confidences), strict=True)
+        )
+    ]
+
+
+def summarise_coverage(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """
+    Sum up by procedure and over all, at the start and in the middle of operations.
+
+    :param parts: as :func:`fdrl_ros.experiments.selector.coverage.run_coverage_study` returns
+        them.
+    :returns: ``rows``, one for each policy, procedure (or ``all``) and kind of state: coverages,
+        the same with fewer patients for each expectation (``closer``), the root mean square of
+        the model's error and of what it says of it, the Monte-Carlo error, what the standard
+        deviations would have to be multiplied with at 90 % (``widening``), and counts.
+    """
+    rows = []
+    for policy in parts[0]['policies']:
+        for name in [each['procedure'] for each in parts] + ['all']:
+            own = [
+                _table(part, policy, number)
+                for number, part in enumerate(parts)
+                if name in (part['procedure'], 'all')
+            ]
+            table = {key: np.concatenate([each[key] for each in own]) for key in own[0]}
+            left_out = sum(
+                part['policies'][policy]['left_out']
+                for part in parts
+                if name in (part['procedure'], 'all')
+            )
+            for kind, chosen in (('start', table['start']), ('middle', ~table['start'])):
+                if chosen.any():
+                    some = {key: each[chosen] for key, each in table.items()}
+                    row = {'policy': policy, 'procedure': name, 'kind': kind, **_row(some)}
+                    rows.append({**row, 'left_out': left_out if kind == 'middle' else 0})
+    return {'of': parts[0]['of'], 'rows': rows}
+
+
+def _table(part: dict[str, Any], policy: str, number: int) -> dict[str, Array]:
+    columns = part['policies'][policy]
+    table = {key: np.array(each) for key, each in columns.items() if key != 'left_out'}
+    table['patient'] = table['patient'] + 10**6 * number
+    table['start'] = table['start'].astype(bool)
+    return table
+
+
+def _row(table: dict[str, Array]) -> dict[str, Any]:
+    std = np.maximum(table['std'], 1e-12)
+    off, closer = table['reference'] - table['mean'], table['closer'] - table['mean']
+    patients = table['patient']
+    return {
+        'states': len(std),
+        'patients': len(np.unique(patients)),
+        'same_state': float(np.mean(table['exact'])),
+        'coverage': coverage_of(off / std, table['error'] / std, patients, CONFIDENCES),
+        'closer': coverage_of(closer / std, table['closer_error'] / std, patients, CONFIDENCES),
+        'widening': widening(off / std, table['error'] / std, 0.9),
+        'bias': float(off.mean()),
+        'error': max(float(np.mean(off**2 - table['error'] ** 2)), 0.0) ** 0.5,
+        'std': float(np.mean(std**2) ** 0.5),
+        'monte_carlo_error': float(np.mean(table['error'] ** 2) ** 0.5),
+    }

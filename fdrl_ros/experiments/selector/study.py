@@ -1,0 +1,374 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the selector is worth: against every single policy, other rules of choosing, and an oracle.
+
+At each H and seed a federation is trained with differential privacy, its policies are valued on
+public patients, and all operate on the same unseen ones. Finished parts are kept.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.valuation import public_patient
+from fdrl_ros.errors import TrainingStopped
+from fdrl_ros.experiments.cases import Cases
+from fdrl_ros.experiments.contender import Contender, HoldContender, SelectorContender
+from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
+from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.experiments.plots.selector import draw_operation
+from fdrl_ros.experiments.reports.assessment import line_up
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.selector.oracle import oracle_returns
+from fdrl_ros.experiments.selector.rivals import (
+    dwells_of,
+    hindsight,
+    Outcomes,
+    RIVALS,
+    switches_of,
+)
+from fdrl_ros.experiments.selector.summary import ALWAYS, SELECTOR, TIMID
+from fdrl_ros.experiments.selector.values import value_models
+from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.metrics import state_change
+from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.selector import HOLD, Selection
+from fdrl_ros.selector.value.model import FORMAT
+from fdrl_ros.selector.value.monte_carlo_reference import acting
+from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.batch_rollout import roll_out
+from fdrl_ros.surgery.gym.episode import Episode
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.patient import Patient
+import numpy as np
+
+TRIED = 300
+"""Public patients of each procedure from whom other rules learn."""
+
+_FIRST_TRIED = 3 * 10**6  # number of the first of those
+
+FORESEEN = 40
+"""Unseen patients that the oracle of true values operates on."""
+
+SOON = 3
+"""Ticks after a change of state within which a switch counts as its answer."""
+
+_STREAM, _SENSORS = 9, 26  # of the generators of this study, and of sensors' noise in it
+
+
+def run_selector_study(
+    directory: Path,
+    plan: Plan,
+    seeds: Sequence[int],
+    levels: Sequence[float],
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> list[dict[str, Any]]:
+    """
+    Measure every seed at every H.
+
+    :param directory: gets a run for each, and ``parts/``, one JSON file each; gone on from there.
+    :returns: the parts, seed after seed, each with its H.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises StoreError: if a part is damaged, or of other settings.
+    """
+    (directory / 'parts').mkdir(parents=True, exist_ok=True)
+    wanted = _wanted(directory, plan, seeds, levels)
+    found = [read_part(path, own) for path, own in wanted]
+    missing = [each for each, part in enumerate(found) if part is None]
+    done = len(wanted) - len(missing)
+    report(Progress('selector', 'all seeds', done, len(wanted)))
+
+    def count(progress: Progress) -> None:
+        nonlocal done
+        report(progress)
+        if progress.what == 'part':
+            done += 1
+            report(Progress('selector', 'all seeds', done, len(wanted)))
+
+    measured = run_tasks(
+        measure,
+        [
+            (directory / 'runs' / path.stem, own, path)
+            for path, own in (wanted[each] for each in missing)
+        ],
+        workers=plan.evaluation.workers,
+        report=count,
+        stopped=stopped,
+    )
+    for each, part in zip(missing, measured, strict=True):
+        found[each] = part
+    return [part for part in found if part is not None]
+
+
+def finished(directory: Path, plan: Plan, seeds: Sequence[int], levels: Sequence[float]) -> int:
+    """
+    Count the parts that :func:`run_selector_study` would not measure again.
+
+    :raises StoreError: if one is damaged, or of other settings.
+    """
+    wanted = _wanted(directory, plan, seeds, levels)
+    return sum(read_part(path, own) is not None for path, own in wanted)
+
+
+def _wanted(
+    directory: Path, plan: Plan, seeds: Sequence[int], levels: Sequence[float]
+) -> list[tuple[Path, Plan]]:
+    """Return the file and the plan of each part."""
+    return [
+        (
+            directory / 'parts' / f'seed_{seed}_h_{level:g}.json',
+            plan.changed({'federation': {'seed': seed, 'heterogeneity': level, 'release': True}}),
+        )
+        for level in levels
+        for seed in seeds
+    ]
+
+
+def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
+    """
+    Read a finished part, or None where there is none.
+
+    :raises StoreError: if it is damaged, or of other settings.
+    """
+    return read_finished(path, lambda part: bool(part['plan'] == _essence(plan)))
+
+
+def _essence(plan: Plan) -> dict[str, Any]:
+    """Return the settings that the numbers depend on."""
+    every = plan.to_mapping()
+    every['evaluation'].pop('workers')
+    return {**every, 'model_format': FORMAT}
+
+
+def measure(
+    directory: Path, plan: Plan, path: Path, *, report: Report, stopped: Stopped
+) -> dict[str, Any]:
+    """
+    Train, value and compare one seed at one H and keep it; a piece of work for a worker process.
+
+    :param directory: of the run.
+    :param path: of the file that the result is written to.
+    :returns: its content.
+    """
+    name = f'seed {plan.federation.seed}, H = {plan.federation.heterogeneity:g}'
+    alone = plan.changed({'evaluation': {'workers': 1}})
+    layout, _ = run_training(directory, alone, report=report, stopped=stopped)
+    rows, choices = line_up(layout, plan, directory / 'policies')
+    weights = {each.name: each.weights for each in rows if each.name in choices}
+    start = next(Policy(each.weights, plan.shape) for each in rows if each.name == 'pretrained')
+    policies = {each: Policy(chosen, plan.shape) for each, chosen in weights.items()}
+    values = value_models(
+        directory / 'values',
+        {**policies, HOLD: None},
+        plan,
+        start,
+        report=lambda done, count: report(Progress('value', name, done, count)),
+        stopped=stopped,
+    )
+    selector = SelectorContender(SELECTOR, weights, values, plan.shape, plan.selector, plan.shield)
+    singles = [each for each in rows if each.name in choices]
+    timid = SelectorContender(
+        TIMID,
+        {ALWAYS: weights[ALWAYS]},
+        {each: values[each] for each in (ALWAYS, HOLD)},
+        plan.shape,
+        plan.selector,
+        plan.shield,
+    )
+    contenders: list[Contender] = [*singles, HoldContender(), timid, selector]
+    patients = unseen_patients(plan, plan.evaluation.patients)
+    cases, selections, episodes = _operate_all(contenders, patients, plan, name, report, stopped)
+    chosen = [[tick.policy for tick in each] for each in selections]
+
+    names = (*choices, HOLD)
+    public = _public_outcomes(names, policies, plan)
+    unseen = Outcomes(
+        names,
+        np.array([each.states[0] for each in episodes], np.float64),
+        np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients]),
+        np.stack([cases[each].returns for each in names]),
+    )
+    arms = {rival: rule(public, unseen) for rival, rule in RIVALS.items()}
+    arms['hindsight'] = hindsight(unseen)
+    _draw_examples(directory / 'pictures', episodes, selections, names)
+    part = {
+        'plan': _essence(plan),
+        'names': list(names),
+        'procedures': [each.procedure.name for each in patients],
+        'contenders': {each: _columns(cases[each]) for each in cases}
+        | {rival: _picked(cases, names, chosen) for rival, chosen in arms.items()},
+        'chosen': _counts(chosen),
+        'switching': _switching(episodes, chosen, plan.selector.change_threshold),
+        'oracle': _oracle(patients, policies, selector, plan, stopped),
+    }
+    write_json(path, part)
+    report(Progress('part', name, 1, 1))
+    return part
+
+
+def _operate_all(
+    contenders: Sequence[Contender],
+    patients: Sequence[Patient],
+    plan: Plan,
+    name: str,
+    report: Report,
+    stopped: Stopped,
+) -> tuple[dict[str, Cases], list[list[Selection]], list[Episode]]:
+    """Return cases by contender, and of the last one what it chose and its episodes."""
+    env = SurgeryEnv(settings=plan.world)
+    found: dict[str, Cases] = {}
+    total, done = len(contenders) * len(patients), 0
+    try:
+        for each in contenders:
+            env.np_random = np.random.default_rng([_STREAM, plan.federation.seed])
+            met, selections = [], []
+            for patient in patients:
+                if stopped():
+                    raise TrainingStopped('stopped by the user')
+                episode, ticks = operate_once(env, each, patient, plan.world)
+                met.append(episode)
+                selections.append(ticks)
+                done += 1
+                if done % 20 == 0 or done == total:
+                    report(Progress('operate', name, done, total, each.name))
+            found[each.name] = Cases.of(met, plan.world, plan.value.discount)
+    finally:
+        env.close()
+    return found, selections, met
+
+
+def _draw_examples(
+    folder: Path,
+    episodes: Sequence[Episode],
+    selections: Sequence[Sequence[Selection]],
+    names: tuple[str, ...],
+) -> None:
+    """Draw of each procedure the operation with most happening: the longest with an event."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for procedure in sorted({each.patient.procedure.name for each in episodes}):
+
+        def eventful(place: int) -> tuple[bool, int]:
+            events = episodes[place].patient.events
+            length = len(episodes[place].actions)
+            return any(each.start < length * TICK for each in events), length
+
+        own = [
+            place
+            for place, each in enumerate(episodes)
+            if each.patient.procedure.name == procedure
+        ]
+        shown = max(own, key=eventful)
+        draw_operation(episodes[shown], selections[shown], names, folder / f'{procedure}.png')
+
+
+def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Plan) -> Outcomes:
+    """Operate on further public patients with every candidate, on kinematic arms."""
+    patients = [
+        public_patient(_FIRST_TRIED + each, plan, procedure)
+        for procedure in plan.federation.names
+        for each in range(TRIED)
+    ]
+    order = np.random.default_rng([_STREAM, plan.federation.seed, 1]).permutation(len(patients))
+    patients = [patients[each] for each in order]
+    returns, states = [], np.zeros((0, 0))
+    for name in names:
+        rngs = _rngs(len(patients), plan.federation.seed)
+        rolled = roll_out(patients, acting(policies.get(name)), plan.world, rngs=rngs)
+        earned = np.zeros(len(patients))
+        np.add.at(earned, rolled.cases, plan.value.discount**rolled.ticks * rolled.rewards)
+        returns.append(earned)
+        states = rolled.states[rolled.ticks == 0].astype(np.float64)
+    kinds = np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients])
+    return Outcomes(tuple(names), states, kinds, np.stack(returns))
+
+
+def _rngs(count: int, seed: int) -> list[np.random.Generator]:
+    return [np.random.default_rng([_SENSORS, seed, each]) for each in range(count)]
+
+
+def _columns(cases: Cases) -> dict[str, list[Any]]:
+    """Return what is kept of each patient."""
+    return {
+        'returns': cases.returns.tolist(),
+        'risk': cases.risk.tolist(),
+        'success': cases.column('success').tolist(),
+        'adaptation': [None if np.isnan(each) else each for each in cases.adaptation.tolist()],
+    }
+
+
+def _picked(
+    cases: dict[str, Cases], names: Sequence[str], chosen: np.ndarray
+) -> dict[str, list[Any]]:
+    """Return what a rule earns that takes one candidate for a whole operation."""
+    columns = [_columns(cases[each]) for each in names]
+    return {
+        key: [columns[arm][key][case] for case, arm in enumerate(chosen)] for key in columns[0]
+    }
+
+
+def _counts(chosen: Sequence[Sequence[str]]) -> dict[str, int]:
+    every = [name for each in chosen for name in each]
+    return {name: every.count(name) for name in sorted(set(every))}
+
+
+def _switching(
+    episodes: Sequence[Episode], chosen: Sequence[Sequence[str]], threshold: float
+) -> dict[str, Any]:
+    """
+    Tell whether switches follow changes of state, and how long choices stand.
+
+    :returns: switches and steps, those that come soon after a change of state, and dwell times
+        in ticks.
+    """
+    counts = dict.fromkeys(('steps', 'switches', 'steps_after', 'switches_after'), 0)
+    dwells: list[int] = []
+    for episode, names in zip(episodes, chosen, strict=True):
+        states = episode.states[: len(names)]
+        changed = np.r_[False, state_change(states[1:], states[:-1], 1.0) > threshold]
+        soon = np.convolve(changed, np.ones(SOON + 1))[: len(names)] > 0
+        at = switches_of(names)
+        counts['steps'] += len(names) - 1
+        counts['switches'] += len(at)
+        counts['steps_after'] += int(soon[1:].sum())
+        counts['switches_after'] += int(soon[at].sum())
+        dwells.extend(dwells_of(names).tolist())
+    return {**counts, 'dwells': dwells}
+
+
+def _oracle(
+    patients: Sequence[Patient],
+    policies: dict[str, Policy],
+    selector: SelectorContender,
+    plan: Plan,
+    stopped: Stopped,
+) -> dict[str, list[float]]:
+    """Return what the oracle of true values earns, and others beside it, on kinematic arms."""
+
+    def tick(left: int) -> None:
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+
+    some = patients[:FORESEEN]
+    discount = plan.value.discount
+    candidates = [acting(each) for each in (*policies.values(), None)]
+    found = {'oracle': oracle_returns(some, candidates, discount, plan.world, tick)}
+    sessions = [selector.begin(each, plan.world) for each in some]
+
+    def choose(states: Any, rows: Any, now: int) -> Any:
+        return np.array([sessions[row](state) for row, state in zip(rows, states, strict=True)])
+
+    calm = plan.changed({'world': {'force_noise': 0.0}}).world
+    rest = {'selector': choose, 'global': acting(policies['global']), HOLD: acting(None)}
+    for name, each in rest.items():
+        rolled = roll_out(some, each, calm, tick=tick)
+        earned = np.zeros(len(some))
+        np.add.at(earned, rolled.cases, discount**rolled.ticks * rolled.rewards)
+        found[name] = earned
+    return {name: each.tolist() for name, each in found.items()}

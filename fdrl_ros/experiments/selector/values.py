@@ -1,0 +1,65 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Value models of a run, kept in files: who is interrupted fits none of them twice."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.valuation import fit_public_value, fitted_with
+from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.runtime.progress import never, Stopped
+from fdrl_ros.selector import HOLD, ValueModel
+
+
+def value_models(
+    folder: Path,
+    policies: Mapping[str, Policy | None],
+    plan: Plan,
+    start: Policy,
+    *,
+    report: Callable[[int, int], None] = lambda done, total: None,
+    stopped: Stopped = never,
+) -> dict[str, ValueModel]:
+    """
+    Return the value model of every candidate; fit and keep those that are missing.
+
+    :param folder: where they are kept, under what they are of and were fitted with.
+    :param policies: by name; None stays where it is.
+    :param start: the public start, who operates before the hand-over.
+    :param report: told how many of how many are there.
+    :returns: by name, in the same order.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises StoreError: if one cannot be written.
+    """
+    found: dict[str, ValueModel] = {}
+    settings = fitted_with(plan, start)
+    for name, policy in policies.items():
+        digest = HOLD if policy is None else policy.digest.hex()
+        path = folder / f'{name}_{digest[:16]}_{settings[:16]}.npz'
+        model = _read(path, digest)
+        if model is None:
+            model = fit_public_value(policy, plan, start, stopped=stopped)
+            _write(path, model)
+        found[name] = model
+        report(len(found), len(policies))
+    return found
+
+
+def _read(path: Path, digest: str) -> ValueModel | None:
+    """Return the model in a file; None if there is no whole one of that policy."""
+    try:
+        return ValueModel.from_bytes(path.read_bytes(), digest)
+    except (OSError, PolicyError):
+        return None
+
+
+def _write(path: Path, model: ValueModel) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(model.to_bytes())
+    except OSError as error:
+        raise StoreError(f'cannot write {path}: {error.strerror}') from error

@@ -1,0 +1,126 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the shield costs: success of the expert and of policies with it, and without."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.policy import Policy
+from fdrl_ros.shield.batch import BatchShield
+from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.outcome import FAILURES
+import numpy as np
+from numpy.typing import NDArray
+
+_FORCE = FAILURES.index('force')
+
+Chooser = Callable[[BatchSurgery, NDArray[np.float32]], NDArray[np.intp]]
+"""Who acts: the operations that go on and their states give an action for each."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """
+    What came of some operations of one procedure under one shield.
+
+    :param patients: how many were operated on.
+    :param successes: how many operations succeeded.
+    :param forced: how many were ended by force.
+    :param steps: of 50 ms, in all.
+    :param vetoes: steps in which something else was done than was asked for.
+    """
+
+    procedure: str
+    patients: int
+    successes: int
+    forced: int
+    steps: int
+    vetoes: int
+
+    def plain(self) -> dict[str, object]:
+        """Return it as names and values."""
+        return asdict(self)
+
+
+def newest(path: Path) -> list[Path]:
+    """
+    Return the policy file that a path is, or those of a run: newest global, every hospital's.
+
+    :raises PolicyError: if a directory holds no policy.
+    """
+    if path.is_file():
+        return [path]
+    numbers = {
+        int(each.stem.removeprefix('global_')): each
+        for each in (path / 'policies').glob('global_*.npz')
+        if each.stem.removeprefix('global_').isdigit()
+    }
+    found = [numbers[max(numbers)]] if numbers else []
+    found += sorted((path / 'policies').glob('hospital_*.npz'))
+    if not found:
+        raise PolicyError(f'{path} holds no policies/global_*.npz nor policies/hospital_*.npz')
+    return found
+
+
+def by_expert(batch: BatchSurgery, states: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Choose as the expert does."""
+    chosen: NDArray[np.intp] = expert_costs(batch).argmin(axis=1)
+    return chosen
+
+
+def by_policy(policy: Policy) -> Chooser:
+    """Return who chooses as a policy does."""
+
+    def choose(batch: BatchSurgery, states: NDArray[np.float32]) -> NDArray[np.intp]:
+        chosen: NDArray[np.intp] = policy.q_values(states).argmax(axis=1)
+        return chosen
+
+    return choose
+
+
+def cost(
+    procedure: str,
+    choose: Chooser,
+    settings: ShieldSettings,
+    patients: int,
+    heterogeneity: float,
+    seed: int = 5,
+) -> Cost:
+    """
+    Operate on made-up patients, with kinematic arms.
+
+    :param choose: who acts.
+    :param settings: of the shield; not active to go without.
+    :param patients: how many.
+    :param heterogeneity: H, of the patients.
+    :param seed: of the patients.
+    """
+    cohort = public_cohort(seed, heterogeneity, (procedure,))
+    batch = BatchSurgery([cohort.patient(each, 'test') for each in range(patients)])
+    states = batch.reset()
+    shield = BatchShield(settings, procedure, patients)
+    successes = forced = steps = vetoes = 0
+    while True:
+        actions = asked = choose(batch, states)
+        if settings.active:
+            actions = shield.review(batch.values(), asked).actions
+        states, _, terminated, truncated, said = batch.step(actions)
+        steps += len(asked)
+        vetoes += int((actions != asked).sum())
+        over = terminated | truncated
+        successes += int(said['success'][over].sum())
+        forced += int((said['failure'][over] == _FORCE).sum())
+        rows = np.flatnonzero(~over)
+        if not len(rows):
+            break
+        if over.any():
+            batch.keep(rows)
+            shield.keep(rows)
+            states = states[rows]
+    batch.close()
+    return Cost(procedure, patients, successes, forced, steps, vetoes)

@@ -1,0 +1,182 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Whole experiments: one seed from nothing to numbers, and several seeds with paired differences.
+
+Finished work is kept: a seed that was interrupted goes on where it stood, a finished one is
+read from its file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+import math
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.experiments.reports.assessment import assess, Assessment
+from fdrl_ros.experiments.rounds import RoundNote, write_json
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.training import collect_all, train_all_alone, train_federation
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+import numpy as np
+from scipy import stats
+
+METRICS = ('success', 'a_task', 'r_mit', 'mean_return', 'peak_force', 'alpha_adapt')
+PAIRED = ('success', 'a_task', 'r_mit', 'mean_return')
+
+
+def run_training(
+    directory: Path, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> tuple[Layout, list[RoundNote]]:
+    """
+    Prepare, collect and train all rounds in this process.
+
+    :param directory: of the run; 'federation' and 'policies' are made in it.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    policies = directory / 'policies'
+    policies.mkdir(exist_ok=True)
+    layout = prepare(
+        directory / 'federation',
+        plan,
+        progress=lambda what, done, count: report(Progress(what, 'public', done, count)),
+        stopped=stopped,
+    )
+    collect_all(layout, plan, report=report, stopped=stopped)
+    rounds = train_federation(layout, plan, policies, report=report, stopped=stopped)
+    RunDirectory(directory).forget_results(len(rounds))
+    return layout, rounds
+
+
+def run_experiment(
+    directory: Path, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> Assessment:
+    """
+    Train together and alone, and evaluate everyone on the same unseen patients.
+
+    :param directory: of the run.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    """
+    layout, rounds = run_training(directory, plan, report=report, stopped=stopped)
+    train_all_alone(layout, plan, report=report, stopped=stopped)
+    return assess(layout, plan, directory / 'policies', rounds, report=report, stopped=stopped)
+
+
+def run_seeds(
+    directory: Path,
+    plan: Plan,
+    seeds: Sequence[int],
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> dict[str, Any]:
+    """
+    Repeat the experiment with several seeds and compare them.
+
+    :param directory: gets one JSON file a finished seed, and ``experiment.json``.
+    :returns: what ``experiment.json`` holds.
+    :raises StoreError: if a seed's file is damaged, or of another plan.
+    """
+    results = []
+    for number, seed in enumerate(seeds):
+        report(Progress('seed', f'seed {seed}', number, len(seeds)))
+        own = plan.changed({'federation': {'seed': seed}})
+        path = directory / f'seed_{seed}.json'
+        result = read_seed(path, own)
+        if result is None:
+            found = run_experiment(directory / f'seed_{seed}', own, report=report, stopped=stopped)
+            result = {
+                'plan': own.to_mapping(),
+                'summary': found.summary(),
+                'differences': found.differences(),
+                'learning': found.learning,
+                'state_set': found.probe_digest,
+            }
+            write_json(path, result)
+        results.append(result)
+        report(Progress('seed', f'seed {seed}', number + 1, len(seeds)))
+    combined = combine(results, plan, seeds)
+    write_json(directory / 'experiment.json', combined)
+    return combined
+
+
+def read_seed(path: Path, plan: Plan) -> dict[str, Any] | None:
+    """
+    Read the result of a finished seed, or None where there is none.
+
+    :raises StoreError: if it is damaged, or was made with other settings.
+    """
+
+    def fits(result: dict[str, Any]) -> bool:
+        return _without_workers(Plan.from_mapping(result['plan'])) == _without_workers(plan)
+
+    return read_finished(path, fits)
+
+
+def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) -> dict[str, Any]:
+    """
+    Sum up over seeds: means, and paired differences with their 95 % intervals.
+
+    :param results: what :func:`run_seeds` keeps of each seed.
+    """
+    summaries = [each['summary'] for each in results]
+    names = list(summaries[0]['policies'])
+    every = [each.get('epsilon_of_shared_patients') for each in summaries]
+    shared = [each for each in every if each is not None]
+    return {
+        'seeds': list(seeds),
+        'plan': plan.to_mapping(),
+        'private': plan.federation.noise == 'secure',
+        'epsilon': {
+            name: max(each['epsilon'][name] for each in summaries)
+            for name in summaries[0]['epsilon']
+        },
+        'delta': plan.privacy.delta,
+        'epsilon_of_shared_patients': max(shared, default=None),
+        'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
+        'unit': plan.privacy.unit,
+        'policies': {
+            name: {
+                metric: interval([each['policies'][name][metric] for each in summaries])
+                for metric in METRICS
+            }
+            for name in names
+        },
+        'global_minus': {
+            name: {
+                metric: interval([each['differences'][name][metric] for each in results])
+                for metric in PAIRED
+            }
+            for name in names
+            if name != 'global'
+        },
+    }
+
+
+def interval(values: Sequence[float | None]) -> dict[str, Any]:
+    """
+    Return mean and 95 % interval over seeds by Student's t.
+
+    :param values: one for each seed; None is left out.
+    :returns: mean, low and high, null where they are undefined, and the values.
+    """
+    known = np.array([each for each in values if each is not None], dtype=np.float64)
+    mean = float(known.mean()) if len(known) else math.nan
+    half = math.nan
+    if len(known) > 1:
+        deviation = float(known.std(ddof=1)) / math.sqrt(len(known))
+        half = float(stats.t.ppf(0.975, len(known) - 1)) * deviation
+    ends = {'mean': mean, 'low': mean - half, 'high': mean + half}
+    return {
+        **{name: None if math.isnan(each) else each for name, each in ends.items()},
+        'values': list(values),
+    }
+
+
+def _without_workers(plan: Plan) -> Plan:
+    """Return the plan with what changes no result set to one value."""
+    return replace(plan, evaluation=replace(plan.evaluation, workers=1))

@@ -1,0 +1,163 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What heterogeneity H does to hospitals, measured at several H over several seeds.
+
+Two things: how far the hospitals' patients are apart
+(:mod:`fdrl_ros.experiments.studies.distance`), and how much success a policy loses abroad
+(:mod:`fdrl_ros.experiments.studies.cross_loss`). Finished parts are kept.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.studies.cross_loss import measure_loss, work_of
+from fdrl_ros.experiments.studies.distance import (
+    distances,
+    pooled_spread,
+    sample_of,
+    total_variation,
+    two_sample_tests,
+)
+from fdrl_ros.experiments.studies.heterogeneity_summary import curve_of, LEVELS, summarise
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.surgery.patient.patient import Patient
+
+DRAWN = 400
+"""Patients of each hospital that distances are measured on."""
+
+
+def run_heterogeneity(
+    directory: Path,
+    plan: Plan,
+    seeds: Sequence[int],
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> dict[str, Any]:
+    """
+    Measure every seed at every H, and sum up.
+
+    :param directory: gets ``parts/``, one JSON file a seed and H, and is gone on from them.
+    :param plan: hospitals, procedures, records, learner and world; its H and seed do not count.
+    :returns: what :func:`fdrl_ros.experiments.studies.heterogeneity_summary.summarise` returns.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises StoreError: if a part is damaged, or of other settings.
+    """
+    parts = directory / 'parts'
+    parts.mkdir(parents=True, exist_ok=True)
+    wanted = [(seed, level) for seed in seeds for level in LEVELS]
+    plans = {
+        (seed, level): plan.changed({'federation': {'seed': seed, 'heterogeneity': level}})
+        for seed, level in wanted
+    }
+    paths = {each: parts / f'seed_{each[0]}_h_{each[1]:g}.json' for each in wanted}
+    found = {each: read_part(paths[each], plans[each]) for each in wanted}
+    missing = [each for each in wanted if found[each] is None]
+    done = len(wanted) - len(missing)
+
+    def count(progress: Progress) -> None:
+        nonlocal done
+        report(progress)
+        if progress.done == progress.total:
+            done += 1
+            report(Progress('heterogeneity', 'all seeds', done, len(wanted)))
+
+    report(Progress('heterogeneity', 'all seeds', done, len(wanted)))
+    measured = run_tasks(
+        measure,
+        [(plans[each], paths[each]) for each in missing],
+        workers=plan.evaluation.workers,
+        report=count,
+        stopped=stopped,
+    )
+    found |= dict(zip(missing, measured, strict=True))
+    settings = _essence(plan)
+    settings['federation'] = {
+        name: settings['federation'][name] for name in ('hospitals', 'procedures')
+    }
+    rows = [[found[seed, level] or {} for level in LEVELS] for seed in seeds]
+    return {
+        'seeds': list(seeds),
+        'patients_drawn': DRAWN,
+        'settings': settings,
+        **summarise(rows),
+    }
+
+
+def measure(plan: Plan, path: Path, *, report: Report, stopped: Stopped) -> dict[str, Any]:
+    """
+    Measure one seed at one H and keep it; a piece of work for a worker process.
+
+    :param path: of the file that the result is written to.
+    :returns: its content.
+    """
+    chosen, total = plan.federation, work_of(plan)
+    name = f'seed {chosen.seed}, H = {chosen.heterogeneity:g}'
+
+    def tell(done: int, what: str) -> None:
+        if done < total:  # the end is told when the file is written
+            report(Progress('heterogeneity', name, done, total, what))
+
+    part = {'plan': _essence(plan), **measure_distances(plan)}
+    found = measure_loss(plan, tell=tell, stopped=stopped)
+    part |= {'success': found.success.tolist(), 'failed_by_force': found.force.tolist()}
+    write_json(path, part)
+    report(Progress('heterogeneity', name, total, total))
+    return part
+
+
+def measure_distances(plan: Plan) -> dict[str, Any]:
+    """
+    Draw patients of every hospital and compare them.
+
+    :returns: distance in each quantity, total variation of what is done (of the plan's procedures
+        and of all), and the least corrected p of the tests that the hospitals are one.
+    """
+    level = plan.federation.heterogeneity
+    every = plan.changed({'federation': {'procedures': 'all'}})
+    spread = pooled_spread([sample_of(each) for each in draw(plan, 1.0)])
+    samples = [sample_of(each) for each in draw(plan, level)]
+    own, all_done = (
+        [[patient.procedure.name for patient in each] for each in draw(one, level)]
+        for one in (plan, every)
+    )
+    return {
+        'quantities': distances(samples, spread),
+        'mix_of_own_procedures': total_variation(own),
+        'mix_of_all_procedures': total_variation(all_done),
+        'least_p': min(two_sample_tests(samples, all_done).values()),
+    }
+
+
+def draw(plan: Plan, level: float) -> list[list[Patient]]:
+    """Return unseen patients of each hospital at an H."""
+    cohorts = plan.changed({'federation': {'heterogeneity': level}}).cohorts
+    return [[each.patient(index, 'test') for index in range(DRAWN)] for each in cohorts]
+
+
+def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
+    """
+    Read a finished part, or None where there is none.
+
+    :raises StoreError: if it is damaged, or of other settings.
+    """
+
+    def fits(part: dict[str, Any]) -> bool:
+        curve_of(part)
+        return bool(part['plan'] == _essence(plan))
+
+    return read_finished(path, fits)
+
+
+def _essence(plan: Plan) -> dict[str, Any]:
+    """Return the settings that numbers here depend on."""
+    groups = ('federation', 'learner', 'collection', 'pretraining', 'world')
+    every = plan.to_mapping()
+    chosen: dict[str, Any] = {name: every[name] for name in groups}
+    return {**chosen, 'evaluation': {'patients': plan.evaluation.patients}}

@@ -1,0 +1,253 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Train a federation in this process, and each hospital alone with the same budget for comparison.
+
+Both go on where an interruption left them: nothing is trained or charged twice.
+"""
+
+from contextlib import ExitStack
+import logging
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.crypto.keys.keystore import make_private_directory
+from fdrl_ros.deployment.assembly import (
+    LocalTraining,
+    open_aggregator,
+    open_hospital,
+    open_key_authority,
+    open_records,
+    open_training,
+    rounds_done,
+)
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_validation import PublicValidation
+from fdrl_ros.deployment.prepare import Layout, load_policy, save_policy, taking_part
+from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
+from fdrl_ros.experiments.rounds import Observer, RoundNote, TimedParty
+from fdrl_ros.federation.local_driver import LocalFederation
+from fdrl_ros.federation.protocol.message import Phase
+from fdrl_ros.federation.protocol.store import peek, Store
+from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.runtime.worker_processes import run_tasks
+
+log = logging.getLogger(__name__)
+
+_TAKES_NO_PART = ('no part', 'nothing sent')  # how hospitals begin to say that
+_LONGEST_WAIT = 1000
+"""Jumps of the clock without any work after which a federation counts as stuck."""
+
+
+def collect_all(
+    layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> None:
+    """Let every hospital collect its records, if it has none yet."""
+    missing = [n for n in plan.hospitals if not layout.records(n).exists()]
+    run_tasks(
+        collect_one,
+        [(layout, name, plan) for name in missing],
+        workers=plan.evaluation.workers,
+        report=report,
+        stopped=stopped,
+    )
+
+
+def collect_one(
+    layout: Layout, name: str, plan: Plan, *, report: Report, stopped: Stopped
+) -> None:
+    """Collect one hospital's records; a piece of work for a worker process."""
+    open_records(
+        layout,
+        name,
+        plan,
+        progress=lambda done, count: report(Progress('collect', name, done, count)),
+        stopped=stopped,
+    )
+
+
+def train_federation(
+    layout: Layout,
+    plan: Plan,
+    policies: Path,
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> list[RoundNote]:
+    """
+    Run all rounds in this process, over the very parties that run on ROS 2.
+
+    :param policies: directory for what is released: each global policy, and the hospitals'.
+    :returns: notes of every round.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises FdrlError: if not one round can be done, saying why.
+    """
+    stopwatch = Stopwatch()
+    with ExitStack() as stack:
+
+        def store(name: str) -> Store:
+            opened = Store(layout.state(name))
+            stack.callback(opened.close)
+            return opened
+
+        trainings: dict[str, LocalTraining] = {}
+        done = rounds_done(peek(layout.state('key_authority'), 'released').get('released'), plan)
+        for name in taking_part(layout, plan):
+            records = open_records(layout, name, plan)
+            trainings[name] = open_training(layout.party(name), name, plan, records, done=done)
+            stack.callback(trainings[name].close)
+        start, _ = load_policy(layout.pretrained)
+        validate = stopwatch.timed('validate', PublicValidation(plan, start))
+        aggregator = open_aggregator(layout, plan, store('aggregator'))
+        authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
+        hospitals = {
+            name: open_hospital(layout, name, plan, training, store(name))
+            for name, training in trainings.items()
+        }
+        observer = Observer(
+            layout.roster(),
+            policies,
+            policies.parent / 'rounds.json',
+            plan.shape,
+            stopwatch,
+            lambda: {
+                name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
+                for name, each in trainings.items()
+            },
+        )
+        federation = LocalFederation({}, report=lambda name, each: tell(name, each))
+
+        def tell(name: str, progress: TrainingProgress) -> None:
+            report(_progress('train', name, progress, plan))
+            if stopped():
+                federation.stop()
+
+        parties: dict[str, Any] = {
+            'aggregator': aggregator,
+            'key_authority': authority,
+            **hospitals,
+        }
+        federation.join('observer', observer)
+        for name, party in parties.items():
+            federation.join(name, TimedParty(party, stopwatch))
+
+        def over() -> bool:
+            if stopped():
+                federation.stop()
+            # What hospitals release of the last round is still on its way then.
+            return aggregator.phase is Phase.FINISHED and all(
+                each.policy is not None and each.policy.envelope.round >= authority.round
+                for each in hospitals.values()
+                if not each.restored
+            )
+
+        finished = federation.run(over, ticks=_LONGEST_WAIT)
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+        if finished and not federation.run(lambda: federation.idle):
+            raise TrainingStopped('stopped by the user')
+        total, done = plan.rounds.rounds, observer.notes[-1].round if observer.notes else 0
+        if not finished or done < total:
+            words = _stuck(federation, aggregator.phase, done, total)
+            if not done:
+                raise FdrlError(words)
+            # What was learned until then is a policy all the same.
+            report(Progress('train', 'federation', done, total, words))
+            if not observer.notes[-1].ended:
+                observer.note_end(words)
+        for name, each in hospitals.items():
+            if each.restored:
+                log.warning('%s took no part: %s', name, each.problem)
+        return observer.notes
+
+
+def train_alone(
+    layout: Layout, name: str, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> float:
+    """
+    Train one hospital without the others: same start, steps, noise level and budget.
+
+    It has a ledger of its own: this is what would have been without a federation. A hospital
+    that really did both would have to add both epsilons.
+
+    :returns: epsilon spent; the weights lie in :func:`alone_path`.
+    """
+    directory = layout.directory / 'alone' / name
+    make_private_directory(directory)
+    store = Store(directory / 'state.sqlite')
+    training = open_training(
+        directory, name, plan, open_records(layout, name, plan), purpose='alone'
+    )
+    try:
+        weights, shape = load_policy(layout.pretrained)
+        saved, first = store.get('weights'), 1
+        if saved is not None:
+            first = int.from_bytes(saved[:8], 'little') + 1
+            weights = decode_weights(saved[8:], shape.n_parameters)
+        for round in range(first, plan.rounds.rounds + 1):
+            try:
+                training.trainer.check_affordable(round)
+                result = training.trainer.train(
+                    weights,
+                    round,
+                    report=lambda each: report(_progress('alone', name, each, plan)),
+                    stopped=stopped,
+                )
+            except BudgetExceededError:
+                break
+            weights = result.weights
+            store.put('weights', round.to_bytes(8, 'little') + encode_weights(weights))
+        save_policy(alone_path(layout, name), weights, shape)
+        return training.ledger.epsilon()
+    finally:
+        training.close()
+        store.close()
+
+
+def alone_path(layout: Layout, name: str) -> Path:
+    """Return the file of the policy that a hospital trained without the others."""
+    return layout.directory / 'alone' / name / 'policy.npz'
+
+
+def train_all_alone(
+    layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+) -> None:
+    """Train every hospital alone, if that was not done yet."""
+    missing = [name for name in plan.hospitals if not alone_path(layout, name).exists()]
+    run_tasks(
+        train_alone,
+        [(layout, name, plan) for name in missing],
+        workers=plan.evaluation.workers,
+        report=report,
+        stopped=stopped,
+    )
+
+
+def _progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> Progress:
+    rounds = plan.rounds.rounds
+    return Progress(
+        what,
+        name,
+        (progress.round - 1) * progress.steps + progress.step,
+        rounds * progress.steps,
+        f'round {progress.round}/{rounds}  epsilon <= {progress.epsilon:.2f}',
+    )
+
+
+def _stuck(federation: LocalFederation, phase: Phase, done: int, total: int) -> str:
+    """Say why the rounds do not go on, in the words of the parties."""
+    said = [
+        f'{name}: {note}'
+        for name, note in federation.notes.items()
+        if name == 'aggregator' or note.startswith(_TAKES_NO_PART)
+    ]
+    if federation.refused:
+        name, error = federation.refused[-1]
+        said.append(f'{name} refused last: {error}')
+    return (
+        f'the federation ended in phase {phase.name} after {done} of {total} rounds. '
+        f'{"; ".join(said)}'
+    )

@@ -1,0 +1,158 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The way of an update: difference, scale, quantise, pack, mask, encrypt; and back for the sum.
+
+What travels is the quantised (n_i / n_max) (theta_i - theta); the sum is applied as
+theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+import hashlib
+
+from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, PublicContext
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.round_secret import joined
+from fdrl_ros.errors import CryptoError, MessageError
+from fdrl_ros.federation.protocol.encoding import encode
+from fdrl_ros.federation.protocol.message import EncryptionKey
+import numpy as np
+
+_TERMS = b'fdrl_ros terms of a round 1'
+
+
+@dataclass(frozen=True)
+class UpdateCodec:
+    """How the updates of this federation become integers, and their sum a policy."""
+
+    n_parameters: int
+    quantisation: Quantisation
+    scheme: AnyScheme
+
+    @classmethod
+    def agree(
+        cls, n_parameters: int, members: int, bits: int, limit: float, kind: str = 'bfv'
+    ) -> 'UpdateCodec':
+        """Derive scheme and quantisation from what the key authority announces."""
+        return cls(
+            n_parameters,
+            Quantisation(limit=limit, bits=bits, members=members),
+            choose_scheme(n_parameters, members, bits, kind),
+        )
+
+    @property
+    def kind(self) -> str:
+        """Name the scheme as the settings do."""
+        return 'ckks' if isinstance(self.scheme, CkksScheme) else 'bfv'
+
+    def encode(
+        self, weights: np.ndarray, base: np.ndarray, share: float, uniforms: np.ndarray
+    ) -> np.ndarray:
+        """
+        Quantise and pack an update.
+
+        :param weights: after training, shape (n_parameters,).
+        :param base: the policy that training started from, same shape.
+        :param share: n_i / n_max, in (0, 1].
+        :param uniforms: for stochastic rounding, same shape, in (0, 1).
+        :returns: slots, shape (ciphertexts, slots), int64.
+        """
+        delta = share * (weights.astype(np.float64) - base.astype(np.float64))
+        return self.scheme.pack(self.quantisation.quantise(delta, uniforms))
+
+    def encrypt(
+        self, slots: np.ndarray, mask: np.ndarray, public: PublicContext
+    ) -> Iterator[bytes]:
+        """Mask packed slots modulo the plaintext modulus and encrypt row by row."""
+        modulus = self.scheme.plain_modulus
+        pairs = zip(slots, mask, strict=True)
+        return public.encrypt_rows((row + own) % modulus for row, own in pairs)
+
+    def masked_slots(self) -> tuple[int, int]:
+        """Return the shape of a whole update's masks: (ciphertexts, slots)."""
+        return self.scheme.ciphertexts, self.scheme.slots
+
+    def unmask(self, sums: np.ndarray, leftover: np.ndarray) -> np.ndarray:
+        """
+        Take off the decrypted sum what masks are left in it.
+
+        :param sums: slots, shape (ciphertexts, slots), int64.
+        :param leftover: of :func:`~fdrl_ros.crypto.masking.masks.leftover_mask`, of as many
+            integers.
+        """
+        unmasked: np.ndarray = (sums - leftover.reshape(sums.shape)) % self.scheme.plain_modulus
+        return unmasked
+
+    def average(self, sums: np.ndarray, sizes: list[int], n_max: int) -> np.ndarray:
+        """
+        Turn the unmasked sum of updates into their average, weighted by n_i.
+
+        :param sums: slots, shape (ciphertexts, slots), int64.
+        :param sizes: declared n_i of each summed hospital.
+        :param n_max: the largest declared n_i of the roster.
+        :returns: shape (n_parameters,), float64.
+        :raises CryptoError: if a sum is out of range: the masks did not cancel.
+        """
+        integers = self.scheme.unpack(sums, self.n_parameters, count=len(sizes))
+        total = self.quantisation.dequantise_sum(integers, len(sizes))
+        return n_max / sum(sizes) * total
+
+
+def fed_avg(weights: np.ndarray, average: np.ndarray) -> np.ndarray:
+    """
+    Take the step of FedAvg: add the average update (FDRL Eq. 2).
+
+    :param weights: before, shape (n_parameters,), float32.
+    :param average: weighted by n_i, same shape, float64.
+    """
+    return (weights.astype(np.float64) + average).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """
+    What a federation encrypts by, as the key authority announced it.
+
+    :param content: SHA-256 digest of the canonical bytes of all fields of the announcement.
+    """
+
+    codec: UpdateCodec
+    public: PublicContext
+    content: bytes
+
+    @classmethod
+    def of(cls, codec: UpdateCodec, public: PublicContext, message: EncryptionKey) -> 'Terms':
+        """Take an announcement that was checked."""
+        named = (each.name for each in fields(message) if each.name != 'envelope')
+        content = b''.join(encode(getattr(message, name)) for name in named)
+        return cls(codec, public, hashlib.sha256(content).digest())
+
+    def digest(self, policy_digest: bytes, roster: Roster) -> bytes:
+        """
+        Return the SHA-256 over all that hospitals must agree on for a sum to mean anything.
+
+        :param policy_digest: of the policy that the round starts from.
+        """
+        parts = joined(_TERMS, self.content, policy_digest, roster.digest_bytes)
+        return hashlib.sha256(parts).digest()
+
+
+def open_key(message: EncryptionKey) -> Terms:
+    """
+    Derive the scheme from an announcement, and check that its context is of that scheme.
+
+    :raises MessageError: if it is not, or cannot be.
+    """
+    try:
+        public = PublicContext.from_bytes(message.context)
+        kind = 'ckks' if isinstance(public.scheme, CkksScheme) else 'bfv'
+        codec = UpdateCodec.agree(
+            message.n_parameters, message.members, message.bits, message.limit, kind
+        )
+    except CryptoError as error:
+        raise MessageError(message.envelope.sender, str(error)) from error
+    if public.scheme != codec.scheme:
+        raise MessageError(message.envelope.sender, 'a context of weaker or other parameters')
+    return Terms.of(codec, public, message)

@@ -1,0 +1,346 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Compares the round journals of all parties: what was released is what was sent, and was taken.
+
+Rounds are compared band by band, so that memory does not grow with the length of the journals.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.errors import JournalError
+from fdrl_ros.federation.journal.entry import Entry
+from fdrl_ros.federation.journal.reader import Progress, Summary, Walk
+from fdrl_ros.privacy.ledger.entry import Head
+
+BAND_ENTRIES = 2**16
+"""Updates of a band of rounds that are kept in memory at once, about."""
+
+POLICIES = 100
+"""Rounds, from the last, of whose policies the digests are kept."""
+
+MOST_PROBLEMS = 100
+"""Problems that are told; what is beyond is counted."""
+
+_OFTEN = 256  # entries after which progress is told
+
+Try = tuple[int, int]  # a round and the attempt at it
+
+
+@dataclass
+class Comparison:
+    """
+    What verifying all journals of a federation found.
+
+    :param parties: the journals that are whole, by party.
+    :param problems: sentences; none if everything fits.
+    :param remarks: what could not be compared, and why.
+    :param released: the first and the last round released, (0, 0) for none.
+    :param compared: updates in releases that were compared with what their hospital sent.
+    :param unsaid: how many more problems there are.
+    :param authority: name of the key authority, if its journal is here.
+    :param policies: digests of the newest policies that were released, by round.
+    :param ledgers: newest heads of each hospital's privacy ledger, by whose journal tells them.
+    """
+
+    parties: dict[str, Summary] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    released: tuple[int, int] = (0, 0)
+    compared: int = 0
+    unsaid: int = 0
+    authority: str = ''
+    policies: dict[int, str] = field(default_factory=dict)
+    ledgers: dict[str, dict[str, Head]] = field(default_factory=lambda: defaultdict(dict))
+
+    def tell(self, problem: str) -> None:
+        """Note a problem."""
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+        else:
+            self.unsaid += 1
+
+
+class _Taken(NamedTuple):
+    hospital: str
+    round: int
+    policy: str
+    included: bool
+    early: bool  # whether the key authority's journal must have it
+
+
+@dataclass
+class _Band:
+    """What the journals tell of some rounds."""
+
+    releases: list[Entry] = field(default_factory=list)
+    settled: dict[Try, set[frozenset[str]]] = field(default_factory=lambda: defaultdict(set))
+    sent: dict[tuple[str, Try], set[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    signed: dict[tuple[str, Try], set[frozenset[str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    taken: list[_Taken] = field(default_factory=list)
+
+
+class _Reader:
+    """One journal, read up to a round at a time; what is wrong with it is told."""
+
+    def __init__(self, walk: Walk, found: Comparison) -> None:
+        self.walk, self._found = walk, found
+        self.broken = False
+        # What is beyond is written while others are read: it may be ahead of them.
+        self.size = walk.path.stat().st_size if walk.path.exists() else 0
+        self.next: tuple[Entry, bool] | None = None
+        self._entries = walk.entries()
+        self._advance()
+        self._entries.close()
+
+    def before(self, round: int) -> Iterator[tuple[Entry, bool]]:
+        """
+        Yield the entries that follow, up to the first of that round or a later one.
+
+        :returns: each with whether it was there when the comparison began.
+        """
+        self._entries = self.walk.entries()  # goes on; no file is open between two bands
+        while self.next is not None and self.next[0].round < round:
+            found = self.next
+            self._advance()
+            yield found
+        self._entries.close()
+
+    def _advance(self) -> None:
+        """Look at the entry that follows."""
+        self.next = None
+        try:
+            if (entry := next(self._entries, None)) is not None:
+                self.next = entry, self.walk.place.end <= self.size
+        except JournalError as error:
+            self.broken = True
+            self._found.tell(str(error))
+
+
+def compare(
+    journals: Mapping[str, Path],
+    roster: Roster,
+    *,
+    seen: Mapping[str, Mapping[str, Head]],
+    quick: bool = False,
+    progress: Progress = lambda done: None,
+) -> Comparison:
+    """
+    Verify every journal and compare them round by round, also while their parties write them.
+
+    :param journals: files by the name of their party.
+    :param roster: of today, whose keys sign the end of each journal.
+    :param seen: heads that a party's journal must have had, by who saw them.
+    :param quick: check the last signature of each key alone, which covers all before it.
+    :param progress: told how many bytes were read.
+    """
+    return _Comparing(journals, roster, seen, quick, progress).run()
+
+
+class _Comparing:
+    """The work of :func:`compare`."""
+
+    def __init__(
+        self,
+        journals: Mapping[str, Path],
+        roster: Roster,
+        seen: Mapping[str, Mapping[str, Head]],
+        quick: bool,
+        progress: Progress,
+    ) -> None:
+        self._roster, self._progress = roster, progress
+        self._found = Comparison()
+        self._roles = {member.name: member.role for member in roster.members}
+        self._known = self._roles.keys() | {each.name for each in roster.revoked}
+        self._readers = {
+            # The key authority's last: what is in the others by then, it has released.
+            name: _Reader(
+                Walk(
+                    journals[name],
+                    party=name,
+                    federation=roster.federation,
+                    seen=seen.get(name),
+                    quick=quick,
+                ),
+                self._found,
+            )
+            for name in sorted(journals, key=lambda each: self._role(each) == 'key_authority')
+        }
+        self._authority = next((n for n in journals if self._role(n) == 'key_authority'), '')
+        self._found.authority = self._authority
+        self._heads: dict[tuple[str, str], str] = {}
+        """Newest ledger head in a journal, by hospital and whose journal."""
+        self._read = 0
+        self._start = ''
+        """Digest of the policy that round 1 began from, if that is known."""
+        self._policies: dict[int, tuple[str, frozenset[str]]] = {}
+        """Digest and contributors by round, of this band and the one before."""
+        self._newest: Entry | None = None
+        self._earlier: set[int] = set()
+        """The first 64 bits of the digest of every policy so far, which a roll-back may name."""
+
+    def run(self) -> Comparison:
+        """Compare everything."""
+        found, readers = self._found, self._readers.values()
+        width = max(64, BAND_ENTRIES // len(self._roster.hospitals))
+        while waiting := [each.next[0].round for each in readers if each.next]:
+            end = min(waiting) + width
+            band = _Band()
+            for name, reader in self._readers.items():
+                for entry, early in reader.before(end):
+                    self._note(band, name, entry, early)
+            before = self._policies
+            self._policies = {}
+            self._judge_releases(band)
+            self._judge_taken(band, before | self._policies)
+        for name, reader in self._readers.items():
+            if not reader.broken:
+                self._summarise(name, reader)
+        self._remark()
+        for (name, who), head in self._heads.items():
+            found.ledgers[name][who] = Head.parse(head)
+        return found
+
+    def _role(self, name: str) -> str:
+        return self._roles.get(name, '')
+
+    def _note(self, band: _Band, name: str, entry: Entry, early: bool) -> None:
+        """Sort an entry into the band, if its party is one that writes such."""
+        self._read += 1
+        if self._read % _OFTEN == 0:
+            self._progress(sum(each.walk.place.end for each in self._readers.values()))
+        fields, at = entry.fields, (entry.round, entry.attempt)
+        match self._role(name) or 'hospital', entry.kind:
+            case 'key_authority', 'release' if early:
+                band.releases.append(entry)
+            case 'aggregator', 'settle':
+                band.settled[at].add(frozenset(fields['survivors']))
+            case 'hospital', 'sent':
+                band.sent[name, at].add((fields['update'], fields['ledger']))
+                self._heads[name, 'its journal'] = fields['ledger']
+            case 'hospital', 'signed':
+                band.signed[name, at].add(frozenset(fields['survivors']))
+            case 'hospital', 'policy':
+                taken = (name, entry.round, fields['policy'], fields['included'], early)
+                band.taken.append(_Taken(*taken))
+
+    def _judge_releases(self, band: _Band) -> None:
+        """Compare each release with the one before, and with what was sent and signed."""
+        for entry in band.releases:
+            last, round, fields = self._newest, entry.round, entry.fields
+            if last is not None and round == last.round:
+                if (entry.attempt, fields) != (last.attempt, last.fields):
+                    self._found.tell(f'round {round}: the key authority released two policies')
+                continue
+            if last is None:
+                self._found.released = (round, round)
+                self._start = fields['before'] if round == 1 else ''
+            elif round != last.round + 1:
+                self._found.tell(
+                    f'round {round}: the key authority released it after round {last.round}'
+                )
+            elif fields['before'] != last.fields['policy']:
+                self._found.tell(f'round {round}: began from another policy than was released')
+            self._newest = entry
+            self._found.released = (self._found.released[0], round)
+            contributors = frozenset(fields['contributors'])
+            self._policies[round] = fields['policy'], contributors
+            found = self._found
+            found.policies[round] = fields['policy']
+            found.policies.pop(round - POLICIES, None)
+            self._judge_policy(entry)
+            if contributors:
+                self._judge_contributors(band, entry, contributors)
+
+    def _judge_policy(self, entry: Entry) -> None:
+        """See that a policy is of updates, or else one that was there before."""
+        fields = entry.fields
+        policy, before = (int(fields[name][:16], 16) for name in ('policy', 'before'))
+        self._earlier.add(before)
+        old = fields['rolled_back'] or not fields['contributors']
+        if old and policy not in self._earlier and self._found.released[0] == 1:
+            self._found.tell(f'round {entry.round}: neither of updates nor a policy of before')
+        self._earlier.add(policy)
+
+    def _judge_contributors(self, band: _Band, entry: Entry, contributors: frozenset[str]) -> None:
+        """Compare what was summed with what its hospitals sent and who signed."""
+        at, tell = (entry.round, entry.attempt), self._found.tell
+        settled = band.settled.get(at)
+        if settled is not None and contributors not in settled:
+            tell(f'round {entry.round}: released for others than the aggregator settled on')
+        for name, part in entry.fields['contributors'].items():
+            self._heads[name, "the key authority's journal"] = part['ledger']
+            if name not in self._known:
+                tell(f'round {entry.round}: {name} was never a member of the federation')
+            if name not in self._readers or self._readers[name].broken:
+                continue
+            self._found.compared += 1
+            sent = band.sent.get((name, at), set())
+            if (part['update'], part['ledger']) not in sent:
+                known = {update for update, _ in sent}
+                what = 'ledger head' if part['update'] in known else 'update'
+                tell(f'round {entry.round}: {name} did not send the {what} that was released')
+            signed = band.signed.get((name, at))
+            if signed is not None and contributors not in signed:
+                tell(f'round {entry.round}: {name} signed other survivors than were released')
+
+    def _judge_taken(self, band: _Band, policies: dict[int, tuple[str, frozenset[str]]]) -> None:
+        """Compare what hospitals took with what was released."""
+        authority = self._readers.get(self._authority)
+        if authority is None or authority.broken:
+            return
+        tell = self._found.tell
+        first, last = self._found.released
+        for hospital, round, policy, included, early in band.taken:
+            if round in policies:
+                released, contributors = policies[round]
+                if policy != released:
+                    tell(f'round {round}: {hospital} took another policy than was released')
+                elif included != (hospital in contributors):
+                    tell(f'round {round}: {hospital} took it with another list of contributors')
+            elif round == 0 and self._start:
+                if policy != self._start:
+                    tell(f'round 0: {hospital} began from another policy than the key authority')
+            elif round > last and early:
+                tell(f'round {round}: {hospital} took a policy that was never released')
+            elif first <= round <= last:
+                tell(f'round {round}: {hospital} took its policy long after, or it is missing')
+
+    def _summarise(self, name: str, reader: _Reader) -> None:
+        """Check whose keys signed, once the whole journal was read."""
+        ended = {each.public: each.serial for each in self._roster.revoked if each.name == name}
+        keys = set(ended)
+        if name in self._roles:
+            keys.add(self._roster.member(name).public)
+        try:
+            summary = reader.walk.summary(keys)
+        except JournalError as error:
+            reader.broken = True
+            self._found.tell(str(error))
+            return
+        self._found.parties[name] = summary
+        if summary.keys and (serial := ended.get(summary.keys[-1])):
+            self._found.remarks.append(
+                f'{name} signs with a key that roster {serial} revoked'
+                + ('; its next start brings in the new one' if name in self._roles else '')
+            )
+        if summary.cut_short:
+            self._found.remarks.append(
+                f'{name}: a half line after its last entry; it is being written, or was cut short '
+                'and goes with the next start'
+            )
+
+    def _remark(self) -> None:
+        """Say what there was nothing to compare with."""
+        wanted = {name for name, role in self._roles.items() if role != 'operator'}
+        if missing := sorted(wanted - self._readers.keys()):
+            self._found.remarks.append(f'no journal here of {", ".join(missing)}')

@@ -1,0 +1,169 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The in-process driver: moves messages between parties in one thread, for research and tests."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+import logging
+from typing import Any
+
+from fdrl_ros.errors import FdrlError, LateError, MessageError
+from fdrl_ros.federation.protocol.message import (
+    Decline,
+    Delivery,
+    EncryptionKey,
+    GlobalPolicy,
+    LedgerHeads,
+    Message,
+    Objection,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Settle,
+    Shares,
+)
+from fdrl_ros.federation.protocol.party import Job, Outcome, Party
+
+# Kinds whose newest message a late joiner still gets, as long as its sender runs: as a latched
+# topic does. Of deliveries it gets its own. Updates are asked for.
+LATCHED = (
+    Decline,
+    Delivery,
+    EncryptionKey,
+    GlobalPolicy,
+    LedgerHeads,
+    Objection,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Settle,
+    Shares,
+)
+
+log = logging.getLogger(__name__)
+
+
+class LocalFederation:
+    """
+    Delivers every message to every other party in order and runs jobs at once.
+
+    Its clock stands still while there is work and jumps to the next tick when there is none, so
+    that deadlines pass without waiting.
+    """
+
+    def __init__(
+        self,
+        parties: Mapping[str, Party],
+        *,
+        report: Callable[[str, Any], None] = lambda party, progress: None,
+        tick: float = 1.0,
+    ) -> None:
+        """
+        Take over parties that have not been started.
+
+        :param report: called with a party's name and the progress of its job.
+        :param tick: how far the clock jumps when nothing is left to do, second.
+        """
+        self.parties: dict[str, Party] = {}
+        self.refused: list[tuple[str, MessageError]] = []
+        self.notes: dict[str, str] = {}
+        """The newest line that each party had for the log."""
+        self._report = report
+        self._tick = tick
+        self.now = 0.0
+        self._queue: deque[tuple[str, Callable[[], Outcome]]] = deque()
+        self._latched: dict[tuple[str, type[Message], str], Message] = {}
+        self._stopped = False
+        for name, party in parties.items():
+            self.join(name, party)
+
+    def join(self, name: str, party: Party) -> None:
+        """Add a party, or one that was started again, and give it the latched messages."""
+        self.parties[name] = party
+        self._later(name, lambda: party.start(self.now))
+        for (sender, _, _), message in list(self._latched.items()):
+            if sender != name:
+                self._deliver(name, message)
+
+    def leave(self, name: str) -> None:
+        """Take a party away without a word, as a crash does."""
+        del self.parties[name]
+        self._latched = {key: each for key, each in self._latched.items() if key[0] != name}
+        self._queue = deque(item for item in self._queue if item[0] != name)
+
+    def stop(self) -> None:
+        """Ask running jobs to stop, and :meth:`run` to return."""
+        self._stopped = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to deliver or to do before time passes."""
+        return not self._queue
+
+    def run(self, until: Callable[[], bool], *, ticks: int = 10_000) -> bool:
+        """
+        Move messages until a condition holds.
+
+        :param until: the condition.
+        :param ticks: jumps of the clock after which to give up.
+        :returns: whether the condition held.
+        """
+        self._stopped = False
+        while not until() and not self._stopped:
+            if self._queue:
+                name, action = self._queue.popleft()
+                if name in self.parties:
+                    self.apply(name, action)
+                continue
+            if ticks == 0:
+                return False
+            ticks -= 1
+            self.now += self._tick
+            for name, party in list(self.parties.items()):
+                self.apply(name, lambda party=party: party.tick(self.now))  # type: ignore[misc]
+        return until()
+
+    def apply(self, name: str, action: Callable[[], Outcome]) -> None:
+        """Let a party act, log what it refuses, and carry out what it wants."""
+        try:
+            outcome = action()
+        except LateError as error:
+            log.debug('%s refused: %s', name, error)
+            return
+        except MessageError as error:
+            self.refused.append((name, error))
+            log.warning('%s refused: %s', name, error)
+            return
+        for note in outcome.notes:
+            self.notes[name] = note
+            log.info('%s: %s', name, note)
+        for message in outcome.messages:
+            self.post(message)
+        for job in outcome.jobs:
+            self._later(name, lambda job=job: self._work(name, job))  # type: ignore[misc]
+
+    def post(self, message: Message) -> None:
+        """Deliver a message to everyone but its sender."""
+        sender = message.envelope.sender
+        if isinstance(message, LATCHED):
+            part = getattr(message, 'to', '')
+            kind: type[Message] = type(message)
+            self._latched[sender, kind, part] = message
+        for name in self.parties:
+            if name != sender:
+                self._deliver(name, message)
+
+    def _deliver(self, name: str, message: Message) -> None:
+        if type(message) in self.parties[name].takes and getattr(message, 'to', name) == name:
+            self._later(name, lambda: self.parties[name].handle(message, self.now))
+
+    def _later(self, name: str, action: Callable[[], Outcome]) -> None:
+        self._queue.append((name, action))
+
+    def _work(self, name: str, job: Job) -> Outcome:
+        party = self.parties[name]
+        try:
+            result = job.run(lambda progress: self._report(name, progress), lambda: self._stopped)
+        except FdrlError as error:
+            result = error
+        return party.finish(job, result, self.now)

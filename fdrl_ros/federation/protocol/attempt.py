@@ -1,0 +1,115 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What an attempt at a round rests on: keys, members, and who survived (Bonawitz et al. 2017).
+
+Three digests stand for it in what the hospitals sign. That of the list of keys names all who
+published keys, and the threshold; the set-up's names the members who mask with each other too, and
+the one that is settled the survivors.
+"""
+
+from collections.abc import Collection, Iterable
+import hashlib
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.round_secret import binding, joined
+from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, SEALED_BYTES
+from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
+from fdrl_ros.errors import CryptoError, MessageError, RoundError
+from fdrl_ros.federation.protocol.message import Envelope, Reveal, RoundKey
+
+Try = tuple[int, int]
+"""A round and the attempt at it."""
+
+_SETUP = b'fdrl_ros set-up of an attempt 1'
+_SETTLE = b'fdrl_ros survivors of an attempt 1'
+
+
+def attempt_of(envelope: Envelope) -> Try:
+    """Return which attempt a message belongs to."""
+    return envelope.round, envelope.attempt
+
+
+def keys_of(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
+    """
+    Read a round key.
+
+    :param known: those of the other hospitals in this attempt.
+    :raises MessageError: if no mask can be made with it, or it was copied.
+    """
+    sender = message.envelope.sender
+    try:
+        keys = MemberKeys(message.mask_key, message.sealing_key)
+    except CryptoError as error:
+        raise MessageError(sender, str(error)) from error
+    halves = {message.mask_key, message.sealing_key}
+    for other in known:
+        if other.envelope.sender != sender and halves & {other.mask_key, other.sealing_key}:
+            raise MessageError(sender, f'the round key of {other.envelope.sender}')
+    return keys
+
+
+def key_list(roster: Roster, messages: Iterable[RoundKey], of: Try, terms: bytes) -> KeyList:
+    """
+    Put together the list that shares are made along.
+
+    :param messages: signed round keys of one attempt, checked by :func:`keys_of`.
+    :param terms: digest of terms, roster and starting policy.
+    :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
+    """
+    keys = {each.envelope.sender: MemberKeys(each.mask_key, each.sealing_key) for each in messages}
+    return KeyList(roster.federation, *of, roster.threshold, keys, terms)
+
+
+def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:
+    """Return the SHA-256 over the list of keys and the members who mask with each other."""
+    names = joined(*sorted(name.encode() for name in members))
+    place = (keys.federation, keys.round, keys.attempt)
+    return hashlib.sha256(binding(_SETUP, *place, keys.digest, names)).digest()
+
+
+def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
+    """Return the SHA-256 over the digest of the set-up and the survivors."""
+    names = joined(*sorted(name.encode() for name in survivors))
+    return hashlib.sha256(joined(_SETTLE, setup, names)).digest()
+
+
+def sealed_in(sealed: bytes, names: Collection[str], sender: str) -> dict[str, bytes]:
+    """
+    Take apart sealed shares that are joined in the order of names.
+
+    :raises MessageError: if they are not one for each name.
+    """
+    if len(sealed) != SEALED_BYTES * len(names):
+        raise MessageError(sender, f'{len(sealed)} bytes of shares for {len(names)} hospitals')
+    return {
+        name: sealed[SEALED_BYTES * place : SEALED_BYTES * (place + 1)]
+        for place, name in enumerate(names)
+    }
+
+
+def check_reveal(message: Reveal, members: Collection[str]) -> None:
+    """
+    Refuse revealed shares that are not one of each member, less those that are missing.
+
+    :raises MessageError: if so.
+    """
+    sender, missing = message.envelope.sender, set(message.missing)
+    if len(missing) != len(message.missing) or not missing <= set(members):
+        raise MessageError(sender, f'has no shares of {message.missing}')
+    if len(message.shares) != SHARE_BYTES * (len(members) - len(missing)):
+        raise MessageError(sender, f'{len(message.shares)} bytes of revealed shares')
+
+
+def check_set(names: tuple[str, ...], among: Collection[str], fewest: int, sender: str) -> None:
+    """
+    Refuse a set of hospitals that is not one.
+
+    :param among: who may be in it.
+    :param fewest: how many have to be.
+    :raises RoundError: if a name comes twice, does not belong there, or there are too few.
+    """
+    if len(set(names)) != len(names) or not set(names) <= set(among):
+        raise RoundError(sender, f'{names} are not all different, or not all of {tuple(among)}')
+    if len(names) < fewest:
+        raise RoundError(sender, f'{len(names)} hospitals are too few: {fewest} are needed')

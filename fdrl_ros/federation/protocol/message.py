@@ -1,0 +1,402 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The messages of the protocol, and the canonical bytes that are signed.
+
+Each class has the fields of the ROS message of the same name, less the header. A signature covers
+the protocol version, the kind, the envelope without the signature, and every other field.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+import hashlib
+from typing import Self
+
+from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES
+from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
+from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
+from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.aggregator.pull import STEP
+from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
+from fdrl_ros.privacy.ledger.entry import DIGEST, Head, HEAD_BYTES, MOST_LINKS
+
+PROTOCOL_VERSION = 4
+
+MOST_HOSPITALS = 1000
+"""Most hospitals of a federation."""
+
+
+MOST_DETAIL = 500
+"""Bytes of the words in which a hospital declines."""
+
+# How long a field may be: what is longer is refused before anybody looks at it.
+_HASH = {'most': DIGEST}
+_KEY = {'most': KEY_BYTES}
+_NAMES = {'most': MOST_HOSPITALS}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Who says it and where in the protocol it belongs."""
+
+    federation: str
+    round: int
+    attempt: int
+    sender: str
+    counter: int
+    signature: bytes = field(default=b'', metadata={'most': SIGNATURE_BYTES})
+
+
+class Phase(IntEnum):
+    """Phases of a round; the numbers are those of ``RoundStatus.msg``."""
+
+    WAITING = 0
+    OPEN = 1
+    SHARE = 2
+    TRAIN = 3
+    SETTLE = 4
+    REVEAL = 5
+    SUM = 6
+    RELEASED = 7
+    FAILED = 8
+    PAUSED = 9
+    FINISHED = 10
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of every signed message."""
+
+    envelope: Envelope
+
+    def canonical(self) -> bytes:
+        """Return the bytes that are signed; equal messages have equal bytes, others do not."""
+        unsigned = replace(self, envelope=replace(self.envelope, signature=b''))
+        return unsigned.to_bytes()
+
+    def to_bytes(self) -> bytes:
+        """Return the whole message with its signature, for stores and other transports."""
+        kind = f'fdrl_ros/{PROTOCOL_VERSION}/{type(self).__name__}'
+        return encode(kind) + encode_fields(self)
+
+    def signed_by(self, identity: Identity) -> Self:
+        """Return this message with the signature of `identity`."""
+        signature = identity.sign(self.canonical())
+        return replace(self, envelope=replace(self.envelope, signature=signature))
+
+
+@dataclass(frozen=True)
+class RoundStatus(Message):
+    """
+    State of the present round; `time_left` in seconds, 0 for none.
+
+    `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
+    arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
+    of the policy that the round starts from, the roster, and all that hospitals must agree on.
+    """
+
+    phase: int
+    keyed: tuple[str, ...] = field(metadata=_NAMES)
+    members: tuple[str, ...] = field(metadata=_NAMES)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    time_left: float
+    policy_digest: bytes = field(metadata=_HASH)
+    roster_digest: bytes = field(metadata=_HASH)
+    terms_digest: bytes = field(metadata=_HASH)
+    reason: str
+
+
+@dataclass(frozen=True)
+class EncryptionKey(Message):
+    """
+    Public encryption context, and how updates become integers.
+
+    `n_parameters` are those of an update: without the layers that are `personal`.
+    """
+
+    context: bytes
+    n_parameters: int
+    personal: tuple[str, ...] = field(metadata=_NAMES)
+    members: int
+    bits: int
+    limit: float
+
+
+@dataclass(frozen=True)
+class RoundKey(Message):
+    """A hospital's public halves for one attempt, and the hash of its self seed: 32 bytes each."""
+
+    mask_key: bytes = field(metadata=_KEY)
+    sealing_key: bytes = field(metadata=_KEY)
+    seed_hash: bytes = field(metadata=_HASH)
+
+
+@dataclass(frozen=True)
+class Shares(Message):
+    """A hospital's sealed shares for each other keyed hospital, in the order of their names."""
+
+    keys_digest: bytes = field(metadata=_HASH)
+    sealed: bytes = field(metadata={'most': SEALED_BYTES * MOST_HOSPITALS})
+
+
+@dataclass(frozen=True)
+class Delivery(Message):
+    """What the other members sealed for hospital `to`, in the order of `senders`."""
+
+    to: str
+    senders: tuple[str, ...] = field(metadata=_NAMES)
+    sealed: bytes = field(metadata={'most': SEALED_BYTES * MOST_HOSPITALS})
+
+
+@dataclass(frozen=True)
+class MaskedUpdate(Message):
+    """
+    One chunk of a quantised, masked and encrypted update.
+
+    The first chunk has the links of the privacy ledger's newest entries, the others have none.
+    """
+
+    chunk: int
+    chunks: int
+    base_digest: bytes = field(metadata=_HASH)
+    setup_digest: bytes = field(metadata=_HASH)
+    ciphertext: bytes
+    ledger_entries: int
+    ledger_head: bytes = field(metadata=_HASH)
+    ledger_base_entries: int
+    ledger_base_head: bytes = field(metadata=_HASH)
+    ledger_links: bytes = field(metadata={'most': MOST_LINKS * DIGEST})
+
+
+@dataclass(frozen=True)
+class Wanted(Message):
+    """
+    What a server asks `to` for: `count` things from number `first` on, of what it has to send.
+
+    The aggregator asks a hospital for chunks of its update, the key authority the aggregator for
+    the chunks of all survivors in turn: of each the first, then of each the second.
+    """
+
+    to: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Relay(Message):
+    """Chunks of the survivors as they signed them, from number `first` on."""
+
+    first: int
+    updates: tuple[MaskedUpdate, ...] = field(metadata={'most': STEP})
+
+
+@dataclass(frozen=True)
+class Settle(Message):
+    """A survivor's signature on set-up and survivor set; `update_hash` is of its own update."""
+
+    settle_digest: bytes = field(metadata=_HASH)
+    update_hash: bytes = field(metadata=_HASH)
+
+
+@dataclass(frozen=True)
+class Reveal(Message):
+    """
+    What one holder reveals for a survivor set that enough survivors signed.
+
+    In the order of the members' names, one share each: of the self seed of who survived, of the
+    mask secret of who did not; so that there is no room for both of one hospital. Those named in
+    `missing` have none, since what they sealed for this holder could not be opened.
+    """
+
+    settle_digest: bytes = field(metadata=_HASH)
+    missing: tuple[str, ...] = field(metadata=_NAMES)
+    shares: bytes = field(metadata={'most': SHARE_BYTES * MOST_HOSPITALS})
+
+
+@dataclass(frozen=True)
+class GlobalPolicy(Message):
+    """The policy released after a round; `update_hashes` joins 32 bytes per contributor."""
+
+    weights: bytes
+    digest: bytes = field(metadata=_HASH)
+    contributors: tuple[str, ...] = field(metadata=_NAMES)
+    update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
+    rolled_back: bool
+    secure: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class HospitalPolicy(Message):
+    """A hospital's own policy, released by choice."""
+
+    weights: bytes
+    digest: bytes = field(metadata=_HASH)
+    unit: str
+    epsilon: float
+    delta: float
+    secure: bool
+
+
+@dataclass(frozen=True)
+class Verdict(Message):
+    """What the key authority says of a request to decrypt."""
+
+    accepted: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class DecryptRequest(Message):
+    """
+    The aggregator's request: everything that proves which sum may be decrypted.
+
+    Keys of all who published them, `members` who masked with each other, `survivors` and the
+    hashes of their updates, signatures on the survivor set, revealed shares, hash of the
+    aggregator's own sums. The updates themselves follow as the key authority asks for them.
+    Without survivors it asks to abandon the round: nothing is decrypted, the older weights stay.
+    """
+
+    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    members: tuple[str, ...] = field(metadata=_NAMES)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
+    settles: tuple[Settle, ...] = field(metadata=_NAMES)
+    reveals: tuple[Reveal, ...] = field(metadata=_NAMES)
+    sum_hash: bytes = field(metadata=_HASH)
+
+
+@dataclass(frozen=True)
+class Objection(Message):
+    """A hospital goes by another roster than the aggregator's status tells of: by this one."""
+
+    roster_serial: int
+    roster_digest: bytes = field(metadata=_HASH)
+
+
+class DeclineReason(IntEnum):
+    """Why a hospital takes no part in a round; the numbers are those of ``Decline.msg``."""
+
+    BUDGET = 1
+    LEDGER = 2
+
+
+@dataclass(frozen=True)
+class Decline(Message):
+    """
+    A hospital takes no part in a round, so that nobody waits for it.
+
+    `reason` is a :class:`DeclineReason`: its budget does not pay for the round, or its privacy
+    ledger lacks entries that a server saw. `detail` says it in words.
+    """
+
+    reason: int
+    detail: str = field(metadata={'most': MOST_DETAIL})
+
+
+@dataclass(frozen=True)
+class LedgerHeads(Message):
+    """
+    A server acknowledges the newest privacy-ledger head that it durably keeps of each hospital.
+
+    `heads` joins them in the order of `hospitals`, as
+    :meth:`~fdrl_ros.privacy.ledger.entry.Head.to_bytes` writes them. A hospital whose ledger does
+    not contain its head knows by this that it was restored from an older copy.
+    """
+
+    hospitals: tuple[str, ...] = field(metadata=_NAMES)
+    heads: bytes = field(metadata={'most': HEAD_BYTES * MOST_HOSPITALS})
+
+    def head(self, hospital: str) -> Head | None:
+        """
+        Return the acknowledged head of a hospital, or None if the server never saw one.
+
+        :raises MessageError: if there is not one head for each hospital.
+        """
+        if len(self.heads) != HEAD_BYTES * len(self.hospitals):
+            raise MessageError(
+                self.envelope.sender,
+                f'{len(self.heads)} bytes of heads for {len(self.hospitals)} hospitals',
+            )
+        if hospital not in self.hospitals:
+            return None
+        at = HEAD_BYTES * self.hospitals.index(hospital)
+        return Head.from_bytes(self.heads[at : at + HEAD_BYTES])
+
+
+@dataclass(frozen=True)
+class Order(Message):
+    """
+    What an operator orders the server `to` to do; see :mod:`fdrl_ros.federation.protocol.orders`.
+
+    The counter of its envelope is the microsecond since 1970 (UTC) at which it was signed.
+    `hospital` is whom to admit or withdraw, `to_round` whose policy to roll back to; else they
+    are empty and 0.
+    """
+
+    to: str
+    action: str
+    hospital: str
+    to_round: int
+
+
+KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        RoundStatus,
+        EncryptionKey,
+        RoundKey,
+        Shares,
+        Delivery,
+        MaskedUpdate,
+        Wanted,
+        Relay,
+        Settle,
+        Reveal,
+        GlobalPolicy,
+        HospitalPolicy,
+        Verdict,
+        DecryptRequest,
+        Objection,
+        Decline,
+        LedgerHeads,
+        Order,
+    )
+}
+"""All kinds by name."""
+
+
+def message_from_bytes(data: bytes) -> Message:
+    """
+    Read what :meth:`Message.to_bytes` wrote; who signed it is for a channel to check.
+
+    :raises MessageError: if it is not a message of this protocol version in its one form.
+    """
+    reader = Reader(data)
+    kind = reader.read(str)
+    name = kind.removeprefix(f'fdrl_ros/{PROTOCOL_VERSION}/')
+    if name not in KINDS or name == kind:
+        raise MessageError('', f'{kind[:60]!r} is no message of protocol {PROTOCOL_VERSION}')
+    message = KINDS[name](**reader.fields_of(KINDS[name]))
+    reader.end()
+    return message
+
+
+def hash_of_seed(seed: bytes) -> bytes:
+    """Return the SHA-256 by which a self seed that was put together from shares is known."""
+    return hashlib.sha256(b'fdrl_ros self seed hash 1' + seed).digest()
+
+
+def hash_of_hashes(hashes: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 over the SHA-256 of each chunk, in order: the hash of an update."""
+    return hashlib.sha256(b''.join(hashes)).digest()
+
+
+def hash_of_sums(sums: Iterable[bytes]) -> bytes:
+    """Return the SHA-256 over the summed ciphertexts in order."""
+    sha = hashlib.sha256()
+    for each in sums:
+        sha.update(each)
+    return sha.digest()

@@ -1,0 +1,79 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What every party is to its driver: messages in, messages and jobs out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fdrl_ros.federation.protocol.message import Message
+
+Report = Callable[[Any], None]
+Stopped = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Job:
+    """
+    Work that takes long; the driver runs it off its own thread and hands the result back.
+
+    :param name: for people and for :meth:`Party.finish`.
+    :param run: the work; it may report progress, and returns early when asked to stop.
+    """
+
+    name: str
+    run: Callable[[Report, Stopped], Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a party wants done: messages to send, jobs to run, lines for the log."""
+
+    messages: tuple[Message, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, other: 'Outcome') -> 'Outcome':
+        """Join two outcomes in order."""
+        return Outcome(
+            self.messages + other.messages, self.jobs + other.jobs, self.notes + other.notes
+        )
+
+
+class Party(Protocol):
+    """
+    A plain object that a driver moves.
+
+    It opens no socket, starts no thread and reads no clock: `now` is the driver's steady clock in
+    seconds.
+    """
+
+    @property
+    def takes(self) -> tuple[type[Message], ...]:
+        """Kinds of messages that it wants to hear."""
+        ...
+
+    def start(self, now: float) -> Outcome:
+        """Begin, or go on after a restart."""
+        ...
+
+    def handle(self, message: Message, now: float) -> Outcome:
+        """
+        Take a message.
+
+        :raises MessageError: if it is refused; nothing has changed then.
+        """
+        ...
+
+    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+        """Take the result of a job, or the exception that ended it."""
+        ...
+
+    def tick(self, now: float) -> Outcome:
+        """Let time pass; called a few times a second."""
+        ...
+
+
+def worth_telling(count: int) -> bool:
+    """Tell whether the log wants to hear of a further refusal: a flood must not fill the disk."""
+    return count <= 20 or count.bit_count() == 1

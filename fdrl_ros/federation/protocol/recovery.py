@@ -1,0 +1,156 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a party learns from its journal when its state file was lost, or is an older copy.
+
+A party writes what binds it into its state file first, then into its journal, and says it last.
+The file keeps the journal's head too. So the journal is ahead of an intact file by one entry at
+most, and what binds the party by that entry is in the file. If not, the file is not the newest:
+whatever the journal tells of was said, and must never be said otherwise.
+"""
+
+import logging
+
+from fdrl_ros.errors import StateLostError
+from fdrl_ros.federation.hospital.round_log import RoundLog
+from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.journal.journal import BEHIND, Journal
+from fdrl_ros.federation.protocol.attempt import Try
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.orders import forget_orders, Orders
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.privacy.ledger.entry import Head
+
+log = logging.getLogger(__name__)
+
+_SAID = ('sent', 'signed', 'revealed')
+_MICRO = 10**6
+_BEGUN = 'begun'
+"""Name under which a state notes that no seeds of before it are left."""
+
+
+def recall_hospital(rounds: RoundLog, channel: Channel, store: Store, seeds: RoundSeeds) -> None:
+    """
+    Close every attempt that the journal tells of, if the state does not know of all of them.
+
+    The seeds of rounds that are over are erased, as at every start.
+
+    That is safe: what is masked or revealed in a later attempt has nothing to do with what was,
+    and the promises of a round, whom shares were revealed for above all, are known again. Without
+    a journal too nothing tells what was said with the round's seed: it is erased.
+    """
+    behind = _found_behind(channel, store)
+    if channel.journal.is_new or (store.get(_BEGUN) is None and behind is None):
+        seeds.erase()
+    store.put(_BEGUN, b'yes')
+    if behind is not None:
+        _close_what_was_said(rounds, channel, store, behind)
+    seeds.forget(rounds.over)
+
+
+def _close_what_was_said(
+    rounds: RoundLog, channel: Channel, store: Store, behind: tuple[int, int]
+) -> None:
+    journal = channel.journal
+    values = rounds.missing(journal.unseen())
+    if values or _is_lost(behind):
+        last, over = (0, 0), 0
+        for entry in journal.unseen():
+            if entry.kind in _SAID:
+                last = max(last, (entry.round, entry.attempt))
+            elif entry.kind == 'policy':
+                over = max(over, entry.round)
+        values |= rounds.closed(last, over)
+        _warn(channel, behind)
+        log.warning(
+            '%s takes part again after attempt %d of round %d; layers that it kept to itself '
+            'begin as the global policy has them',
+            channel.name,
+            last[1],
+            max(last[0], over),
+        )
+    store.replace([BEHIND], values)
+
+
+def last_ledger_head(journal: Journal) -> Head | None:
+    """Return the ledger's head in the newest update that the state file does not know of."""
+    heads = [Head.parse(each.fields['ledger']) for each in journal.unseen() if each.kind == 'sent']
+    return max(heads, default=None, key=lambda head: head.entries)
+
+
+def recall_aggregator(orders: Orders, channel: Channel, store: Store) -> None:
+    """Go on above every attempt that the journal tells of, by all orders that it tells of."""
+    journal = channel.journal
+    behind = _found_behind(channel, store)
+    if behind is None:
+        return
+    newest = known = (store.get_number('round', 1), store.get_number('attempt'))
+    for entry in journal.unseen():
+        newest = max(newest, (entry.round, entry.attempt))
+        if entry.kind == 'operator':
+            orders.keep(entry.fields['action'], entry.fields['hospital'])
+    if newest > known or _is_lost(behind):
+        _warn(channel, behind)
+        forget_orders(channel, store)
+        log.warning('aggregator goes on after attempt %d of round %d', newest[1], newest[0])
+    round, attempt = newest
+    store.replace([BEHIND], {'round': str(round).encode(), 'attempt': str(attempt).encode()})
+
+
+def recall_key_authority(channel: Channel, store: Store, released: int) -> None:
+    """
+    Refuse to decrypt without knowing what was decrypted or released before.
+
+    :param released: the newest round that the state says was released.
+    :raises StateLostError: if the journal tells of more.
+    """
+    journal = channel.journal
+    behind = _found_behind(channel, store)
+    if behind is None:
+        return
+    begun = (store.get('decrypting') or b'').partition(b' ')
+    decrypted: Try | tuple[int, bytes] = (int(begun[0] or b'0'), begun[2])
+    for entry in journal.unseen():
+        what = ''
+        if entry.kind == 'release' and entry.round > released:
+            what = f'the release of round {entry.round}, and the state of {released}'
+        elif entry.kind == 'decrypt':
+            sum = (entry.round, bytes.fromhex(entry.fields['sum']))
+            if sum[0] > decrypted[0] or (sum[0] == decrypted[0] and sum != decrypted):
+                what = f'a decryption in round {entry.round}, and the state does not'
+        if what:
+            raise StateLostError(
+                f'the state file {store.path} was lost or is an older copy: the journal beside it '
+                f'tells of {what}. A second sum of one round must not be decrypted: put back the '
+                'newest state file; docs/journal.md says what to do if there is none'
+            )
+    if _is_lost(behind):
+        _warn(channel, behind)
+        forget_orders(channel, store)
+    store.replace([BEHIND], {})
+
+
+def _found_behind(channel: Channel, store: Store) -> tuple[int, int] | None:
+    """Return how far the state is behind; messages are then counted from where they never were."""
+    behind = channel.journal.behind()
+    if behind is not None or channel.journal.is_new:
+        store.skip_counters(int(channel.clock() * _MICRO))
+    return behind
+
+
+def _is_lost(behind: tuple[int, int]) -> bool:
+    """Tell whether the state lacks more than a kill between an entry and its note leaves out."""
+    noted, last = behind
+    return last - noted > 1
+
+
+def _warn(channel: Channel, behind: tuple[int, int]) -> None:
+    """Say that the state is not the newest."""
+    noted, last = behind
+    log.warning(
+        'the state file of %s was lost or is an older copy: it knows of %d of the %d entries of '
+        'the journal beside it',
+        channel.name,
+        noted,
+        last,
+    )

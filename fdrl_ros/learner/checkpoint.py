@@ -1,0 +1,150 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The state of local training between two blocks, durable on disk.
+
+With it goes the head that the ledger had then: blocks that no update went out with yet are
+remembered here, so that a ledger which was put back alone shows.
+"""
+
+from dataclasses import dataclass, fields
+import hashlib
+from pathlib import Path
+from typing import Any, Self
+
+from fdrl_ros.errors import CheckpointError
+from fdrl_ros.learner.records.packing import pack, unpack
+from fdrl_ros.privacy.ledger.entry import Owner
+from fdrl_ros.privacy.ledger.ledger import Head, Ledger
+from fdrl_ros.runtime.durable import replacing
+import numpy as np
+
+_KIND = b'fdrl_ros checkpoint '
+_FORM = _KIND + b'2\n'
+_DIGEST = 32
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """
+    Where a round of local training stands after some blocks.
+
+    ``start``: digest of everything the round started from. ``weights``: (n_parameters,), float64.
+    ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the replay.
+    """
+
+    round: int
+    start: bytes
+    blocks: int
+    steps: int
+    weights: np.ndarray
+    target: np.ndarray
+    moments: np.ndarray
+    priorities: np.ndarray
+
+    @classmethod
+    def fresh(
+        cls,
+        round: int,
+        start: bytes,
+        weights: np.ndarray,
+        moments: np.ndarray,
+        priorities: np.ndarray,
+    ) -> Self:
+        """Begin a round at the global weights."""
+        wide, narrow = weights.astype(np.float64), weights.astype(np.float32)
+        return cls(round, start, 0, 0, wide, narrow, moments, priorities)
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the whole state: the inputs of the next block."""
+        sha = hashlib.sha256(f'{self.round} {self.blocks} {self.steps}'.encode() + self.start)
+        for array in (self.weights, self.target, self.moments, self.priorities):
+            sha.update(array.tobytes())
+        return sha.digest()
+
+    def to_bytes(self, ledger: Ledger) -> bytes:
+        """Serialise: what form it has, the state, the ledger's head, and the SHA-256 of it all."""
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays = {name: v for name, v in values.items() if isinstance(v, np.ndarray)}
+        told = {name: v for name, v in values.items() if name not in arrays}
+        told['start'] = self.start.hex()
+        told['ledger'] = [ledger.owner.digest.hex(), str(ledger.head())]
+        data = _FORM + pack(told, arrays)
+        return data + hashlib.sha256(data).digest()
+
+    def save(self, path: Path, ledger: Ledger) -> None:
+        """Write atomically and durably, readable by the owner alone."""
+        with replacing(path) as file:
+            file.write(self.to_bytes(ledger))
+
+    @classmethod
+    def read(cls, path: Path, ledger: Ledger) -> Self | None:
+        """
+        Return the state in a file, or None where there is none.
+
+        A damaged file counts as none, since it can be made anew: the ledger recognises each
+        repeated block by its inputs, so that nothing is charged twice.
+
+        :param ledger: that the state was charged to.
+        :raises CheckpointError: if it is of another version, or was charged to another ledger.
+        :raises LedgerCorruptError: if the ledger is older than the state.
+        """
+        found = _parts(path)
+        if found is None:
+            return None
+        told, arrays = found
+        ledger.verify(_head(path, told, ledger.owner), f'the checkpoint {path}')
+        del told['ledger']
+        told['start'] = bytes.fromhex(told['start'])
+        return cls(**told, **arrays)
+
+    @classmethod
+    def load(cls, path: Path, ledger: Ledger, round: int, start: bytes) -> Self | None:
+        """
+        Return the state saved for this round and start, or None where there is none.
+
+        :raises CheckpointError: see :meth:`read`.
+        :raises LedgerCorruptError: see :meth:`read`.
+        """
+        state = cls.read(path, ledger)
+        return state if state and (state.round, state.start) == (round, start) else None
+
+
+def head_noted(path: Path, owner: Owner | None = None) -> Head | None:
+    """
+    Return the head that the ledger had when a state was saved, or None where there is none.
+
+    :param owner: of the ledger, if it must be that one.
+    :raises CheckpointError: if the state is of another version, or was charged to another ledger.
+    """
+    found = _parts(path)
+    return None if found is None else _head(path, found[0], owner)
+
+
+def _head(path: Path, told: dict[str, Any], owner: Owner | None) -> Head:
+    digest, head = told['ledger']
+    if owner is not None and digest != owner.digest.hex():
+        raise CheckpointError(
+            f'checkpoint {path} was charged to another ledger, which may be of another hospital, '
+            'unit, delta, budget or model: move it away, to where it belongs'
+        )
+    return Head.parse(head)
+
+
+def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return what a file tells and its arrays, or None if it is missing or damaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f'checkpoint {path} cannot be read: {error.strerror}') from error
+    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    if not body.startswith(_KIND) or hashlib.sha256(body).digest() != digest:
+        return None
+    if not body.startswith(_FORM):
+        raise CheckpointError(
+            f'checkpoint {path} was made by another version of this program: go on with that one, '
+            'or move it away, and the round is trained again at no cost'
+        )
+    return unpack(body[len(_FORM) :])

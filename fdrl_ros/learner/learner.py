@@ -1,0 +1,97 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a hospital trains: the contract between the protocol and a learner."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fdrl_ros.privacy.ledger.entry import Head
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far local training is; epsilon is the quick upper bound of the ledger."""
+
+    round: int
+    step: int
+    steps: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """
+    What a learner hands to the protocol.
+
+    :param weights: after local training, shape (n_parameters,), float32.
+    :param epsilon: spent in all, by the tight accountant.
+    :param ledger_entries: entries of the privacy ledger.
+    :param ledger_head: chain value of the newest entry, 32 bytes.
+    :param ledger_base_entries: entries before this round.
+    :param ledger_base_head: chain value before this round, 32 bytes.
+    :param ledger_links: of the newest entries, see
+        :meth:`fdrl_ros.privacy.ledger.ledger.Ledger.links`.
+    """
+
+    weights: np.ndarray
+    epsilon: float
+    ledger_entries: int
+    ledger_head: bytes
+    ledger_base_entries: int
+    ledger_base_head: bytes
+    ledger_links: bytes
+
+
+class Learner(Protocol):
+    """Global weights and a round in; local weights and the privacy spent out."""
+
+    @property
+    def n_units(self) -> int:
+        """Privacy units that it trains on."""
+        ...
+
+    @property
+    def secure(self) -> bool:
+        """Whether all randomness comes from the operating system's secure source."""
+        ...
+
+    def verify_ledger(self, seen: Head, by: str) -> None:
+        """
+        Refuse to go on with a privacy ledger that does not contain a head.
+
+        :param by: who acknowledged that head, for the message.
+        :raises LedgerError: if it does not: the ledger was restored from an older copy.
+        """
+        ...
+
+    def check_affordable(self, round: int) -> None:
+        """
+        Refuse a round that the budget does not cover in full.
+
+        :raises BudgetExceededError: if it does not; nothing is spent.
+        """
+        ...
+
+    def train(
+        self,
+        weights: np.ndarray,
+        round: int,
+        *,
+        report: Callable[[TrainingProgress], None],
+        stopped: Callable[[], bool],
+    ) -> TrainingResult:
+        """
+        Train on the private records, starting from `weights`.
+
+        Asked again for the same round and weights it gives the same result and spends nothing.
+
+        :raises TrainingStopped: as soon as `stopped` says so.
+        :raises PrivacyError: when going on would void or exceed the guarantee.
+        """
+        ...
+
+    def rounding(self, round: int, size: int) -> np.ndarray:
+        """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
+        ...

@@ -1,0 +1,349 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Online DP-DQN: a hospital collects with its private policy and trains on all that it has.
+
+Each round adds patients, and so lowers the sampling probability: every round is charged with its
+own. That the acting network is the private one keeps later patients' data from telling more of
+earlier ones than the accountant knows (adaptive composition).
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+import math
+from pathlib import Path
+from typing import Any, Protocol
+
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    CheckpointError,
+    PrivacyError,
+    RecordsError,
+    TrainingStopped,
+)
+from fdrl_ros.learner.calibration import Size
+from fdrl_ros.learner.checkpoint import Checkpoint
+from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.records.growing import GrowingRecords
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.table import dqn_of
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.turn_checkpoints import TurnCheckpoints
+from fdrl_ros.learner.turn_log import TurnLog
+from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.privacy.accountant.accountant import Account, check_delta
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.settings import setting, Settings
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class OnlineSettings(Settings):
+    """How collecting and learning take turns."""
+
+    rounds: int = setting(100, 'turns of collecting and learning', minimum=1, maximum=1000000)
+    patients: int = setting(
+        4, 'new patients of a round', unit='patients', minimum=1, maximum=1000000
+    )
+    updates: float = setting(
+        1.0,
+        'steps of learning for each new record, patient or transition, that is sampled',
+        minimum=1e-6,
+        maximum=1e6,
+    )
+    warm_up: int = setting(
+        1000, 'records before learning begins', unit='records', minimum=1, maximum=100000000
+    )
+    exploration: float = setting(
+        1.0, 'share of actions drawn at random in the first round', minimum=0.0, maximum=1.0
+    )
+    final_exploration: float = setting(
+        0.05, 'share of actions drawn at random in the end', minimum=0.0, maximum=1.0
+    )
+    exploration_rounds: int = setting(
+        50, 'rounds over which exploration falls', minimum=1, maximum=1000000
+    )
+
+    def explored(self, round: int) -> float:
+        """Return the share of actions that are drawn at random in a round, counted from 1."""
+        done = min(1.0, (round - 1) / self.exploration_rounds)
+        return self.exploration + done * (self.final_exploration - self.exploration)
+
+
+class Collector(Protocol):
+    """Where new patients come from."""
+
+    def collect(self, policy: Policy, exploration: float, first: int, count: int) -> Records:
+        """
+        Treat new patients by a released policy.
+
+        :param exploration: share of actions drawn at random.
+        :param first: number of the first patient; the same number is the same patient.
+        :param count: how many.
+        """
+        ...
+
+
+class GymCollector:
+    """Collects whole episodes, one to a patient, in an env of Gymnasium."""
+
+    def __init__(self, env: gymnasium.Env, seed: int) -> None:
+        """:param seed: of the patients and of exploration; patient i is reset by its own seed."""
+        self._env = env
+        self._seed = seed
+
+    def collect(self, policy: Policy, exploration: float, first: int, count: int) -> Records:
+        """Treat new patients; see :class:`Collector`."""
+        states, actions, rewards, next_states = [], [], [], []
+        terminals: list[bool] = []
+        starts = [0]
+        for number in range(first, first + count):
+            rng = np.random.default_rng([self._seed, number])
+            state, _ = self._env.reset(seed=int(rng.integers(2**31)))
+            over = False
+            while not over:
+                if rng.random() < exploration:
+                    action = int(rng.integers(policy.shape.actions))
+                else:
+                    action = policy(state)
+                following, reward, terminated, truncated, _ = self._env.step(action)
+                states.append(state)
+                actions.append(action)
+                rewards.append(reward)
+                next_states.append(following)
+                terminals.append(terminated)
+                state, over = following, terminated or truncated
+            starts.append(len(actions))
+        return Records(
+            states=np.array(states, np.float32),
+            actions=np.array(actions, np.int64),
+            rewards=np.array(rewards, np.float32),
+            next_states=np.array(next_states, np.float32),
+            terminals=np.array(terminals),
+            starts=np.array(starts, np.int64),
+            patients=np.array([f'patient_{i}' for i in range(first, first + count)]),
+        )
+
+
+class OnlineTrainer:
+    """
+    Takes turns: some new patients by the private policy, then private learning on all records.
+
+    A turn's patients are durable before anything is learned from them, and the state after each
+    turn is kept. A turn that was cut short is repeated with the very same patients, sampling and
+    noise.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        shape: NetworkShape,
+        online: OnlineSettings,
+        learner: LearnerSettings,
+        privacy: PrivacySettings,
+        ledger: Ledger,
+        source: NoiseSource,
+        directory: Path,
+        inputs: NDArray[np.float32] | None = None,
+    ) -> None:
+        """
+        Bind a learner to one hospital.
+
+        :param directory: for what was collected and the state between rounds; it must exist.
+        :param inputs: as :class:`Trainer` takes it; whoever collects knows it too.
+        :raises PrivacyError: as :class:`Trainer` does without the compiled arithmetic.
+        """
+        if privacy.noise_multiplier:
+            dqn_of(shape, learner, inputs).check_private()
+        self._collector = collector
+        self._shape = shape
+        self._online = online
+        self._learner = replace(learner, epochs=1, proximal=0.0)
+        self._privacy = privacy
+        self._ledger = ledger
+        self._source = source
+        self._directory = directory
+        self._inputs = inputs
+        self._recorded = shape.states if inputs is None else 1
+        self._trainer: Trainer | None = None
+        self._records = self._no_records()
+
+    @property
+    def transitions(self) -> int:
+        """Transitions collected so far."""
+        return self._records.n_transitions
+
+    def train(
+        self,
+        weights: NDArray[np.float32],
+        *,
+        report: Callable[[TrainingProgress, NDArray[np.float32]], None] = lambda *told: None,
+        stopped: Callable[[], bool] = lambda: False,
+        anew: bool = False,
+    ) -> NDArray[np.float32]:
+        """
+        Run all rounds, or those that are left.
+
+        :param weights: to begin with: public ones, shape (n_parameters,).
+        :param report: told progress and the private weights after each round that is run.
+        :param anew: run the rounds that are done too, on what was collected in them, for a
+            `report` that must hear of each; it costs time alone.
+        :returns: private weights, shape (n_parameters,), float32.
+        :raises TrainingStopped: as soon as `stopped` says so; it goes on from there next time.
+        :raises BudgetExceededError: when all rounds, or the next one, would pass the budget.
+        :raises PrivacyError: if there are too few records to learn, or too many for delta.
+        :raises RecordsError: if patients of rounds that were learned are damaged or missing.
+        :raises CheckpointError: if the state that was kept is of another hospital, model or
+            version, or began with other weights, settings, records or noise key.
+        :raises LedgerCorruptError: if the ledger is older than that state.
+        """
+        self.check_affordable()
+        online, ledger = self._online, self._ledger
+        start = current = weights.astype(np.float32)
+        self._trainer, self._records = None, self._no_records()
+        path = self._directory / 'patients.turns'
+        with TurnCheckpoints(self._directory, ledger) as kept, TurnLog(path, self.bound) as log:
+            done = kept.newest.round if kept.newest else 0
+            self._check_collected(log, done)
+            state: Checkpoint | None = None
+            resumed = 0 if anew or done > online.rounds else done
+            for round in range(1, online.rounds + 1):
+                if stopped():
+                    raise TrainingStopped(f'stopped before round {round}')
+                turn = log.kept() or log.append(self._collected(current, round))
+                self._records.add(*turn)
+                if round < resumed:
+                    continue
+                trainer = self._ready(turn.records)
+                if round == resumed:
+                    state = self._checked(kept.newest, trainer, start)
+                    current = state.weights.astype(np.float32)
+                    continue
+                if trainer is not None:
+                    state = trainer.train_on(state, start, round, stopped=stopped)
+                    current = state.weights.astype(np.float32)
+                    if round > done:
+                        kept.save(state)
+                told = TrainingProgress(round, round, online.rounds, ledger.epsilon_rdp())
+                report(told, current)
+        if state is None:
+            raise PrivacyError(
+                f'nothing was learned in {online.rounds} rounds: there were never as many records '
+                f'as warm_up = {online.warm_up} and batch = {self._privacy.batch} ask for'
+            )
+        return current
+
+    def check_affordable(self) -> None:
+        """
+        Refuse rounds that cannot all be trained, as far as that is known before any is collected.
+
+        :raises BudgetExceededError: if the budget does not cover all of them.
+        :raises PrivacyError: if there will be too few patients, or too many for delta.
+        """
+        online, privacy = self._online, self._privacy
+        if privacy.unit != 'patient':
+            return  # how many transitions there will be, nobody knows
+        patients = online.rounds * online.patients
+        check_delta(privacy.delta, patients)
+        most = max(1, privacy.most_transitions) if self._by_transition else 1
+        needed = max(online.warm_up, privacy.batch)
+        if patients * most < needed:
+            raise PrivacyError(
+                f'{patients} patients in all: warm_up and batch ask for {needed // most} or more'
+            )
+        if math.isinf(privacy.budget):
+            return
+        steps = max(1, math.ceil(online.patients * most * online.updates))
+        fresh = Account(privacy.delta)
+        for round in range(1, online.rounds + 1):
+            size = Size(round * online.patients, round * online.patients, most)
+            if round * online.patients * most >= needed:
+                fresh.add(Guarantee.of(size, self._learner, privacy).charge(steps))
+        wanted = fresh.epsilon_pld()
+        if not wanted <= privacy.budget:
+            raise BudgetExceededError(self._ledger.epsilon(), wanted, privacy.budget)
+
+    def _no_records(self) -> GrowingRecords:
+        return GrowingRecords(
+            discount=self._learner.discount,
+            n_step=self._learner.n_step,
+            unit='transition' if self._by_transition else 'patient',
+        )
+
+    @property
+    def _by_transition(self) -> bool:
+        return 'transition' in (self._privacy.unit, self._privacy.clipped)
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """What the patients of its rounds belong to; see :class:`TurnLog`."""
+        online = asdict(self._online)
+        del online['rounds']  # there may be more
+        return {'hospital': self._ledger.owner.hospital, 'states': self._recorded} | online
+
+    def _check_collected(self, log: TurnLog, done: int) -> None:
+        """Refuse to collect again what was learned from."""
+        missing = range(log.count + 1, self._online.rounds + 1)
+        charged = done if done > log.count else next(filter(self._ledger.blocks, missing), 0)
+        if charged:
+            raise RecordsError(
+                f'{self._directory} has the patients of {log.count} rounds, and round {charged} '
+                'was learned from already: put back the newest records'
+            )
+
+    def _ready(self, new: Records) -> Trainer | None:
+        """Return a learner on all records, or None while there are too few."""
+        records = self._records
+        count, added = records.n_patients, new.n_patients
+        if self._by_transition and self._privacy.unit == 'transition':
+            count, added = records.n_transitions, new.n_transitions
+        elif self._by_transition:
+            # How many transitions patients have is private: how often one learns must not tell.
+            most = max(1, self._privacy.most_transitions)
+            count, added = most * count, most * added
+        if count < max(self._online.warm_up, self._privacy.batch):
+            return None
+        steps = max(1, math.ceil(added * self._online.updates))
+        if self._trainer is not None:
+            self._trainer.take(records, steps)
+            return self._trainer
+        self._trainer = Trainer(
+            records,
+            self._shape,
+            self._learner,
+            self._privacy,
+            self._ledger,
+            self._source,
+            self._directory / 'checkpoint',
+            steps,
+            self._inputs,
+        )
+        return self._trainer
+
+    def _checked(
+        self, state: Checkpoint | None, trainer: Trainer | None, start: NDArray[np.float32]
+    ) -> Checkpoint:
+        """Return the state that was kept, if this is how the records and settings came to it."""
+        if state is None or trainer is None or state.start != trainer.start(start):
+            raise CheckpointError(
+                f'the checkpoints in {self._directory} are of other records, settings, starting '
+                'weights or another noise key: put those back, or begin in an empty directory'
+            )
+        return state
+
+    def _collected(self, weights: NDArray[np.float32], round: int) -> Records:
+        """Treat the new patients of a round."""
+        online, policy = self._online, Policy(weights, self._shape)
+        first = (round - 1) * online.patients
+        records = self._collector.collect(policy, online.explored(round), first, online.patients)
+        if records.states.shape[1] != self._recorded:
+            raise RecordsError(
+                f'states of {records.states.shape[1]} numbers, expected {self._recorded}'
+            )
+        self._records.check_new(records)  # before they are kept for good
+        return records

@@ -1,0 +1,156 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The public start: dueling double DQN on made-up patients at H = 0, which costs no epsilon.
+
+The patients are drawn from a stream that no hospital draws from (spec section 5), so nothing of
+any hospital's patient is in the weights that every round begins with.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fdrl_ros.errors import PolicyError, RecordsError, TrainingStopped
+from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.optimizer import Adam
+from fdrl_ros.learner.records.collection import collect_records, CollectionSettings, Progress
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.transitions import Transitions
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.settings import setting, Settings
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.state import STATE_SIZE
+from fdrl_ros.surgery.patient.cohort import Cohort
+from fdrl_ros.surgery.settings import WorldSettings
+import numpy as np
+
+_REPORT_EVERY = 50
+
+
+@dataclass(frozen=True)
+class PretrainingSettings(Settings):
+    """How the public starting policy is learned."""
+
+    patients: int = setting(
+        400, 'public patients at H = 0', unit='patients', minimum=1, maximum=1000000
+    )
+    steps: int = setting(6000, 'steps of Adam', unit='steps', minimum=0, maximum=10000000)
+    batch: int = setting(
+        256,
+        'transitions of a step, at most as many as there are',
+        unit='transitions',
+        minimum=1,
+        maximum=1000000,
+    )
+    learning_rate: float = setting(0.001, 'step size of Adam', minimum=1e-8, maximum=1.0)
+    target_period: int = setting(
+        100, 'steps between two copies into the target network', minimum=1, maximum=1000000
+    )
+    discount: float = setting(0.4, 'gamma of the learner', minimum=0.0, maximum=1.0)
+
+
+def network_shape(learner: LearnerSettings) -> NetworkShape:
+    """Return the network that the settings ask for: state in, value of every action out."""
+    return NetworkShape(STATE_SIZE, ACTION_COUNT, (learner.hidden, learner.hidden))
+
+
+def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
+    """Return the weights that training begins with, shape (n_parameters,), float32."""
+    return shape.draw(np.random.default_rng(seed))
+
+
+def pretrain(
+    records: Records,
+    shape: NetworkShape,
+    settings: PretrainingSettings,
+    *,
+    seed: int,
+    weights: np.ndarray | None = None,
+    progress: Progress = lambda done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """
+    Learn from public records without privacy: double DQN, Huber loss, minibatches, Adam.
+
+    :param records: of public patients alone.
+    :param seed: of the starting weights and the minibatches; the same seed, the same result.
+    :param weights: to go on from, shape (n_parameters,); fresh ones unless given.
+    :param progress: told steps done and steps in all.
+    :returns: weights, shape (n_parameters,), float32.
+    :raises RecordsError: if states or actions are not those of the network.
+    :raises PolicyError: if the weights are not.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    _check(records, shape, weights)
+    rng = np.random.default_rng(seed)
+    wide = (shape.draw(rng) if weights is None else weights).astype(np.float64)
+    optimizer = Adam(settings.learning_rate, np.zeros((2, len(wide))), 0)
+    learner = DoubleDqn(shape)
+    transitions = Transitions.of(records, discount=settings.discount)
+    current = wide.astype(np.float32)
+    count = len(records.actions)
+    for step in range(settings.steps):
+        if stopped():
+            raise TrainingStopped(f'pre-training stopped before step {step}')
+        if step % settings.target_period == 0:
+            target = learner.layered(current)
+        index = rng.integers(count, size=(min(settings.batch, count), 1))
+        apart = learner.layered(current)
+        wide += optimizer.step(learner.mean(apart, target, transitions.at(index)))
+        current = wide.astype(np.float32)
+        if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
+            progress(step + 1, settings.steps)
+    return current
+
+
+def _check(records: Records, shape: NetworkShape, weights: np.ndarray | None) -> None:
+    """Refuse what does not fit the network."""
+    seen = records.states.shape[1]
+    if seen != shape.states:
+        raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
+    if records.actions.max() >= shape.actions:
+        raise RecordsError(f'an action beyond the {shape.actions} of the network')
+    expected = (shape.n_parameters,)
+    if weights is not None and (weights.shape != expected or not np.isfinite(weights).all()):
+        raise PolicyError(f'weights: expected {shape.n_parameters} finite numbers')
+
+
+def pretrain_public(
+    cohort: Cohort,
+    shape: NetworkShape,
+    settings: PretrainingSettings,
+    collection: CollectionSettings,
+    world: WorldSettings | None = None,
+    *,
+    seed: int,
+    progress: Callable[[str, int, int], None] = lambda what, done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """
+    Collect public patients and learn the starting policy from them.
+
+    :param cohort: public patients.
+    :param collection: how surgeons behave; its number of patients does not count here.
+    :param progress: told 'collect' or 'pretrain', and how many of how many are done.
+    :returns: weights, shape (n_parameters,), float32.
+    """
+    records = collect_records(
+        cohort,
+        CollectionSettings(
+            patients=settings.patients,
+            exploration=collection.exploration,
+            variation=collection.variation,
+        ),
+        world,
+        progress=lambda done, count: progress('collect', done, count),
+        stopped=stopped,
+    )
+    return pretrain(
+        records,
+        shape,
+        settings,
+        seed=seed,
+        progress=lambda done, count: progress('pretrain', done, count),
+        stopped=stopped,
+    )

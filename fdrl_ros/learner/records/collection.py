@@ -1,0 +1,135 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A hospital's logs: its patients operated on in simulation by surgeons of differing skill.
+
+Every operation is a pure function of the cohort, the settings and the patient's number: what is
+recorded of one patient depends on no other patient, as the privacy unit asks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fdrl_ros.errors import SettingError, TrainingStopped
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.settings import setting, Settings
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Cohort
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
+import numpy as np
+
+Progress = Callable[[int, int], None]
+"""How many of how many are done."""
+
+_STREAM = 4  # of the generators of behaviour; fdrl_ros.surgery.patient.patient uses 1 to 3
+
+
+@dataclass(frozen=True)
+class CollectionSettings(Settings):
+    """How a hospital's records come about."""
+
+    patients: int = setting(
+        500, 'patients n_i of a hospital', unit='patients', minimum=1, maximum=1000000
+    )
+    exploration: float = setting(
+        0.4, 'mean share of ticks at which a surgeon tries another move', minimum=0.0, maximum=1.0
+    )
+    variation: float = setting(
+        0.2,
+        'how far the exploration of one operation may be from the mean',
+        minimum=0.0,
+        maximum=0.5,
+    )
+    guide: str = setting('expert', 'who moves at the other ticks', choices=('expert', 'policy'))
+
+
+def _nothing(done: int, count: int) -> None:
+    """Report to nobody."""
+
+
+def _never() -> bool:
+    return False
+
+
+def collect_episodes(
+    cohort: Cohort,
+    settings: CollectionSettings,
+    world: WorldSettings | None = None,
+    *,
+    policy: Choice | None = None,
+    progress: Progress = _nothing,
+    stopped: Callable[[], bool] = _never,
+) -> list[Episode]:
+    """
+    Operate once on each of the cohort's first training patients.
+
+    :param policy: the released policy that guides, if the settings ask for one.
+    :param progress: told after each patient.
+    :param stopped: asked before each patient.
+    :raises SettingError: if a policy is asked for and none is given.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    if settings.guide == 'policy' and policy is None:
+        raise SettingError('guide', settings.guide, "a policy to be given, or 'expert'")
+    world = world or WorldSettings()
+    env = SurgeryEnv(cohort, world)
+    episodes = []
+    try:
+        for index in range(settings.patients):
+            if stopped():
+                raise TrainingStopped(f'collection stopped before patient {index}')
+            rng = np.random.default_rng(
+                [_STREAM, cohort.seed, cohort.hospital, int(cohort.public), index]
+            )
+            patient = cohort.patient(index)
+            env.np_random = rng
+            episodes.append(
+                run_episode(env, _surgeon(patient, settings, world, policy, rng), patient)
+            )
+            progress(index + 1, settings.patients)
+    finally:
+        env.close()
+    return episodes
+
+
+def collect_records(
+    cohort: Cohort,
+    settings: CollectionSettings,
+    world: WorldSettings | None = None,
+    *,
+    policy: Choice | None = None,
+    progress: Progress = _nothing,
+    stopped: Callable[[], bool] = _never,
+) -> Records:
+    """Operate as :func:`collect_episodes` does, and keep the transitions."""
+    return Records.from_episodes(
+        collect_episodes(
+            cohort, settings, world, policy=policy, progress=progress, stopped=stopped
+        )
+    )
+
+
+def _surgeon(
+    patient: Patient,
+    settings: CollectionSettings,
+    world: WorldSettings,
+    policy: Choice | None,
+    rng: np.random.Generator,
+) -> Choice:
+    """Draw who operates on a patient: the guide, with an exploration of their own."""
+    low = max(0.0, settings.exploration - settings.variation)
+    high = min(1.0, settings.exploration + settings.variation)
+    exploration = rng.uniform(low, high)
+
+    def choose(state: np.ndarray) -> int:
+        if rng.random() < exploration:
+            return int(rng.integers(ACTION_COUNT))
+        if settings.guide == 'policy' and policy is not None:
+            return policy(state)
+        return expert(state, patient, world)[0]
+
+    return choose

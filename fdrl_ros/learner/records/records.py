@@ -1,0 +1,221 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A hospital's records D_i: transitions grouped by patient, and the file that holds them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.surgery.gym.episode import Episode
+import numpy as np
+
+_KINDS = {
+    'states': np.float32,
+    'actions': np.int64,
+    'rewards': np.float32,
+    'next_states': np.float32,
+    'terminals': np.bool_,
+    'starts': np.int64,
+    'patients': np.str_,
+    'ends': np.bool_,
+}
+"""Of the numbers in each array."""
+_REQUIRED = [name for name in _KINDS if name != 'ends']
+
+
+@dataclass(frozen=True)
+class Records:
+    """
+    Transitions of all patients of a hospital, those of one patient in one run, in order of time.
+
+    ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``:
+    float32, ``terminals`` (no value follows): bool, each (transitions,). ``starts``: first
+    transition of each patient, then the number of transitions: (patients + 1,), int64.
+    ``patients``: their pseudonyms, (patients,). ``ends``: whether a transition is the last of its
+    episode, terminal or cut off, bool, (transitions,); without them it is one after which the
+    next row begins in another state. A terminal transition and a patient's last one always are.
+    Other types of numbers are converted where nothing is lost, terminals from 0 and 1 as well.
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    terminals: np.ndarray
+    starts: np.ndarray
+    patients: np.ndarray
+    ends: np.ndarray = None  # type: ignore[assignment]  # an array once it is made
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that contradict each other or hold values that are not finite."""
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _converted(name, value, kind))
+        count = len(self.states)
+        names = ['actions', 'rewards', 'next_states', 'terminals']
+        if self.ends is not None:
+            names.append('ends')
+        if any(getattr(self, name).ndim != 1 for name in names if name != 'next_states'):
+            raise RecordsError('the arrays of the records differ in length or shape')
+        same_length = all(len(getattr(self, name)) == count for name in names)
+        if not same_length or self.states.ndim != 2 or self.next_states.shape != self.states.shape:
+            raise RecordsError('the arrays of the records differ in length or shape')
+        if (
+            len(self.starts) != len(self.patients) + 1
+            or len(self.patients) == 0
+            or self.starts[0] != 0
+            or self.starts[-1] != count
+            or np.any(np.diff(self.starts) < 1)
+        ):
+            raise RecordsError('the patients of the records do not cover the transitions')
+        if len(np.unique(self.patients)) != len(self.patients):
+            raise RecordsError('a patient appears twice: one patient is one privacy unit')
+        for name in ('states', 'rewards', 'next_states'):
+            if not np.all(np.isfinite(getattr(self, name))):
+                raise RecordsError(f'{name} of the records are not all finite')
+        if np.any(self.actions < 0):
+            raise RecordsError('an action of the records is negative')
+        if self.ends is None:
+            ends = np.ones(count, np.bool_)
+            ends[:-1] = (self.next_states[:-1] != self.states[1:]).any(axis=1)
+        else:
+            ends = self.ends.copy()
+        ends |= self.terminals
+        ends[self.starts[1:] - 1] = True
+        object.__setattr__(self, 'ends', ends)
+
+    @property
+    def n_patients(self) -> int:
+        """Return n_i, the number of privacy units."""
+        return len(self.patients)
+
+    @property
+    def n_transitions(self) -> int:
+        """Return the number of transitions of all patients."""
+        return len(self.actions)
+
+    @property
+    def longest(self) -> int:
+        """Return the most transitions that one patient has."""
+        return int(np.diff(self.starts).max())
+
+    def require_known(self, known: Collection[str]) -> None:
+        """
+        Refuse patients who are not on a list, such as that of those who agreed.
+
+        :param known: pseudonyms.
+        :raises RecordsError: if there is one; it does not tell whom.
+        """
+        if not set(self.patients.tolist()) <= set(known):
+            raise RecordsError('the records hold a patient who is not known here')
+
+    @classmethod
+    def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
+        """
+        Group episodes by patient: all of one patient are one unit, whatever the procedure.
+
+        :raises RecordsError: without an episode.
+        """
+        if not episodes:
+            raise RecordsError('no episodes to make records of')
+        by_patient: dict[str, list[Episode]] = {}
+        for episode in episodes:
+            by_patient.setdefault(episode.patient.name, []).append(episode)
+        ordered = [episode for group in by_patient.values() for episode in group]
+        lengths = [sum(len(e.actions) for e in group) for group in by_patient.values()]
+        terminals = [np.zeros(len(e.actions), dtype=bool) for e in ordered]
+        ends = [flags.copy() for flags in terminals]
+        for flags, last, episode in zip(terminals, ends, ordered, strict=True):
+            flags[-1], last[-1] = episode.terminated, True
+        return cls(
+            states=np.concatenate([e.states[:-1] for e in ordered]).astype(np.float32),
+            actions=np.concatenate([e.actions for e in ordered]).astype(np.int64),
+            rewards=np.concatenate([e.rewards for e in ordered]).astype(np.float32),
+            next_states=np.concatenate([e.states[1:] for e in ordered]).astype(np.float32),
+            terminals=np.concatenate(terminals),
+            starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+            patients=np.array(list(by_patient)),
+            ends=np.concatenate(ends),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence['Records']) -> 'Records':
+        """
+        Put the records of different patients together.
+
+        :raises RecordsError: if there are none, or a patient is in two parts.
+        """
+        if not parts:
+            raise RecordsError('no records to put together')
+        counts = np.cumsum([0, *(len(each.actions) for each in parts)])
+        starts = [each.starts[:-1] + count for each, count in zip(parts, counts[:-1], strict=True)]
+        names = [f.name for f in fields(cls) if f.name != 'starts']
+        arrays = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
+        return cls(**arrays, starts=np.concatenate((*starts, counts[-1:])))
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 over all arrays, 32 bytes."""
+        sha = hashlib.sha256()
+        for each in fields(self):
+            array = np.ascontiguousarray(getattr(self, each.name))
+            sha.update(f'{each.name} {array.dtype.str} {array.shape}'.encode())
+            sha.update(array.tobytes())
+        return sha.digest()
+
+    def save(self, path: Path) -> None:
+        """Write the records atomically, readable by the owner alone."""
+        with replacing(path) as file:
+            np.savez(file, **{each.name: getattr(self, each.name) for each in fields(self)})
+
+    @classmethod
+    def load(cls, path: Path, n_states: int, known: Collection[str] | None = None) -> 'Records':
+        """
+        Read records.
+
+        :param n_states: numbers in a state that the policy expects.
+        :param known: pseudonyms of all who may be in them; anyone's if None.
+        :raises RecordsError: if the file is missing, damaged, or of another form.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                # Files of earlier versions do not tell where episodes end.
+                names = [each.name for each in fields(cls) if each.name in (*file, *_REQUIRED)]
+                records = cls(**{name: file[name] for name in names})
+        except RecordsError:
+            raise
+        except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
+            raise RecordsError(f'cannot read the records {path}: {error}') from error
+        if records.states.shape[1] != n_states:
+            raise RecordsError(
+                f'{path}: states of {records.states.shape[1]} numbers, expected {n_states}'
+            )
+        if known is not None:
+            records.require_known(known)
+        return records
+
+
+def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
+    """Return an array of a kind of numbers, if the value says the same in them."""
+    try:
+        array = np.asarray(value)
+        if array.dtype == kind or (kind is np.str_ and array.dtype.kind == 'U'):
+            return array
+        if kind is np.str_:
+            known = all(isinstance(each, str) for each in array.reshape(-1).tolist())
+            made = array.astype(np.str_)
+        else:
+            made = array.astype(kind)
+            # Of real numbers the nearest float32 is meant; all others must be just the same.
+            known = array.dtype.kind in 'biuf' and (
+                kind is np.float32 or np.array_equal(made.astype(array.dtype), array)
+            )
+    except (TypeError, ValueError) as error:
+        raise RecordsError(f'{name} of the records are not an array: {error}') from error
+    if not known:
+        raise RecordsError(f'{name} of the records are {array.dtype}: expected {kind.__name__}')
+    return made

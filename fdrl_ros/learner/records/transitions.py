@@ -1,0 +1,190 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Transitions as the learner takes them: rewards of n steps, and what is left of gamma then."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from fdrl_ros.learner.records.records import Records
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Batch:
+    """
+    Transitions of some units, the same number of each.
+
+    ``states`` and ``next_states`` have shape (units, transitions, states), float32; ``actions``
+    int64, ``rewards`` and ``discounts`` float32 (gamma^n; 0 where no value follows) have shape
+    (units, transitions). ``weights``, if any, scale each transition's loss.
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    discounts: np.ndarray
+    weights: np.ndarray | None = None
+
+    def rows(self) -> 'Batch':
+        """View units and transitions as one axis of rows."""
+        width = self.states.shape[-1]
+        return Batch(
+            self.states.reshape(-1, width),
+            self.actions.reshape(-1),
+            self.rewards.reshape(-1),
+            self.next_states.reshape(-1, width),
+            self.discounts.reshape(-1),
+            None if self.weights is None else self.weights.reshape(-1),
+        )
+
+
+class Drawn(Batch):
+    """A batch that is taken out of all transitions only when somebody looks at it."""
+
+    transitions: 'Transitions'
+    index: NDArray[np.int64]
+
+    def __init__(
+        self,
+        transitions: 'Transitions',
+        index: NDArray[np.int64],
+        weights: np.ndarray | None = None,
+    ) -> None:
+        """
+        Remember what was drawn.
+
+        :param index: shape (units, transitions).
+        """
+        object.__setattr__(self, 'transitions', transitions)
+        object.__setattr__(self, 'index', index)
+        object.__setattr__(self, 'weights', weights)
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name not in _COLUMNS:
+            raise AttributeError(name)
+        found = self.transitions.column(name, self.index)
+        object.__setattr__(self, name, found)
+        return found
+
+
+_COLUMNS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """
+    A hospital's records as n-step transitions, those of a unit in one run.
+
+    ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``
+    (sum of gamma^k r over n steps) and ``discounts`` (gamma^n; 0 where no value follows):
+    float32, (transitions,). ``starts``: first transition of each unit, then their number:
+    (units + 1,). ``inputs``: what the network takes for each number of a state, (numbers, inputs),
+    where states are recorded by their number alone. ``lines``: the :attr:`table`, if it is there.
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+    discounts: np.ndarray
+    starts: NDArray[np.int64]
+    inputs: np.ndarray | None = None
+    lines: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        records: Records,
+        *,
+        discount: float,
+        n_step: int = 1,
+        unit: str = 'patient',
+        inputs: np.ndarray | None = None,
+    ) -> 'Transitions':
+        """
+        Look n steps ahead from every step, as far as its episode goes.
+
+        :param discount: gamma.
+        :param n_step: n.
+        :param unit: 'patient', or 'transition' for every step a unit of its own. A step is then
+            in up to n of the transitions, which the accountant must be told as its group.
+        :param inputs: public table of what the network takes for each number of a state.
+        """
+        rewards = records.rewards.astype(np.float64)
+        left = discount * ~records.terminals
+        last = np.arange(len(records.actions))
+        going = ~records.ends
+        total, factor, reach = rewards.copy(), np.ones(len(rewards)), going.copy()
+        for _ in range(n_step - 1):
+            index = np.flatnonzero(reach)
+            last[index] += 1
+            factor[index] *= discount
+            total[index] += factor[index] * rewards[last[index]]
+            reach[index] = going[last[index]]
+        starts = records.starts if unit == 'patient' else np.arange(len(rewards) + 1)
+        return cls(
+            records.states,
+            records.actions,
+            total.astype(np.float32),
+            records.next_states if n_step == 1 else records.next_states[last],
+            (factor * left[last]).astype(np.float32),
+            starts,
+            inputs,
+        )
+
+    @property
+    def n_units(self) -> int:
+        """Return the number of privacy units."""
+        return len(self.starts) - 1
+
+    def lengths(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many transitions the given units have, same shape."""
+        return self.starts[units + 1] - self.starts[units]
+
+    def at(self, index: NDArray[np.int64], weights: np.ndarray | None = None) -> Batch:
+        """
+        Take transitions.
+
+        :param index: shape (units, transitions).
+        :param weights: of their losses, same shape.
+        """
+        return Drawn(self, index, weights)
+
+    def column(self, name: str, index: NDArray[np.int64]) -> np.ndarray:
+        """Take some of an array of transitions; states as the network takes them."""
+        found = getattr(self, name).take(index, axis=0)
+        return self._seen(found) if name in ('states', 'next_states') else found
+
+    @cached_property
+    def table(self) -> np.ndarray | None:
+        """
+        All transitions, a line each: state, next state, reward, discount, action.
+
+        None where states are recorded by their number. A network has fewer actions than float32
+        has whole numbers.
+        """
+        if self.lines is not None:
+            return self.lines
+        if self.inputs is not None:
+            return None
+        columns = (self.states, self.next_states, self.rewards, self.discounts, self.actions)
+        return np.column_stack(columns).astype(np.float32)
+
+    def _seen(self, states: np.ndarray) -> np.ndarray:
+        """Return what the network takes for recorded states."""
+        return states if self.inputs is None else self.inputs[states[..., 0].astype(np.int64)]
+
+    def drawn(self, units: NDArray[np.int64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+        """
+        Draw transitions of the given units, uniformly with replacement.
+
+        What is drawn of a unit depends on no other unit.
+
+        :param units: their numbers, shape (units,).
+        :param uniforms: in [0, 1), shape (units, transitions).
+        :returns: indices for :meth:`at`, shape (units, transitions).
+        """
+        first, length = self.starts[units][:, None], self.lengths(units)[:, None]
+        return first + np.minimum((uniforms * length).astype(np.int64), length - 1)

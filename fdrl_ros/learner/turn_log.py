@@ -1,0 +1,152 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The patients of every turn in one file that only grows: durable before anything is learned.
+
+Each turn has a hash over its records and the hash before it, so that the last one names all.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields
+import hashlib
+import json
+import os
+from pathlib import Path
+import struct
+from typing import Any, NamedTuple
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.learner.records.packing import pack, unpack
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.runtime.closing import Closing
+from fdrl_ros.runtime.durable import replacing
+
+_FORM = b'fdrl_ros turns 1\n'
+_HEAD = struct.Struct('<Q8s32s')
+"""Before the records of a turn: their bytes, a hash over that number, the digest of all so far."""
+
+
+class Turn(NamedTuple):
+    """The new patients of a turn, and the digest of all records up to them."""
+
+    records: Records
+    digest: bytes
+
+
+class TurnLog(Closing):
+    """
+    What was collected, turn by turn.
+
+    A turn whose writing was cut short was never durable, so nothing was learned from it: it
+    counts as not collected, and the next one is written over it. One that is whole and changed
+    is refused, for nobody can collect it again.
+    """
+
+    def __init__(self, path: Path, bound: Mapping[str, Any]) -> None:
+        """
+        Open the file and check all of it, or begin one.
+
+        :param bound: what the records belong to, as JSON can hold it.
+        :raises RecordsError: if they belong to something else, or the file cannot be used.
+        """
+        self._path = path
+        begin = _FORM + json.dumps(bound).encode() + b'\n'
+        self._digest = hashlib.sha256(begin).digest()
+        try:
+            if not path.exists():
+                with replacing(path) as new:
+                    new.write(begin)
+            self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            with open(self._file, 'rb', closefd=False) as file:
+                content = file.read()
+        except OSError as error:
+            raise RecordsError(f'cannot use the records {path}: {error.strerror}') from error
+        if not content.startswith(begin):
+            self.close()
+            raise RecordsError(_unlike(path, content, bound))
+        self._end = len(begin)
+        try:
+            self._kept = deque(self._read(memoryview(content)))
+        except RecordsError:
+            self.close()
+            raise
+        self.count = len(self._kept)
+        """Turns collected so far."""
+
+    def kept(self) -> Turn | None:
+        """Hand out the first turn that was kept earlier and not handed out yet, if any."""
+        return self._kept.popleft() if self._kept else None
+
+    def append(self, records: Records) -> Turn:
+        """
+        Add a turn; it is on the disk when this returns.
+
+        :raises RecordsError: if it cannot be written.
+        """
+        data = pack({}, {each.name: getattr(records, each.name) for each in fields(records)})
+        turn = Turn(records, _after(self._digest, data))
+        frame = _HEAD.pack(len(data), _check(self._digest, len(data)), turn.digest) + data
+        try:
+            os.ftruncate(self._file, self._end)
+            if os.pwrite(self._file, frame, self._end) != len(frame):
+                raise RecordsError(f'cannot write the records {self._path}: the disk is full')
+            os.fdatasync(self._file)
+        except OSError as error:
+            raise RecordsError(f'cannot write {self._path}: {error.strerror}') from error
+        self._digest = turn.digest
+        self._end += len(frame)
+        self.count += 1
+        return turn
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._file)
+
+    def _read(self, content: memoryview) -> Iterator[Turn]:
+        """Yield the turns that were written to their end."""
+        number = 0
+        while len(content) >= self._end + _HEAD.size:
+            number += 1
+            size, check, digest = _HEAD.unpack_from(content, self._end)
+            begin = self._end + _HEAD.size
+            try:
+                if check != _check(self._digest, size):
+                    raise ValueError('its head was changed')
+                if begin + size > len(content):
+                    return
+                data = bytes(content[begin : begin + size])
+                if digest != _after(self._digest, data):
+                    raise ValueError('they are not the ones that were collected')
+                told, arrays = unpack(data)
+                records = Records(**arrays, **told)
+            except (RecordsError, TypeError, ValueError) as error:
+                raise RecordsError(
+                    f'{self._path}: the patients of turn {number}, from byte {self._end} on, are '
+                    f'damaged ({error}): put back a copy'
+                ) from error
+            self._digest, self._end = digest, begin + size
+            yield Turn(records, digest)
+
+
+def _check(digest: bytes, size: int) -> bytes:
+    return hashlib.sha256(digest + size.to_bytes(8, 'little')).digest()[:8]
+
+
+def _after(digest: bytes, data: bytes) -> bytes:
+    return hashlib.sha256(digest + data).digest()
+
+
+def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:
+    """Say what a file belongs to instead."""
+    found: Any = None
+    if content.startswith(_FORM):
+        with suppress(ValueError):
+            found = json.loads(content[len(_FORM) :].split(b'\n', 1)[0])
+    if not isinstance(found, dict):
+        return f'{path} does not hold the patients of turns, or is damaged'
+    for name, expected in bound.items():
+        if found.get(name) != expected:
+            return f'{path} was collected for {name} = {found.get(name)!r}, not {expected!r}'
+    return f'{path} was collected for other settings'

@@ -1,0 +1,129 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The endoscope's pictures as topics; they are drawn on the worker's thread, one at a time."""
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from fdrl_ros.errors import FdrlError, ResourceError
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.managed_node import ManagedNode
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
+from fdrl_ros.surgery.render.endoscope import Frame
+from fdrl_ros.surgery.render.endoscope_process import EndoscopeProcess
+from fdrl_ros.surgery.render.view import view_of
+import numpy as np
+from sensor_msgs.msg import CameraInfo, Image
+
+IMAGES = {'image_raw': 'rgb8', 'depth': '32FC1', 'labels': 'mono8'}
+"""Topic below endoscope/ -> encoding; depth is in metres, labels as surgery.render.endoscope."""
+
+RESTART = 10.0
+"""Shortest time between two starts of the process that draws, second."""
+
+
+def image(stamp: Any, encoding: str, pixels: np.ndarray) -> Image:
+    """
+    Make an image message.
+
+    :param pixels: shape (height, width) or (height, width, 3), of the encoding's type.
+    """
+    height, width = pixels.shape[:2]
+    made = Image(height=height, width=width, encoding=encoding, step=pixels[0].nbytes)
+    made.header.stamp, made.header.frame_id = stamp, FRAME_ID
+    made.data = array('B', pixels.tobytes())
+    return made
+
+
+def camera_info(stamp: Any, camera: Intrinsics) -> CameraInfo:
+    """Make the description of the camera: a pinhole without distortion."""
+    made = CameraInfo(height=camera.height, width=camera.width, distortion_model='plumb_bob')
+    made.header.stamp, made.header.frame_id = stamp, FRAME_ID
+    fx, fy, cx, cy = camera.fx, camera.fy, camera.cx, camera.cy
+    made.d = [0.0] * 5
+    made.k = [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0]
+    made.r = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    made.p = [fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0]
+    return made
+
+
+class EndoscopeView:
+    """
+    Looks at an operation through the endoscope while somebody listens.
+
+    The process that draws is started anew when it is lost; the arm goes on meanwhile.
+
+    :param node: whose topics these are; made while it is configured.
+    :param rate: most pictures a second.
+    """
+
+    def __init__(self, node: ManagedNode, operation: Operation, rate: float) -> None:
+        self._node = node
+        self._operation = operation
+        self._camera = Camera(fps=rate)
+        self._images = {
+            name: node.publisher(Image, f'endoscope/{name}', qos.PICTURE) for name in IMAGES
+        }
+        self._info = node.publisher(CameraInfo, 'endoscope/camera_info', qos.PICTURE)
+        self._drawing = False
+        self.lost = ''
+        """Why there are no pictures, or empty."""
+
+    def begin(self, placed: Callable[[], bool]) -> None:
+        """
+        Begin to look; while the node is activated.
+
+        :param placed: whether there is an operation to look at.
+        """
+        self._drawing, self.lost = False, ''
+        self._start()
+        self._node.keep(lambda: self._endoscope.close())
+
+        def look() -> None:
+            listeners = [*self._images.values(), self._info]
+            if placed() and not self._drawing:
+                if any(each.get_subscription_count() for each in listeners):
+                    if not self.lost:
+                        self._look()
+                    elif self._node.now >= self._next_start:
+                        self._start()
+                        self._look()
+
+        self._node.every(1.0 / self._camera.fps, look)
+
+    def _start(self) -> None:
+        """Start the process that draws; the worker waits until it has come up."""
+        self._endoscope = EndoscopeProcess(self._camera)
+        self._next_start = self._node.now + RESTART
+
+    def _look(self) -> None:
+        """Have a picture drawn of how it is now."""
+        operation = self._operation
+        joints, jaw = operation.arm.joints().tolist(), operation.jaw.angle
+        stamp, view = self._node.get_clock().now().to_msg(), view_of(operation)
+        self._drawing = True
+        self._node.submit(
+            lambda report, stopped: self._endoscope.capture(joints, jaw, view),
+            lambda result: self._show(stamp, result),
+        )
+
+    def _show(self, stamp: Any, result: Frame | Exception) -> None:
+        self._drawing = False
+        if isinstance(result, FdrlError) and not isinstance(result, ResourceError):
+            self._node.get_logger().warning(f'no picture: {result}', throttle_duration_sec=1.0)
+            return
+        if isinstance(result, Exception):
+            self.lost = f'the endoscope is lost: {result}'
+            self._node.get_logger().error(self.lost)
+            return
+        self.lost = ''
+        for name, pixels in (
+            ('image_raw', result.rgb),
+            ('depth', result.depth),
+            ('labels', result.labels),
+        ):
+            if self._images[name].get_subscription_count():
+                self._images[name].publish(image(stamp, IMAGES[name], pixels))
+        self._info.publish(camera_info(stamp, self._camera.intrinsics))

@@ -1,0 +1,94 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Poses, set-points and states as ROS messages and back: metres, newtons, one base frame."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from builtin_interfaces.msg import Time
+import fdrl_ros.msg as ros
+from fdrl_ros.surgery.arm.controller import straight_quaternion
+from fdrl_ros.surgery.arm.readings import BASE
+from fdrl_ros.surgery.arm.rotations import to_quaternion
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from geometry_msgs.msg import Point, PoseStamped, Quaternion
+import numpy as np
+from sensor_msgs.msg import JointState
+
+_OPERATION_NAMES = [each.name for each in OPERATION_FIELDS]
+_OPERATION_SCALES = [each.scale for each in OPERATION_FIELDS]
+_PATIENT_NAMES = [each.name for each in PATIENT_FIELDS]
+_PATIENT_SCALES = [each.scale for each in PATIENT_FIELDS]
+
+
+def quaternion(rotation: np.ndarray) -> Quaternion:
+    """
+    Turn a rotation matrix into a quaternion.
+
+    :param rotation: shape (3, 3).
+    """
+    x, y, z, w = to_quaternion(rotation)
+    return Quaternion(x=x, y=y, z=z, w=w)
+
+
+def point(position: Sequence[float]) -> Point:
+    """Turn three metres into a point."""
+    x, y, z = position
+    return Point(x=float(x), y=float(y), z=float(z))
+
+
+def pose(stamp: Any, position: Sequence[float], orientation: Quaternion) -> PoseStamped:
+    """Make a pose in the base frame."""
+    made = PoseStamped()
+    made.header.stamp, made.header.frame_id = stamp, BASE
+    made.pose.position, made.pose.orientation = point(position), orientation
+    return made
+
+
+def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
+    """
+    Make the command servo_cp for a tool that is straight: it points along the shaft.
+
+    :param position: m; whether the arm reaches it is for the arm to say.
+    """
+    x, y, z, w = straight_quaternion(position)
+    return pose(stamp, position, Quaternion(x=x, y=y, z=z, w=w))
+
+
+def joint_state(stamp: Any, names: Sequence[str], positions: Sequence[float]) -> JointState:
+    """Make a joint state without velocities."""
+    made = JointState(name=list(names), position=[float(each) for each in positions])
+    made.header.stamp, made.header.frame_id = stamp, BASE
+    return made
+
+
+def states(stamp: Any, operation: Operation) -> tuple[Any, Any]:
+    """Return the two halves of the state."""
+    values, patient = operation.values(), operation.patient
+    first = ros.OperationState(
+        procedure=patient.procedure.name,
+        patient=patient.name,
+        names=_OPERATION_NAMES,
+        values=values[:OPERATION_SIZE],
+        scales=_OPERATION_SCALES,
+    )
+    second = ros.PatientState(
+        patient=patient.name,
+        names=_PATIENT_NAMES,
+        values=values[OPERATION_SIZE:],
+        scales=_PATIENT_SCALES,
+    )
+    first.header.stamp = second.header.stamp = stamp
+    return first, second
+
+
+def stamp(nanoseconds: int) -> Time:
+    """Turn nanoseconds into a time stamp."""
+    sec, nanosec = divmod(nanoseconds, 1_000_000_000)
+    return Time(sec=sec, nanosec=nanosec)
+
+
+def seconds(stamp: Any) -> float:
+    """Turn a time stamp into seconds."""
+    return float(stamp.sec) + 1e-9 * float(stamp.nanosec)

@@ -1,0 +1,398 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A lifecycle node as this package wants it, and the process around it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, ExitStack
+from dataclasses import dataclass
+import inspect
+import os
+from pathlib import Path
+import signal
+import sys
+import time
+import traceback
+from typing import Any, ClassVar
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.errors import FdrlError, SettingError
+from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
+from fdrl_ros.nodes.common.parameters import NodeParameters
+from fdrl_ros.runtime.worker_thread import Post, Worker
+from fdrl_ros.settings import setting, Settings
+import rclpy
+from rclpy._rclpy_pybind11 import RCLError
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import ExternalShutdownException
+from rclpy.experimental import EventsExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.qos import QoSProfile
+from rclpy.signals import SignalHandlerOptions
+
+SPIN = 0.1
+"""Time between two looks whether to stop, second: ``spin()`` of this executor burns a core."""
+
+PATIENCE = 10.0
+"""How long a job may take to stop, second."""
+
+_SUCCESS = TransitionCallbackReturn.SUCCESS
+_NOTHING_ASKED = inspect.Signature()
+
+
+@dataclass(frozen=True)
+class NodeSettings(Settings):
+    """What every node is told."""
+
+    directory: str = setting('', "the federation's directory, as `fdrl` prepares it")
+    autostart: bool = setting(
+        True, 'configure and activate at once; otherwise `ros2 lifecycle` does it'
+    )
+    federation: str = setting('/federation', "namespace of the federation's topics")
+
+
+class ManagedNode(LifecycleNode):
+    """
+    A lifecycle node with described parameters, diagnostics, one worker thread and a clean end.
+
+    Subclasses open what they need in :meth:`open` (configure) and begin in :meth:`begin`
+    (activate). What they make through the methods here is destroyed by the opposite transition.
+    A fault at run time takes the node back to unconfigured, and its process, if it started by
+    itself, ends with exit code 1.
+    """
+
+    part: ClassVar[str] = 'state'
+    """What of the node its diagnostics tell of."""
+
+    groups: ClassVar[tuple[str, ...]] = ()
+    """Groups of the plan that are parameters of this node."""
+
+    further: ClassVar[dict[str, type[Settings]]] = {}
+    """Groups of parameters that are not in the plan, by name."""
+
+    own: ClassVar[type[NodeSettings]] = NodeSettings
+
+    alone: ClassVar[bool] = False
+    """Whether it runs without a directory too, by the default plan."""
+
+    def __init__(self, name: str, post: Post) -> None:
+        """
+        Declare the parameters.
+
+        :param post: makes the executor call something on its own thread.
+        :raises FdrlError: if a parameter is unknown or cannot be.
+        """
+        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        self.post = post
+        self.changeable = True
+        self.fault: Exception | None = None
+        self.worker: Worker | None = None
+        self.abandoned = False
+        self.answering = 0  # requests that were taken and whose answer was not sent yet
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._made: ExitStack | None = None
+        self._configured, self._active = ExitStack(), ExitStack()
+        parameters = NodeParameters(self)
+        # The defaults come out of that directory: it stays the same.
+        directory = parameters.declare('', self.own, fixed=('directory',)).directory
+        self.layout = Layout(Path(directory))
+        plan = self._prepared(directory)
+        for group in self.groups:
+            parameters.declare(group, Plan.groups()[group], getattr(plan, group))
+        for group, kind in self.further.items():
+            parameters.declare(group, kind)
+        parameters.seal()
+        self._declared = parameters
+        self._diagnostics = Diagnostics(self, self.part, self.place, self.health)
+
+    @classmethod
+    def _prepared(cls, directory: str) -> Plan:
+        """Return the plan of a directory, or without one the default plan, if that is enough."""
+        if directory:
+            return Plan.load(Layout(Path(directory)).plan)
+        if cls.alone:
+            return Plan()
+        raise SettingError('directory', directory, 'one that `fdrl prepare` or `fdrl run` made')
+
+    @property
+    def now(self) -> float:
+        """The steady clock, second."""
+        return time.monotonic()
+
+    @property
+    def place(self) -> str:
+        """The last word of the namespace: which hospital or robot this node is of."""
+        return self.get_namespace().rpartition('/')[2]
+
+    @property
+    def settings(self) -> Any:
+        """The node's own settings as they are now."""
+        return self._declared.read('', self.own)
+
+    def further_settings(self, group: str) -> Any:
+        """Return a group of :attr:`further` as it is now."""
+        return self._declared.read(group, self.further[group])
+
+    def plan(self) -> Plan:
+        """Return the plan of the directory, with this node's parameters."""
+        plan = self._prepared(self.settings.directory)
+        groups = Plan.groups()
+        made = {name: self._declared.read(name, groups[name]) for name in self.groups}
+        return type(plan)(**{name: made.get(name, getattr(plan, name)) for name in groups})
+
+    # What subclasses say.
+
+    def open(self) -> None:
+        """Open files and make publishers."""
+
+    def begin(self) -> None:
+        """Subscribe and start working."""
+
+    def health(self) -> Health:
+        """Tell how the node is."""
+        if self.fault is not None:
+            return Health(Level.ERROR, str(self.fault))
+        return Health(Level.OK, self.state_name)
+
+    # What they make things with.
+
+    def keep(self, undo: Callable[[], Any]) -> None:
+        """Undo something at the opposite of the present transition."""
+        assert self._made is not None, 'outside of a transition'
+        self._made.callback(undo)
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Make things while the node is active already; deactivation undoes them."""
+        self._made = self._active
+        try:
+            yield
+        finally:
+            self._made = None
+
+    def publisher(self, kind: type[Any], topic: str, profile: QoSProfile) -> Any:
+        """Make a publisher that is silent while the node is inactive."""
+        made = self.create_lifecycle_publisher(kind, topic, profile)
+        self.keep(lambda: self.destroy_lifecycle_publisher(made))
+        return made
+
+    def hear(
+        self, kind: type[Any], topic: str, callback: Callable[[Any], None], profile: QoSProfile
+    ) -> None:
+        """Make a subscription."""
+        made = self.create_subscription(kind, topic, self.guarded(callback), profile)
+        self.keep(lambda: self.destroy_subscription(made))
+
+    def every(self, period: float, callback: Callable[[], None]) -> Any:
+        """Make a timer on the steady clock, and return it."""
+        guarded = self.guarded(callback)
+
+        def call() -> None:
+            guarded()
+
+        # The executor asks for the signature at every call, which takes longer than most of them.
+        call.__signature__ = _NOTHING_ASKED  # type: ignore[attr-defined]
+        made = self.create_timer(period, call, clock=self._steady)
+        self.keep(lambda: self.destroy_timer(made))
+        return made
+
+    def answer(self, kind: type[Any], name: str, callback: Callable[[Any, Any], Any]) -> None:
+        """Make a service; `callback` fills in the response, and a fault leaves it as it is."""
+        guarded = self.guarded(callback)
+
+        def serve(request: Any, response: Any) -> Any:
+            guarded(request, response)
+            return response
+
+        made = self.create_service(kind, name, serve)
+        self.keep(lambda: self.destroy_service(made))
+
+    def stamped(self, message: Any) -> Any:
+        """Put the time of the node's clock into a message's header."""
+        message.header.stamp = self.get_clock().now().to_msg()
+        return message
+
+    def submit(
+        self,
+        run: Callable[[Callable[[Any], None], Callable[[], bool]], Any],
+        done: Callable[[Any], None],
+        reported: Callable[[Any], None] = lambda value: None,
+    ) -> None:
+        """Run a job on the worker; `done` and `reported` are called on the executor's thread."""
+        assert self.worker is not None, 'inactive'
+        self.worker.submit(run, self.guarded(done), self.guarded(reported))
+
+    # The lifecycle.
+
+    @property
+    def state_name(self) -> str:
+        """The state of the lifecycle."""
+        return self._state_machine.current_state[1]
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the node was shut down; no transition leads on from there."""
+        return self.state_name == 'finalized'
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Read the parameters and open what is needed."""
+        self.changeable = False
+        self._configured = self._made = ExitStack()
+        try:
+            self.open()
+        except Exception as error:
+            self.note_fault(error)
+            self._configured.close()
+            self.changeable = True
+            return TransitionCallbackReturn.FAILURE
+        finally:
+            self._made = None
+        self.fault = None
+        return super().on_configure(state)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Start working."""
+        self.fault = None
+        super().on_activate(state)
+        self._active = self._made = ExitStack()
+        self.worker = Worker(self.get_name(), self.post)
+        self._active.callback(self._stop_worker)
+        try:
+            self.begin()
+        except Exception as error:
+            self.note_fault(error)
+            self._active.close()
+            super().on_deactivate(state)
+            return TransitionCallbackReturn.FAILURE
+        finally:
+            self._made = None
+        return _SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop working."""
+        self._active.close()
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close what was opened."""
+        self._configured.close()
+        self.changeable = True
+        return super().on_cleanup(state)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop and close, whatever state this is."""
+        self._active.close()
+        self._configured.close()
+        return super().on_shutdown(state)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close everything after a transition that raised; the node is then unconfigured."""
+        if self.fault is None:
+            self.note_fault(FdrlError(f'the transition from {state.label} raised an error'))
+        self._made = None
+        for stack in (self._active, self._configured):
+            try:
+                stack.close()
+            except Exception as error:
+                self.note_fault(error)
+        self.changeable = True
+        return super().on_error(state)
+
+    def _stop_worker(self) -> None:
+        worker, self.worker = self.worker, None
+        if worker is not None and not worker.close(PATIENCE):
+            self.abandoned = True
+            self.get_logger().warning(f'a job did not stop within {PATIENCE:g} s and is left')
+
+    def guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """Turn what a callback raises into a fault of the node."""
+
+        def call(*arguments: Any) -> None:
+            if self.fault is not None:
+                return
+            try:
+                callback(*arguments)
+            except Exception as error:
+                self.fail(error)
+
+        return call
+
+    def fail(self, error: Exception) -> None:
+        """Log a fault and take the node back to unconfigured."""
+        self.note_fault(error)
+        self.post(self._leave)
+
+    def note_fault(self, error: Exception) -> None:
+        """Keep a fault and log it."""
+        self.fault = error
+        if isinstance(error, FdrlError):
+            self.get_logger().fatal(f'{type(error).__name__}: {error}')
+        else:
+            self.get_logger().fatal(''.join(traceback.format_exception(error)))
+
+    def _leave(self) -> None:
+        if self.state_name == 'active':
+            self.trigger_deactivate()
+        if self.state_name == 'inactive':
+            self.trigger_cleanup()
+
+
+def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = None) -> int:
+    """
+    Run one node until it is told to stop.
+
+    SIGINT and SIGTERM stop the job, deactivate, clean up and end with 0; a second one changes
+    nothing.
+
+    :param make: makes the node.
+    :returns: exit code.
+    """
+    stopping = [False]
+
+    def stop(number: int, frame: Any) -> None:
+        stopping[0] = True
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, stop)
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    except RCLError as error:
+        sys.exit(f'fdrl_ros: {error}')
+    executor = EventsExecutor()
+    try:
+        node = make(executor.create_task)
+    except FdrlError as error:
+        rclpy.logging.get_logger('fdrl_ros').fatal(f'{type(error).__name__}: {error}')
+        rclpy.shutdown()
+        return 1
+    executor.add_node(node)
+    never = executor.create_future()
+    node.get_logger().info(
+        f'{node.get_fully_qualified_name()} is in DDS domain {node.context.get_domain_id()}'
+    )
+    autostart = node.settings.autostart
+    failed = False
+    try:
+        if autostart and node.trigger_configure() == _SUCCESS:
+            node.trigger_activate()
+        while not stopping[0] and not (autostart and node.fault) and not node.finalized:
+            # Many callbacks a call: spin_once would leave the executor after each.
+            executor.spin_until_future_complete(never, timeout_sec=SPIN)
+    except ExternalShutdownException:
+        pass
+    except Exception as error:
+        node.note_fault(error)
+        failed = True
+    failed |= autostart and node.fault is not None
+    if not node.finalized:
+        node.trigger_shutdown()
+    if node.answering:  # by now there are the answers; the executor sends them
+        executor.spin_until_future_complete(never, timeout_sec=SPIN)
+    executor.remove_node(node)
+    node.destroy_node()
+    rclpy.shutdown()
+    sys.stdout.flush()
+    if node.abandoned:
+        # The thread is in foreign code: ending the interpreter around it could crash.
+        os._exit(1 if failed else 0)
+    return 1 if failed else 0

@@ -1,0 +1,251 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The ROS driver of a party: moves the same plain object as the in-process driver does."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
+from fdrl_ros.federation.protocol.party import Job, Outcome, Party, worth_telling
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.nodes.common.diagnostics import Health, Level
+from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
+from fdrl_ros.nodes.parties.conversion import from_ros, to_ros
+from fdrl_ros.nodes.parties.courier import Courier
+from fdrl_ros.nodes.parties.long_weights import apart
+from fdrl_ros.nodes.parties.topics import ADDRESSED, Wire, WIRES, WITH_WEIGHTS
+from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.runtime.worker_thread import Post
+from fdrl_ros.settings import setting
+
+TICK = 0.25
+"""Time between two ticks of a party, second."""
+
+
+@dataclass(frozen=True)
+class PartySettings(NodeSettings):
+    """What the node of every party is told."""
+
+    passphrase_file: str = setting(
+        '',
+        'file of mode 0600 with the passphrase of the keys; empty: the one that the variable '
+        'FDRL_PASSPHRASE_FILE names, if any',
+    )
+
+
+class PartyNode(ManagedNode):
+    """
+    Drives one party: messages in, messages out, jobs on the worker.
+
+    Activating makes the party anew out of its durable state, just as a restart does, so that
+    nothing of an earlier activation is mixed in.
+    """
+
+    part = 'rounds'
+    own: ClassVar[type[PartySettings]] = PartySettings
+    sends: ClassVar[tuple[type[Message], ...]] = ()
+
+    def __init__(self, name: str, post: Post) -> None:
+        self.party: Party | None = None
+        self.refused: Counter[str] = Counter()
+        self.stopwatch = Stopwatch()
+        self.job = ''
+        super().__init__(name, post)
+
+    def open(self) -> None:
+        """See that key and roster can be used, and make the publishers."""
+        file = self.settings.passphrase_file
+        # A new one, so that a passphrase that was changed is read again.
+        self.layout = replace(self.layout, passphrase_file=Path(file) if file else None)
+        self.layout.credentials(self.member)
+        self.courier = Courier(self)
+        self._senders: dict[tuple[type[Message], str], Any] = {}
+        for kind in self.sends:
+            wire = WIRES[kind]
+            for to in self.addressees() if kind in ADDRESSED else ['']:
+                topic = self.topic(kind, to)
+                self._senders[kind, to] = (
+                    self.courier.publisher(wire.type, topic)
+                    if kind in WITH_WEIGHTS
+                    else self.publisher(wire.type, topic, wire.sending)
+                )
+        self.state_file = self.layout.state(self.member)
+
+    def topic(self, kind: type[Message], to: str = '') -> str:
+        """Name the topic of a kind of message, of the addressee's if there is one."""
+        below = f'/{to}' if to else ''
+        return f'{self.settings.federation}/{WIRES[kind].topic}{below}'
+
+    def addressees(self) -> list[str]:
+        """Return whom messages with an addressee are for."""
+        return [each.name for each in self.layout.roster().hospitals]
+
+    def begin(self) -> None:
+        """Prepare what takes long on the worker, then start the party."""
+        self.keep(self._drop_party)
+        self.courier.begin()
+        self.submit(self.prepare, self._start, self.reported)
+        self.every(TICK, self._tick)
+
+    @property
+    @abstractmethod
+    def member(self) -> str:
+        """Name in the roster."""
+
+    def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> Any:
+        """Do on the worker what must be done before there is a party."""
+        return None
+
+    @abstractmethod
+    def make_party(self, prepared: Any, store: Store) -> Party:
+        """Put the party together."""
+
+    # What subclasses may look at.
+
+    def reported(self, progress: Any) -> None:
+        """Take the progress of a job."""
+
+    def accepted(self, message: Message) -> None:
+        """Look at a message that the party took."""
+
+    def finished(self, job: Job, result: Any) -> None:
+        """Look at the result of a job."""
+
+    # The driver.
+
+    def _start(self, prepared: Any) -> None:
+        if isinstance(prepared, Exception):
+            raise prepared
+        with self.later():
+            store = Store(self.state_file)
+            self.keep(store.close)
+            party = self.make_party(prepared, store)
+            self.party = party
+            for kind in party.takes:
+                if kind in WIRES:
+                    self._hear(kind, WIRES[kind])
+        self.act(lambda: party.start(self.now))
+
+    def _drop_party(self) -> None:
+        self.party, self.job = None, ''
+
+    def _hear(self, kind: type[Message], wire: Wire) -> None:
+        topic = self.topic(kind, self.member if kind in ADDRESSED else '')
+        if kind not in WITH_WEIGHTS:
+            self.hear(wire.type, topic, self._taker(kind), wire.hearing)
+            return
+        self.courier.hear(wire.type, topic, 4 * self.plan().shape.n_parameters, self._taker(kind))
+
+    def _taker(self, kind: type[Message]) -> Callable[..., None]:
+        def take(source: Any, weights: bytes | None = None) -> None:
+            self.take(source, kind, **({} if weights is None else {'weights': weights}))
+
+        return take
+
+    def take(self, source: Any, kind: type[Message], **apart: Any) -> MessageError | None:
+        """
+        Give a ROS message to the party.
+
+        :param apart: fields that came beside it.
+        :returns: why it was refused, or None.
+        """
+        party = self.party
+        if party is None:
+            return RoundError(source.envelope.sender, f'{self.get_name()} is not ready')
+        if source.envelope.sender == self.member:
+            return None
+
+        def handle() -> Outcome:
+            message = from_ros(source, kind, **apart)
+            outcome = party.handle(message, self.now)
+            self.accepted(message)
+            return outcome
+
+        return self.act(handle)
+
+    def act(self, action: Callable[[], Outcome]) -> MessageError | None:
+        """
+        Let the party act, log and count what it refuses, and carry out what it wants.
+
+        :returns: the refusal, or None.
+        """
+        try:
+            outcome = action()
+        except MessageError as error:
+            self.refused[error.reason] += 1
+            if isinstance(error, LateError):
+                self.get_logger().debug(f'refused: {error}')
+            elif worth_telling(self.refused[error.reason]):
+                self.get_logger().warning(f'refused: {error}')
+            return error
+        for note in outcome.notes:
+            self.get_logger().info(note)
+        for message in outcome.messages:
+            self.send(message)
+        for job in outcome.jobs:
+            self._run(job)
+        return None
+
+    def serve(self, service: type[Any], name: str, kind: type[Message]) -> None:
+        """
+        Make a service whose request is a message of the protocol.
+
+        The answer has `received`, and the `reason` where it was refused.
+        """
+
+        def take(request: Any, response: Any) -> None:
+            refusals: list[MessageError | None] = []
+            self.guarded(lambda: refusals.append(self.take(request, kind)))()
+            refusal = refusals[0] if refusals else self.fault
+            response.received = refusal is None
+            response.reason = str(refusal) if refusal else ''
+
+        self.answer(service, name, take)
+
+    def send(self, message: Message) -> None:
+        """Publish a message of the party."""
+        kind = type(message)
+        sender, target = self._senders[kind, getattr(message, 'to', '')], WIRES[kind].type()
+        if isinstance(message, GlobalPolicy | HospitalPolicy):
+            shown, weights = apart(message)
+            sender.publish(self.stamped(to_ros(shown, target)), weights)
+        else:
+            sender.publish(self.stamped(to_ros(message, target)))
+
+    def _run(self, job: Job) -> None:
+        self.job = job.name
+
+        def done(result: Any) -> None:
+            party = self.party
+            if party is None:
+                return
+            self.job = ''
+            if isinstance(result, Exception) and not isinstance(result, FdrlError):
+                raise result
+            self.act(lambda: party.finish(job, result, self.now))
+            self.finished(job, result)
+
+        self.submit(self.stopwatch.timed(job.name, job.run), done, self.reported)
+
+    def _tick(self) -> None:
+        if (party := self.party) is not None:
+            self.act(lambda: party.tick(self.now))
+
+    def health(self) -> Health:
+        """Tell what the party does and what it refused."""
+        health = super().health()
+        if health.level is not Level.OK:
+            return health
+        values = {
+            'state': self.state_name,
+            'job': self.job,
+            'refused': sum(self.refused.values()),
+            **{f'seconds {name}': f'{each:.6f}' for name, each in self.stopwatch.seconds.items()},
+            **{f'refused {reason}': count for reason, count in sorted(self.refused.items())},
+        }
+        return Health(Level.OK, self.state_name, values)

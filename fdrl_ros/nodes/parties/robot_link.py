@@ -1,0 +1,65 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The trainer's foot in the robots' DDS domain: it only publishes, and only released policies."""
+
+from typing import Any
+
+from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.nodes.parties.courier import Courier
+from fdrl_ros.nodes.parties.long_weights import apart
+from fdrl_ros.runtime.environment_variables import with_variables
+import rclpy
+from rclpy.context import Context
+
+ELSEWHERE = (DISCOVERY_SERVER, 'ROS_STATIC_PEERS')
+"""Variables that lead to the federation's other hosts: the robots are not there."""
+
+
+class RobotLink:
+    """A node of its own in the other domain; it hears nothing there."""
+
+    def __init__(self, name: str, namespace: str, federation: str, domain: int) -> None:
+        """
+        Join the domain.
+
+        :param federation: namespace of the federation's topics, the same in both domains.
+        """
+        self._context = Context()
+        # The middleware reads them now, for whatever domain.
+        with with_variables(dict.fromkeys(ELSEWHERE, '')):
+            rclpy.init(context=self._context, domain_id=domain)
+            self._node = rclpy.create_node(
+                name,
+                namespace=namespace,
+                context=self._context,
+                start_parameter_services=False,
+                enable_rosout=False,
+                use_global_arguments=False,
+            )
+        self._federation = federation
+
+    def open(self, courier: Courier) -> None:
+        """Make the publishers."""
+        make, topic = self._node.create_publisher, f'{self._federation}/policy'
+        self._global = courier.publisher(ros.GlobalPolicy, topic, make)
+        self._own = courier.publisher(ros.HospitalPolicy, 'policy', make)
+
+    def publish(self, message: Message, stamp: Any) -> None:
+        """Publish a policy as its sender signed it; the selectors check it themselves."""
+        if isinstance(message, GlobalPolicy):
+            target, publisher = ros.GlobalPolicy(), self._global
+        elif isinstance(message, HospitalPolicy):
+            target, publisher = ros.HospitalPolicy(), self._own
+        else:
+            return
+        shown, weights = apart(message)
+        to_ros(shown, target).header.stamp = stamp
+        publisher.publish(target, weights)
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._node.destroy_node()
+        rclpy.shutdown(context=self._context)

@@ -1,0 +1,59 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Which message of the protocol travels on which topic, and how."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.message import Message
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.common import qos
+from rclpy.qos import QoSProfile
+
+
+@dataclass(frozen=True)
+class Wire:
+    """
+    One topic below the federation's namespace.
+
+    :param topic: name below the namespace; below it again the addressee's name, if there is one.
+    :param type: ROS type.
+    :param sending: QoS of the publisher; subscriptions use qos.HEARD or, where it is volatile,
+        the same.
+    """
+
+    topic: str
+    type: type[Any]
+    sending: QoSProfile
+
+    @property
+    def hearing(self) -> QoSProfile:
+        """Return the QoS of the subscription."""
+        return qos.EVENT if self.sending is qos.EVENT else qos.HEARD
+
+
+WIRES: dict[type[Message], Wire] = {
+    protocol.RoundStatus: Wire('round', ros.RoundStatus, qos.LATCHED),
+    protocol.EncryptionKey: Wire('key', ros.EncryptionKey, qos.LATCHED),
+    protocol.RoundKey: Wire('round_key', ros.RoundKey, qos.LATCHED),
+    protocol.Shares: Wire('shares', ros.Shares, qos.LATCHED),
+    protocol.Delivery: Wire('delivery', ros.Delivery, qos.LATCHED),
+    protocol.MaskedUpdate: Wire('update', ros.MaskedUpdate, qos.KEPT),
+    protocol.Wanted: Wire('wanted', ros.Wanted, qos.EVENT),
+    protocol.Relay: Wire('relay', ros.Relay, qos.EVENT),
+    protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
+    protocol.Reveal: Wire('reveal', ros.Reveal, qos.LATCHED),
+    protocol.Objection: Wire('objection', ros.Objection, qos.LATCHED),
+    protocol.Decline: Wire('decline', ros.Decline, qos.LATCHED),
+    protocol.LedgerHeads: Wire('ledger_heads', ros.LedgerHeads, qos.LATCHED),
+    protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
+    protocol.Verdict: Wire('verdict', ros.Verdict, qos.EVENT),
+}
+"""HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
+
+WITH_WEIGHTS = (protocol.GlobalPolicy, protocol.HospitalPolicy)
+"""Kinds whose weights, if they are long, travel beside the message (nodes.long_weights)."""
+
+ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Wanted)
+"""Kinds that are for one party each, on a topic of its own: nobody else has to hear them."""

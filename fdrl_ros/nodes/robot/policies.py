@@ -1,0 +1,395 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A selector's policies: they come over latched topics and from the disk, and obey the surgeon."""
+
+from collections.abc import Callable
+from functools import partial
+import time
+from typing import Any
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.safety_test import basis
+from fdrl_ros.deployment.robot.valuation import fitted_with
+from fdrl_ros.errors import LastingError, MessageError, StoreBusyError, SupervisionError
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.protocol.party import worth_telling
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
+from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
+from fdrl_ros.nodes.parties.conversion import from_ros
+from fdrl_ros.nodes.parties.courier import Courier
+from fdrl_ros.nodes.robot.policy_status import policy_status
+from fdrl_ros.nodes.robot.supervision_queue import Order, Word
+from fdrl_ros.nodes.robot.valuation import assess
+from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.backoff import Backoff
+from fdrl_ros.runtime.worker_thread import Worker
+from fdrl_ros.selector.candidates.candidate import HOLD
+from fdrl_ros.selector.candidates.policy_files import PolicyFiles
+from fdrl_ros.selector.candidates.registry import PolicyRegistry, Version
+from fdrl_ros.selector.candidates.safety_limits import SafetyReport
+from fdrl_ros.selector.candidates.supervision import (
+    BY_TOPIC,
+    Command,
+    command_named,
+    Supervision,
+    SUPERVISION_FILE,
+    URGENT,
+)
+from fdrl_ros.selector.control.loop import ControlLoop
+from fdrl_ros.selector.value.model import ValueModel
+import fdrl_ros.srv as srv
+from std_msgs.msg import String
+
+WAITING = 1000
+"""Things that may wait to be written."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
+"""After which what could not be valued is tried once more, second; it doubles each time."""
+
+
+class Policies:
+    """
+    Keeps the candidates of one selector up to date, and brings the surgeon's word to it.
+
+    What is written goes through a thread of its own: the control loop waits for no disk.
+    """
+
+    def __init__(
+        self, node: ManagedNode, plan: Plan, roster: Roster, start: Policy, kept: int
+    ) -> None:
+        """
+        Make the publisher, while the node is configured.
+
+        :param start: the public start, of the shape of this robot's policies.
+        :param kept: versions of each policy that are kept.
+        """
+        self._node = node
+        self._plan = plan
+        self._roster = roster
+        self._start = start
+        self._shape = start.shape
+        self._kept = kept
+        robot = node.layout.party(node.place)
+        self._files = PolicyFiles(robot, fitted_with(plan, start))
+        self._word_file = robot / SUPERVISION_FILE
+        self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
+        self._scribe: Worker | None = None
+        self._heeds = False
+        # They outlast deactivation, so that whoever waits then is answered.
+        answer_later(node, srv.PinPolicy, 'selector/pin_policy', self._if_active(self._pin))
+        answer_later(node, srv.Supervise, 'selector/supervise', self._if_active(self._supervise))
+        self.refused = 0
+        self.problem = ''
+
+    def begin(self, loop: ControlLoop) -> None:
+        """
+        Have the candidates of before stand at once, then listen, while the node is activated.
+
+        :raises StoreError: if another process has these files, or the surgeon's word is damaged.
+        :raises PolicyError: if what was pinned cannot stand.
+        """
+        node = self._node
+        self._loop = loop
+        self._assessing = False
+        self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self.problem = ''
+        self._lock()
+        self._word = Word(node, self._word_file, self._submit, self._heed)
+        self.registry = PolicyRegistry(
+            self._roster,
+            self._shape,
+            self._plan.safety,
+            kept=self._kept,
+            basis=basis(self._plan),
+        )
+        for each in self._files.load(self.registry):
+            node.get_logger().warning(each)
+        self.registry.check_pins(self.supervision)
+        self._scribe = Worker(f'{node.get_name()} scribe', node.post, WAITING)
+        node.keep(self._end)
+        self._heeds = True
+        self._listen()
+        node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
+        node.hear(String, 'supervise', self._hear_word, qos.EVENT)
+        self._obey()
+        self._assess_next()
+        node.every(1.0, self._assess_next)
+
+    @property
+    def supervision(self) -> Supervision:
+        """What the surgeon said, as far as it is in force."""
+        return self._word.supervision
+
+    def _listen(self) -> None:
+        courier, size = Courier(self._node), 4 * self._shape.n_parameters
+        courier.begin()
+        topic = f'{self._node.settings.federation}/policy'
+        courier.hear(ros.GlobalPolicy, topic, size, self._taker(GlobalPolicy))
+        for member in self._roster.hospitals:
+            topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
+            courier.hear(ros.HospitalPolicy, topic, size, take)
+
+    def _lock(self) -> None:
+        """Keep others from these files, for as long as anything here may write them."""
+        try:
+            held = self._files.lock()
+        except StoreBusyError as error:
+            if self._scribe is None or self._scribe.ended:
+                raise
+            raise StoreBusyError(
+                'the disk does not answer: what was written before the deactivation is still on '
+                'its way; activate once more when it does'
+            ) from error
+        self._scribe = None
+
+        def release() -> None:
+            if self._scribe is None:
+                held.close()
+            else:
+                self._scribe.when_ended(held.close)
+
+        self._node.keep(release)
+
+    def _end(self) -> None:
+        """Stop writing, but not before the surgeon's last word is written."""
+        self._heeds = False
+        assert self._scribe is not None
+        ended = self._scribe.close(PATIENCE)
+        self._word.close(ended)
+
+    # Policies that come.
+
+    def _taker(
+        self, kind: type[GlobalPolicy] | type[HospitalPolicy]
+    ) -> Callable[[Any, bytes | None], None]:
+        def take(source: Any, weights: bytes | None) -> None:
+            apart = {} if weights is None else {'weights': weights}
+            try:
+                version = self.registry.take(from_ros(source, kind, **apart), time.time())
+            except MessageError as error:
+                self.refused += 1
+                if worth_telling(self.refused):
+                    self._node.get_logger().warning(f'refused: {error}')
+                return
+            if version is not None:
+                self._write(lambda: self._files.save(version))
+                self._stand()
+                self._assess_next()
+
+        return take
+
+    def _assess_next(self) -> None:
+        """Test and value the next policy on the worker, one at a time."""
+        waiting = self._failed.waiting(self._node.now)
+        version = self.registry.pending(self.supervision, waiting)
+        if self._assessing:
+            return
+        # Holding is a candidate like the others: it is valued as soon as there is another.
+        if self.registry.hold is None:
+            if self.registry.versions and HOLD not in waiting:
+                self._assess(None, self._valued_hold)
+        elif version is not None:
+            self._assess(version.policy, partial(self._assessed, version))
+
+    def _assess(self, policy: Policy | None, done: Callable[[Any], None]) -> None:
+        self._assessing = True
+        plan, start, files = self._plan, self._start, self._files
+        self._node.submit(
+            lambda report, stopped: assess(policy, plan, start, files, stopped), done
+        )
+
+    def _valued_hold(self, result: Any) -> None:
+        """Take in what holding is worth; without it no policy is valued, so perhaps try again."""
+        self._assessing = False
+        if isinstance(result, LastingError):
+            self._give_up_hold(result)
+            return
+        if isinstance(result, Exception):
+            self._put_off(HOLD, 'holding', result)
+            return
+        _, self.registry.hold = result
+        try:
+            self._stand()
+        except Exception as error:  # whatever it is, the arm must not lose its control loop
+            self.registry.hold = None
+            self._give_up_hold(error)
+            return
+        self._failed.forget(HOLD)
+        self.problem = ''
+        self._assess_next()
+
+    def _give_up_hold(self, error: Exception) -> None:
+        self._failed.give_up(HOLD)
+        self._complain(
+            f'holding cannot be valued: {error}; so no policy can, until the selector is '
+            'activated again'
+        )
+
+    def _assessed(self, version: Version, result: Any) -> None:
+        """Take in what was found; without it the robot goes on with the candidates it has."""
+        self._assessing = False
+        if isinstance(result, LastingError):
+            self._give_up(version, result)
+        elif isinstance(result, Exception):
+            words = f'the {version.name} policy'
+            version.setback = self._put_off(version.digest, words, result)
+            self.tell()
+        else:
+            self._failed.forget(version.digest)
+            version.setback = ''
+            self._take_in(version, *result)
+        self._assess_next()
+
+    def _put_off(self, name: str, words: str, error: Exception) -> str:
+        """Try once more later: a full disk or a killed process may have been the reason."""
+        pause = self._failed.fail(name, self._node.now)
+        self._complain(f'{words} could not be valued: {error}; once more in {pause:g} s')
+        return self.problem
+
+    def _take_in(self, version: Version, report: SafetyReport, model: ValueModel | None) -> None:
+        try:
+            self.registry.tested(version, report)
+            if model is not None:
+                self.registry.value(version, model)
+            self._stand()
+        except Exception as error:  # whatever it is, the arm must not lose its control loop
+            self._give_up(version, error)
+            return
+        if version.refusal:
+            self.problem = f'the {version.name} policy is refused: {version.refusal}'
+            self._node.get_logger().warning(f'{self.problem} (round {version.round})')
+        else:
+            waits = self.registry.pending(self.supervision)
+            self.problem = waits.setback if waits else ''
+            self._node.get_logger().info(f'the {version.name} policy is a candidate')
+
+    def _give_up(self, version: Version, error: Exception) -> None:
+        """Refuse a version of which nothing can be found out; another one has its turn."""
+        self.registry.give_up(version, str(error))
+        words = f'the {version.name} policy of round {version.round}'
+        self._complain(f'{words} cannot stand, and is not tried again: {error}')
+        self.tell()
+
+    def _complain(self, problem: str) -> None:
+        self.problem = problem
+        self._node.get_logger().error(problem)
+
+    def _stand(self) -> None:
+        """Hand all candidates over at once, tell of them, and forget the oldest versions."""
+        self._loop.selector.set_candidates(self.registry.candidates(self.supervision))
+        gone = self.registry.prune(self.supervision)
+        if gone:
+            left = self.registry.versions
+            for each in gone:
+                self._failed.forget(each.digest)
+            self._write(lambda: self._files.remove(gone, left))
+        self.tell()
+
+    # The surgeon's word.
+
+    def _obey(self) -> None:
+        """Bring all that the surgeon said to the control loop."""
+        self._loop.selector.lock(self.supervision.locked or None)
+        if self.supervision.surgeon and not self._loop.selector.surgeon:
+            self._loop.take_over()
+        elif not self.supervision.surgeon and self._loop.selector.surgeon:
+            self._loop.hand_back()
+        self._stand()
+
+    def _heed(self) -> None:
+        """Go on by a word that has just come into force."""
+        self._obey()
+        self._assess_next()
+
+    def _order(self, text: str, name: str, answered: Answered) -> None:
+        """
+        Carry out a command.
+
+        :raises SupervisionError: if it cannot be obeyed.
+        """
+        command, known = command_named(text), self.registry.names
+        names = [each.name for each in self._loop.selector.candidates]
+        self.supervision.ordered(command, name, known)
+        if command is Command.LOCK and name not in names:
+            raise SupervisionError(f'{name} is no candidate here: it cannot act alone')
+        words = f'{command} {name}'.rstrip()
+        change = partial(Supervision.ordered, command=command, name=name, known=known)
+        self._word.say(Order(change, words, command in URGENT, answered))
+
+    def _if_active(self, obey: Callable[[Any, Answered], None]) -> Callable[[Any, Answered], None]:
+        def take(request: Any, answered: Answered) -> None:
+            if self._heeds:
+                obey(request, answered)
+            else:
+                answered(False, 'the selector is not active')
+
+        return take
+
+    def _supervise(self, request: Any, answered: Answered) -> None:
+        try:
+            self._order(request.command, request.name, answered)
+        except SupervisionError as error:
+            answered(False, str(error))
+
+    def _pin(self, request: Any, answered: Answered) -> None:
+        name, text = request.name, request.version
+        try:
+            if name not in self.registry.names:
+                known = ', '.join(sorted(self.registry.names))
+                raise SupervisionError(f'pin {name!r}: expected one of {known}')
+            digest = self.registry.to_pin(name, text).digest if text else ''
+        except SupervisionError as error:
+            answered(False, str(error))
+            return
+        words = f'pin {name} to {digest[:12]}' if digest else f'unpin {name}'
+        change = partial(Supervision.with_pin, name=name, digest=digest)
+        self._word.say(Order(change, words, False, answered))
+
+    def _hear_word(self, source: Any) -> None:
+        """Obey a pedal or a console, which may only take over and hand back."""
+        try:
+            if (command := command_named(source.data)) not in BY_TOPIC:
+                raise SupervisionError(f'{command} needs the service: a topic gives no answer')
+            self._order(command, '', lambda success, words: None)
+        except SupervisionError as error:
+            self._node.get_logger().warning(f'refused: {error}')
+
+    # What is told and written.
+
+    def _write(self, work: Callable[[], None]) -> None:
+        def done(result: Any) -> None:
+            if isinstance(result, Exception):
+                self._complain(f'not written: {result}')
+
+        self._submit(work, done)
+
+    def _submit(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
+        """Have the scribe do something; its result, or exception, comes back to this thread."""
+        guarded = self._node.guarded(done)
+        assert self._scribe is not None
+        self._scribe.submit(lambda report, stopped: work(), guarded, guarded)
+
+    def _list(self, request: Any, response: Any) -> None:
+        response.policies = self._message()
+        response.message = self.supervision.in_words()
+        response.success = True
+
+    def tell(self) -> None:
+        """Publish the policies and what the surgeon said of them."""
+        self._publisher.publish(self._message())
+
+    def _message(self) -> Any:
+        word = self.supervision
+        message = ros.Policies(
+            driver='surgeon' if word.surgeon else 'selector',
+            locked=word.locked,
+            vetoed=sorted(word.vetoed),
+            policies=[
+                policy_status(each, self.registry.status(each, word), word)
+                for each in self.registry.versions
+            ],
+        )
+        return self._node.stamped(message)

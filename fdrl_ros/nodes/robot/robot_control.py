@@ -1,0 +1,217 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The control loop's topics: states in; actions, risk, adaptation, set-points and pauses out."""
+
+from collections import deque
+import gc
+from typing import Any
+
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.arm.robot_messages import joint_state, set_point, stamp
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.managed_node import ManagedNode
+from fdrl_ros.nodes.robot.measured_messages import adaptation_message, risk_message
+from fdrl_ros.selector import PauseOrders, Selection
+from fdrl_ros.selector.control.limiter import SetPoint
+from fdrl_ros.selector.control.loop import ControlLoop, Cycle, PERIOD
+from fdrl_ros.shield.observation import (
+    fault_in_words,
+    nanoseconds,
+    Observation,
+    observation,
+    Reason,
+)
+from fdrl_ros.surgery.arm.kinematics import JAW
+from fdrl_ros.surgery.gym.actions import displacement
+from geometry_msgs.msg import PoseStamped
+from rclpy.event_handler import SubscriptionEventCallbacks
+from sensor_msgs.msg import JointState
+
+COLLECTING = 100
+"""Decisions after which garbage is collected, right behind the last of them."""
+
+_SPOILT = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
+"""Reasons for which the two halves of a state are at fault."""
+
+
+class RobotControl:
+    """
+    Moves the messages of one robot's control loop.
+
+    An arm that tells its operating state is sent set-points only while it is enabled and homed;
+    one that tells none always.
+
+    :param node: whose topics these are; made while it is configured.
+    """
+
+    def __init__(self, node: ManagedNode) -> None:
+        self._node = node
+        self._action = node.publisher(ros.SelectedAction, 'action', qos.ACTION)
+        self._risk = node.publisher(ros.Risk, 'risk', qos.EVENT)
+        self._adaptation = node.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
+        self._servo = node.publisher(PoseStamped, 'servo_cp', qos.COMMAND)
+        self._jaw = node.publisher(JointState, 'jaw/servo_jp', qos.COMMAND)
+        self._state = node.publisher(StringStamped, 'state_command', qos.EVENT)
+
+    def begin(self, loop: ControlLoop, armed: bool, threshold: float) -> None:
+        """
+        Listen to the robot, until the node is deactivated.
+
+        :param armed: whether the arm is commanded.
+        :param threshold: change of state that counts, in scales.
+        """
+        node, self._loop = self._node, loop
+        self._armed, self._threshold = armed, threshold
+        self.reason = ''
+        self._operation: Observation | None = None
+        self._patient: Observation | None = None
+        self._spoilt: tuple[Observation, Observation] | None = None
+        self.arm = ''
+        """Operating state that the arm told last; empty if it told none."""
+        self._orders = PauseOrders()
+        self._ordered: deque[int] = deque(maxlen=8)
+        self._retracting = False
+        self._told = 0
+        node.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
+        node.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
+        node.hear(OperatingState, 'operating_state', self._take_arm, qos.SENSOR)
+        # CRTK's arms say it when it changes, latched: what was said before is in no other way had.
+        # One that latches nothing, and so cannot match, is heard above.
+        kept = node.create_subscription(
+            OperatingState,
+            'operating_state',
+            node.guarded(self._take_arm),
+            qos.LATCHED,
+            event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
+        )
+        node.keep(lambda: node.destroy_subscription(kept))
+        node.hear(StringStamped, 'state_command', self._take_command, qos.EVENT)
+        node.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
+        node.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
+        node.every(PERIOD, self._watch)
+
+    def _take_tip(self, source: PoseStamped) -> None:
+        position = source.pose.position
+        at = 1e-9 * nanoseconds(source.header.stamp)
+        self._loop.take_tip((position.x, position.y, position.z), at)
+
+    def _take_jaw(self, source: JointState) -> None:
+        if len(source.position) == 1:
+            self._loop.take_jaw(source.position[0])
+
+    def _take_arm(self, source: Any) -> None:
+        at, clock = 1e-9 * nanoseconds(source.header.stamp), self._clock
+        if self._loop.take_arm(source.state, source.is_homed, at, clock):
+            self.arm = source.state
+
+    def _take_command(self, source: Any) -> None:
+        """Hear what others command: the gate ends no pause but its own."""
+        if nanoseconds(source.header.stamp) not in self._ordered:
+            self._orders.forget()
+
+    def _take_patient(self, source: Any) -> None:
+        now = self._node.now
+        self._patient = observation(source, now)
+        self._carry_out(self._loop.take_patient(self._patient, now))
+
+    def _take_operation(self, source: Any) -> None:
+        now = self._node.now
+        self._carry_out(self._loop.proceed(now))
+        self._operation = observation(source, now)
+        self._carry_out(self._loop.take_operation(self._operation, now, self._clock))
+
+    @property
+    def fault(self) -> str:
+        """What was wrong with the last state, in words, if it holds because of its form."""
+        if self.reason not in _SPOILT or self._spoilt is None:
+            return ''
+        return fault_in_words(*self._spoilt, self._loop.selector.settings.state_bound)
+
+    @property
+    def _clock(self) -> float:
+        """The node's clock, which states and the arm are stamped by, s."""
+        return 1e-9 * float(self._node.get_clock().now().nanoseconds)
+
+    def _watch(self) -> None:
+        now = self._node.now
+        self._carry_out(self._loop.watchdog(now))
+        if self._loop.selector.surgeon:
+            self._orders.forget()
+        elif self._armed and not self._loop.deserted(now):
+            # First the tip comes out of the force, then the arm is paused.
+            closed = self._loop.selector.gate.closed and not self._retracting
+            word = self._orders.step(closed, self.arm, now)
+            if word is not None:
+                command = self._node.stamped(StringStamped(string=word))
+                self._ordered.append(nanoseconds(command.header.stamp))
+                self._state.publish(command)
+                self._node.get_logger().warning(f'risk gate: {word}')
+
+    def _carry_out(self, cycle: Cycle | None) -> None:
+        """
+        Tell the action, command the arm, then tell what the action was judged by.
+
+        Set-points come at each beat, so one that begins a move can wait for what the move is; one
+        that draws the tip back goes first.
+        """
+        if cycle is None:
+            return
+        setpoint, chosen = cycle.setpoint, cycle.selection
+        self._retracting = setpoint is not None and setpoint.retracting
+        if self._retracting:
+            self._command(setpoint)
+        header = None if chosen is None else self._tell(chosen)
+        if not self._retracting:
+            self._command(setpoint)
+        if chosen is not None:
+            self._tell_meters(chosen, header)
+            self._told += 1
+            if self._told % COLLECTING == 0:
+                gc.collect()
+
+    def _command(self, setpoint: SetPoint | None) -> None:
+        if setpoint is None or not self._armed:
+            return
+        now = self._node.get_clock().now().to_msg()
+        self._servo.publish(set_point(now, setpoint.position.tolist()))
+        if setpoint.jaw is not None:
+            self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
+
+    def _tell(self, chosen: Selection) -> Any:
+        """Publish an action, and return its header: the stamp of the state, now without one."""
+        self.reason = chosen.reason
+        if chosen.reason in _SPOILT and self._operation and self._patient:
+            self._spoilt = self._operation, self._patient
+        moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
+        action = ros.SelectedAction(
+            patient=chosen.patient,
+            policy=chosen.policy,
+            action=-1 if chosen.holds else chosen.action,
+            displacement=moves,
+            value=chosen.value,
+            uncertainty=chosen.uncertainty,
+            reason=chosen.reason,
+            expected_risk=chosen.expected_risk,
+            proposed=chosen.proposed,
+            veto=chosen.veto,
+            predicted_force=chosen.predicted_force,
+        )
+        if chosen.stamp is None:
+            self._node.stamped(action)
+        else:
+            action.header.stamp = stamp(chosen.stamp)
+        self._action.publish(action)
+        return action.header
+
+    def _tell_meters(self, chosen: Selection, header: Any) -> None:
+        """Publish risk and adaptation of the state that an action answers."""
+        if chosen.risk is not None:
+            risk = risk_message(chosen.patient, chosen.risk)
+            risk.header.stamp = header.stamp
+            self._risk.publish(risk)
+        adaptation = self._loop.selector.adaptation()
+        if adaptation is not None:
+            told = adaptation_message(chosen.patient, adaptation, self._threshold)
+            told.header.stamp = header.stamp
+            self._adaptation.publish(told)

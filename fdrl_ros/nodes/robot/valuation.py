@@ -1,0 +1,83 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a selector finds out of a policy: from the robot's disk, or in a process of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.safety_test import basis, frozen_set, safety_report
+from fdrl_ros.deployment.robot.valuation import fit_public_value
+from fdrl_ros.errors import LastingError, PolicyError, RecordsError, SettingError, StateError
+from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.subprocess_runner import run_elsewhere
+from fdrl_ros.selector import HOLD, ValueModel
+from fdrl_ros.selector.candidates.policy_files import PolicyFiles
+from fdrl_ros.selector.candidates.safety_limits import SafetyReport
+
+LASTING = (PolicyError, RecordsError, SettingError, StateError)
+"""What is raised because of the policy or the plan: the same ones raise it again."""
+
+
+def assess(
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    files: PolicyFiles,
+    stopped: Callable[[], bool],
+) -> tuple[SafetyReport | None, ValueModel | None]:
+    """
+    Return what the test of a policy found, and the estimate of its return if it passed.
+
+    Both are on the disk then. A second process computes, so that the control loop keeps its
+    100 Hz.
+
+    :param policy: None holds, which needs no test.
+    :param lead_in: the public start, as
+        :func:`fdrl_ros.deployment.robot.valuation.public_experience` takes it.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises LastingError: if it cannot be found out with this plan, now or later.
+    :raises StoreError: if a file cannot be written.
+    :raises FdrlError: if the process ends without a result.
+    """
+    digest = HOLD if policy is None else policy.digest.hex()
+    report, model = files.load_report(digest), files.load_model(digest)
+    if report is not None and report.basis != basis(plan):
+        report = None
+    tested = policy is None or report is not None
+    refused = report is not None and bool(report.refusal(plan.safety))
+    if not tested or (model is None and not refused):
+        arguments = (policy, plan, lead_in, files.folder, report, model is None)
+        report, data = run_elsewhere(_find_out, arguments, stopped)
+        if data:
+            model = ValueModel.from_bytes(data, digest)
+            files.save_model(digest, data)
+        if report is not None:
+            files.save_report(report)
+            refused = bool(report.refusal(plan.safety))
+    return report, None if refused else model
+
+
+def _find_out(
+    policy: Policy | None,
+    plan: Plan,
+    lead_in: Policy,
+    folder: Path,
+    report: SafetyReport | None,
+    wanted: bool,
+) -> tuple[SafetyReport | None, bytes]:
+    """
+    Run in the other process.
+
+    :param report: of its test, if it is known.
+    :param wanted: whether there is no value model yet.
+    :raises LastingError: as :func:`assess`.
+    """
+    try:
+        if policy is not None and report is None:
+            report = safety_report(policy, plan, frozen_set(plan, folder))
+        if not wanted or (report is not None and report.refusal(plan.safety)):
+            return report, b''
+        return report, fit_public_value(policy, plan, lead_in).to_bytes()
+    except LASTING as error:
+        raise LastingError(f'{type(error).__name__}: {error}') from error

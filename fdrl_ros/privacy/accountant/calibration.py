@@ -1,0 +1,114 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Give epsilon, get sigma: the least noise multiplier that keeps a target (spec section 5)."""
+
+from collections.abc import Callable, Iterable
+import math
+
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld
+
+_SPARE = 1e-3  # of epsilon, that may be left over
+_LARGEST = 1e6
+_FEW = 4  # phases that stand for many while sigma is only being approached
+
+
+def noise_multiplier_for(
+    *,
+    epsilon: float,
+    delta: float,
+    q: float | None = None,
+    steps: int | None = None,
+    group: int = 1,
+    phases: Iterable[tuple[float, int]] | None = None,
+) -> float:
+    """
+    Return a noise multiplier whose epsilon is at most the given one and at least 99.9 % of it.
+
+    Found by :func:`epsilon_pld`, and always on the safe side. Where epsilon jumps over the target
+    (sampling is not credited to hardly any noise), it is the one behind the jump. Data that grow
+    are given as phases, with the sampling probability that each will have.
+
+    :param epsilon: target, > 0; infinity gives 0.
+    :param q: sampling probability, in (0, 1].
+    :param steps: number of steps at q.
+    :param group: the most records that one privacy unit owns, see :class:`Charge`.
+    :param phases: pairs of sampling probability and number of steps, in place of q and steps.
+    :raises PrivacyError: if no noise multiplier up to 1e6 reaches the target, or on parameters
+        that cannot be or are missing.
+    """
+    if not (isinstance(epsilon, int | float) and epsilon > 0.0):
+        raise PrivacyError(f'epsilon = {epsilon!r}: expected above 0')
+    plan = _plan(q, steps, phases)
+
+    def excess(log_sigma: float, of: list[tuple[float, int]] = plan) -> float:
+        """Return the logarithm of what is spent over the target."""
+        history = [Charge(math.exp(log_sigma), rate, count, group) for rate, count in of]
+        return math.log(max(epsilon_pld(history, delta), 1e-12) / epsilon)
+
+    # Refuses what cannot be.
+    Account(delta, (Charge(1.0, rate, count, group) for rate, count in plan))
+    if math.isinf(epsilon) or not any(count for _, count in plan):
+        return 0.0
+    few = _few(plan)
+    found = _root(lambda log_sigma: excess(log_sigma, few), 0.0)
+    if len(few) < len(plan):
+        found = _root(excess, found)
+    return math.exp(found)
+
+
+def _plan(
+    q: float | None, steps: int | None, phases: Iterable[tuple[float, int]] | None
+) -> list[tuple[float, int]]:
+    if phases is None and q is not None and steps is not None:
+        return [(q, steps)]
+    if phases is not None and q is None and steps is None:
+        plan = list(phases)
+        if plan and all(isinstance(each, tuple) and len(each) == 2 for each in plan):
+            return plan
+    raise PrivacyError(
+        'a plan needs q and steps, or phases as pairs of them: '
+        f'q = {q!r}, steps = {steps!r}, phases = {phases!r}'
+    )
+
+
+def _few(plan: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return a few phases that cost about what all of them cost: for a first approach only."""
+    if len(plan) <= _FEW:
+        return plan
+    plan = sorted(plan)
+    size = -(-len(plan) // _FEW)
+    joined = []
+    for start in range(0, len(plan), size):
+        part = plan[start : start + size]
+        total = sum(count for _, count in part)
+        if total:
+            mean_square = sum(count * rate**2 for rate, count in part) / total
+            joined.append((math.sqrt(mean_square), total))
+    return joined
+
+
+def _root(excess: Callable[[float], float], start: float) -> float:
+    """
+    Return where a falling function lies between -_SPARE and 0, or just behind a jump to below.
+
+    :raises PrivacyError: if that is above the largest noise multiplier.
+    """
+    low, high = -math.inf, math.inf
+    at, last, slope = start, (math.nan, math.nan), -1.2
+    for _ in range(200):
+        if at > math.log(_LARGEST):
+            raise PrivacyError(f'no noise multiplier up to {_LARGEST:g} reaches that epsilon')
+        value = excess(at)
+        if -_SPARE <= value <= 0.0:
+            return at
+        low, high = (at, high) if value > 0.0 else (low, at)
+        if high - low < 1e-9:
+            return high
+        if at != last[0] and (value - last[1]) / (at - last[0]) < -0.1:
+            slope = (value - last[1]) / (at - last[0])
+        last = at, value
+        at += max(-2.0, min(2.0, -(value + 0.5 * _SPARE) / slope))
+        if not low < at < high:
+            at = 0.5 * (low + high)
+    raise PrivacyError('the noise multiplier for that epsilon was not found')

@@ -1,0 +1,287 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The ledger: a hospital's spent privacy, written durably before any noise is drawn.
+
+One SQLite file for the federation's whole life. Entries are only added, and each carries the hash
+of the one before, so a change anywhere shows. A ledger cut at its end shows only to who remembers
+a later head; that is why the head travels with every update, and the links that lead to it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import operator
+import os
+from pathlib import Path
+import sqlite3
+import threading
+from typing import Self
+
+from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
+from fdrl_ros.privacy.accountant.accountant import Account, Charge
+from fdrl_ros.privacy.ledger.entry import Entry, Head, MOST_LINKS, Owner
+from fdrl_ros.privacy.ledger.file import LedgerFile
+from fdrl_ros.runtime.closing import Closing
+
+__all__ = ['Head', 'Ledger', 'Reservation']
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """
+    Leave to draw the noise of one block of steps.
+
+    inputs is the SHA-256 of what the block was reserved for.
+    """
+
+    number: int
+    round: int
+    block: int
+    charge: Charge
+    inputs: bytes
+
+
+class Ledger(Closing):
+    """
+    Append-only record of every block of noisy steps of one hospital.
+
+    Bound at creation to hospital, privacy unit, delta, budget and model. One process writes it;
+    threads of that process may share it.
+    """
+
+    def __init__(self, file: LedgerFile) -> None:
+        """Take over an open file; :meth:`open` is the usual way."""
+        self._file = file
+        self._chain = file.chain
+        self._owner = file.chain.owner
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        hospital: str,
+        unit: str,
+        delta: float,
+        budget: float,
+        model: str = '',
+        seen: Head | None = None,
+    ) -> Self:
+        """
+        Open a hospital's ledger, or begin one, and verify it.
+
+        :param path: file on a local disk, mode 0600; its folder must exist.
+        :param unit: whom epsilon protects: 'patient' or 'transition'.
+        :param delta: of the (epsilon, delta) guarantee.
+        :param budget: largest epsilon ever; infinity sets no limit.
+        :param model: what is trained, in words; the empty string binds it to none.
+        :param seen: a head that this ledger had before, e.g. the last one sent. A ledger that
+            had one is not begun anew.
+        :raises LedgerLockedError: if another process has it open.
+        :raises LedgerOwnerError: if it belongs to another hospital, unit, delta, budget or model.
+        :raises LedgerVersionError: if another version of this program made it.
+        :raises LedgerCorruptError: if it was changed, cut, or is no ledger.
+        """
+        if unit not in ('patient', 'transition'):
+            raise PrivacyError(f"privacy unit {unit!r}: expected 'patient' or 'transition'")
+        if not isinstance(budget, int | float) or not budget >= 0.0:
+            raise PrivacyError(f'budget {budget!r}: expected an epsilon of 0 or above')
+        Account(delta)  # refuses a delta that cannot be
+        path = Path(path)
+        if seen is not None and seen.entries and not os.path.lexists(path):
+            raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
+        ledger = cls(LedgerFile(path, Owner(hospital, unit, float(delta), float(budget), model)))
+        try:
+            ledger.verify(seen)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def reserve(
+        self,
+        *,
+        round: int,
+        block: int,
+        noise_multiplier: float,
+        sampling_probability: float,
+        steps: int,
+        inputs: bytes,
+        group: int = 1,
+    ) -> Reservation:
+        """
+        Charge one block of steps, durably, before any of its noise is drawn.
+
+        Asking again for the same block, after a crash, with the same parameters and inputs returns
+        the same reservation and charges nothing: the keyed source redraws the same noise.
+
+        :param block: number of the block within the round.
+        :param inputs: what the block's outcome depends on, or its digest: global weights, own
+            records, settings, and the noise key's fingerprint. Hashed; not kept.
+        :param group: the most records that one unit owns, see :class:`Charge`.
+        :raises BudgetExceededError: if it would pass the budget; nothing is written.
+        :raises PrivacyError: if this block was reserved for something else.
+        :raises LedgerError: if it cannot be written; the ledger is then closed.
+        """
+        if not inputs:
+            raise PrivacyError('a reservation needs the inputs that it is made for')
+        if steps < 1:
+            raise PrivacyError(f'{steps!r} steps: a block has at least 1')
+        round, block = _whole('round', round), _whole('block', block)
+        charge = Charge(
+            float(noise_multiplier),
+            float(sampling_probability),
+            _whole('steps', steps),
+            _whole('group', group),
+        )
+        with self._lock:
+            self._require_in_place()
+            entry = self._chain.next(round, block, charge, inputs)
+            if earlier := self._chain.get(round, block):
+                return self._repeat(earlier, entry)
+            self.check(charge)
+            self._append(entry)
+            return _reservation(entry)
+
+    def check(self, charge: Charge) -> None:
+        """
+        Refuse a charge that would pass the budget; nothing is written either way.
+
+        :raises BudgetExceededError: if it would.
+        """
+        with self._lock:
+            account, budget = self._chain.account, self._owner.budget
+            # Both bounds hold, so what fits by the quick one needs no other.
+            if account.epsilon_rdp(charge) <= budget:
+                return
+            wanted = account.epsilon_pld(charge)
+            if not wanted <= budget:
+                raise BudgetExceededError(self._chain.epsilon(), wanted, budget)
+
+    def blocks(self, round: int) -> int:
+        """Return how many blocks of a round are reserved."""
+        with self._lock:
+            return self._chain.blocks(round)
+
+    def epsilon(self) -> float:
+        """Return what is spent, by the tight accountant."""
+        with self._lock:
+            return self._chain.epsilon()
+
+    def epsilon_stated(self, *, newest: bool) -> float:
+        """
+        Return an epsilon that is never below the truth.
+
+        :param newest: whether the ledger has all entries that anybody saw. What an older copy
+            lacks is unknown, and at most the budget.
+        """
+        return self.epsilon() if newest else self._owner.budget
+
+    def epsilon_rdp(self) -> float:
+        """Return what is spent, by the quick upper bound."""
+        with self._lock:
+            return self._chain.account.epsilon_rdp()
+
+    def history(self) -> tuple[Charge, ...]:
+        """Return every charge, oldest first."""
+        with self._lock:
+            return self._chain.history()
+
+    def head(self) -> Head:
+        """Return the number of entries and the last hash, for signing into an update."""
+        with self._lock:
+            return self._chain.head
+
+    def head_before(self, round: int) -> Head:
+        """Return the head that the ledger had before the first block of a round."""
+        with self._lock:
+            return self._chain.head_before(round)
+
+    def links(self) -> bytes:
+        """
+        Return the links that lead to the head, for signing into an update.
+
+        :returns: of the newest MOST_LINKS entries, oldest first, 32 bytes each; they tell nothing
+            of the entries.
+        """
+        with self._lock:
+            return self._chain.links(MOST_LINKS)
+
+    @property
+    def owner(self) -> Owner:
+        """Whose ledger it is, and what it promises."""
+        return self._owner
+
+    def verify(self, seen: Head | None = None, by: str = '') -> None:
+        """
+        Check that the file is as this process left it, and goes on from a head.
+
+        Opening reads the whole file; :func:`fdrl_ros.privacy.ledger.record.read_record` does so
+        without opening it.
+
+        :param seen: a head that this ledger had before.
+        :param by: who saw it, for the message.
+        :raises LedgerCorruptError: telling what does not fit.
+        """
+        with self._lock:
+            self._require_in_place()
+            if seen is not None and (problem := self._chain.contradiction(seen)):
+                who = f' (seen by {by})' if by else ''
+                raise LedgerCorruptError(
+                    f'ledger {self._file.path} {problem}{who}: put back the newest ledger; if it '
+                    'is lost, retire this hospital (docs/privacy.md)'
+                )
+
+    def close(self) -> None:
+        """Release the file; what was reserved stays."""
+        with self._lock:
+            self._file.close()
+
+    def _repeat(self, earlier: Entry, entry: Entry) -> Reservation:
+        """Return an earlier reservation, if it was for the same thing."""
+        same: list[tuple[str, Callable[[Entry], object]]] = [
+            ('noise multiplier, sampling probability, steps or group', lambda each: each.charge),
+            ('inputs', lambda each: each.inputs),
+        ]
+        for name, get in same:
+            if get(earlier) != get(entry):
+                raise PrivacyError(
+                    f'round {entry.round} block {entry.block} was reserved with other {name}: '
+                    'drawing its noise again would release it twice for one charge'
+                )
+        return _reservation(earlier)
+
+    def _append(self, entry: Entry) -> None:
+        try:
+            self._file.append(entry)
+        except sqlite3.Error as error:
+            # Whether the entry reached the disk is unknown: only opening it again will tell.
+            self.close()
+            raise LedgerError(f'ledger {self._file.path} cannot be written: {error}') from error
+        self._chain.add(entry)
+
+    def _require_in_place(self) -> None:
+        """Refuse to go on with a file that this process does not have to itself any more."""
+        if not self._file.open:
+            raise LedgerError(f'ledger {self._file.path} is closed')
+        try:
+            self._file.check_in_place()
+        except LedgerError:
+            self.close()
+            raise
+
+
+def _whole(name: str, value: int) -> int:
+    """Return a plain int, as hashes and SQLite need it, also for NumPy's."""
+    try:
+        whole = operator.index(value)
+    except TypeError as error:
+        raise PrivacyError(f'{name} = {value!r}: expected a whole number') from error
+    if not 0 <= whole < 2**63:
+        raise PrivacyError(f'{name} = {whole}: expected 0 or above')
+    return whole
+
+
+def _reservation(entry: Entry) -> Reservation:
+    return Reservation(entry.number, entry.round, entry.block, entry.charge, entry.inputs)

@@ -1,0 +1,97 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A ledger as an inspector sees it: read whole, byte by byte, and never touched."""
+
+from dataclasses import dataclass
+from pathlib import Path
+import stat
+
+from fdrl_ros.privacy.ledger.chain import Chain
+from fdrl_ros.privacy.ledger.copy import in_use, journal_is_hot, opened_copy
+from fdrl_ros.privacy.ledger.tables import (
+    check_form,
+    Damage,
+    image,
+    read_chain,
+    read_owner,
+    translated,
+)
+
+# Bytes of an SQLite file that change though the ledger does not: the counter of changes, twice,
+# and the number of the SQLite that wrote last, which no SQLite ever reads.
+_COUNTER, _COUNTER_AGAIN, _WRITER = slice(24, 28), slice(92, 96), slice(96, 100)
+_FIRST_WRITER = 3_037_000  # earlier ones know no STRICT tables
+
+
+@dataclass(frozen=True)
+class Record:
+    """
+    What a ledger file holds.
+
+    :param interrupted: whether a commit was cut short or is under way; it does not count.
+    :param in_use: whether a process has the ledger open.
+    :param stray: where the file differs from what its entries make of it, though all of them and
+        their hashes are in order; empty if it does not.
+    """
+
+    path: Path
+    chain: Chain
+    interrupted: bool
+    in_use: bool
+    stray: str
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the file itself."""
+        found = [self.stray] if self.stray else []
+        if self.path.is_symlink():
+            found.append('is a link: hospitals write to no ledger by another name')
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        if mode & 0o077:
+            found.append(f'has mode {mode:04o} and is open to others: chmod 600 it')
+        return found
+
+
+def read_record(path: Path) -> Record:
+    """
+    Read a ledger file and walk its chain, also while a hospital writes it.
+
+    :raises LedgerVersionError: if another version of this program made it.
+    :raises LedgerCorruptError: if it was changed, or is no ledger.
+    :raises LedgerError: if it cannot be read.
+    """
+    # Asked first: what is cut short afterwards is of a process that had it open.
+    used, hot = in_use(path) if path.is_file() else False, journal_is_hot(path)
+    with opened_copy(path) as (connection, copy):
+        try:
+            check_form(connection, path)
+            chain = read_chain(connection, path, read_owner(connection, path))
+        except Damage as error:
+            raise translated(error, path) from error
+        content = copy.read_bytes()
+    return Record(path, chain, hot, used, _stray(content, chain))
+
+
+def _stray(content: bytes, chain: Chain) -> str:
+    """
+    Compare a file with the one that its entries make.
+
+    What is left of the entries is in order, but the last ones may have been removed by an SQLite.
+    """
+    if content[_COUNTER] != content[_COUNTER_AGAIN]:
+        return 'has two counters of changes that differ: something else wrote to it'
+    writer = int.from_bytes(content[_WRITER], 'big')
+    if writer and not (_FIRST_WRITER <= writer < 4_000_000 and writer % 1000 < 100):
+        return f'was written by an SQLite {writer} that there is not'
+    made = image(chain)
+    if len(content) != len(made):
+        return f'has {len(content)} bytes where its entries make {len(made)}'
+    found = bytearray(content)
+    for each in (_COUNTER, _COUNTER_AGAIN, _WRITER):
+        found[each] = made[each]
+    if found == made:
+        return ''
+    at = next(i for i, (one, other) in enumerate(zip(found, made, strict=True)) if one != other)
+    return (
+        f'has other bytes than were written from offset {at} on: something else than this program '
+        'wrote to it, and may have removed its last entries; compare its head with one seen before'
+    )

@@ -1,0 +1,164 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Run independent pieces of work in worker processes, one thread each, with progress."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+import os
+import queue
+import signal
+from types import FrameType
+from typing import Any
+
+from fdrl_ros.errors import FdrlError, TrainingStopped
+from fdrl_ros.runtime.environment_variables import with_variables
+from fdrl_ros.runtime.orphans import end_with_parent
+from fdrl_ros.runtime.progress import Progress, Report, Stopped
+
+THREADS = ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')
+"""Small matrices: one thread a process is fastest, and makes sums repeatable."""
+
+_POLL = 0.1  # seconds between two looks at the progress of workers
+
+Work = Callable[..., Any]
+"""Takes its arguments, then the keywords `report` and `stopped`; importable by name."""
+
+_channel: tuple[Any, Any] | None = None  # of a worker process: its queue and its stop sign
+_asked = False  # whether a worker process itself was asked to end
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_tasks(
+    work: Work,
+    tasks: Sequence[tuple[Any, ...]],
+    *,
+    workers: int,
+    report: Report,
+    stopped: Stopped,
+) -> list[Any]:
+    """
+    Call `work` once with each tuple of arguments.
+
+    :param workers: processes; with 1 all happens in this one.
+    :returns: results in the order of the tasks.
+    :raises TrainingStopped: as soon as `stopped` says so; workers have ended then.
+    :raises FdrlError: with the message of the one that a task ended with, or if a worker is gone.
+    """
+    workers = min(workers, len(tasks))
+    if workers <= 1:
+        return [work(*each, report=report, stopped=stopped) for each in tasks]
+    context = get_context('spawn')
+    progress: Queue[Progress] = context.Queue()
+    stop: Event = context.Event()
+    with (
+        with_variables(dict.fromkeys(THREADS, '1')),
+        ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop)) as pool,
+    ):
+        try:
+            with _held_back():
+                futures = [pool.submit(_in_worker, work, each) for each in tasks]
+            _watch(futures, progress, report, stopped)
+            return [_result(each) for each in futures]
+        except BaseException as error:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            if not isinstance(error, BrokenProcessPool):
+                raise
+            if stopped():
+                raise TrainingStopped('stopped by the user') from error
+            raise FdrlError(
+                'a worker process is gone: killed, or out of memory; fewer workers need less'
+            ) from error
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """
+    Hold back requests to end while workers start.
+
+    They inherit that, and hear of such a request as soon as they know what to do about it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _watch(
+    futures: Sequence[Future[Any]],
+    progress: 'Queue[Progress]',
+    report: Report,
+    stopped: Stopped,
+) -> None:
+    """Pass progress on until all is done, one piece has failed, or it shall stop."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, timeout=_POLL)
+        for each in _drain(progress):
+            report(each)
+        if stopped():
+            raise TrainingStopped('stopped by the user')
+        for future in done:
+            _result(future)
+    for each in _drain(progress):
+        report(each)
+
+
+def _drain(progress: 'Queue[Progress]') -> Iterator[Progress]:
+    while True:
+        try:
+            yield progress.get_nowait()
+        except queue.Empty:
+            return
+
+
+def _result(future: Future[Any]) -> Any:
+    kind, value = future.result()
+    if kind is not None:
+        raise kind(value)
+    return value
+
+
+def _begin_worker(progress: Any, stop: Any) -> None:
+    """
+    Prepare a worker: Ctrl-C is the parent's to handle.
+
+    SIGTERM may come to the whole group. A worker that died of it would break the pool under the
+    parent, so it ends its work and says so; asked again, it goes at once.
+    """
+    global _channel
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _ask)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    _channel = (progress, stop)
+
+
+def _ask(number: int, frame: FrameType | None) -> None:
+    global _asked
+    if _asked:
+        os._exit(128 + number)
+    _asked = True
+
+
+def _in_worker(
+    work: Work, arguments: tuple[Any, ...]
+) -> tuple[type[TrainingStopped] | type[FdrlError] | None, Any]:
+    """Work; errors go back as words, for not every error survives the way as an object."""
+    assert _channel is not None
+    progress, stop = _channel
+    try:
+        found = work(
+            *arguments, report=progress.put, stopped=lambda: _asked or bool(stop.is_set())
+        )
+    except TrainingStopped as error:
+        return TrainingStopped, str(error)
+    except FdrlError as error:
+        return FdrlError, str(error)
+    return None, found

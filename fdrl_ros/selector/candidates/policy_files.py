@@ -1,0 +1,222 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A robot's policies on disk: each as its sender signed it, with its test and its value model.
+
+What is read is checked again, signature and digest. What cannot be used is put aside, and nothing
+else is lost by it.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from fdrl_ros.crypto.keys.keystore import make_private_directory
+from fdrl_ros.errors import FdrlError, MessageError, PolicyError, StoreError
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, message_from_bytes
+from fdrl_ros.runtime.durable import exclusive, replacing
+from fdrl_ros.selector.candidates.candidate import HOLD
+from fdrl_ros.selector.candidates.registry import name_of, PolicyRegistry, Released, Version
+from fdrl_ros.selector.candidates.safety_limits import SafetyReport
+from fdrl_ros.selector.value.model import ValueModel
+
+POLICIES = 'policies'
+"""Folder of them, in the robot's directory."""
+
+ASIDE = 'aside'
+"""Folder below it of files that could not be used."""
+
+T = TypeVar('T')
+Problems = list[tuple[Path, Exception]]
+"""Files that are there and cannot be used, and why."""
+
+
+class PolicyFiles:
+    """The files of one robot's policies; it belongs to one thread at a time."""
+
+    def __init__(self, robot: Path, fitted_with: str = '') -> None:
+        """
+        Make the folder, for the owner alone.
+
+        :param robot: the robot's directory.
+        :param fitted_with: hash over all settings that value models depend on; those fitted with
+            others are left alone.
+        :raises KeyFileError: if it cannot be made, or others may enter it.
+        """
+        self.folder = robot / POLICIES
+        self._fitted_with = fitted_with
+        make_private_directory(self.folder)
+
+    def lock(self) -> ExitStack:
+        """
+        Keep other processes from writing here until what is returned is closed.
+
+        :raises StoreBusyError: if another one, a node or a command, does.
+        :raises StoreError: if the files cannot be used.
+        """
+        return exclusive(self.folder)
+
+    def model(self, digest: str) -> Path:
+        """Return the file of a policy's value model."""
+        return self.folder / f'value_{digest[:16]}_{self._fitted_with[:16]}.npz'
+
+    def report(self, digest: str) -> Path:
+        """Return the file of what the test of a policy found."""
+        return self.folder / f'safety_{digest[:16]}.json'
+
+    def path(self, version: Version) -> Path:
+        """Return the file of a policy itself."""
+        return self.folder / _file_name(version.message)
+
+    def save(self, version: Version) -> None:
+        """
+        Write a policy as it was signed; it is on the disk at the end.
+
+        :raises StoreError: if it cannot be written.
+        """
+        try:
+            with replacing(self.path(version)) as file:
+                file.write(json.dumps({'came': version.came}).encode() + b'\n')
+                file.write(version.message.to_bytes())
+        except OSError as error:
+            raise StoreError(f'cannot write {self.path(version)}: {error.strerror}') from error
+
+    def save_report(self, report: SafetyReport) -> None:
+        """
+        Write what the test of a policy found.
+
+        :raises StoreError: if it cannot be written.
+        """
+        try:
+            with replacing(self.report(report.policy)) as file:
+                file.write(json.dumps(report.to_mapping(), indent=1).encode())
+        except OSError as error:
+            raise StoreError(f'cannot write a safety report: {error.strerror}') from error
+
+    def save_model(self, digest: str, data: bytes) -> None:
+        """
+        Write a value model.
+
+        :raises StoreError: if it cannot be written.
+        """
+        try:
+            with replacing(self.model(digest)) as file:
+                file.write(data)
+        except OSError as error:
+            raise StoreError(f'cannot write a value model: {error.strerror}') from error
+
+    def load_report(self, digest: str, problems: Problems | None = None) -> SafetyReport | None:
+        """
+        Return what the test of a policy found; None if there is no whole file of it.
+
+        :param problems: to which one that cannot be used is added.
+        """
+
+        def read(data: bytes) -> SafetyReport:
+            report = SafetyReport.from_mapping(json.loads(data))
+            if report.policy != digest:
+                raise PolicyError(f'safety report of policy {report.policy}: expected {digest}')
+            return report
+
+        return _whole(self.report(digest), read, problems)
+
+    def load_model(self, digest: str, problems: Problems | None = None) -> ValueModel | None:
+        """
+        Return the value model of a policy; None if there is no whole one.
+
+        :param problems: to which one that cannot be used is added.
+        """
+        return _whole(
+            self.model(digest), lambda data: ValueModel.from_bytes(data, digest), problems
+        )
+
+    def load(self, registry: PolicyRegistry, *, put_aside: bool = True) -> list[str]:
+        """
+        Fill a registry with all policies that are here, with their tests and models.
+
+        A test or model that is damaged or missing is found out anew by whoever asks the registry
+        what is pending.
+
+        :param put_aside: whether to do so; who only looks does not.
+        :returns: sentences on the files that cannot be used.
+        """
+        problems: Problems = []
+        found: list[tuple[int, Path, float, Released]] = []
+        for path in sorted(self.folder.glob('*.policy')):
+            try:
+                came, message = _read(path)
+                found.append((message.envelope.round, path, came, message))
+            except (OSError, ValueError, FdrlError) as error:
+                problems.append((path, error))
+        for _, path, came, message in sorted(found, key=lambda each: each[:2]):
+            try:
+                registry.take(message, came)
+            except MessageError as error:
+                problems.append((path, error))
+        registry.hold = self.load_model(HOLD, problems)
+        for version in registry.versions:
+            try:
+                if report := self.load_report(version.digest, problems):
+                    registry.tested(version, report)
+                if model := self.load_model(version.digest, problems):
+                    registry.value(version, model)
+            except PolicyError:
+                continue
+        if not put_aside:
+            return [f'{path} cannot be used: {error}' for path, error in problems]
+        return [self._put_aside(path, error) for path, error in problems]
+
+    def remove(self, versions: Iterable[Version], left: Iterable[Version]) -> None:
+        """
+        Remove the files of versions that were forgotten.
+
+        :param left: those that stay; the same weights may be there under another name.
+        """
+        needed = {each.digest for each in left}
+        for each in versions:
+            self.path(each).unlink(missing_ok=True)
+            if each.digest not in needed:
+                for model in self.folder.glob(f'value_{each.digest[:16]}_*.npz'):
+                    model.unlink(missing_ok=True)
+                self.report(each.digest).unlink(missing_ok=True)
+
+    def _put_aside(self, path: Path, error: Exception) -> str:
+        aside = self.folder / ASIDE
+        try:
+            make_private_directory(aside)
+            path.replace(aside / path.name)
+        except (OSError, FdrlError) as again:
+            return f'{path} cannot be used ({error}), nor put aside ({again})'
+        return f'{path.name} cannot be used, and is in {aside} now: {error}'
+
+
+def _whole(path: Path, read: Callable[[bytes], T], problems: Problems | None) -> T | None:
+    """Return what a file holds; None if it is not there, or cannot be used."""
+    try:
+        return read(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, PolicyError) as error:
+        if problems is not None and all(path != each for each, _ in problems):
+            problems.append((path, error))
+        return None
+
+
+def _file_name(message: Released) -> str:
+    return f'{name_of(message)}_{message.digest.hex()[:16]}.policy'
+
+
+def _read(path: Path) -> tuple[float, Released]:
+    """Read one file, without looking at who signed it."""
+    line, data = path.read_bytes().split(b'\n', 1)
+    message = message_from_bytes(data)
+    if not isinstance(message, GlobalPolicy | HospitalPolicy):
+        raise PolicyError(f'a {type(message).__name__} is no policy')
+    came = json.loads(line)['came'] if line.startswith(b'{') else None
+    if not isinstance(came, int | float):
+        raise PolicyError('it does not say when it came')
+    if path.name != _file_name(message):
+        raise PolicyError(f'it is {_file_name(message)}')
+    return float(came), message

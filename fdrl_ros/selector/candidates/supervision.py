@@ -1,0 +1,202 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the surgeon has said: which policy alone may act, which must not, who drives the arm.
+
+It outlives the node. A node that starts again is where the surgeon left it, in the surgeon's
+hands if that is where it was.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+import json
+from pathlib import Path
+from typing import Self
+
+from fdrl_ros.errors import StoreError, SupervisionError
+from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.selector.candidates.candidate import HOLD
+
+SUPERVISION_FILE = 'supervision.json'
+"""File of it, in the robot's directory."""
+
+_FORMAT = 1
+_DIGEST = 64  # hexadecimal digits of a SHA-256
+
+
+class Command(StrEnum):
+    """What a surgeon can order by service, topic or command line."""
+
+    LOCK = 'lock'
+    UNLOCK = 'unlock'
+    VETO = 'veto'
+    ALLOW = 'allow'
+    TAKE_OVER = 'take_over'
+    HAND_BACK = 'hand_back'
+
+
+NAMED = frozenset({Command.LOCK, Command.VETO, Command.ALLOW})
+"""Commands that are about a policy."""
+
+URGENT = frozenset({Command.TAKE_OVER, Command.VETO})
+"""Commands that only take something away from the selector: they wait for no disk."""
+
+BY_TOPIC = frozenset({Command.TAKE_OVER, Command.HAND_BACK})
+"""Commands that a pedal or a console may give with a topic."""
+
+
+def command_named(text: str) -> Command:
+    """
+    Return a command by its name.
+
+    :raises SupervisionError: if there is none.
+    """
+    try:
+        return Command(text)
+    except ValueError:
+        known = ', '.join(Command)
+        raise SupervisionError(f'command {text[:60]!r}: expected one of {known}') from None
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """
+    The surgeon's word; every change makes a new one.
+
+    :param locked: the policy that alone may act; empty for none.
+    :param vetoed: policies that are never chosen.
+    :param pinned: name of a policy to the digest of the version that stands for it, hexadecimal.
+    :param surgeon: whether the surgeon drives the arm.
+    """
+
+    locked: str = ''
+    vetoed: frozenset[str] = frozenset()
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    surgeon: bool = False
+
+    def ordered(self, command: Command, name: str, known: Collection[str]) -> Self:
+        """
+        Return what holds after a command; one that changes nothing is obeyed too.
+
+        A veto is obeyed whatever is locked: a locked policy that is vetoed does not act, and no
+        other does, so the robot holds.
+
+        :param name: of the policy, for those commands that are about one; else empty.
+        :param known: names that a policy can have here, without `hold`.
+        :raises SupervisionError: if the command cannot be obeyed.
+        """
+        if (command in NAMED) != bool(name):
+            wanted = 'the name of a policy' if command in NAMED else 'no name'
+            raise SupervisionError(f'{command} {name!r}: expected {wanted}')
+        if name and name not in known and not (name == HOLD and command is Command.LOCK):
+            there = sorted(known) + [HOLD] * (command is Command.LOCK)
+            raise SupervisionError(f'{command} {name!r}: expected one of {", ".join(there)}')
+        match command:
+            case Command.LOCK:
+                if name in self.vetoed:
+                    raise SupervisionError(f'{name} is vetoed: allow it before it is locked')
+                return replace(self, locked=name)
+            case Command.UNLOCK:
+                return replace(self, locked='')
+            case Command.VETO:
+                return replace(self, vetoed=self.vetoed | {name})
+            case Command.ALLOW:
+                return replace(self, vetoed=self.vetoed - {name})
+            case Command.TAKE_OVER:
+                return replace(self, surgeon=True)
+            case Command.HAND_BACK:
+                return replace(self, surgeon=False)
+
+    def with_pin(self, name: str, digest: str) -> Self:
+        """
+        Return what holds when one version stands for a name.
+
+        :param digest: hexadecimal; empty lets the newest stand again.
+        """
+        others = {each: value for each, value in self.pinned.items() if each != name}
+        return replace(self, pinned=others | {name: digest} if digest else others)
+
+    def in_words(self) -> str:
+        """Say what holds, in one line."""
+        words = ['the surgeon drives' if self.surgeon else 'the selector drives']
+        if self.locked:
+            words.append(f'{self.locked} alone may act')
+        for each in sorted(self.vetoed):
+            holds = each == self.locked and not self.surgeon
+            words.append(f'{each} is vetoed' + (', so the robot holds' if holds else ''))
+        words += [f'{name} is pinned to {self.pinned[name][:12]}' for name in sorted(self.pinned)]
+        return '; '.join(words)
+
+    def to_json(self) -> str:
+        """Return what :meth:`from_json` reads."""
+        return json.dumps(
+            {
+                'format': _FORMAT,
+                'locked': self.locked,
+                'vetoed': sorted(self.vetoed),
+                'pinned': dict(sorted(self.pinned.items())),
+                'surgeon': self.surgeon,
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """
+        Read a surgeon's word.
+
+        :raises ValueError: if it is not in its form, to the last field.
+        """
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.pop('format', None) != _FORMAT:
+            raise ValueError(f'not of format {_FORMAT}')
+        if set(values) != {'locked', 'vetoed', 'pinned', 'surgeon'}:
+            raise ValueError('expected locked, vetoed, pinned and surgeon')
+        locked, vetoed, pinned = values['locked'], values['vetoed'], values['pinned']
+        if not isinstance(locked, str) or type(values['surgeon']) is not bool:
+            raise ValueError('expected a name and yes or no')
+        if not isinstance(vetoed, list) or not all(isinstance(each, str) for each in vetoed):
+            raise ValueError('expected a list of names')
+        if not isinstance(pinned, dict) or not all(_is_digest(each) for each in pinned.values()):
+            raise ValueError('expected names with digests')
+        return cls(locked, frozenset(vetoed), pinned, values['surgeon'])
+
+
+def _is_digest(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) == _DIGEST
+        and all(each in '0123456789abcdef' for each in value)
+    )
+
+
+def load_supervision(path: Path) -> Supervision:
+    """
+    Read the surgeon's word; where there is no file, nothing was said.
+
+    :raises StoreError: if it is damaged: then nobody knows what was vetoed, and a robot must not
+        act.
+    """
+    try:
+        return Supervision.from_json(path.read_text('utf-8'))
+    except FileNotFoundError:
+        return Supervision()
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f'{path} is damaged ({error}); it tells what the surgeon vetoed, locked and took '
+            'over: restore it, or remove it and say it again'
+        ) from error
+
+
+def save_supervision(path: Path, supervision: Supervision) -> None:
+    """
+    Write the surgeon's word; it is on the disk at the end.
+
+    :raises StoreError: if it cannot be written.
+    """
+    try:
+        with replacing(path) as file:
+            file.write(supervision.to_json().encode())
+    except OSError as error:
+        raise StoreError(f'cannot write {path}: {error.strerror}') from error

@@ -1,0 +1,160 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The Monte-Carlo expectation E[J given s]: states that a policy met, and who else was in them.
+
+The states are those of operations with what happens in them; the others are many public patients
+whose first state is the same. No model has a part in it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector import returns_to_go
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
+from fdrl_ros.surgery.gym.batch_rollout import Chooser, roll_out
+from fdrl_ros.surgery.patient.cohort import Cohort
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.redraw import redraw
+from fdrl_ros.surgery.settings import WorldSettings
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST_LEAD = 40
+"""Ticks that somebody else may have operated before the policy takes over."""
+
+EXPLORATION = 0.2
+"""Greatest share of random moves of that somebody."""
+
+
+def acting(policy: Policy | None) -> Chooser:
+    """Return a policy, or None for staying, as one that acts for many patients."""
+    if policy is None:
+        return lambda states, rows, tick: np.full(len(states), STAY)
+    return lambda states, rows, tick: policy.q_values(states).argmax(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """
+    A patient to be operated on, and everybody who looks the same at the start.
+
+    :param patients: the one, then those who were redrawn.
+    :param lead: who operates before the policy does, with the same random moves on everybody.
+    :param handover: tick at which the policy takes over.
+    :param places: where in the operation a state is looked at, in [0, 1), beside the first.
+    :param seed: of the sensors' noise; each patient's own goes behind it.
+    """
+
+    patients: Sequence[Patient]
+    lead: Chooser
+    handover: int
+    places: NDArray[np.float64]
+    seed: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """
+    A state that was met, and what followed from those of the others at the same tick.
+
+    :param state: scaled, shape (STATE_SIZE,).
+    :param others: scaled, of those whose operation still went on, shape (n, STATE_SIZE).
+    :param returns: of each of them from there on, shape (n,).
+    """
+
+    tick: int
+    state: NDArray[np.float64]
+    others: NDArray[np.float64]
+    returns: NDArray[np.float64]
+
+
+def meet(
+    patient: Patient,
+    cohort: Cohort,
+    redraws: int,
+    first: int,
+    start: Policy,
+    handed_over: bool,
+    states: int,
+    seed: tuple[int, ...],
+    rng: np.random.Generator,
+) -> Meeting:
+    """
+    Find those who look like a patient, and draw who operates at first.
+
+    :param cohort: public patients, among whom they are sought.
+    :param redraws: how many.
+    :param first: number of the first public patient that is tried.
+    :param start: operates before the hand-over.
+    :param handed_over: whether somebody does.
+    :param states: to look at, beside the one that the policy begins in.
+    :raises RecordsError: if nobody public would be seen like this.
+    """
+    redrawn = redraw(patient, cohort, redraws, rng, first)
+    handover = int(rng.integers(LONGEST_LEAD)) if handed_over else 0
+    lead = _lead(start, rng)
+    return Meeting([patient, *redrawn], lead, handover, rng.random(states), seed)
+
+
+def alike_states(
+    meeting: Meeting,
+    policy: Policy | None,
+    world: WorldSettings,
+    discount: float,
+    tick: Callable[[int], None] = lambda left: None,
+) -> list[Alike]:
+    """
+    Operate on everybody with kinematic arms and return the states that were met.
+
+    :param policy: None stays where it is.
+    :param discount: gamma of the returns.
+    :param tick: told before each tick how many operations go on; what it raises ends all.
+    :returns: in order of time; nothing where it was over before the policy had its turn.
+    """
+    count, handover, own = len(meeting.patients), meeting.handover, acting(policy)
+    rolled = roll_out(
+        meeting.patients,
+        lambda states, rows, now: (meeting.lead if now < handover else own)(states, rows, now),
+        world,
+        rngs=[np.random.default_rng([*meeting.seed, each]) for each in range(count)],
+        tick=tick,
+    )
+    rows, ticks = rolled.cases, rolled.ticks
+    begins = np.searchsorted(rows, np.arange(count + 1))
+    length = int(begins[1])
+    if length <= handover:
+        return []
+    chosen = handover + 1 + meeting.places * (length - handover - 1)
+    returns = np.concatenate(
+        [
+            returns_to_go(rolled.rewards[begin:end], discount)
+            for begin, end in zip(begins[:-1], begins[1:], strict=True)
+        ]
+    )
+    found = []
+    for now in sorted({handover, *(int(each) for each in chosen if each < length)}):
+        here = np.flatnonzero((ticks == now) & (rows > 0))
+        state, others = rolled.states[now], rolled.states[here]
+        found.append(
+            Alike(now, state.astype(np.float64), others.astype(np.float64), returns[here])
+        )
+    return found
+
+
+def _lead(start: Policy, rng: np.random.Generator) -> Chooser:
+    """Return who operates at first, with the same random moves on everybody."""
+    share = rng.uniform(0.0, EXPLORATION)
+    random = rng.random(LONGEST_LEAD) < share
+    moves = rng.integers(ACTION_COUNT, size=LONGEST_LEAD)
+    first = acting(start)
+
+    def choose(
+        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
+    ) -> NDArray[np.int64]:
+        if random[tick]:
+            return np.full(len(rows), moves[tick])
+        return first(states, rows, tick)
+
+    return choose

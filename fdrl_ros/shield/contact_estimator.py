@@ -1,0 +1,267 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a robot has seen of arm and contact since the last action: numbers, or arrays of robots.
+
+Everything comes from the state that a policy sees, one tick after the other.
+"""
+
+from copy import copy
+import math
+from typing import Any, NamedTuple, Self
+
+from fdrl_ros.shield.excursion import LEVELS
+from fdrl_ros.shield.prediction import Kind, Outlook, Prediction, Seen
+from fdrl_ros.shield.scalar_or_array import choose, least, most, Number
+from fdrl_ros.shield.workspace import HEIGHTS, RIDING
+from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
+from fdrl_ros.surgery.tissue.contact_threshold import TOUCH_FORCE
+import numpy as np
+
+_FELT = 2.0
+_SLACK = 1e-5
+"""Of a set-point, m: states come as numbers with a few digits."""
+
+
+class Glance(NamedTuple):
+    """
+    The numbers of one state that the shield needs, in their units.
+
+    :param error: of the set-point from the waypoint, z, m.
+    :param grasped: 1 if the jaw holds the object.
+    """
+
+    force: Number
+    lag: Number
+    error: Number
+    grasped: Number
+
+
+class Sight:
+    """
+    Joins one state to the ones before.
+
+    :param prediction: under the wide bounds, which says what the arm and its tissue can be.
+    :param procedure: that is done.
+    :param like: 0.0 for one robot, zeros of shape (n,) for n of them.
+    """
+
+    def __init__(
+        self, predictions: tuple[Prediction, ...], procedure: str, like: Number = 0.0
+    ) -> None:
+        self._predictions = predictions
+        self._bounds = predictions[0].bounds
+        lags = predictions[0].excursion.levels
+        self._lags, self._interval = lags, TICK
+        self._kept = [math.exp(-TICK / each) for each in lags]
+        self._follows = [
+            COARSE_STEP / TICK * lag * (1.0 - left)
+            for lag, left in zip(lags, self._kept, strict=True)
+        ]
+        self._off = self._bounds.arm_error + self._bounds.position_error
+        self._reach = [MAXIMUM_SPEED * lag + self._off for lag in lags]
+        self._reaches = np.array(self._reach)
+        self._before, self._after = HEIGHTS[procedure]
+        self._rides = procedure in RIDING
+        self._last: Glance | None = None
+        self._due = like
+        self._moved = like
+        self._short = 0.0
+        """By how much the last interval was shorter than a tick, s."""
+        self._timing: Any = like > 1.0
+        self._timed: list[tuple[Number, Number]] = [(like, like)] * LEVELS
+        """How far behind an arm of each level would be, and what is left of the error at first."""
+        self._shown: Any = 0 if isinstance(like, float) else like.astype(np.intp)
+        """Which range of lags the last state has shown by itself."""
+        self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
+        """Which range of lags the arm has shown to be in."""
+        self.kinds = [each.all_kinds(like) for each in predictions]
+        """What the surface can do, under each prediction, for each kind of tissue."""
+        self.height: Number = like
+        """Of the tip above the planned surface, m."""
+
+    def decay(self, interval: float) -> Number:
+        """Return which share of its lag the arm keeps in so many seconds at most."""
+        level = self.level
+        if interval != self._interval:
+            self._interval = interval
+            self._kept = [math.exp(-interval / each) for each in self._lags]
+        return self._kept[level] if type(level) is int else np.array(self._kept)[level]
+
+    def look(
+        self,
+        now: Glance,
+        interval: float,
+        tissue: Number,
+        aside: Number = 0.0,
+        soon: bool = False,
+    ) -> list[tuple[Prediction, Seen, Outlook]]:
+        """
+        Take in a state.
+
+        :param interval: since the last state, s; 0 if that was not about one tick before.
+        :param tissue: whether nothing but tissue can have pushed the tip since then.
+        :param aside: how far it went sideways since then at most, m.
+        :param soon: whether the last state was less than a tick before.
+        :returns: what is seen and what can be, under each prediction.
+        """
+        self.height = now.error + now.lag + self.height_of(now.grasped)
+        level = self.level
+        reach = self._reach[level] if type(level) is int else self._reaches[level]
+        # An arm that is further behind than it could be is not as quick as it was taken for.
+        self.level = choose(abs(now.lag) > reach, 0, level)
+        last = self._last if interval else None
+        before, lag_before = now.force, now.lag
+        sunk: Number = math.nan * now.force
+        if last is None:
+            self._timing = 0.0 * now.force > 1.0
+            self._due = self._left(now, soon)
+            self._short = TICK if soon else 0.0
+        else:
+            before, lag_before = last.force, last.lag
+            same = (last.grasped > 0.5) == (now.grasped > 0.5)
+            # A move takes the place of what is left of the one before, a tick late at most.
+            none, short = 0.0 * now.force, self._short
+            self._short = max(TICK - interval, 0.0)
+            left = most(self._moved, none) + MAXIMUM_SPEED * (short + self._short)
+            left = least(left, COARSE_STEP + none)
+            if self._rides:
+                self._due = left
+            else:
+                drop = last.error - now.error
+                still = (abs(self._moved) <= _SLACK) & (self._due <= _SLACK)
+                went = choose(same, drop, none)
+                self._due = least(most(self._due + self._moved - went, none), left)
+                self._time_arm(now, last, interval, drop, same, still)
+                steady = same & tissue
+                sunk = choose(steady, last.lag - now.lag + drop, sunk)
+        self._last, self._moved = now, 0.0 * now.force
+        found = []
+        pending = self._pending()
+        for place, each in enumerate(self._predictions):
+            seen = Seen(
+                now.force,
+                before,
+                now.lag,
+                lag_before,
+                sunk,
+                *self._room(each, now.force, tissue),
+                pending if each.bounds.latency > 0.0 else 0 * pending,
+                self.level,
+                self.kinds[place],
+                aside,
+                interval or TICK,
+            )
+            outlook = each.outlook(seen)
+            self.kinds[place] = outlook.kinds
+            found.append((each, seen, outlook))
+        return found
+
+    def height_of(self, grasped: Number) -> Number:
+        """Return how far the planned waypoint is above the planned surface, m."""
+        return choose(grasped > 0.0, self._after, self._before)
+
+    def move(self, down: Number) -> None:
+        """
+        Take in what is going to be carried out.
+
+        :param down: how far the set-point goes down, m.
+        """
+        self._moved = down
+
+    def aside(self) -> Self:
+        """Return one that knows the same and goes its own way."""
+        other = copy(self)
+        other.kinds, other._timed = [*self.kinds], [*self._timed]
+        return other
+
+    def keep(self, rows: Any) -> None:
+        """Keep only some of many robots, in the order given."""
+        if self._last is not None:
+            self._last = Glance(*(each[rows] for each in self._last))
+        self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
+        self._timing, self._shown = self._timing[rows], self._shown[rows]
+        self._timed = [(one[rows], other[rows]) for one, other in self._timed]
+        self.kinds = [
+            [Kind(*(number[rows] for number in one)) for one in each] for each in self.kinds
+        ]
+
+    def _room(
+        self, prediction: Prediction, force: Number, tissue: Number
+    ) -> tuple[Number, Number]:
+        """Return how far the tip is above where the surface can be now, and ever, m."""
+        bounds = prediction.bounds
+        free = self.height - bounds.registration - bounds.position_error
+        ever = free - (bounds.swing if self._rides else 0.5 * bounds.swing)
+        # Where force is felt above all tissue, what was planned is wrong.
+        wrong = tissue & (force > _FELT * bounds.force_error + TOUCH_FORCE) & (free > 0.0)
+        nowhere = 0.0 * force - math.inf
+        now = free if self._rides else ever
+        return choose(wrong, nowhere, now), choose(wrong, nowhere, ever)
+
+    def _left(self, now: Glance, soon: bool) -> Number:
+        """Return which way down may still be to come where the last state was no tick before."""
+        none, last = 0.0 * now.force, self._last
+        if not soon or last is None:
+            return most(self._moved, none)
+        went = none
+        if not self._rides:
+            same = (last.grasped > 0.5) == (now.grasped > 0.5)
+            went = choose(same, last.error - now.error, none)
+        return least(most(self._due + self._moved - went, none), COARSE_STEP + none)
+
+    def _pending(self) -> Number:
+        """Return which move downwards may still be to come: 2 coarse, 1 fine, 0 none."""
+        if type(self._due) is float:
+            return 2 if self._due > FINE_STEP + _SLACK else int(self._due > _SLACK)
+        return (self._due > FINE_STEP + _SLACK).astype(np.intp) + (self._due > _SLACK)
+
+    def _time_arm(
+        self,
+        now: Glance,
+        last: Glance,
+        interval: float,
+        drop: Number,
+        even: Number,
+        still: Number,
+    ) -> None:
+        """
+        Learn from moves downwards in the open how much the arm lags at most.
+
+        The set-point can only just make a coarse move in a tick, so it was even. From the first
+        of such ticks on, a slower arm would be further behind, even if it was not at all at first.
+        Two states in a row have to show it: one reading can be wrong.
+
+        :param interval: since the last state, s; a coarse move may have come early in it.
+        :param drop: of the set-point, m.
+        :param even: where the waypoint stayed where it was.
+        :param still: where no move was to be carried out.
+        """
+        touch = 2.0 * self._bounds.force_error
+        coarse = abs(drop - COARSE_STEP) <= _SLACK
+        even = even & (coarse | (still & (abs(drop) <= _SLACK)))
+        even = even & (now.force <= touch) & (last.force <= touch)
+        even = even & (self._timing | (last.lag >= 0.0))
+        timing, self._timing = self._timing, even
+        shown: Any = 0 * self._shown
+        if type(even) is bool and not even:
+            self._shown = shown
+            return
+        error = self._off
+        self.decay(interval)
+        rest = max(interval - TICK, 0.0)
+        for level in range(1, LEVELS):
+            behind, share = self._timed[level]
+            decay = self._kept[level]
+            behind = choose(timing, behind, 0.0) * decay
+            follows = self._follows[level] * math.exp(-rest / self._lags[level])
+            behind = behind + choose(coarse, follows, 0.0)
+            share = choose(timing, share, 1.0) * decay
+            self._timed[level] = behind, share
+            quicker = even & (now.lag < behind - error * (1.0 + share))
+            shown = choose(quicker, level, shown)
+        before, self._shown = self._shown, shown
+        if type(shown) is int:
+            self.level = max(self.level, min(shown, before))
+        else:
+            self.level = np.maximum(self.level, np.minimum(shown, before))

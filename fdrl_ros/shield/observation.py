@@ -1,0 +1,284 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the robot sees, as it arrives on the two state topics, and whether it may be acted on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+import math
+from operator import le
+from reprlib import Repr
+from typing import Any, NamedTuple
+
+from fdrl_ros.surgery.gym.state import (
+    Field,
+    OPERATION_FIELDS,
+    OPERATION_SIZE,
+    PATIENT_FIELDS,
+    PROCEDURE_NAMES,
+    scale,
+    STATE_BOUND,
+)
+from fdrl_ros.surgery.tasks.procedures import PROCEDURES
+import numpy as np
+
+PHYSICAL_RANGES = {
+    'N': (-20.0, 100.0),
+    'mmHg': (-0.1, 300.0),
+    '1/min': (-0.1, 400.0),
+    '%': (-0.1, 100.1),
+}
+"""Values that a working sensor can show, by unit; other units are bounded in scales."""
+
+
+_NAMED = 3
+"""Values out of order that are named; the others are counted."""
+
+_SHORT = Repr()
+_SHORT.maxstring = 60  # what others send is told in the log, but not at any length
+
+_OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
+_FORCE, _FORCE_LIMIT, _TIME_LEFT = (
+    _OPERATION_NAMES.index(each) for each in ('force', 'force_limit', 'time_left')
+)
+
+
+class Reason(StrEnum):
+    """Why a selection came out as it did: a fixed vocabulary for logs and diagnostics."""
+
+    BEST = 'best'
+    KEPT = 'kept'
+    UNVALUED = 'unvalued'
+    CAUTION = 'caution'
+    PROCEDURE = 'procedure'
+    SHIELD_FAILED = 'shield_failed'
+    MISSING = 'missing'
+    STALE = 'stale'
+    CLOCK = 'clock'
+    MISMATCH = 'mismatch'
+    NOT_FINITE = 'not_finite'
+    OUT_OF_RANGE = 'out_of_range'
+    NO_POLICY = 'no_policy'
+    POLICY_FAILED = 'policy_failed'
+    LATE = 'late'
+    FROZEN = 'frozen'
+    RISK_GATE = 'risk_gate'
+    PAUSED = 'paused'
+    LOCKED = 'locked'
+    SURGEON = 'surgeon'
+
+
+@dataclass(frozen=True)
+class Observation:
+    """
+    One message of a state topic: the operation or the patient.
+
+    :param patient: pseudonym of the case; another one begins a new case.
+    :param names: of the values.
+    :param values: in the units of the fields, shape (n,).
+    :param scales: what a policy sees is values / scales, shape (n,).
+    :param received: when it arrived, seconds of the steady clock.
+    :param procedure: name of the procedure; only the operation has one.
+    :param stamp: when it was measured, nanoseconds of the clock that stamps states: what is
+        decided depends on this time alone. Without one, the time of arrival counts.
+    :param time: the same in seconds, or the time of arrival.
+    :param time_left: of the time allowed, a fraction; NaN where the operation does not tell it.
+    """
+
+    patient: str
+    names: tuple[str, ...]
+    values: Sequence[float] | np.ndarray
+    scales: Sequence[float] | np.ndarray
+    received: float
+    procedure: str = ''
+    stamp: int | None = None
+    time: float = field(init=False, repr=False, compare=False)
+    time_left: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out the times, which are asked for often."""
+        time = self.received if self.stamp is None else 1e-9 * self.stamp
+        object.__setattr__(self, 'time', time)
+        object.__setattr__(
+            self, 'time_left', _time_left(self.values) if self.procedure else math.nan
+        )
+
+
+def _time_left(values: Sequence[float] | np.ndarray) -> float:
+    try:
+        left = float(values[_TIME_LEFT])
+    except (IndexError, TypeError, ValueError):
+        return math.nan
+    return left if 0.0 <= left <= 1.0 else math.nan
+
+
+def readable(operation: Observation) -> np.ndarray | None:
+    """Return the values of a state of the operation that is whole by itself, else None."""
+    if tuple(operation.names) != _OPERATION_NAMES or operation.procedure not in PROCEDURE_NAMES:
+        return None
+    try:
+        values = np.array(operation.values, np.float64)
+    except (TypeError, ValueError):
+        return None
+    if values.shape != (len(_OPERATION_NAMES),) or not np.isfinite(values).all():
+        return None
+    least, greatest = PHYSICAL_RANGES['N']
+    plausible = least <= values[_FORCE] <= greatest and values[_FORCE_LIMIT] > 0.0
+    return values if plausible else None
+
+
+def nanoseconds(stamp: Any) -> int:
+    """Turn the stamp of a message into nanoseconds."""
+    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+
+
+def observation(source: Any, received: float) -> Observation:
+    """
+    Read one half of the state.
+
+    :param source: OperationState or PatientState, whichever library made it.
+    :param received: when it arrived, second of the steady clock.
+    """
+    return Observation(
+        patient=source.patient,
+        names=tuple(source.names),
+        values=np.array(source.values),
+        scales=np.array(source.scales),
+        received=received,
+        procedure=getattr(source, 'procedure', ''),
+        stamp=nanoseconds(source.header.stamp),
+    )
+
+
+class State(NamedTuple):
+    """
+    A state that may be acted on; its arrays are read-only.
+
+    :param values: in units, shape (STATE_SIZE,), float64.
+    :param scaled: as the policies see it, float32.
+    :param wide: the same numbers as scaled, float64.
+    """
+
+    values: np.ndarray
+    scaled: np.ndarray
+    wide: np.ndarray
+
+
+class StateReader:
+    """Puts the two parts together and refuses what cannot be the state of this robot."""
+
+    def __init__(self, bound: float) -> None:
+        """
+        Prepare the checks.
+
+        :param bound: largest magnitude of a value without a physical range, in scales.
+        """
+        fields = OPERATION_FIELDS + PATIENT_FIELDS
+        self._names = tuple(
+            tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS)
+        )
+        scales = np.array([each.scale for each in fields])
+        self._scales = tuple(each.tobytes() for each in np.split(scales, [OPERATION_SIZE]))
+        self._factors = 1.0 / scales
+        limits = [self.limits(each, bound) for each in fields]
+        self._low, self._high = zip(*limits, strict=True)
+        farthest = np.abs(limits).max(axis=1) * self._factors
+        self._cut = bool(farthest.max() > STATE_BOUND)
+        self._force_limit = [each.name for each in fields].index('force_limit')
+        self._procedures = frozenset(each.name for each in PROCEDURES)
+
+    @staticmethod
+    def limits(field: Field, bound: float) -> tuple[float, float]:
+        """Return the least and the greatest value of a field, in its unit."""
+        return PHYSICAL_RANGES.get(field.unit, (-bound * field.scale, bound * field.scale))
+
+    def read(self, operation: Observation, patient: Observation) -> State | Reason:
+        """Return the state, or why there is none."""
+        if (
+            operation.patient != patient.patient
+            or operation.procedure not in self._procedures
+            or tuple(operation.names) != self._names[0]
+            or tuple(patient.names) != self._names[1]
+        ):
+            return Reason.MISMATCH
+        try:
+            values = np.concatenate((operation.values, patient.values), dtype=np.float64)
+            scales = np.asarray(operation.scales, np.float64).tobytes()
+            other_scales = np.asarray(patient.scales, np.float64).tobytes()
+        except (TypeError, ValueError):
+            return Reason.MISMATCH
+        size = len(self._factors)
+        if values.shape != (size,) or (scales, other_scales) != self._scales:
+            return Reason.MISMATCH
+        read = values.tolist()
+        if not (all(map(le, self._low, read)) and all(map(le, read, self._high))):  # no NaN is
+            finite = all(map(math.isfinite, read))
+            return Reason.OUT_OF_RANGE if finite else Reason.NOT_FINITE
+        if read[self._force_limit] <= 0.0:
+            return Reason.OUT_OF_RANGE
+        scaled = scale(values) if self._cut else (values * self._factors).astype(np.float32)
+        wide = scaled.astype(np.float64)
+        values.setflags(write=False)
+        scaled.setflags(write=False)
+        wide.setflags(write=False)
+        return State(values, scaled, wide)
+
+
+def fault_in_words(operation: Observation, patient: Observation, bound: float) -> str:
+    """
+    Tell what keeps two halves from being a state, in words; empty if nothing does.
+
+    It finds what :meth:`StateReader.read` refuses, and is far slower: for logs and diagnostics.
+
+    :param bound: as of the reader.
+    """
+    if operation.patient != patient.patient:
+        ours, theirs = _SHORT.repr(operation.patient), _SHORT.repr(patient.patient)
+        return f'patient {ours} in the operation, {theirs} in the vital signs'
+    if operation.procedure not in PROCEDURE_NAMES:
+        expected = ', '.join(PROCEDURE_NAMES)
+        return f'procedure {_SHORT.repr(operation.procedure)}: expected one of {expected}'
+    halves = (
+        ('operation', operation, OPERATION_FIELDS),
+        ('vital signs', patient, PATIENT_FIELDS),
+    )
+    for half in halves:
+        if words := _wrong_form(*half):
+            return words
+    broken, outside = [], []
+    for _, seen, fields in halves:
+        for each, value in zip(fields, np.asarray(seen.values, np.float64).tolist(), strict=True):
+            low, high = StateReader.limits(each, bound)
+            unit = '' if each.unit == '1' else f' {each.unit}'
+            if not math.isfinite(value):
+                broken.append(f'{each.name} is {value}')
+            elif not low <= value <= high:
+                span = f'{low:g} to {high:g}'
+                outside.append(f'{each.name} is {value:g}{unit}, out of range ({span})')
+            elif each.name == 'force_limit' and value <= 0.0:
+                outside.append(f'{each.name} is {value:g}{unit}, expected more than 0')
+    told = broken or outside
+    more = [f'and {len(told) - _NAMED} more'] if len(told) > _NAMED else []
+    return '; '.join(told[:_NAMED] + more)
+
+
+def _wrong_form(half: str, seen: Observation, fields: Sequence[Field]) -> str:
+    """Tell what is wrong with names, values or scales of one half; empty if nothing is."""
+    if len(seen.names) != len(fields):
+        return f'{half} has {len(seen.names)} names, expected {len(fields)}'
+    for number, (name, each) in enumerate(zip(seen.names, fields, strict=True)):
+        if name != each.name:
+            told = _SHORT.repr(name)
+            return f'name {number} of the {half} is {told}, expected {each.name!r}'
+    for what, given in (('values', seen.values), ('scales', seen.scales)):
+        try:
+            numbers = np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            return f'{half} has {what} that are no numbers'
+        if numbers.shape != (len(fields),):
+            size = ' x '.join(map(str, numbers.shape))
+            return f'{half} has {size} {what}, expected {len(fields)}'
+    for divisor, each in zip(np.asarray(seen.scales, np.float64).tolist(), fields, strict=True):
+        if divisor != each.scale:
+            return f'scale of {each.name} is {divisor}, expected {each.scale}'
+    return ''

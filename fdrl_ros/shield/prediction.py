@@ -1,0 +1,331 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The greatest force that an action can lead to, by the contact law and nothing but bounds.
+
+With x = F^(2/3) Hertz' law is linear in depth: x = kappa d, kappa = K^(2/3). So what the surface
+did in the last tick follows from the rise of x and the way of the tip, for every kappa there may
+be: that says how force goes on, and not a guess of the stiffness. For many robots, in arrays: this
+is the definition, through which the proof goes. :mod:`fdrl_ros.shield.single_robot` is for one.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+from fdrl_ros.shield.excursion import Bounds, excursion, POWER
+from fdrl_ros.shield.scalar_or_array import choose, least, most, Number
+from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, TICK
+from fdrl_ros.surgery.tissue.contact import contact_stiffness
+import numpy as np
+
+_NONE = 0.0
+_SPEED = float(MAXIMUM_SPEED)
+_LEAST_DEPTH = 1e-6
+
+KINDS = 8
+"""Into how many the range of kappa is cut."""
+
+FRESH = 2.0
+"""Doubt in the tick of the first contradiction."""
+
+_ROOT = 1.0 / (1.0 + POWER)
+_TINY = 1e-9
+_SLACK = 1e-9
+"""By which speeds that contradict each other may be off by rounding, m/s."""
+
+
+class Kind(NamedTuple):
+    """
+    How fast the surface can be if the tissue is of one kind; of none if least is above most.
+
+    One wrong reading of the force contradicts the true kind of tissue once, in the tick that ends
+    with it or in a later one. So at first a contradiction only puts a kind in doubt: it begins
+    anew, and a tick later once more, as that tick may have begun with the wrong reading. The next
+    contradiction leaves it out.
+
+    :param slow: least speed upwards, m/s.
+    :param fast: greatest speed upwards, m/s.
+    :param doubt: 0 for none, 2 in the tick of the first contradiction, 1 later on.
+    """
+
+    slow: Number
+    fast: Number
+    doubt: Number = 0.0
+
+
+class Seen(NamedTuple):
+    """
+    What a robot knows of its contact, as numbers or as arrays of one shape.
+
+    :param force: measured load, N.
+    :param before: the same one tick earlier, N.
+    :param lag: height of the tip above its set-point, m.
+    :param lag_before: the same one tick earlier, m.
+    :param sunk: how far the tip sank in the last tick, m; not a number where nobody knows.
+    :param room: height of the tip above where the surface can be now at the most, m.
+    :param room_ever: height of the tip above where the surface can ever be, m.
+    :param pending: the move downwards that may still be to come: 2 is coarse, 1 fine, 0 none.
+    :param level: which range of the arm's lag it has shown, see Excursion.levels.
+    :param kinds: what the surface could do at the state before, for each kind of tissue; of one
+        robot as :mod:`fdrl_ros.shield.single_robot` keeps it.
+    :param aside: how far the tip went sideways in the last tick at most, m.
+    :param interval: between the state before and this one, about a tick, s.
+    """
+
+    force: Number
+    before: Number
+    lag: Number
+    lag_before: Number
+    sunk: Number
+    room: Number
+    room_ever: Number
+    pending: Number
+    level: Number
+    kinds: Any
+    aside: Number = 0.0
+    interval: float = TICK
+
+
+class Outlook(NamedTuple):
+    """
+    What can be now, by all that was seen.
+
+    :param softest: least kappa, N^(2/3)/m.
+    :param stiffest: greatest kappa, N^(2/3)/m.
+    :param contact: greatest kappa d at present by the force that is felt, N^(2/3).
+    :param speed: greatest speed of the surface, m/s, whatever the kind of tissue.
+    :param fast: row of the tables for it.
+    :param far: row of the tables for the lag of the tip.
+    :param kinds: what the surface can do, for each kind of tissue, as in :class:`Seen`.
+    :param high: greatest kappa d (1 + lambda v)^(2/3) at present, N^(2/3).
+    :param sinking: least speed downwards of the tip, m/s.
+    """
+
+    softest: Number
+    stiffest: Number
+    contact: Number
+    speed: Number
+    fast: Number
+    far: Number
+    kinds: Any
+    high: Number
+    sinking: Number
+
+
+class Prediction:
+    """
+    Forces under one instrument.
+
+    :param bounds: what is taken for granted.
+    :param radius: of the instrument's rounded end, m.
+    """
+
+    def __init__(self, bounds: Bounds, radius: float) -> None:
+        self.bounds = bounds
+        self.excursion = excursion(bounds)
+        self.softest = float(contact_stiffness(bounds.softest, radius) ** POWER)
+        self.stiffest = float(contact_stiffness(bounds.stiffest, radius) ** POWER)
+        """Least and greatest kappa, N^(2/3)/m."""
+        ends = np.geomspace(self.softest, self.stiffest, KINDS + 1).tolist()
+        self.spans: list[tuple[float, float]] = list(itertools.pairwise(ends))
+        """Least and greatest kappa of each kind of tissue, N^(2/3)/m."""
+        self._turn = 0.5 * bounds.acceleration
+        self._quick = 1.0 / bounds.quickest
+        self._slow = 1.0 / np.array(self.excursion.levels)
+
+    def all_kinds(self, like: Number) -> Any:
+        """
+        Return what the surface can do where nothing was seen.
+
+        :param like: zeros of shape (n,) for n robots.
+        """
+        top = self.bounds.speed + like
+        return [Kind(-top, top, 0.0 * top)] * KINDS
+
+    def _speeds(self, lag: Number, level: Number) -> tuple[Number, Number]:
+        """Return the least and greatest speed downwards of a tip so far above its set-point."""
+        slow, error = self._slow[level], self.bounds.position_error
+        low, high = lag - error, lag + error
+        return (
+            most(least(low * slow, low * self._quick), -_SPEED),
+            least(most(high * slow, high * self._quick), _SPEED),
+        )
+
+    def outlook(self, seen: Seen) -> Outlook:
+        """Return what can be now."""
+        error = self.bounds.force_error
+        low, low_then = most(seen.force - error, _NONE), most(seen.before - error, _NONE)
+        sinking, falling = self._speeds(seen.lag, seen.level)
+        high = most(seen.force + error, _NONE) ** POWER
+        kinds = self._kinds(seen, high, low**POWER, low_then**POWER, sinking, falling)
+        softest, stiffest, slow, speed = self._hull(kinds)
+        contact = self.inside(high, slow, sinking)
+        fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
+        return Outlook(softest, stiffest, contact, speed, fast, far, kinds, high, sinking)
+
+    def _hull(self, kinds: list[Kind]) -> tuple[Number, Number, Number, Number]:
+        """Return least and greatest kappa, and least and greatest speed, of all kinds."""
+        top = self.bounds.speed
+        slow, fast = np.array([each[:2] for each in kinds]).swapaxes(0, 1)
+        alive = slow <= fast
+        ends = np.array(self.spans)[:, :, None]
+        softest = np.where(alive, ends[:, 0], self.stiffest).min(axis=0)
+        stiffest = np.where(alive, ends[:, 1], self.softest).max(axis=0)
+        return (
+            softest,
+            stiffest,
+            np.where(alive, slow, top).min(axis=0),
+            np.where(alive, fast, -top).max(axis=0),
+        )
+
+    def _kinds(
+        self,
+        seen: Seen,
+        high: Number,
+        low: Number,
+        low_then: Number,
+        now_least: Number,
+        now_most: Number,
+    ) -> list[Kind]:
+        """
+        Return what the surface of each kind of tissue can do now.
+
+        :param high: greatest kappa d (1 + lambda v)^(2/3) now, by what is felt, N^(2/3).
+        :param low: the least, N^(2/3).
+        :param low_then: least one tick earlier, N^(2/3).
+        :param now_least: least speed downwards of the tip, m/s.
+        :param now_most: greatest speed downwards of the tip, m/s.
+        """
+        time, top, worst = seen.interval, self.bounds.speed, self.bounds.damping
+        known = seen.sunk == seen.sunk
+        change = self._turn * time
+        risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
+        then_least, then_most = self._speeds(seen.lag_before, seen.level)
+        high_then = most(seen.before + self.bounds.force_error, _NONE) ** POWER
+        # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: the
+        # surface's part of it hardly changed in a tick.
+        slow_now, slow_then = now_least - change, then_least - change
+        fast_now = most(now_most + change, slow_then)
+        fast_then = most(then_most + change, slow_now)
+        gone = choose(known, 2.0 * change, 2.0 * top)
+        drift = choose(known, seen.sunk, _NONE) / time
+        off = 2.0 * self.bounds.position_error  # one error then, and another one now
+        slid = change + (self.bounds.slope * seen.aside + off) / time
+        ahead, behind = slid - drift, -slid - drift
+        least_growth, least_fall = high - low_then, high_then - low
+        kinds: list[Kind] = []
+        left: Any = False
+        for (soft, stiff), (slow, fast, doubt) in zip(self.spans, seen.kinds, strict=True):
+            alive = slow <= fast
+            growth, fall = least_growth, least_fall
+            for v in (most(slow - change, -top), least(fast + change, top)):
+                growth = most(growth, gained(high, v + slow_now, low_then, v + fast_then, worst))
+                fall = most(fall, gained(high_then, v + slow_then, low, v + fast_now, worst))
+            fast = least(fast + gone, top)
+            way = growth / (time * choose(growth > 0.0, soft, stiff))
+            fast = choose(risen, least(fast, way + ahead), fast)
+            slow = most(slow - gone, -top)
+            way = fall / (time * choose(fall > 0.0, soft, stiff))
+            slow = choose(fallen, most(slow, behind - way), slow)
+            fresh, agrees = doubt == FRESH, slow <= fast + _SLACK
+            left = left | (alive & agrees)
+            anew = fresh | ((doubt == 0.0) & (agrees ^ True))
+            alive = alive & (agrees | anew)
+            slow, fast = choose(anew, -top, least(slow, fast)), choose(anew, top, fast)
+            doubt = choose(fresh, 1.0, choose(anew, FRESH, doubt))
+            kinds.append(Kind(choose(alive, slow, top), choose(alive, fast, -top), doubt))
+        # Like no tissue at all is no news of the tissue: something else pulled or let go.
+        return [
+            Kind(choose(left, slow, -top), choose(left, fast, top), choose(left, doubt, 0.0))
+            for slow, fast, doubt in kinds
+        ]
+
+    def force(
+        self,
+        seen: Seen,
+        outlook: Outlook,
+        move: int,
+        aside: Number = 0.0,
+        enough: Number = 0.0,
+    ) -> Number:
+        """
+        Return the greatest force that a move can lead to, N, if the tip is drawn back after it.
+
+        :param outlook: for what is seen.
+        :param move: place in MOVES.
+        :param aside: how far the tip goes sideways meanwhile, m: over a slope it gets deeper.
+        :param enough: force below which nobody asks more closely, N.
+        """
+        tables = self.excursion
+        deeper = self.bounds.slope * aside
+        # Never deeper than where the surface can be at its highest.
+        far, ends = outlook.far, (outlook.softest, outlook.stiffest)
+        deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
+        deepest = deepest * tables.steep
+        whole = self._within(seen, far, move, deeper, deepest, ends, outlook.contact, outlook.fast)
+        whole = whole * whole**0.5
+        near = whole > enough
+        if not near.any():
+            return whole
+        x: Number = 0.0 * seen.force
+        for (soft, stiff), (slow, fast, _) in zip(self.spans, outlook.kinds, strict=True):
+            alive = near & (slow <= fast)
+            if not alive.any():
+                continue
+            row, _ = tables.places(fast, seen.lag)
+            contact = self.inside(outlook.high, slow, outlook.sinking)
+            one = self._within(seen, far, move, deeper, deepest, (soft, stiff), contact, row)
+            x = choose(alive, most(x, one), x)
+        return choose(near, x * x**0.5, whole)
+
+    def inside(self, high: Number, slow: Number, sinking: Number) -> Number:
+        """Return the greatest kappa d for what is felt, by the least speeds of surface and tip."""
+        closing = least(slow + sinking, _NONE)
+        return high / (1.0 + self.bounds.damping * closing) ** POWER
+
+    def _within(
+        self,
+        seen: Seen,
+        far: Number,
+        move: int,
+        deeper: Number,
+        deepest: Number,
+        ends: tuple[Number, Number],
+        contact: Number,
+        row: Number,
+    ) -> Number:
+        """Return the greatest kappa d (1 + lambda v)^(2/3) there can be for kappa between ends."""
+        tables, level, pending = self.excursion, seen.level, seen.pending
+        soft, stiff = ends
+        depth = least(contact / stiff, -seen.room)
+        felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+        x = most(stiff * felt, _NONE)
+        # What gets less deep is linear in kappa too: then the softest is the worst, or the one
+        # that is as deep as the surface can be high.
+        soft = least(most(contact / most(-seen.room, _LEAST_DEPTH), soft), stiff)
+        depth = least(contact / soft, -seen.room)
+        felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+        return most(x, soft * felt)
+
+
+def gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
+    """
+    Return how much kappa d grew at most for some damping up to the worst, N^(2/3).
+
+    With y = x (1 + lambda v)^(-2/3), the greatest y now less the least y then: at the worst
+    damping, or where the derivative to lambda is 0, which then is the maximum.
+
+    :param now: x now at the most.
+    :param slow: v now at least.
+    :param then: x then at least.
+    :param fast: v then at the most, not less than `slow`.
+    """
+    found = now / (1.0 + worst * slow) ** POWER - then / (1.0 + worst * fast) ** POWER
+    inside = (now * slow > _TINY) & (then * fast > now * slow)
+    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** _ROOT
+    span = fast - share * slow
+    inside = inside & (share - 1.0 < worst * span)
+    damping = (share - 1.0) / choose(inside, span, 1.0)
+    damping = choose(inside, damping, worst)
+    grown = now / (1.0 + damping * slow) ** POWER - then / (1.0 + damping * fast) ** POWER
+    return most(found, grown)

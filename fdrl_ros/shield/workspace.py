@@ -1,0 +1,56 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The workspace around the goal, as states show it: by the way to a waypoint beside that goal."""
+
+from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.tasks.outcome import ABOVE, LATERAL
+import numpy as np
+
+HEIGHTS = {
+    'reach': (constant('reach.height'),) * 2,
+    'palpation': (0.0, 0.0),
+    'retraction': (0.0, 0.0),
+    'incision': (-constant('incision.depth'),) * 2,
+    'needle_pass': (constant('needle_pass.height'), constant('needle_pass.rise')),
+    'peg_transfer': (constant('peg_transfer.height'),) * 2,
+    'follow': (constant('follow.height'),) * 2,
+}
+"""Height of the planned waypoint above the planned surface, before and after the grasp, m."""
+
+AWAY = dict.fromkeys(HEIGHTS, (0.0, 0.0)) | {
+    'incision': (constant('incision.length_high') + 0.001,) * 2,
+    'needle_pass': (0.0, constant('needle_pass.way_high')),
+    'peg_transfer': (0.0, constant('peg_transfer.way_high')),
+    'follow': (constant('follow.radius'),) * 2,
+}
+"""How far aside of the goal the waypoint can be, before and after the grasp, m."""
+
+RIDING = ('follow',)
+"""Procedures whose waypoint rises and falls with the surface."""
+
+_SWING = 0.5 * ShieldSettings().swing
+_DEEPEST = constant('patient.thickness_high')
+_X, _Y, _Z, _LAG, _GRASPED = (
+    INDEX[each] for each in ('goal_error_x', 'goal_error_y', 'goal_error_z', 'lag', 'grasped')
+)
+
+
+def has_left(values: np.ndarray, procedure: str) -> bool:
+    """
+    Tell whether the tip has surely left the workspace: a critical error (C_t of FDRL Eq. 10).
+
+    A state tells the way to a waypoint, and that can lie anywhere within a known distance of the
+    goal, around which the workspace is: what is nearer than both together is not told as a breach.
+    Sideways it goes by the set-point, which the tip follows; up and down by the tip.
+
+    :param values: a state in units, shape (STATE_SIZE,) or (OPERATION_SIZE,).
+    :param procedure: its name.
+    """
+    read = values.item
+    grasped = read(_GRASPED) > 0.0
+    away, swing = AWAY[procedure][grasped], _SWING if procedure in RIDING else 0.0
+    height = read(_Z) + read(_LAG) + HEIGHTS[procedure][grasped]
+    aside = max(abs(read(_X)), abs(read(_Y)))
+    return aside > LATERAL + away or not -_DEEPEST - swing <= height <= ABOVE + swing

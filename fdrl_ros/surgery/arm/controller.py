@@ -1,0 +1,257 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The controller of the simulated arm: CRTK's commands in, set-points of an operation out at 100 Hz.
+
+A servo command takes the place of whatever went on; a move runs to its end unless something
+takes its place. What is refused, a command of motion or of state, raises and changes nothing
+here; who passed it on makes the arm hold (:class:`fdrl_ros.nodes.arm.arm_interface.ArmInterface`).
+"""
+
+from collections.abc import Sequence
+import math
+
+from fdrl_ros.surgery.arm.kinematics import (
+    forward,
+    inverse_kinematics,
+    straight_joints,
+    UnreachableError,
+    Vector,
+)
+from fdrl_ros.surgery.arm.motion import follow_joints, JawMove, JointMove, LineMove
+from fdrl_ros.surgery.arm.motion_commands import checked_jaw, checked_joints, checked_pose
+from fdrl_ros.surgery.arm.operating_state import CommandError, OperatingState
+from fdrl_ros.surgery.arm.rotations import angle_between, Quaternion, quaternion_of, to_quaternion
+from fdrl_ros.surgery.gym.actions import SUBSTEP
+from fdrl_ros.surgery.gym.operation import Operation
+import numpy as np
+
+STRAIGHT_TOLERANCE = 1e-3
+"""Angle within which a pose is one of the straight wrist, rad."""
+
+Move = JointMove | LineMove
+
+
+def straight_rotation(position: Sequence[float]) -> Vector:
+    """
+    Return how a tool with a straight wrist is turned when its tip is at a point.
+
+    :param position: m; whether the arm reaches it is not asked here.
+    :returns: shape (3, 3); no turn at all in the remote centre, or for what is no point.
+    """
+    x, y, z = (float(each) for each in position)
+    reach = math.sqrt(x * x + y * y + z * z)
+    if not 0.0 < reach < math.inf:
+        return np.eye(3)
+    joints = [math.atan2(x, -z), math.asin(max(-1.0, min(1.0, -y / reach))), 0.1, 0.0, 0.0, 0.0]
+    return np.array(forward(joints)[1]).T
+
+
+def straight_quaternion(position: Sequence[float]) -> Quaternion:
+    """
+    Return the same turn as a quaternion, quickly: a set-point needs one a hundred times a second.
+
+    :param position: m.
+    :returns: x, y, z, w.
+    """
+    x, y, z = position
+    across = math.sqrt(x * x + z * z)
+    reach = math.sqrt(across * across + y * y)
+    if not (0.0 < across and reach < math.inf):
+        return to_quaternion(straight_rotation(position))
+    # Yaw and pitch by their sines and cosines; the matrix of forward() without roll and wrist.
+    sy, cy, sp, cp = x / across, -z / across, -y / reach, across / reach
+    return quaternion_of(((sp * sy, cy, cp * sy), (cp, 0.0, -sp), (-sp * cy, sy, -cp * cy)))
+
+
+class ArmControl:
+    """
+    Drives the arm of one operation after another.
+
+    :param operation: whose targets are set; nobody else sets them.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self.operating_state = OperatingState()
+        self.engaged = False
+        """Whether an operation takes motion commands now."""
+        self._goal: Vector | tuple[float, float, float] | None = None
+        self._move: tuple[Move, float] | None = None
+        self._jaw_move: tuple[JawMove, float] | None = None
+
+    def engage(self) -> None:
+        """Take over after the operation was reset: the wrist is straight and nothing moves."""
+        self.engaged = True
+        self._stop()
+
+    def disengage(self) -> None:
+        """Take no more motion commands: the operation is over."""
+        self.engaged = False
+        self._stop()
+
+    # What CRTK asks for.
+
+    def command(self, word: str) -> None:
+        """
+        Obey a state command; the arm holds unless it is ready afterwards.
+
+        :raises CommandError: if it is refused.
+        """
+        self.operating_state.command(word)
+        if not self.operating_state.is_ready:
+            self.hold()
+
+    def fail(self) -> None:
+        """Enter FAULT and hold."""
+        self.operating_state.fail()
+        self.hold()
+
+    def hold(self) -> None:
+        """Stay where the set-point is now; always obeyed."""
+        self._stop()
+        if self.engaged:
+            self._operation.halt()
+
+    def servo_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
+        """
+        Go to a pose at once, as fast as the limits allow.
+
+        :param position: of the tip in the base frame, m.
+        :param quaternion: x, y, z, w.
+        :raises StateError: if the pose is none or out of reach, or the arm is not ready.
+        """
+        self._require('servo_cp')
+        point, rotation = checked_pose(position, quaternion)
+        goal = self._straight(point, rotation)
+        if goal is None:
+            roll = float(self._operation.setpoint_joints()[3])
+            self._servo(inverse_kinematics(point, rotation, roll))
+        else:
+            self._servo(goal)
+
+    def servo_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Take these joints at once, as fast as the limits allow.
+
+        :raises StateError: if they are none or out of limits, or the arm is not ready.
+        """
+        self._require('servo_jp')
+        self._servo(checked_joints(names, positions))
+
+    def move_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
+        """
+        Move to a pose along a straight line, from rest to rest.
+
+        :raises StateError: as :meth:`servo_cp`, and if a place on the way is out of reach.
+        """
+        self._require('move_cp')
+        point, rotation = checked_pose(position, quaternion)
+        self._begin(LineMove(self._operation.setpoint_joints(), np.array(point), rotation))
+
+    def move_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Move the joints to their goals, arriving together, from rest to rest.
+
+        :raises StateError: as :meth:`servo_jp`.
+        """
+        self._require('move_jp')
+        self._begin(JointMove(self._operation.setpoint_joints(), checked_joints(names, positions)))
+
+    def servo_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Open the jaw to an angle at once; the jaw itself limits its speed.
+
+        :raises StateError: if the angle is none or out of limits, or the arm is not ready.
+        """
+        self._require('jaw/servo_jp')
+        angle = checked_jaw(names, positions)
+        self._jaw_move = None
+        self._operation.jaw.aim(angle)
+        self._note_busy()
+
+    def move_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
+        """
+        Open the jaw to an angle, from rest to rest.
+
+        :raises StateError: as :meth:`servo_jaw`.
+        """
+        self._require('jaw/move_jp')
+        angle = checked_jaw(names, positions)
+        self._jaw_move = JawMove(self._operation.jaw.target, angle), 0.0
+        self._note_busy()
+
+    # Time.
+
+    def step(self, substeps: int) -> None:
+        """
+        Set the targets for the sub-steps that the operation advances by next.
+
+        :raises UnreachableError: if a move turns out to lead out of reach; the arm holds.
+        """
+        period = substeps * SUBSTEP
+        if self._move is not None:
+            move, time = self._move
+            time += period
+            try:
+                joints = move.joints(time)
+            except UnreachableError:  # between two places that were looked at
+                self.hold()
+                raise
+            self._operation.set_joint_target(joints.tolist(), substeps)
+            self._move = (move, time) if time < move.duration else None
+        elif self._goal is not None:
+            self._follow(self._goal, substeps)
+        if self._jaw_move is not None:
+            opening, time = self._jaw_move
+            time += period
+            self._operation.jaw.aim(opening.angle(time))
+            self._jaw_move = (opening, time) if time < opening.duration else None
+        self._note_busy()
+
+    # Within.
+
+    def _require(self, what: str) -> None:
+        self.operating_state.require_ready(what)
+        if not self.engaged:
+            raise CommandError(f'{what} without a patient: expected an operation under way')
+
+    def _straight(
+        self, point: tuple[float, float, float], rotation: Vector
+    ) -> tuple[float, float, float] | None:
+        """
+        Return the point if the pose is one of the straight wrist.
+
+        :raises UnreachableError: if it is, and out of reach.
+        """
+        if angle_between(straight_rotation(point), rotation) > STRAIGHT_TOLERANCE:
+            return None
+        straight_joints(*point)
+        return point
+
+    def _servo(self, goal: Vector | tuple[float, float, float]) -> None:
+        self._move, self._goal = None, goal
+        self._note_busy()
+
+    def _begin(self, move: Move) -> None:
+        self._move, self._goal = (move, 0.0), None
+        self._note_busy()
+
+    def _follow(self, goal: Vector | tuple[float, float, float], substeps: int) -> None:
+        """Go on towards a servo goal; a straight wrist is driven by its tip alone."""
+        now = self._operation.setpoint_joints()
+        if isinstance(goal, tuple):
+            if not now[3:].any():
+                self._operation.set_target(goal)
+                self._goal = None
+                return
+            goal = np.array([*straight_joints(*goal), 0.0, 0.0, 0.0])
+        after = follow_joints(now, goal, substeps * SUBSTEP)
+        self._operation.set_joint_target(after.tolist(), substeps)
+
+    def _stop(self) -> None:
+        self._move = self._goal = self._jaw_move = None
+        self._note_busy()
+
+    def _note_busy(self) -> None:
+        self.operating_state.is_busy = self._move is not None or self._jaw_move is not None

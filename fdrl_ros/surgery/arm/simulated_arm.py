@@ -1,0 +1,159 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The arm with motors and masses, in PyBullet.
+
+It follows its set-point with a first-order lag. PyBullet does rigid motion only: the force of
+tissue comes from outside and is applied at the tip (its own compliant contact counts points
+twice). A straight wrist is stepped with three joints (:mod:`fdrl_ros.surgery.arm.description`), a
+bent one with all six; the full urdf/psm.urdf, with jaws and patient, is for RViz and for pictures.
+"""
+
+from collections.abc import Sequence
+from math import cos, sin
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.resources import resource
+from fdrl_ros.surgery.arm.chain import Chain
+from fdrl_ros.surgery.arm.kinematics import (
+    bent_joints,
+    checked_joints,
+    Point,
+    STRAIGHT,
+    straight_joints,
+    Vector,
+)
+from fdrl_ros.surgery.arm.placement import (
+    checked_substep,
+    response,
+    STRAIGHT_WRIST,
+    straighter,
+    WRIST_SPEED,
+)
+from fdrl_ros.surgery.arm.pybullet_client import pybullet
+from fdrl_ros.surgery.gym.actions import SUBSTEP
+import numpy as np
+
+_SETTLED = 1e-6
+"""A wrist this near to straight, and this slow, is straight: rad, rad/s."""
+
+
+class DynamicArm:
+    """
+    Rigid-body dynamics with motors in PyBullet clients of its own.
+
+    :param substep: length of a sub-step, s.
+    :param urdf: of the arm; urdf/psm.urdf unless told otherwise.
+    :raises ResourceError: if the URDF is missing, broken or of another arm.
+    """
+
+    def __init__(self, substep: float = SUBSTEP, urdf: Path | None = None) -> None:
+        self._substep = checked_substep(substep)
+        self._urdf = urdf or resource('urdf/psm.urdf')
+        self._quick = Chain(self._urdf, True, self._substep)
+        # At once, so that the first bent wrist waits for no file.
+        self._whole = Chain(self._urdf, False, self._substep)
+        self._bent = False
+        self._wrist = STRAIGHT_WRIST
+        self._gain = 1.0
+        self._setpoint: Point | None = None
+        self.position: Point = (0.0, 0.0, 0.0)
+        self.velocity: Point = (0.0, 0.0, 0.0)
+
+    @property
+    def _client(self) -> int:
+        return self._quick.client
+
+    def place(self, position: Point, lag: float) -> None:
+        """Put the tip at rest without loading a file, the wrist straight, and set its lag."""
+        targets = straight_joints(*position)
+        self._gain = response(lag, self._substep)
+        self._quick.restore()
+        self._quick.gains = [self._gain] * 3
+        self._quick.set(targets, (0.0, 0.0, 0.0))
+        self._bent = False
+        self._setpoint = position
+        self.position = position
+        self.velocity = (0.0, 0.0, 0.0)
+
+    def step(self, setpoint: Point, force: Point) -> None:
+        """Move for one sub-step: motors, force on the tip, physics."""
+        if self._bent:
+            self._straighten(setpoint, force)
+            return
+        if setpoint is not self._setpoint:
+            self._quick.drive(straight_joints(*setpoint))
+            self._setpoint = setpoint
+        yaw, pitch, insertion = self._quick.step(force, self.position)
+        turn, tilt, slide = yaw[1], pitch[1], insertion[1]
+        reach = insertion[0] + STRAIGHT
+        sy, cy, sp, cp = sin(yaw[0]), cos(yaw[0]), sin(pitch[0]), cos(pitch[0])
+        level = reach * cp
+        out = slide * cp - reach * sp * tilt  # how fast the level part of the reach grows
+        self.position = (level * sy, -reach * sp, -level * cy)
+        self.velocity = (
+            out * sy + level * cy * turn,
+            -slide * sp - level * tilt,
+            -out * cy + level * sy * turn,
+        )
+
+    def step_joints(self, joints: Sequence[float], force: Point) -> None:
+        """Move all six joints for one sub-step by their motors."""
+        wanted = checked_joints(joints)
+        whole = self._bend()
+        whole.drive(wanted)
+        roll, pitch, yaw = (each[0] for each in self._move(whole, force)[3:])
+        self._wrist = (roll, pitch, yaw)
+
+    def _bend(self) -> Chain:
+        """Go over to six joints, where and as fast as the arm is."""
+        whole = self._whole
+        if not self._bent:
+            states = self._quick.states()
+            whole.restore()
+            whole.gains = [self._gain] * 6
+            zeros = (0.0, 0.0, 0.0)
+            whole.set(
+                (*(each[0] for each in states), *zeros), (*(each[1] for each in states), *zeros)
+            )
+            self._bent = True
+        return whole
+
+    def _straighten(self, setpoint: Point, force: Point) -> None:
+        """Follow a set-point of the tip while the wrist goes back, then with three joints."""
+        whole = self._bend()
+        self._wrist = straighter(self._wrist, WRIST_SPEED * self._substep)
+        whole.drive(bent_joints(setpoint, self._wrist))
+        states = self._move(whole, force)
+        if not any(self._wrist) and all(
+            abs(each[0]) < _SETTLED and abs(each[1]) < _SETTLED for each in states[3:]
+        ):
+            self._quick.restore()
+            self._quick.gains = [self._gain] * 3
+            self._quick.set([each[0] for each in states[:3]], [each[1] for each in states[:3]])
+            self._bent = False
+            self._setpoint = None
+
+    def _move(self, whole: Chain, force: Point) -> Any:
+        """Let one sub-step of six joints pass, and see where the tip is."""
+        states = whole.step(force, self.position)
+        link = pybullet.getLinkState(whole.body, whole.tip, 1, 1, whole.client)
+        self.position, self.velocity = link[4], link[6]
+        return states
+
+    def joints(self) -> Vector:
+        """Return the joints as they are."""
+        chain = self._whole if self._bent else self._quick
+        found = [each[0] for each in chain.states()]
+        return np.array([*found, *[0.0] * (6 - len(found))])
+
+    def efforts(self) -> Vector:
+        """Return what the motors gave in the last sub-step, shape (6,) or (3,), N m and N."""
+        chain = self._whole if self._bent else self._quick
+        return np.array([each[3] for each in chain.states()])
+
+    def close(self) -> None:
+        """Disconnect the physics clients."""
+        self._quick.close()
+        self._whole.close()

@@ -1,0 +1,231 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Put the messages of a log together: states, actions and outcomes become operations.
+
+An action belongs to the newest state before it; what followed is the state of the next action one
+tick later, at the end the last state that was told. A hold leaves the tip where it is and so is a
+STAY, unless the shield had the tip retract meanwhile: that is no move of a policy and left out.
+"""
+
+from typing import Any
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.surgery.data.bag_types import ACTION, OPERATION, OUTCOME, PATIENT
+from fdrl_ros.surgery.data.log import LoggedOperation
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, FINE_STEP, STAY, TICK
+from fdrl_ros.surgery.gym.state import (
+    Field,
+    INDEX,
+    OPERATION_FIELDS,
+    PATIENT_FIELDS,
+    scale,
+    unscale,
+)
+import numpy as np
+
+GAP = 1.5 * TICK
+"""Longest time between two actions that follow each other, s."""
+
+_HOLD = -1
+_STILL = FINE_STEP / 2
+"""Farthest that the tip may be led away in a tick that still counts as a STAY, m."""
+
+_FIELDS = {OPERATION: OPERATION_FIELDS, PATIENT: PATIENT_FIELDS}
+
+
+class _Case:
+    """One operation in the making."""
+
+    def __init__(self, patient: str, procedure: str) -> None:
+        self.patient = patient
+        self.procedure = procedure
+        self.rows: list[tuple[float, np.ndarray, int]] = []
+        """When, in which state, which action."""
+
+
+class LogReader:
+    """
+    Takes messages in the order of their stamps.
+
+    :param partial: leave out what is broken off or has gaps, instead of refusing it.
+    """
+
+    def __init__(self, partial: bool) -> None:
+        self._partial = partial
+        self._case: _Case | None = None
+        self._parts: dict[str, tuple[float, str, np.ndarray]] = {}
+        """The newest message of each half of the state: when, of whom, values."""
+        self._ended = ''
+        self._done: list[LoggedOperation] = []
+
+    def take(self, topic: str, message: Any) -> None:
+        """
+        Take the next message.
+
+        :raises RecordsError: if it cannot be one of this robot, or, unless `partial`, tells that
+            others are missing.
+        """
+        at = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
+        if at <= 0.0:
+            raise RecordsError(f'{topic}: a message without a stamp')
+        if topic in _FIELDS:
+            self._take_state(topic, message, at)
+        elif topic == ACTION:
+            self._take_action(message, at)
+        elif topic == OUTCOME:
+            self._take_outcome(message, at)
+
+    def finish(self) -> list[LoggedOperation]:
+        """
+        Return the operations.
+
+        :raises RecordsError: if there is none, or the last has no end and that matters.
+        """
+        self._break_off()
+        if not self._done:
+            raise RecordsError('the log has no operation')
+        return self._done
+
+    def _take_state(self, topic: str, message: Any, at: float) -> None:
+        values = _values(topic, message, _FIELDS[topic])
+        self._parts[topic] = at, str(message.patient), values
+        if topic == OPERATION:
+            case = self._case
+            if case is None or (case.patient, case.procedure) != (
+                message.patient,
+                message.procedure,
+            ):
+                self._break_off()
+                self._case = _Case(str(message.patient), str(message.procedure))
+            self._ended = ''
+
+    def _take_action(self, message: Any, at: float) -> None:
+        action, case = int(message.action), self._case
+        if not _HOLD <= action < ACTION_COUNT:
+            raise RecordsError(f'action {action}: expected -1 to {ACTION_COUNT - 1}')
+        if case is None or message.patient != case.patient:
+            # After the end a robot has not heard of it yet; before any state, the log began late.
+            if action == _HOLD or message.patient == self._ended or OPERATION not in self._parts:
+                return
+            self._refuse(f'action {action} on {message.patient}, who is not on the table')
+            return
+        state = self._state(case.patient, at)
+        if state is None:
+            self._refuse(f'{case.patient}: action {action} without a state to choose it in')
+            return
+        case.rows.append((at, state, action))
+
+    def _take_outcome(self, message: Any, at: float) -> None:
+        case = self._case
+        if case is None or (case.patient, case.procedure) != (message.patient, message.procedure):
+            self._refuse(f'an outcome of {message.patient}, who is not on the table')
+            return
+        while case.rows and at - case.rows[-1][0] < TICK / 2:
+            case.rows.pop()  # chosen when it was over already
+        moves = sum(action != _HOLD for _, _, action in case.rows)
+        if len(case.rows) < int(message.steps) - 2:
+            self._refuse(f'{case.patient}: {len(case.rows)} actions in {message.steps} ticks')
+        if moves:
+            self._close(case, message, at)
+        else:
+            self._refuse(f'{case.patient}: no action')
+        self._case, self._ended = None, case.patient
+
+    def _break_off(self) -> None:
+        """End an operation that has no outcome."""
+        case, self._case = self._case, None
+        if case is not None and case.rows:
+            self._refuse(f'{case.patient}: the operation has no outcome')
+            self._close(case, None, case.rows[-1][0])
+
+    def _close(self, case: _Case, outcome: Any, at: float) -> None:
+        """Make the transitions."""
+        success = bool(outcome.success) if outcome is not None else False
+        failure = str(outcome.failure) if outcome is not None else ''
+        over = success or failure not in ('', 'time')
+        final = self._state(case.patient, at) if outcome is not None else None
+        transitions: list[tuple[np.ndarray, int, np.ndarray, bool]] = []
+        whole = False  # nothing is missing since the newest of them
+        for place, (then, state, action) in enumerate(case.rows):
+            last = place == len(case.rows) - 1
+            until, following = (at, final) if last else case.rows[place + 1][:2]
+            if following is None or not TICK / 2 <= until - then <= GAP:
+                if outcome is not None or not last:
+                    self._refuse(
+                        f'{case.patient}: {until - then:.3f} s between two states, '
+                        f'expected {TICK:g} s'
+                    )
+                whole = False
+            elif action != _HOLD:
+                transitions.append((state, action, following, last and over))
+                whole = True
+            elif _retracted(state, following):
+                if last and over and whole:  # that the operation ended must not be lost
+                    transitions[-1] = (*transitions[-1][:2], following, True)
+            elif transitions or _begun(following):
+                transitions.append((state, STAY, following, last and over))
+                whole = True
+        if not transitions:
+            return
+        states, actions, following_states, terminals = zip(*transitions, strict=True)
+        self._done.append(
+            LoggedOperation(
+                patient=case.patient,
+                procedure=case.procedure,
+                states=np.array(states),
+                actions=np.array(actions, np.int64),
+                rewards=np.full(len(actions), np.nan, np.float32),
+                next_states=np.array(following_states),
+                terminals=np.array(terminals, np.bool_),
+                held=sum(action == _HOLD for _, _, action in case.rows),
+                success=success,
+                failure=failure,
+                peak_force=float(outcome.peak_force) if outcome is not None else np.nan,
+                damage=float(outcome.damage) if outcome is not None else np.nan,
+            )
+        )
+
+    def _state(self, patient: str, at: float) -> np.ndarray | None:
+        """Return the newest state, if both halves are of this patient and fresh."""
+        values = []
+        for topic in (OPERATION, PATIENT):
+            then, whose, part = self._parts.get(topic, (-np.inf, '', np.empty(0)))
+            if whose != patient or at - then > TICK / 2:
+                return None
+            values.append(part)
+        return scale(np.concatenate(values))
+
+    def _refuse(self, reason: str) -> None:
+        """Refuse the log, unless what is broken is to be left out."""
+        if not self._partial:
+            raise RecordsError(f'{reason}; `partial` leaves out what is broken')
+
+
+def _begun(state: np.ndarray) -> bool:
+    """Say whether the operation's time runs; a patient may wait for the first command."""
+    return float(state[INDEX['time_left']]) < 1.0
+
+
+def _retracted(before: np.ndarray, after: np.ndarray) -> bool:
+    """Say whether the set-point was led away from what it pressed on."""
+    first, second = unscale(before), unscale(after)
+    felt = max(first[INDEX['contact']], second[INDEX['contact']]) > 0.0
+    up = second[INDEX['goal_error_z']] - first[INDEX['goal_error_z']]
+    return bool(felt and up > _STILL)
+
+
+def _values(topic: str, message: Any, fields: tuple[Field, ...]) -> np.ndarray:
+    """Return the numbers of one half of the state in their units."""
+    names = tuple(each.name for each in fields)
+    if tuple(message.names) != names:
+        raise RecordsError(
+            f'{topic} tells {", ".join(message.names)}: expected {", ".join(names)}'
+        )
+    values = np.asarray(message.values, np.float64)
+    scales = np.asarray(message.scales, np.float64)
+    if values.shape != (len(fields),) or scales.tolist() != [each.scale for each in fields]:
+        raise RecordsError(f'{topic}: other scales or another number of values')
+    if not np.isfinite(values).all():
+        raise RecordsError(f'{topic}: a number that is not finite')
+    return values

@@ -1,0 +1,125 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How far each logged tick came nearer to its end, in metres, from what a log tells.
+
+It is the fall of the task's own remaining cost, on a patient that is known only as far as states
+and actions tell. Where a force is to be held, the depth that it needs is estimated by the contact
+law, d_target = d (F_target / F)^(2/3).
+"""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.surgery.gym.actions import DISPLACEMENTS
+from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.patient.patient import Patient, SHORTEST_CUT
+from fdrl_ros.surgery.tasks.procedures import PRESSING, Procedure
+from fdrl_ros.surgery.tasks.registry import task_of
+from fdrl_ros.surgery.tasks.task import Prospect
+from fdrl_ros.surgery.tissue.contact import EXPONENT, Tissue
+import numpy as np
+from numpy.typing import NDArray
+
+_ERROR = INDEX['goal_error_x']
+_ASIDE, _PLACE = slice(_ERROR, _ERROR + 2), slice(_ERROR, _ERROR + 3)
+_LEAST_FORCE, _LEAST_DEPTH = 0.1, 0.0005
+"""Share of the target force, and depth in m, from which a contact tells how soft the organ is."""
+
+_HOVERING = ('reach', 'follow')
+"""Whose remaining cost is the way to the waypoint."""
+
+Values = NDArray[np.float64]
+
+
+def progress(
+    procedure: Procedure, before: Values, after: Values, actions: NDArray[np.int64]
+) -> Values:
+    """
+    Return the fall of the remaining cost over each tick of one operation, m.
+
+    :param before: values of the states in their units, shape (n, STATE_SIZE).
+    :param after: those one tick later, same shape.
+    :param actions: numbers of the actions, shape (n,).
+    :raises SettingError: if the waypoint leapt out of the room.
+    """
+    if procedure.name in PRESSING:
+        return _pressed(procedure, before, after)
+    if procedure.name in _HOVERING:
+        return _to_waypoint(before) - _to_waypoint(after)
+    return _planned(procedure, before, after, actions)
+
+
+def _pressed(procedure: Procedure, before: Values, after: Values) -> Values:
+    """Take going down for nearer until a force is felt; from then on the force says what is."""
+    aside = np.abs(before[:, _ASIDE]).sum(axis=1) - np.abs(after[:, _ASIDE]).sum(axis=1)
+    fall = before[:, _ERROR + 2] - after[:, _ERROR + 2]
+    wanted = _depth_wanted(procedure, np.concatenate([before, after]))
+    force = np.maximum(before[:, INDEX['force']], 0.0)
+    share = (force / procedure.target_force) ** (1.0 / EXPONENT)
+    # The force is of where the tip is; the arm will still come down to the set-point.
+    left = wanted * (1.0 - share) - before[:, INDEX['lag']]
+    nearer = np.abs(left) - np.abs(left - fall)
+    return aside + np.where((before[:, INDEX['contact']] > 0.0) & (wanted > 0.0), nearer, fall)
+
+
+def _depth_wanted(procedure: Procedure, values: Values) -> float:
+    """Estimate the depth at the target force, m; 0 if it was never pressed enough to tell."""
+    force, depth = values[:, INDEX['force']], values[:, INDEX['depth']] - values[:, INDEX['lag']]
+    told = (force > _LEAST_FORCE * procedure.target_force) & (depth > _LEAST_DEPTH)
+    if not told.any():
+        return 0.0
+    force, depth = force[told], depth[told]
+    each = depth * (procedure.target_force / force) ** (1.0 / EXPONENT)
+    return float(np.average(each, weights=force))
+
+
+def _to_waypoint(values: Values) -> Values:
+    """Return the way to the waypoint, m."""
+    return np.asarray(np.abs(values[:, _PLACE]).sum(axis=1))
+
+
+def _planned(
+    procedure: Procedure, before: Values, after: Values, actions: NDArray[np.int64]
+) -> Values:
+    """Ask the task itself; before a cut has grown its line is not known, only where it begins."""
+    patient = _as_logged(procedure, before, after, actions)
+    if patient is None:
+        return _to_waypoint(before) - _to_waypoint(after)
+    return _remaining(patient, before) - _remaining(patient, after)
+
+
+def _as_logged(
+    procedure: Procedure, before: Values, after: Values, actions: NDArray[np.int64]
+) -> Patient | None:
+    """
+    Return a patient with the goal at the origin, and the destination as far away as in the log.
+
+    What the set-point did not move by, the waypoint did.
+    """
+    patient = public_cohort(0, 0.0, (procedure.name,)).patient(0)
+    patient = replace(patient, goal=(0.0, 0.0, 0.0), start=(0.0, 0.0, 0.01))
+    cuts = procedure.name == 'incision'
+    column = INDEX['done' if cuts else 'grasped']
+    change = after[:, column] - before[:, column]
+    if not change.any():
+        return None if cuts else patient  # all of one phase: the rest of the way is the same
+    leaps = before[:, _PLACE] + DISPLACEMENTS[actions] - after[:, _PLACE]
+    x, y, z = (change @ leaps / (change @ change)).tolist()
+    if cuts and math.hypot(x, y) < SHORTEST_CUT:
+        return None
+    first = 0.0 if cuts else task_of(patient, Tissue(patient)).waypoint(0.0, 0.0, 0.0)[2]
+    return replace(patient, destination=(x, y, first + z))
+
+
+def _remaining(patient: Patient, values: Values) -> Values:
+    """Return the task's remaining cost, m; the surface is the planned one until it is felt."""
+    task = task_of(patient, Tissue(patient))
+    done, grasped, jaw, told, depth = (
+        values[:, INDEX[each]] for each in ('done', 'grasped', 'jaw', 'jaw_target', 'depth')
+    )
+    waypoint = task.waypoint(grasped, done, 0.0)
+    x, y, z = (values[:, _ERROR + axis] + waypoint[axis] for axis in range(3))
+    surface = np.where(depth > 0.0, z + depth, 0.0)
+    return np.asarray(task.remaining(Prospect(x, y, z, surface, 0.0, jaw, told, grasped, done)))

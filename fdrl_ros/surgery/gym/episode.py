@@ -1,0 +1,122 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Whole episodes as arrays, for records, evaluation and the report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.operation import FORCE_LEVELS
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
+import numpy as np
+from numpy.typing import NDArray
+
+Choice = Callable[[NDArray[np.float32]], int]
+Behaviour = Callable[[NDArray[np.float32], Patient, np.random.Generator], int]
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """
+    One operation of T ticks.
+
+    :param patient: who it was.
+    :param states: shape (T + 1, STATE_SIZE), float32, as a policy sees them.
+    :param actions: shape (T,), int64.
+    :param rewards: shape (T,), float32.
+    :param forces: greatest normal force on the tip within each tick, shape (T,), N.
+    :param mean_forces: mean normal force on the tip over each tick, shape (T,), N.
+    :param damages: done to tissue since the start, shape (T,), N s.
+    :param pressures: mean arterial pressure, shape (T,), mmHg.
+    :param critical: C_t, shape (T,), bool.
+    :param news2: of the vitals, shape (T + 1,), int64.
+    :param sofa: of the labs and the vitals, shape (T + 1,), int64.
+    :param tips: where the tip was, shape (T + 1, 3), m.
+    :param jaws: angle of the jaw, shape (T + 1,), rad.
+    :param time_above: time with a force above 0.8, 3.4 and 6.5 N, by the force, s.
+    :param success: all was done.
+    :param failure: one of :data:`fdrl_ros.surgery.tasks.outcome.FAILURES`, or empty.
+    :param terminated: the last state has no future; false when the time ran out.
+    """
+
+    patient: Patient
+    states: NDArray[np.float32]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    forces: NDArray[np.float64]
+    mean_forces: NDArray[np.float64]
+    damages: NDArray[np.float64]
+    pressures: NDArray[np.float64]
+    critical: NDArray[np.bool_]
+    news2: NDArray[np.int64]
+    sofa: NDArray[np.int64]
+    tips: NDArray[np.float64]
+    jaws: NDArray[np.float64]
+    time_above: dict[float, float]
+    success: bool
+    failure: str
+    terminated: bool
+
+    @property
+    def length(self) -> int:
+        """Return T."""
+        return len(self.actions)
+
+
+def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
+    """
+    Operate on one patient.
+
+    :param env: to operate in; its cohort is not asked.
+    :param choose: a policy: state in, action out.
+    """
+    state, info = env.reset(options={'patient': patient})
+    states, actions, rewards = [state], [], []
+    infos = [info]
+    terminated = truncated = False
+    while not (terminated or truncated):
+        action = int(choose(state))
+        state, reward, terminated, truncated, info = env.step(action)
+        states.append(state)
+        actions.append(action)
+        rewards.append(reward)
+        infos.append(info)
+    passed = infos[1:]
+    return Episode(
+        patient=patient,
+        states=np.array(states),
+        actions=np.array(actions, np.int64),
+        rewards=np.array(rewards, np.float32),
+        forces=np.array([each['peak_force'] for each in passed]),
+        mean_forces=np.array([each['mean_force'] for each in passed]),
+        damages=np.array([each['damage'] for each in passed]),
+        pressures=np.array([each['mean_arterial_pressure'] for each in passed]),
+        critical=np.array([each['critical'] for each in passed], np.bool_),
+        news2=np.array([each['news2'] for each in infos], np.int64),
+        sofa=np.array([each['sofa'] for each in infos], np.int64),
+        tips=np.array([each['tip'] for each in infos]),
+        jaws=np.array([each['jaw'] for each in infos]),
+        time_above=dict(zip(FORCE_LEVELS, env.operation.time_above, strict=True)),
+        success=info['success'],
+        failure=info['failure'],
+        terminated=terminated,
+    )
+
+
+def mixed_behaviour(expert_share: float, settings: WorldSettings | None = None) -> Behaviour:
+    """
+    Return a behaviour that asks the expert with a probability and else moves at random.
+
+    :param expert_share: probability in [0, 1].
+    """
+    world = settings or WorldSettings()
+
+    def behave(state: NDArray[np.float32], patient: Patient, rng: np.random.Generator) -> int:
+        if rng.random() < expert_share:
+            return expert(state, patient, world)[0]
+        return int(rng.integers(ACTION_COUNT))
+
+    return behave

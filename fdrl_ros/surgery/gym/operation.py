@@ -1,0 +1,391 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+One patient on one arm: set-points in, state and outcome out.
+
+The ROS node drives it by set-points at 100 Hz, the Gymnasium env by discrete actions; physics,
+states, rewards and endings are the same. Simulated, for research: not a medical device.
+"""
+
+from collections.abc import Sequence
+import math
+
+from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.arm.jaw import Jaw, JAW_OPEN
+from fdrl_ros.surgery.arm.joint_path import JointPath
+from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
+from fdrl_ros.surgery.arm.placement import Arm, KinematicArm
+from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, scale
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.physiology import Physiology
+from fdrl_ros.surgery.settings import checked_world, horizon_of, WorldSettings
+from fdrl_ros.surgery.tasks.outcome import breached, failure_of, FAILURES, HARD_STOP, Outcome
+from fdrl_ros.surgery.tasks.registry import task_of
+from fdrl_ros.surgery.tasks.reward import force_terms, reward_of
+from fdrl_ros.surgery.tasks.task import Point, Prospect, Reading, Scene, Task
+from fdrl_ros.surgery.tissue.contact import Tissue
+from fdrl_ros.surgery.tissue.contact_threshold import felt_force, smoothed
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ['FAILURES', 'FORCE_LEVELS', 'HARD_STOP', 'Operation', 'Outcome']
+
+FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
+"""Loads that the time above is measured of, N: 0.8, 3.4 and 6.5."""
+
+_NOTHING: Point = (0.0, 0.0, 0.0)
+_STRIDE = MAXIMUM_SPEED * SUBSTEP
+
+
+def _arm(mode: str) -> Arm:
+    if mode == 'kinematic':
+        return KinematicArm()
+    from fdrl_ros.surgery.arm.simulated_arm import (
+        DynamicArm,  # loads PyBullet, which not all users need
+    )
+
+    return DynamicArm()
+
+
+class Operation:
+    """
+    One operation at a time; :meth:`reset` starts the next.
+
+    :param settings: of the world.
+    :param rng: source of the force sensor's noise; needed only when the settings ask for noise.
+    """
+
+    def __init__(
+        self, settings: WorldSettings | None = None, rng: np.random.Generator | None = None
+    ) -> None:
+        self.settings = checked_world(WorldSettings() if settings is None else settings)
+        self.rng = rng
+        self.arm: Arm = _arm(self.settings.mode)
+        self._felt = felt_force(self.settings)
+        self._noisy = self.settings.force_noise > 0.0
+        self._patient: Patient | None = None
+        self._closed = False
+
+    @property
+    def patient(self) -> Patient:
+        """
+        Return who is on the table.
+
+        :raises StateError: before the first reset, and after the operation was closed.
+        """
+        if self._patient is None:
+            if self._closed:
+                raise closed('operation')
+            raise StateError('no patient yet: reset the operation first')
+        return self._patient
+
+    def reset(self, patient: Patient) -> None:
+        """
+        Put a patient on the table and the tip at the patient's start.
+
+        :raises StateError: if it is closed.
+        :raises UnreachableError: if the arm does not reach the start, the goal or the destination;
+            the old operation goes on.
+        """
+        if self._closed:
+            raise closed('operation')
+        if not isinstance(patient, Patient):
+            raise StateError(f'patient {patient!r}: expected a Patient')
+        tissue = Tissue(patient)
+        physiology = Physiology(patient, pace=self.settings.pace)
+        for place in (patient.goal, patient.destination):
+            straight_joints(*place)
+        task = task_of(patient, tissue)
+        scene = task.begin()
+        self.arm.place(patient.start, patient.servo_lag)  # nothing has changed if this refuses
+        self._patient = patient
+        self.tissue, self.physiology = tissue, physiology
+        self.task: Task = task
+        self.scene: Scene = scene
+        self.horizon = horizon_of(patient, self.settings)
+        """Time allowed, ticks."""
+        self.jaw = Jaw()
+        self.target: Point = patient.start
+        self.setpoint: Point = patient.start
+        self._path: JointPath | None = None
+        self.substeps = 0
+        self.ticks = 0
+        self.force: Point = _NOTHING
+        """Force on the tip in the base frame, with friction, N: what a wrist sensor would say."""
+        self.load = 0.0
+        """What is judged: the tissue's normal force and that of rigid things, no friction, N."""
+        self.measured_force = 0.0
+        """What the sensor says of the load, N."""
+        self.damage = 0.0
+        self.peak_force = 0.0
+        """Greatest load since the last tick, N."""
+        self.greatest_force = 0.0
+        """Greatest load of the ticks since the start, N."""
+        self.time_above = [0.0] * len(FORCE_LEVELS)
+        """Time with a load above each of FORCE_LEVELS, s."""
+        self.smooth_force = 0.0
+        """The measured force smoothed over ticks, N; only where it is noisy."""
+        self.touched: float | None = None
+        """Height at which contact was first felt, m."""
+        self._tick_substeps = 0
+        self._tick_damage = self._tick_impulse = 0.0
+        self._tick_force = 0.0
+        self.force_rate = 0.0
+        """Change of the measured force over the last tick, N/s."""
+        self._names = [1.0 if each == patient.procedure.name else 0.0 for each in PROCEDURE_NAMES]
+        self._remaining = self._cost()
+        self.done = False
+
+    @property
+    def time(self) -> float:
+        """Return the time since the start, s."""
+        self.patient  # noqa: B018 (refuses before the first reset)
+        return self.substeps * SUBSTEP
+
+    def set_target(self, position: tuple[float, float, float]) -> None:
+        """
+        Ask the tip to go somewhere, as CRTK's servo_cp does; the newest call counts.
+
+        The set-point follows at no more than 50 mm/s, the wrist straight.
+
+        :param position: in the base frame, m.
+        :raises StateError: if it is not three finite numbers; the old target stays.
+        :raises UnreachableError: if the arm cannot go there; the old target stays.
+        """
+        self.patient  # noqa: B018 (refuses before the first reset)
+        self._aim(checked_point(position))
+
+    def _aim(self, target: Point) -> None:
+        straight_joints(*target)
+        self.target, self._path = target, None
+
+    def set_joint_target(self, joints: Sequence[float], substeps: int) -> None:
+        """
+        Have all six joints of the set-point go somewhere, evenly.
+
+        :param joints: shape (6,), rad and m.
+        :param substeps: after how many the set-point is there; who asks limits its speed.
+        :raises StateError: if they are no joints of this arm; the old target stays.
+        """
+        path = JointPath(self.setpoint_joints(), joints, substeps)
+        self._path, self.target = path, path.end
+
+    def setpoint_joints(self) -> Vector:
+        """Return the joints of the set-point, shape (6,), rad and m."""
+        self.patient  # noqa: B018 (refuses before the first reset)
+        if self._path is not None:
+            return self._path.joints.copy()
+        return np.array([*straight_joints(*self.setpoint), 0.0, 0.0, 0.0])
+
+    def halt(self) -> None:
+        """Stay where the set-point is."""
+        self.patient  # noqa: B018 (refuses before the first reset)
+        self.target = self.setpoint
+        if self._path is not None:
+            self._path.halt()
+        self.jaw.halt()
+
+    def act(self, action: Action) -> None:
+        """Carry out one of the discrete actions, from the target as it is."""
+        self.patient  # noqa: B018 (refuses before the first reset)
+        x, y, z = self.target
+        dx, dy, dz = action.displacement
+        if dx or dy or dz:
+            self._aim((x + dx, y + dy, z + dz))
+        if action.jaw is not None and self.task.uses_jaw:
+            self.jaw.aim(JAW_OPEN if action.jaw else 0.0)
+
+    def advance(self, substeps: int) -> None:
+        """
+        Let the arm, the tissue and the patient's breathing move on.
+
+        :param substeps: of 1/240 s each.
+        :raises StateError: if they are no whole number of at least 0; then nothing moves.
+        """
+        if type(substeps) is not int or substeps < 0:
+            raise StateError(f'{substeps!r} sub-steps: expected a whole number of at least 0')
+        arm, tissue, target, path = self.arm, self.tissue, self.target, self._path
+        setpoint, force, warn = self.setpoint, self.force, self.patient.procedure.warn_force
+        rigid = self.scene.grasped and self.task.rigid
+        peak, damage, impulse, load = self.peak_force, 0.0, 0.0, self.load
+        gentle = FORCE_LEVELS[0]
+        feels = self.touched is None and not self._noisy
+        for step in range(self.substeps + 1, self.substeps + substeps + 1):
+            if path is not None:
+                arm.step_joints(path.step(), force)
+            else:
+                if setpoint is not target:
+                    x, y, z = setpoint
+                    dx, dy, dz = target[0] - x, target[1] - y, target[2] - z
+                    distance = math.sqrt(dx * dx + dy * dy + dz * dz)
+                    if distance <= _STRIDE * (1.0 + 1e-9):
+                        setpoint = target
+                    else:
+                        share = _STRIDE / distance
+                        setpoint = (x + dx * share, y + dy * share, z + dz * share)
+                arm.step(setpoint, force)
+            height, rise = tissue.surface(step * SUBSTEP)
+            depth = height - arm.position[2]
+            force, load = _NOTHING, 0.0
+            if depth > 0.0:
+                speed_x, speed_y, speed_z = arm.velocity
+                load = tissue.normal_force(depth, rise - speed_z)
+                if load > 0.0:
+                    force = (*tissue.friction_force(load, speed_x, speed_y), load)
+                    if feels and load >= self._felt:
+                        self.touched, feels = arm.position[2], False
+                    if load > warn:
+                        damage += (load - warn) * SUBSTEP
+                    bearable = tissue.bearable * depth
+                    if load > bearable:
+                        damage += load * (load / bearable - 1.0) * SUBSTEP
+            if rigid:
+                pull_x, pull_y = self.task.resistance(1.0, *arm.position)
+                load += math.hypot(pull_x, pull_y)
+                force = (force[0] + pull_x, force[1] + pull_y, force[2])
+            if load > 0.0:
+                impulse += load
+                if load > peak:
+                    peak = load
+                if load > gentle:
+                    for index, level in enumerate(FORCE_LEVELS):
+                        self.time_above[index] += SUBSTEP if load > level else 0.0
+        self.setpoint = setpoint if path is None else path.tip
+        self.force, self.load, self.peak_force = force, load, peak
+        self.jaw.advance(substeps * SUBSTEP)
+        self.substeps += substeps
+        self._tick_substeps += substeps
+        self._tick_damage += damage
+        self._tick_impulse += impulse * SUBSTEP
+        self.damage += damage
+        self.measured_force = load
+        if self._noisy:
+            if self.rng is None:
+                raise StateError('force noise needs a random generator')
+            noise = self.settings.force_noise * float(self.rng.standard_normal())
+            self.measured_force = load + noise
+
+    def tick(self) -> Outcome:
+        """
+        Judge what happened since the last tick, once every 12 sub-steps.
+
+        :raises StateError: if nothing happened since.
+        """
+        patient, procedure = self.patient, self.patient.procedure
+        if self._tick_substeps == 0:
+            raise StateError('no time has passed since the last tick: advance first')
+        period = self._tick_substeps * SUBSTEP
+        self.ticks += 1
+        load, peak, tip = self.load, self.peak_force, self.arm.position
+        # A ring that pulls at its peg harms no tissue and hurts nobody.
+        self.physiology.advance(period, self.force[2], self._tick_damage)
+        before, breach = self.scene.done, breached(patient, tip)
+        reading = Reading(tip, self.force[2], self.jaw.opening, self.time, period)
+        lost = self.task.judge(self.scene, reading)
+        hypotensive, done = self.physiology.hypotensive, self.scene.done >= 1.0
+        critical = peak > HARD_STOP or breach or hypotensive
+        failure = failure_of(
+            force=peak > procedure.force_limit,
+            breach=breach,
+            lost=lost,
+            hypotensive=hypotensive,
+            done=done,
+            late=self.ticks >= self.horizon,
+        )
+        success, truncated = done and not failure, failure == 'time'
+        terminated = success or (failure != '' and not truncated)
+        remaining = self._cost()
+        free, against = force_terms(procedure)
+        reward: float = reward_of(
+            self.settings,
+            nearer=self._remaining - remaining,
+            progress=self.scene.done - before,
+            load=load,
+            free=free,
+            against=against,
+            force_emphasis=patient.force_emphasis,
+            time_emphasis=patient.time_emphasis,
+            success=success,
+            failed=terminated and not success,
+        )
+        self._remaining = remaining
+        self.force_rate = (self.measured_force - self._tick_force) / period
+        self._tick_force = self.measured_force
+        if self._noisy:
+            self.smooth_force = smoothed(self.smooth_force, self.measured_force)
+            if self.touched is None and self.smooth_force >= self._felt:
+                self.touched = tip[2]
+        mean = self._tick_impulse / period
+        if peak > self.greatest_force:
+            self.greatest_force = peak
+        self._tick_substeps = 0
+        self._tick_damage = self._tick_impulse = 0.0
+        self.peak_force = 0.0
+        self.done = terminated or truncated
+        return Outcome(
+            reward, peak, mean, self.damage, critical, success, failure, terminated, truncated
+        )
+
+    @property
+    def waypoint(self) -> Point:
+        """Return where the plan has the tip go next, m."""
+        self.patient  # noqa: B018 (refuses before the first reset)
+        x, y, z = self.task.waypoint(float(self.scene.grasped), self.scene.done, self.time)
+        return x, y, z
+
+    def values(self) -> list[float]:
+        """Return the state in the order and units of STATE_FIELDS, for the two topics."""
+        procedure, scene = self.patient.procedure, self.scene
+        setpoint, force, wanted = self.target, self.measured_force, procedure.target_force
+        grasped = 1.0 if scene.grasped else 0.0
+        felt = self.smooth_force if self._noisy else force
+        goal = self.task.waypoint(grasped, scene.done, self.ticks * TICK)
+        return [
+            *self._names,
+            setpoint[0] - goal[0],
+            setpoint[1] - goal[1],
+            setpoint[2] - goal[2],
+            self.arm.position[2] - setpoint[2],
+            0.0 if self.touched is None else max(0.0, self.touched - setpoint[2]),
+            1.0 if felt >= self._felt else 0.0,
+            force,
+            (wanted - force) / wanted if wanted > 0.0 else 0.0,
+            procedure.force_limit,
+            self.force_rate,
+            1.0 - self.ticks / self.horizon,
+            scene.done,
+            self.jaw.opening,
+            self.jaw.told,
+            grasped,
+            *self.physiology.values(),
+        ]
+
+    def state(self) -> NDArray[np.float32]:
+        """Return the state as a policy sees it, shape (STATE_SIZE,)."""
+        return scale(self.values())
+
+    def close(self) -> None:
+        """Give back the physics client, and refuse whatever is asked from now on."""
+        self._closed, self._patient = True, None
+        self.arm.close()
+
+    def _cost(self) -> float:
+        task, scene, (x, y, z) = self.task, self.scene, self.target
+        time = self.time + task.lead
+        cost: float = task.remaining(
+            Prospect(
+                x,
+                y,
+                z,
+                self.tissue.surface(time)[0],
+                time,
+                self.jaw.opening,
+                self.jaw.told,
+                1.0 if scene.grasped else 0.0,
+                scene.done,
+            )
+        )
+        return cost

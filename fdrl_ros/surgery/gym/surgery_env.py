@@ -1,0 +1,191 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The Gymnasium env: one operation driven by the 15 discrete actions.
+
+Importing this module registers every env of ours (:mod:`fdrl_ros.surgery.gym.registration`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TYPE_CHECKING
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.registration import ENV_ID, env_id
+from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.patient.admissions import Admissions
+from fdrl_ros.surgery.patient.cohort import PatientSource
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import checked_world, WorldSettings
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fdrl_ros.surgery.render.stage import Stage
+
+__all__ = ['ENV_ID', 'SurgeryEnv', 'env_id']
+
+
+class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """
+    One procedure on breathing tissue, patient after patient.
+
+    The state is described in :mod:`fdrl_ros.surgery.gym.state`, the actions in
+    :mod:`fdrl_ros.surgery.gym.actions`, the procedures in :mod:`fdrl_ros.surgery.tasks`. Success
+        and the
+    failures by force, breach, depth, drop and vitals terminate; the end of the time truncates.
+
+    :param cohort: where patients come from; public ones unless given.
+    :param settings: of the world.
+    :param split: 'train' or 'test' patients.
+    :param render_mode: 'rgb_array' or none.
+    :param procedures: as :class:`fdrl_ros.surgery.patient.admissions.Admissions` takes them.
+    :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
+    """
+
+    metadata: dict[str, Any] = {
+        'render_modes': ['rgb_array'],
+        'render_fps': 20,
+    }
+
+    def __init__(
+        self,
+        cohort: PatientSource | None = None,
+        settings: WorldSettings | None = None,
+        split: str = 'train',
+        render_mode: str | None = None,
+        procedures: str | Sequence[str] | None = None,
+        heterogeneity: float | None = None,
+    ) -> None:
+        if render_mode not in (None, 'rgb_array'):
+            raise SettingError('render_mode', render_mode, "'rgb_array' or None")
+        self._admissions = Admissions(cohort, split, procedures, heterogeneity)
+        self.settings = WorldSettings() if settings is None else checked_world(settings)
+        self.render_mode = render_mode
+        self.operation = Operation(self.settings)
+        self._stage: Stage | None = None
+        self._closed = False
+        self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
+        self.observation_space = gymnasium.spaces.Box(
+            -STATE_BOUND, STATE_BOUND, (STATE_SIZE,), np.float32
+        )
+
+    @property
+    def patient(self) -> Patient:
+        """
+        Return who is on the table.
+
+        :raises StateError: before the first reset, and after :meth:`close`.
+        """
+        self._check_open()
+        return self.operation.patient
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """
+        Begin with the next patient: `options['patient']`, or one drawn from the cohort.
+
+        :raises SettingError: on another option, or a patient that is none.
+        :raises StateError: if the env is closed.
+        :raises UnreachableError: if the arm cannot start there; the old operation goes on.
+        """
+        self._check_open()
+        super().reset(seed=seed)
+        if not isinstance(options, Mapping | None):
+            raise SettingError('options', options, "only 'patient', by name")
+        given = dict(options or {})
+        patient = given.pop('patient', None)
+        if given:
+            raise SettingError('options', sorted(given), "only 'patient'")
+        if patient is None:
+            patient = self._admissions.draw(self.np_random)
+        else:
+            self._admissions.checked(patient)
+        self.operation.reset(patient)
+        if self.settings.force_noise > 0.0:
+            # Of its own, so that the sensor's noise does not decide who comes next.
+            self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
+        return self.operation.state(), self._info(False, False, '')
+
+    def step(
+        self, action: np.int64 | int
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """
+        Move the set-point by one action and let 50 ms pass.
+
+        :raises StateError: on an action that does not exist, after the end of the operation, or
+            if the env is closed.
+        """
+        operation = self.operation
+        if self._closed:
+            raise closed('env')
+        chosen = action_numbered(action)
+        operation.patient  # noqa: B018 (refuses before the first reset)
+        if operation.done:
+            raise StateError('the operation is over: reset the env')
+        operation.act(chosen)
+        operation.advance(SUBSTEPS)
+        outcome = operation.tick()
+        info = self._info(outcome.critical, outcome.success, outcome.failure)
+        info['peak_force'] = outcome.peak_force
+        info['mean_force'] = outcome.mean_force
+        return (
+            operation.state(),
+            outcome.reward,
+            outcome.terminated,
+            outcome.truncated,
+            info,
+        )
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """
+        Return a picture from near, shape (240, 320, 3), when made with render_mode 'rgb_array'.
+
+        For other sizes and places see :func:`fdrl_ros.surgery.render.picture.picture`.
+
+        :raises StateError: before the first reset, and after :meth:`close`.
+        """
+        self._check_open()
+        if self.render_mode is None:
+            return None
+        # A second physics client: only when asked.
+        from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, HEIGHT, picture, WIDTH
+        from fdrl_ros.surgery.render.stage import Stage
+
+        self._stage = self._stage or Stage()
+        return picture(self.operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, self._stage)
+
+    def close(self) -> None:
+        """Give back the physics clients; the env refuses whatever is asked of it from now on."""
+        self._closed = True
+        self.operation.close()
+        if self._stage is not None:
+            self._stage.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed('env')
+
+    def _info(self, critical: bool, success: bool, failure: str) -> dict[str, Any]:
+        """Say what the state leaves out: newtons, newton seconds since the start, mmHg."""
+        operation = self.operation
+        return {
+            'force': operation.load,
+            'peak_force': operation.load,
+            'mean_force': operation.load,
+            'greatest_force': operation.greatest_force,
+            'damage': operation.damage,
+            'tip': operation.arm.position,
+            'jaw': operation.jaw.angle,
+            'news2': operation.physiology.news2().total,
+            'sofa': operation.physiology.sofa().total,
+            'mean_arterial_pressure': operation.physiology.values()[0],
+            'critical': critical,
+            'success': success,
+            'failure': failure,
+            'patient': operation.patient.name,
+        }

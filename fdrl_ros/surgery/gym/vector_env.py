@@ -1,0 +1,146 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Gymnasium's face of a batch: many operations, and a new patient wherever one has ended."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.patient.admissions import Admissions
+from fdrl_ros.surgery.patient.batch_events import Array
+from fdrl_ros.surgery.patient.cohort import PatientSource
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.ranges import check_whole
+from fdrl_ros.surgery.settings import WorldSettings
+import gymnasium
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Infos = dict[str, Any]
+
+
+class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray[Any]]):
+    """
+    What SyncVectorEnv makes of many kinematic :class:`.surgery_env.SurgeryEnv`, but fast.
+
+    Where an operation ends, the state is already that of the next patient (AutoresetMode
+    SAME_STEP); the end is in `final_obs` and `final_info`. Row i with seed s draws the patients
+    of one env with seed s + i. Failures are numbers, see
+    :data:`fdrl_ros.surgery.gym.batch.NO_FAILURE`, and nobody is named.
+
+    :param num_envs: how many operations.
+    :param cohort: where patients come from; public ones unless given.
+    :param settings: of the world; kinematic, which they are unless given.
+    :param split: 'train' or 'test' patients.
+    :param procedures: as :class:`fdrl_ros.surgery.patient.admissions.Admissions` takes them.
+    :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
+    """
+
+    metadata: dict[str, Any] = {'render_modes': [], 'autoreset_mode': AutoresetMode.SAME_STEP}
+
+    def __init__(
+        self,
+        num_envs: int,
+        cohort: PatientSource | None = None,
+        settings: WorldSettings | None = None,
+        split: str = 'train',
+        procedures: str | Sequence[str] | None = None,
+        heterogeneity: float | None = None,
+    ) -> None:
+        check_whole('num_envs', num_envs, 1)
+        self.num_envs = num_envs
+        self._admissions = Admissions(cohort, split, procedures, heterogeneity)
+        self.single_action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
+        self.single_observation_space = gymnasium.spaces.Box(
+            -STATE_BOUND, STATE_BOUND, (STATE_SIZE,), np.float32
+        )
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self._rngs: list[np.random.Generator] = []
+        self.batch = BatchSurgery(settings=settings)
+
+    def _draw(self, row: int) -> tuple[Patient, np.random.Generator | None]:
+        """Draw the next patient of a row, and the source of the sensor's noise meanwhile."""
+        rng = self._rngs[row]
+        patient = self._admissions.draw(rng)
+        if self.batch.settings.force_noise > 0.0:
+            return patient, np.random.default_rng(int(rng.integers(2**63)))
+        return patient, None
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> tuple[NDArray[np.float32], Infos]:
+        """
+        Begin with new patients on all tables.
+
+        :param seed: of the first row, the next number for each further one; or one for each.
+        :raises SettingError: on options, or another number of seeds than of rows.
+        """
+        if self.closed:
+            raise closed('env')
+        if options:
+            raise SettingError('options', options, 'none')
+        given: list[int | None] = [None] * self.num_envs
+        if isinstance(seed, int | np.integer):
+            super().reset(seed=int(seed))
+            given = [int(seed) + row for row in range(self.num_envs)]
+        elif seed is not None:
+            given = list(seed)
+        if len(given) != self.num_envs:
+            raise SettingError('seed', seed, f'one, or {self.num_envs} of them')
+        fresh = not self._rngs
+        self._rngs = [
+            seeding.np_random(each)[0] if fresh or each is not None else self._rngs[row]
+            for row, each in enumerate(given)
+        ]
+        patients, noises = zip(*(self._draw(row) for row in range(self.num_envs)), strict=True)
+        states = self.batch.reset(patients, [each for each in noises if each is not None])
+        return states, self._masked(self.batch.info(), np.ones(self.num_envs, np.bool_))
+
+    def step(
+        self, actions: ArrayLike
+    ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], Infos]:
+        """
+        Carry out one action in each operation, and begin anew where one ends.
+
+        :raises StateError: on actions that cannot be; then nothing moves.
+        """
+        if self.closed:
+            raise closed('env')
+        batch = self.batch
+        states, rewards, terminated, truncated, said = batch.step(actions)
+        infos = self._masked(said, np.ones(self.num_envs, np.bool_))
+        over, rows = batch.over.copy(), np.flatnonzero(batch.over)
+        if len(rows):
+            final_states = np.full(self.num_envs, None, object)
+            for row in rows.tolist():
+                final_states[row] = states[row].copy()
+                states[row] = batch.replace(row, *self._draw(row))
+            final = {}
+            for key, values in batch.info(rows).items():
+                final[key] = np.zeros_like(said[key])
+                final[key][rows] = said[key][rows]
+                said[key][rows] = values
+            infos |= self._masked(
+                {'final_obs': final_states, 'final_info': self._masked(final, over)}, over
+            )
+        return states, rewards, terminated, truncated, infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let go of all patients: what VectorEnv.close does, once."""
+        self.batch.close()
+
+    @staticmethod
+    def _masked(said: Infos, rows: NDArray[np.bool_]) -> Infos:
+        """Say of each thing, as Gymnasium does, which rows have it."""
+        return said | {f'_{key}': rows.copy() for key in said}

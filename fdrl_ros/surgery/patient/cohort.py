@@ -1,0 +1,321 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where patients come from: heterogeneity H moves hospitals smoothly apart.
+
+H = 0: every hospital draws from one distribution, of healthy organs, shallow breathing and quick
+servos. H = 1: median stiffness spans 2.7 to 26 kPa over the hospitals, and their breathing, servo
+lag, procedures and reward emphasis differ too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+import math
+from typing import Protocol
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.hospital_numbers import check_place
+from fdrl_ros.surgery.patient.events import draw_events
+from fdrl_ros.surgery.patient.labs import draw_labs
+from fdrl_ros.surgery.patient.patient import Patient, Point
+from fdrl_ros.surgery.ranges import check_whole
+from fdrl_ros.surgery.tasks.procedures import (
+    PRESSING,
+    procedure_mix,
+    procedure_named,
+    procedures_named,
+    SPECIALITIES,
+)
+import numpy as np
+
+SPLITS = ('train', 'test')
+_PUBLIC, _PRIVATE, _FACTORS, _PUBLIC_FACTORS = 1, 2, 3, 4
+_SPECIALITIES = tuple(SPECIALITIES)
+
+
+def _span(group: str, name: str) -> tuple[float, float]:
+    """Return the low end of what is drawn evenly, and how far the high end is above it."""
+    low = constant(f'{group}.{name}_low')
+    return low, constant(f'{group}.{name}_high') - low
+
+
+_STIFFNESS = constant('stiffness.spread')
+_SOFTEST, _STIFFEST = constant('stiffness.least'), constant('stiffness.most')
+_HEALTHY, _LOW, _HIGH = (
+    math.log(constant(f'stiffness.{each}')) for each in ('healthy', 'low', 'high')
+)
+_DAMPING, _FRICTION = _span('patient', 'damping'), _span('patient', 'friction')
+_THICKNESS, _START = _span('patient', 'thickness'), _span('workspace', 'start')
+_REGISTRATION, _OFFSET = constant('patient.registration'), constant('patient.trocar_offset')
+_SURFACE, _SIDE = constant('workspace.surface'), constant('workspace.start_lateral')
+_BREATHING = constant('patient.breathing_amplitude')
+_BREATHING_RATIO = constant('hospital.breathing_ratio')
+_BREATHING_SPREAD = constant('patient.breathing_spread')
+_RATE, _RATE_RATIO = constant('patient.respiratory_rate'), constant('hospital.respiratory_ratio')
+_RATE_SPREAD = constant('patient.respiratory_spread')
+_LAG, _LAG_RATIO = constant('hospital.servo_lag'), constant('hospital.servo_ratio')
+_EMPHASIS = constant('hospital.emphasis_ratio')
+_PRESSURE = constant('patient.mean_arterial_pressure')
+_PRESSURE_SPREAD = constant('patient.mean_arterial_pressure_spread')
+_HEART, _HEART_SPREAD = constant('patient.heart_rate'), constant('patient.heart_rate_spread')
+_OXYGEN = constant('patient.oxygen_saturation')
+_OXYGEN_SPREAD = constant('patient.oxygen_saturation_spread')
+_SEVERITY = constant('patient.severity_power')
+_EVENTS, _EVENT_SPAN = constant('patient.event_rate'), constant('patient.event_span')
+_WAYS = {
+    'incision': (*_span('incision', 'length'), 0.0),
+    'needle_pass': (*_span('needle_pass', 'way'), constant('needle_pass.rise')),
+    'peg_transfer': (*_span('peg_transfer', 'way'), 0.0),
+}
+"""Least way to the destination, how much longer it can be, and how far it is above the goal, m."""
+
+
+def _generator(key: list[int]) -> np.random.Generator:
+    """Return default_rng(key), a little faster where each number is one word of the seed."""
+    words = key if max(key) >= 2**32 else np.array(key, np.uint32)
+    return np.random.default_rng(words)
+
+
+class PatientSource(Protocol):
+    """Anything that patients come from."""
+
+    def patient(self, index: int, split: str = 'train') -> Patient:
+        """Return patient number `index`, always the same one."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """
+    The patients of one hospital, each a pure function of its number.
+
+    :param hospital: from 0; hospitals are ordered from soft to stiff organs.
+    :param hospitals: how many there are.
+    :param heterogeneity: H in [0, 1].
+    :param seed: of the whole federation's patients.
+    :param procedures: those that are done, as
+        :func:`fdrl_ros.surgery.tasks.procedures.procedures_named` takes them; kept as names in
+            their order.
+    :param public: made-up patients that belong to no hospital; each leans by itself, over the
+        whole range that H allows, so that together they mirror no hospital.
+    """
+
+    hospital: int
+    hospitals: int
+    heterogeneity: float
+    seed: int
+    public: bool = False
+    procedures: tuple[str, ...] = PRESSING
+
+    def __post_init__(self) -> None:
+        """Refuse what is no hospital."""
+        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
+        if not isinstance(self.public, bool):
+            raise SettingError('public', self.public, 'true or false')
+        object.__setattr__(self, 'procedures', procedures_named(self.procedures))
+
+    @property
+    def name(self) -> str:
+        """Name of the hospital."""
+        return 'public' if self.public else f'hospital_{self.hospital + 1}'
+
+    @property
+    def strength(self) -> float:
+        """Return H (2 - H): how far hospitals are moved apart, from 0 to 1 as H is."""
+        return self.heterogeneity * (2.0 - self.heterogeneity)
+
+    @cached_property
+    def leanings(self) -> tuple[float, ...]:
+        """
+        Return how far the hospital leans in each way that hospitals differ, each times H (2 - H).
+
+        Stiffness, breathing, servo lag: 0 to 1, the places shifted against each other so that
+        of three hospitals or more none is the greatest one in two ways. Emphasis: -1 to 1, in an
+        order that the seed shuffles.
+        """
+        count, place = self.hospitals, self.hospital
+        if count == 1:
+            return (0.0,) * 4
+        orders = [np.arange(count), np.roll(np.arange(count), -1), np.roll(np.arange(count), -2)]
+        leans = [float(each[place]) / (count - 1) for each in orders]
+        leans.append(2.0 * float(self._shuffled(count)[place]) / (count - 1) - 1.0)
+        return tuple(self.strength * each for each in leans)
+
+    @cached_property
+    def speciality(self) -> str:
+        """Return what this hospital does more of than the others, as far as H is above 0."""
+        names = tuple(SPECIALITIES)
+        order = self._shuffled(len(names), skip=1)
+        return names[order[self.hospital % len(names)]]
+
+    def _shuffled(self, count: int, skip: int = 0) -> list[int]:
+        """Return an order that the seed alone decides; several by number."""
+        rng = np.random.default_rng([_FACTORS, self.seed, skip])
+        return [int(each) for each in rng.permutation(count)]
+
+    def mix(self, speciality: str) -> tuple[float, ...]:
+        """Return the share of each of the procedures."""
+        return self._mixes[speciality]
+
+    @cached_property
+    def _mixes(self) -> dict[str, tuple[float, ...]]:
+        strength = 0.0 if self.hospitals == 1 and not self.public else self.strength
+        return {each: procedure_mix(self.procedures, each, strength) for each in _SPECIALITIES}
+
+    @cached_property
+    def log_median(self) -> float:
+        """Return the logarithm of the hospital's median stiffness in Pa."""
+        if self.hospitals == 1:
+            return _HEALTHY
+        return self._log_stiffness(self.hospital, self.hospitals - 1)
+
+    def _log_stiffness(self, place: float, last: float) -> float:
+        """Return the logarithm of the stiffness in Pa at a place from soft, 0, to stiff."""
+        own = _LOW + (_HIGH - _LOW) * place / last
+        return _HEALTHY + self.strength * (own - _HEALTHY)
+
+    def _kind(self, split: int, index: int) -> tuple[float, float, float, float, str]:
+        """Return log stiffness, breathing, servo lag, emphasis and speciality of a patient."""
+        if not self.public:
+            _, breathing, servo, emphasis = self.leanings
+            return self.log_median, breathing, servo, emphasis, self.speciality
+        key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
+        stiffness, *leans = _generator(key).random(5).tolist()
+        breathing, servo, own, emphasis = leans
+        return (
+            self._log_stiffness(stiffness, 1.0),
+            self.strength * breathing,
+            self.strength * servo,
+            self.strength * (2.0 * emphasis - 1.0),
+            _SPECIALITIES[int(own * len(_SPECIALITIES))],
+        )
+
+    def breathing_lean(self, index: int, split: str = 'train') -> float:
+        """Return how far a patient leans to deep and quick breathing, 0 to 1."""
+        return self._kind(SPLITS.index(split), index)[1]
+
+    def patient(self, index: int, split: str = 'train', procedure: str | None = None) -> Patient:
+        """
+        Return a patient; the same number and split give the same patient in any order.
+
+        :param index: from 0, without end.
+        :param split: 'train' or 'test'; they never share a patient.
+        :param procedure: what is done with this one; None leaves it to the hospital's mix.
+        :raises SettingError: on an unknown split or procedure, or a negative index.
+        """
+        if split not in SPLITS:
+            raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
+        check_whole('index', index, 0)
+        stream = _PUBLIC if self.public else _PRIVATE
+        key = [stream, self.seed, self.hospital, SPLITS.index(split), index]
+        rng = _generator(key)
+        uniform = iter(rng.random(11).tolist())
+        normal = iter(rng.standard_normal(7).tolist())
+        centre, breathing, servo, emphasis, speciality = self._kind(SPLITS.index(split), index)
+
+        def between(low: float, width: float) -> float:
+            return low + width * next(uniform)
+
+        log_modulus = centre + _STIFFNESS * next(normal)
+        chosen, bounds = next(uniform), accumulate(self.mix(speciality))
+        place = next((i for i, bound in enumerate(bounds) if chosen < bound), -1)
+        done = procedure_named(procedure or self.procedures[place])
+        reach = _OFFSET * math.sqrt(next(uniform))
+        angle = 2 * math.pi * next(uniform)
+        goal = reach * math.cos(angle), reach * math.sin(angle), _SURFACE
+        force_emphasis = _EMPHASIS**emphasis
+        further = rng.random(3).tolist()
+        return Patient(
+            name=f'{self.name}/{split}/{index}',
+            procedure=done,
+            young_modulus=min(max(math.exp(log_modulus), _SOFTEST), _STIFFEST),
+            damping=between(*_DAMPING),
+            friction=between(*_FRICTION),
+            thickness=between(*_THICKNESS),
+            registration_error=min(_REGISTRATION * next(normal), _START[0]),  # none starts within
+            breathing_amplitude=_BREATHING
+            * _BREATHING_RATIO**breathing
+            * math.exp(_BREATHING_SPREAD * next(normal)),
+            breathing_phase=2 * math.pi * next(uniform),
+            respiratory_rate=_RATE
+            * _RATE_RATIO**breathing
+            * math.exp(_RATE_SPREAD * next(normal)),
+            servo_lag=_LAG * _LAG_RATIO**servo,
+            mean_arterial_pressure=_PRESSURE
+            + _PRESSURE_SPREAD * max(-2.0, min(2.0, next(normal))),
+            heart_rate=_HEART + _HEART_SPREAD * max(-2.5, min(2.5, next(normal))),
+            oxygen_saturation=min(100.0, _OXYGEN + _OXYGEN_SPREAD * next(normal)),
+            goal=goal,
+            start=(
+                goal[0] + _SIDE * (2 * next(uniform) - 1),
+                goal[1] + _SIDE * (2 * next(uniform) - 1),
+                goal[2] + between(*_START),
+            ),
+            destination=_destination(done.name, goal, further),
+            labs=draw_labs(rng, further[2] ** _SEVERITY),
+            events=draw_events(rng, _EVENTS, _EVENT_SPAN),
+            force_emphasis=force_emphasis,
+            time_emphasis=1.0 / force_emphasis,
+        )
+
+
+def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:
+    """Return where a cut ends or an object goes: somewhere around the goal."""
+    if procedure not in _WAYS:
+        return goal
+    far, turn, _ = uniform
+    low, width, up = _WAYS[procedure]
+    way, angle = low + width * far, 2 * math.pi * turn
+    return goal[0] + way * math.cos(angle), goal[1] + way * math.sin(angle), goal[2] + up
+
+
+def public_cohort(
+    seed: int, heterogeneity: float = 0.0, procedures: tuple[str, ...] = PRESSING
+) -> Cohort:
+    """
+    Return made-up patients; no hospital shares one.
+
+    :param heterogeneity: how far they differ: 0 for a public start, 1 for the whole range.
+    """
+    return Cohort(0, 1, heterogeneity, seed, public=True, procedures=procedures)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Patients of several cohorts in turn, such as the unseen patients of all hospitals."""
+
+    cohorts: Sequence[Cohort]
+
+    @property
+    def procedures(self) -> tuple[str, ...]:
+        """Return what is done in any of them."""
+        return procedures_named([name for each in self.cohorts for name in each.procedures])
+
+    def patient(self, index: int, split: str = 'test', procedure: str | None = None) -> Patient:
+        """
+        Return patient `index // n` of cohort `index % n`.
+
+        :raises SettingError: as :meth:`Cohort.patient`.
+        """
+        check_whole('index', index, 0)
+        count = len(self.cohorts)
+        return self.cohorts[index % count].patient(index // count, split, procedure)
+
+
+def mixture(
+    hospitals: int, heterogeneity: float, seed: int, procedures: tuple[str, ...] = PRESSING
+) -> Mixture:
+    """
+    Return the patients of all hospitals in equal shares.
+
+    :raises SettingError: on what is no federation.
+    """
+    check_whole('hospitals', hospitals, 1)
+    return Mixture(
+        tuple(
+            Cohort(each, hospitals, heterogeneity, seed, procedures=procedures)
+            for each in range(hospitals)
+        )
+    )

@@ -1,0 +1,145 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Laboratory values of a simulated patient: log-normal draws between health and septic shock.
+
+ln value ~ N(m(s), sd(s)) with m and sd linear in the severity s from 0 to 1; healthy ends are 95 %
+reference intervals, sick ends the means and deviations of published patients in septic shock.
+"""
+
+from dataclasses import dataclass, fields
+import math
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.patient.scores import ROOM_AIR, Sofa, sofa_score, VitalsError
+from fdrl_ros.surgery.ranges import is_within
+import numpy as np
+
+_LOG_NORMAL = ('platelets', 'bilirubin', 'creatinine', 'lactate')
+_LEAST_COMA, _FULL_COMA = 3, 15
+_MOST = 1e6
+_RANGES = {
+    'temperature': (10.0, 50.0),
+    'inspired_oxygen': (ROOM_AIR, 1.0),
+    'glasgow_coma_scale': (_LEAST_COMA, _FULL_COMA),
+}
+
+
+@dataclass(frozen=True)
+class Labs:
+    """
+    What the laboratory and the ventilator say of one patient; fixed during an operation.
+
+    :param platelets: 10^9/L.
+    :param bilirubin: mg/dL.
+    :param creatinine: mg/dL.
+    :param lactate: mmol/L; no score needs it, hospitals are compared by it.
+    :param temperature: of the core, degrees Celsius.
+    :param inspired_oxygen: FiO2, 0.21 to 1.
+    :param glasgow_coma_scale: before anaesthesia, 3 to 15.
+    :param norepinephrine: ug/kg/min.
+    """
+
+    platelets: float = 245.0
+    bilirubin: float = 0.5
+    creatinine: float = 0.85
+    lactate: float = 0.9
+    temperature: float = 36.4
+    inspired_oxygen: float = 0.3
+    glasgow_coma_scale: int = 15
+    norepinephrine: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no patient can have."""
+        for name, low, high in _LIMITS:
+            value = getattr(self, name)
+            if not is_within(value, low, high):
+                raise VitalsError(f'{name} = {value!r}: expected {low:g} to {high:g}')
+        if not isinstance(self.glasgow_coma_scale, int):
+            raise VitalsError(
+                f'glasgow_coma_scale = {self.glasgow_coma_scale!r}: expected a whole number'
+            )
+
+
+_LIMITS = tuple((each.name, *_RANGES.get(each.name, (0.0, _MOST))) for each in fields(Labs))
+
+
+def _ends(name: str) -> tuple[float, float]:
+    """Return a constant of the healthy, and that of the sick."""
+    return constant(f'labs.{name}_healthy'), constant(f'labs.{name}_sick')
+
+
+def _between(ends: tuple[float, float], severity: float) -> float:
+    healthy, sick = ends
+    return healthy + severity * (sick - healthy)
+
+
+_MEDIANS = {name: _ends(name) for name in _LOG_NORMAL}
+_SPREADS = {name: _ends(f'{name}_spread') for name in _LOG_NORMAL}
+_HEAT, _HEAT_SPREAD = _ends('temperature'), _ends('temperature_spread')
+_OXYGEN, _MOST_OXYGEN = _ends('inspired_oxygen')
+_COMA_LOSS = constant('labs.coma_loss')
+_PRESSOR_FROM = constant('labs.norepinephrine_from')
+_PRESSOR = constant('labs.norepinephrine_sick') / (1 - _PRESSOR_FROM)
+_PRESSOR_SPREAD = constant('labs.norepinephrine_spread')
+
+
+def _log_normal(name: str, severity: float, normal: float) -> float:
+    healthy, sick = _MEDIANS[name]
+    median = math.log(healthy) + severity * math.log(sick / healthy)
+    return math.exp(median + _between(_SPREADS[name], severity) * normal)
+
+
+def draw_labs(rng: np.random.Generator, severity: float) -> Labs:
+    """
+    Draw a patient's values; the same draw moves smoothly with severity.
+
+    Six normal and two uniform numbers are taken from `rng` whatever the severity.
+
+    :param severity: 0, fit for an elective operation, to 1, septic shock.
+    :raises SettingError: if the severity is not from 0 to 1.
+    """
+    if not 0.0 <= severity <= 1.0:
+        raise SettingError('severity', severity, 'a number from 0 to 1')
+    *chemistry, heat, dose = rng.standard_normal(6).tolist()
+    oxygen, coma = rng.random(2).tolist()
+    values = {
+        name: _log_normal(name, severity, normal)
+        for name, normal in zip(_LOG_NORMAL, chemistry, strict=True)
+    }
+    lost = -math.log1p(-coma) * _COMA_LOSS * severity
+    pressor = max(0.0, severity - _PRESSOR_FROM) * _PRESSOR
+    warmth = _between(_HEAT, severity) + _between(_HEAT_SPREAD, severity) * heat
+    rise = _MOST_OXYGEN - _OXYGEN
+    return Labs(
+        **values,
+        temperature=min(max(warmth, 30.0), 42.0),
+        inspired_oxygen=min(_OXYGEN + rise * severity * (0.5 + oxygen), 1.0),
+        glasgow_coma_scale=max(_LEAST_COMA, _FULL_COMA - round(lost)),
+        norepinephrine=pressor * math.exp(_PRESSOR_SPREAD * dose),
+    )
+
+
+def sofa(labs: Labs, mean_arterial_pressure: float, oxygen_saturation: float) -> Sofa:
+    """
+    Score organ failure from fixed labs and what moves: pressure and SpO2/FiO2.
+
+    The patient is on a ventilator, as in every operation here.
+
+    :param mean_arterial_pressure: mmHg.
+    :param oxygen_saturation: SpO2, %.
+    :raises VitalsError: on a value that no patient can have.
+    """
+    if not 0.0 <= oxygen_saturation <= 100.0:
+        raise VitalsError(f'oxygen_saturation = {oxygen_saturation!r}: expected 0 to 100')
+    return sofa_score(
+        ratio=oxygen_saturation / labs.inspired_oxygen,
+        arterial=False,
+        platelets=labs.platelets,
+        bilirubin=labs.bilirubin,
+        mean_arterial_pressure=mean_arterial_pressure,
+        norepinephrine=labs.norepinephrine,
+        glasgow_coma_scale=labs.glasgow_coma_scale,
+        creatinine=labs.creatinine,
+    )

@@ -1,0 +1,189 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Vital signs of a simulated patient: simple first-order physiology, not for clinical use.
+
+The law is that of :mod:`fdrl_ros.surgery.patient.body`; here is one patient, with scores.
+"""
+
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.patient.body import (
+    Body,
+    BREATHING_MOST,
+    COMPLIANCE,
+    MOST_LOSS,
+    STROKE_VOLUME,
+    SYSTOLIC_PER_STROKE,
+)
+from fdrl_ros.surgery.patient.events import breathing_events, breathing_factor, spans
+from fdrl_ros.surgery.patient.labs import sofa
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.scores import (
+    cardiovascular,
+    News2,
+    news2,
+    respiration,
+    ROOM_AIR,
+    Sofa,
+)
+
+LABEL = 'simulated, not for clinical use'
+
+_GAS_PRESSURE = constant('physiology.pneumoperitoneum_pressure')
+_GAS_HEART = constant('physiology.pneumoperitoneum_heart')
+_LONGEST = constant('physiology.longest_step')
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """What the monitors show: mmHg, 1/min, %, 1/min."""
+
+    mean_arterial_pressure: float
+    heart_rate: float
+    oxygen_saturation: float
+    respiratory_rate: float
+
+
+def steps_of(period: float) -> int:
+    """Return into how many equal steps the law wants a time (s) to be cut."""
+    return max(1, math.ceil(period / _LONGEST - 1e-9))
+
+
+class Physiology(Body):
+    """
+    The body of one patient during one operation.
+
+    :param patient: baselines before insufflation, labs, and what will happen.
+    :param insufflated: start in the steady state under pneumoperitoneum.
+    :param pace: how many times faster than real time the body lives. Events begin and end in real
+        time, and so does a cough, which moves the organ too; what they do to the body, and the
+        blood that flows in a second, goes at the body's pace.
+    """
+
+    def __init__(self, patient: Patient, insufflated: bool = True, pace: float = 1.0) -> None:
+        self._pace = pace
+        self.labs = patient.labs
+        events = patient.events
+        self._bleeds = spans(events, 'bleed', pace)
+        self._falls = spans(events, 'desaturation', pace)
+        self._coughs = breathing_events(events)
+        self._oxygen = self.labs.inspired_oxygen > ROOM_AIR
+        self._alert = self.labs.glasgow_coma_scale == 15
+        self._patient = patient
+        self._scored: Sofa | None = None
+        self.time = self.low_time = self.blood_loss = self.wound = self.pain = 0.0
+        self.insufflate(insufflated)
+        self.heart, self.pressure = self.rest_heart, self.rest_pressure
+        self.resistance, self.stroke = self.rest_resistance, STROKE_VOLUME
+        self.saturation = self.rest_saturation = patient.oxygen_saturation
+        self.breathing = self.rest_breathing = patient.respiratory_rate
+        self.breathing_reserve = max(0.0, BREATHING_MOST - patient.respiratory_rate)
+
+    def insufflate(self, gas: bool = True) -> None:
+        """Fill the belly with gas, or let it out; heart and vessels follow in their time."""
+        share = 1.0 if gas else 0.0
+        self._rest(
+            self._patient.mean_arterial_pressure + share * _GAS_PRESSURE,
+            self._patient.heart_rate + share * _GAS_HEART,
+        )
+
+    @property
+    def vitals(self) -> Vitals:
+        """Return what the monitors show now."""
+        return Vitals(*self.values())
+
+    @property
+    def systolic(self) -> float:
+        """Return the systolic pressure, mmHg."""
+        return self.pressure + self.stroke * SYSTOLIC_PER_STROKE
+
+    @property
+    def diastolic(self) -> float:
+        """Return the diastolic pressure, mmHg."""
+        return max(0.0, self.pressure - self.stroke * (1.0 / 3.0 / COMPLIANCE))
+
+    def news2(self) -> News2:
+        """Return NEWS2 of the vitals now, with the alertness of before anaesthesia."""
+        return news2(
+            self.breathing,
+            self.saturation,
+            self.systolic,
+            self.heart,
+            self.labs.temperature,
+            self._oxygen,
+            self._alert,
+        )
+
+    def sofa(self) -> Sofa:
+        """Return SOFA of the labs, which stay as they are, and the vitals now."""
+        labs, saturation = self.labs, self.saturation
+        if self._scored is None or not 0.0 <= saturation <= 100.0:
+            self._scored = sofa(labs, self.pressure, saturation)
+            return self._scored
+        _, coagulation, liver, _, nervous, renal = self._scored
+        return Sofa(
+            respiration(saturation / labs.inspired_oxygen, arterial=False),
+            coagulation,
+            liver,
+            cardiovascular(self.pressure, labs.norepinephrine),
+            nervous,
+            renal,
+        )
+
+    def advance(self, period: float, force: float = 0.0, damage: float = 0.0) -> None:
+        """
+        Let time pass.
+
+        :param period: s of real time; longer ones than 0.2 s are cut into equal steps.
+        :param force: on tissue, N, either sign: it hurts.
+        :param damage: done to tissue in this time, N s: it bleeds.
+        :raises StateError: on a number that is not finite, or negative time or damage.
+        """
+        if not (0.0 <= period < math.inf and 0.0 <= damage < math.inf and abs(force) < math.inf):
+            raise StateError(
+                f'period {period!r} s, force {force!r} N, damage {damage!r} N s: '
+                'expected finite numbers, time and damage at least 0'
+            )
+        if period > _LONGEST:
+            steps = math.ceil(period / _LONGEST)
+            for _ in range(steps):
+                self._pass(period / steps, force, damage / steps)
+        else:
+            self._pass(period, force, damage)
+
+    def _pass(self, period: float, force: float, damage: float) -> None:
+        pace = self._pace
+        end = self.time + period * pace
+        cough = breathing_factor(self._coughs, end / pace)[0] if self._coughs else 1.0
+        if pace == 1.0:
+            self._live(period, force, damage, cough)
+            return
+        steps = steps_of(period * pace)
+        for _ in range(steps):
+            self._live(period * pace / steps, force, damage / steps, cough)
+
+    def _live(self, period: float, force: float, damage: float, cough: float) -> None:
+        begin, end = self.time, self.time + period
+        bled = fall = 0.0
+        for start, stop, rate in self._bleeds:
+            if begin < stop and start < end:
+                bled += rate * (min(end, stop) - max(begin, start))
+        for start, stop, depth in self._falls:
+            if begin < stop and start < end:
+                fall += depth
+        self._step(period, abs(force), damage, cough, bled, fall)
+
+    def bleed(self, volume: float) -> None:
+        """
+        Take blood at once, as a test or a scenario does.
+
+        :param volume: mL.
+        :raises StateError: if it is negative or not finite.
+        """
+        if not 0.0 <= volume < math.inf:
+            raise StateError(f'volume {volume!r} mL: expected a finite number of at least 0')
+        self.blood_loss = min(self.blood_loss + volume, MOST_LOSS)

@@ -1,0 +1,137 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A pinhole camera in the patient: u = fx x / z + cx and v = fy y / z + cy in its optical frame.
+
+The optical frame is that of REP 103: x to the right, y down, z away from the camera.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+import math
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.surgery.arm.kinematics import Point, Vector
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.ranges import check_number, is_within
+import numpy as np
+from numpy.typing import NDArray
+
+FRAME_ID = 'endoscope_optical'
+"""The link of the URDF where the default camera is."""
+
+_MOST = 4096
+_ROOM = 100.0  # metres
+_WIDEST = 2.9  # radians
+
+
+@dataclass(frozen=True)
+class Intrinsics:
+    """What CameraInfo wants: focal lengths and centre in pixels; there is no distortion."""
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+
+
+def _default(name: str) -> Point:
+    x, y, z = (constant(f'endoscope.{name}_{axis}') for axis in 'xyz')
+    return x, y, z
+
+
+_EYE, _LOOK = _default('eye'), _default('look')
+_FIELD_OF_VIEW = constant('endoscope.field_of_view')
+_NEAR, _FAR = constant('endoscope.near'), constant('endoscope.far')
+
+
+class Camera:
+    """
+    Where a camera is, what it looks at, and how often.
+
+    :param width: of a picture, pixels.
+    :param height: of a picture, pixels.
+    :param fps: most pictures a second that :meth:`due` asks for.
+    :param eye: where the camera is, in the arm's base frame, m; by default that of the URDF.
+    :param look: what is in the middle of the picture, m.
+    :param field_of_view: from top to bottom, rad, 0.01 to 2.9.
+    :param near: nearest that is seen, m, at least 0.1 mm.
+    :param far: farthest that is seen, m, beyond the nearest.
+    :raises SettingError: on sizes or places that no camera has.
+    """
+
+    def __init__(
+        self,
+        width: int = 320,
+        height: int = 240,
+        fps: float = 15.0,
+        eye: Point = _EYE,
+        look: Point = _LOOK,
+        field_of_view: float = _FIELD_OF_VIEW,
+        near: float = _NEAR,
+        far: float = _FAR,
+    ) -> None:
+        for name, size in (('width', width), ('height', height)):
+            if int(size) != size or not 8 <= size <= _MOST:
+                raise SettingError(name, size, f'8 to {_MOST} pixels')
+        if not 0.0 < fps <= 60.0:
+            raise SettingError('fps', fps, 'above 0 and at most 60')
+        for name, place in (('eye', eye), ('look', look)):
+            if len(place) != 3 or not all(is_within(each, -_ROOM, _ROOM) for each in place):
+                raise SettingError(name, place, 'a point: three metres, finite')
+        if math.dist(look[:2], eye[:2]) < 1e-6:
+            raise SettingError('look', look, 'a point neither above nor below the eye')
+        check_number('field_of_view', field_of_view, 0.01, _WIDEST)
+        check_number('near', near, 1e-4, _ROOM)
+        check_number('far', far, math.nextafter(near, math.inf), _ROOM)
+        self.width, self.height, self.fps = int(width), int(height), float(fps)
+        self.eye, self.look = eye, look
+        self.field_of_view, self.near, self.far = field_of_view, near, far
+        self._last = -math.inf
+
+    @property
+    def intrinsics(self) -> Intrinsics:
+        """Return the pinhole camera; PyBullet's middle is half a pixel from the usual one."""
+        focal = self.height / 2.0 / math.tan(self.field_of_view / 2.0)
+        return Intrinsics(
+            self.width,
+            self.height,
+            focal,
+            focal,
+            self.width / 2.0,
+            self.height / 2.0 - 1.0,
+        )
+
+    def pose(self) -> tuple[Vector, Vector]:
+        """Return the optical frame: position (3,), m, and rotation (3, 3), in the base frame."""
+        ahead = np.subtract(self.look, self.eye)
+        ahead = ahead / np.linalg.norm(ahead)
+        right = np.cross(ahead, (0.0, 0.0, 1.0))
+        right = right / np.linalg.norm(right)
+        return np.array(self.eye), np.column_stack([right, np.cross(ahead, right), ahead])
+
+    def due(self, time: float) -> bool:
+        """Say whether the next picture is due at a time (s), and count it as taken if so."""
+        if time < self._last:
+            self._last = -math.inf  # a new operation
+        if time - self._last < 1.0 / self.fps - 1e-9:
+            return False
+        self._last = time
+        return True
+
+    @cached_property
+    def rays(self) -> NDArray[np.float32]:
+        """
+        Return the ray of each pixel, row by row, in the base frame: shape (3, height * width).
+
+        A point at depth z in a pixel is z times its ray from the eye.
+        """
+        _eye, rotation = self.pose()
+        pinhole = self.intrinsics
+        columns = (np.arange(self.width) - pinhole.cx) / pinhole.fx
+        rows = (np.arange(self.height) - pinhole.cy) / pinhole.fy
+        right, down = np.meshgrid(columns, rows)
+        across = np.stack([right.ravel(), down.ravel(), np.ones(right.size)])
+        return np.asarray(rotation @ across, np.float32)

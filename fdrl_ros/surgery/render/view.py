@@ -1,0 +1,69 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a picture shows besides the arm: the organ, and the things of the procedure."""
+
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.surgery.arm.kinematics import Point
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.tasks.incision import Incision
+from fdrl_ros.surgery.tasks.transfer import PegTransfer
+
+_HEALTHY, _BRUISED = (0.72, 0.26, 0.22), (0.30, 0.05, 0.22)
+
+
+@dataclass(frozen=True)
+class View:
+    """
+    One moment, apart from the joints: numbers only, so that another thread may draw it.
+
+    :param surface: height of the untouched organ, m.
+    :param damage: done to it, N s.
+    :param radius: of what presses, m.
+    :param waypoint: where the tip is to go, m.
+    :param object: where the object of the procedure is, m.
+    :param ring: the object is a ring, else a curved needle.
+    :param pegs: tops of pegs that stand on the organ, m.
+    :param cut: start and end of a line to cut, m.
+    :param cut_done: fraction of it that is cut.
+    :param arrow: start of an arrow and its way, m.
+    """
+
+    surface: float = constant('workspace.surface')
+    damage: float = 0.0
+    radius: float = 0.003
+    waypoint: Point | None = None
+    object: Point | None = None
+    ring: bool = False
+    pegs: tuple[Point, ...] = ()
+    cut: tuple[Point, Point] | None = None
+    cut_done: float = 0.0
+    arrow: tuple[Point, Point] | None = None
+
+
+def tissue_colour(damage: float) -> tuple[float, float, float]:
+    """Return red, green and blue of tissue, from healthy to bruised, by damage in N s."""
+    share = 1.0 - math.exp(-max(0.0, damage) / constant('endoscope.bruise'))
+    red, green, blue = (a + (b - a) * share for a, b in zip(_HEALTHY, _BRUISED, strict=True))
+    return red, green, blue
+
+
+def view_of(operation: Operation) -> View:
+    """Return what is to be seen of an operation now."""
+    patient, task, scene = operation.patient, operation.task, operation.scene
+    pegs: tuple[Point, ...] = ()
+    if isinstance(task, PegTransfer):
+        pegs = tuple((each[0], each[1], task.top) for each in (task.pick, task.place))
+    return View(
+        surface=operation.tissue.surface(operation.time)[0],
+        damage=operation.damage,
+        radius=patient.procedure.contact_radius,
+        waypoint=operation.waypoint,
+        object=scene.object,
+        ring=isinstance(task, PegTransfer),
+        pegs=pegs,
+        cut=(patient.goal, patient.destination) if isinstance(task, Incision) else None,
+        cut_done=scene.done,
+    )

@@ -1,0 +1,3 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The tasks of the procedures: way, end, reward and expert of each."""

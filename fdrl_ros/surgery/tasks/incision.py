@@ -1,0 +1,94 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Incision: draw a blade along a line at a depth below a surface that breathes.
+
+The cut grows only where the blade is near the line and at its depth; running ahead of the cut
+cuts nothing. Cutting has no resistance of its own: limits are on the contact law's normal force.
+"""
+
+import math
+
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.tasks.task import excess, Number, Prospect, Reading, Scene, Task
+from fdrl_ros.surgery.tissue.contact import Tissue
+
+DEPTH = constant('incision.depth')
+DEPTH_TOLERANCE = constant('incision.depth_tolerance')
+DEPTH_LIMIT = constant('incision.depth_limit')
+LINE_TOLERANCE = constant('incision.line_tolerance')
+BITE = constant('incision.bite')
+HOVER = constant('incision.hover')
+
+_AHEAD = 0.001
+"""How far ahead of the cut the plan has the blade, m."""
+
+_LATERAL, _LEAD, _HEIGHT = 3.0, 3.0, 2.0
+"""What a metre beside the line, ahead of the cut and off the depth costs."""
+
+_BAND = 0.002
+"""Half of the heights that are as good on the way to the cut, m."""
+
+_FREE_LATERAL, _FREE_LEAD = 0.0004, 0.0015
+"""How far beside the line and ahead of the cut costs nothing, m."""
+
+
+class Incision(Task):
+    """A cut from the goal to the destination of the patient, both on the planned surface."""
+
+    loss = 'depth'
+
+    def __init__(self, patient: Patient, tissue: Tissue) -> None:
+        super().__init__(patient, tissue)
+        way_x = patient.destination[0] - self.goal[0]
+        way_y = patient.destination[1] - self.goal[1]
+        self.length = math.hypot(way_x, way_y)
+        self.along_x, self.along_y = way_x / self.length, way_y / self.length
+
+    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+        """Return the planned place of the blade a little ahead of the cut."""
+        x, y, z = self.goal
+        along = done * self.length + _AHEAD
+        return x + along * self.along_x, y + along * self.along_y, z - DEPTH
+
+    def _place(self, x: Number, y: Number) -> tuple[Number, Number]:
+        """Return how far along the line and how far beside it a point is, m."""
+        from_x, from_y = x - self.goal[0], y - self.goal[1]
+        return (
+            from_x * self.along_x + from_y * self.along_y,
+            from_y * self.along_x - from_x * self.along_y,
+        )
+
+    def progress(self, scene: Scene, reading: Reading) -> Number:
+        """Let the cut grow to where the blade is."""
+        x, y, z = reading.tip
+        depth = self.tissue.surface(reading.time)[0] - z
+        along, beside = self._place(x, y)
+        front = scene.done * self.length
+        grows = (
+            (abs(beside) <= LINE_TOLERANCE)
+            & (abs(depth - DEPTH) <= DEPTH_TOLERANCE)
+            & (front < along)
+            & (along <= front + BITE)
+        )
+        reached = along / self.length
+        scene.done = grows * (reached - excess(reached, 1.0)) + (1.0 - grows) * scene.done
+        return depth > DEPTH_LIMIT
+
+    def remaining(self, at: Prospect) -> Number:
+        """Return what is left of the line, with a price on leaving line, cut and depth."""
+        along, beside = self._place(at.x, at.y)
+        lead = along - at.done * self.length
+        height = at.z - at.surface
+        near = (abs(beside) <= LINE_TOLERANCE) * (abs(lead) <= BITE)
+        # On the way a band of heights is as good; coming near the cut costs nothing by itself.
+        off = near * abs(height + DEPTH) + (1.0 - near) * (
+            excess(abs(height - HOVER), _BAND) + HOVER + DEPTH + _BAND
+        )
+        return (
+            excess(self.length + _AHEAD, along)
+            + _LATERAL * excess(abs(beside), _FREE_LATERAL)
+            + _LEAD * excess(lead, _FREE_LEAD)
+            + _HEIGHT * off
+        )

@@ -1,0 +1,157 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The procedures, surgical sub-skills each under a force limit, and the specialities they are of.
+
+What is to be done in each is in :mod:`fdrl_ros.surgery.tasks`; here are its numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.ranges import check_number
+
+PRESSING = ('palpation', 'retraction')
+"""The two that hold a force; the shipped federation trains them."""
+
+_RANGES = (
+    ('tolerance', 0.0, 100.0),
+    ('warn_force', 0.0, 100.0),
+    ('force_limit', 1e-3, 100.0),
+    ('contact_radius', 1e-5, 0.1),
+    ('horizon', 1, 100_000),
+)
+"""What a procedure can ask for, in SI units and ticks."""
+
+_HELD = (
+    ('target_force', PRESSING, 1e-3, 100.0),
+    ('hold_time', (*PRESSING, 'reach', 'follow'), 1e-3, 3600.0),
+)
+"""What only some procedures have one hold, N and s; it is 0 in the others."""
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """
+    The numbers of one procedure.
+
+    :param name: its name in states and messages, one of PROCEDURE_NAMES.
+    :param target_force: force to hold, N; 0 where none is to be held.
+    :param tolerance: how far from the target force counts as held, N.
+    :param warn_force: force above which tissue takes damage, N.
+    :param force_limit: force that ends the operation as a failure, N.
+    :param contact_radius: radius of the instrument's rounded end, m.
+    :param hold_time: time to stay within the tolerance, s; 0 where none is asked for.
+    :param horizon: time allowed, ticks of 50 ms.
+    """
+
+    name: str
+    target_force: float
+    tolerance: float
+    warn_force: float
+    force_limit: float
+    contact_radius: float
+    hold_time: float
+    horizon: int
+
+    def __post_init__(self) -> None:
+        """
+        Refuse what nobody can do.
+
+        :raises SettingError: on an unknown name, or a number out of its range.
+        """
+        if not isinstance(self.name, str) or self.name not in PROCEDURE_NAMES:
+            raise SettingError('procedure', self.name, 'one of ' + ', '.join(PROCEDURE_NAMES))
+        for name, low, high in _RANGES:
+            check_number(name, getattr(self, name), low, high)
+        for name, users, low, high in _HELD:
+            held = self.name in users
+            check_number(name, getattr(self, name), held * low, held * high)
+        if not isinstance(self.horizon, int):
+            raise SettingError('horizon', self.horizon, 'a whole number of ticks')
+
+
+def _procedure(name: str) -> Procedure:
+    fields = [each for each in Procedure.__dataclass_fields__ if each not in ('name', 'horizon')]
+    numbers: dict[str, Any] = {each: constant(f'{name}.{each}') for each in fields}
+    return Procedure(name, **numbers, horizon=round(constant(f'{name}.horizon')))
+
+
+PROCEDURES: tuple[Procedure, ...] = tuple(_procedure(each) for each in PROCEDURE_NAMES)
+
+SPECIALITIES: dict[str, dict[str, float]] = {
+    'cardiac': {'follow': 0.40, 'needle_pass': 0.35, 'incision': 0.25},
+    'spinal': {'palpation': 0.40, 'incision': 0.30, 'retraction': 0.30},
+    'colonoscopy': {'reach': 0.40, 'palpation': 0.35, 'follow': 0.25},
+    'general': {'retraction': 0.40, 'peg_transfer': 0.25, 'needle_pass': 0.20, 'palpation': 0.15},
+}
+"""
+Share of each procedure in what a speciality does: minimally invasive cardiac surgery, spinal
+surgery, colonoscopy and general surgery. Our choice: no paper gives shares of sub-skills.
+"""
+
+
+_BY_NAME = {each.name: each for each in PROCEDURES}
+
+
+def procedure_named(name: str) -> Procedure:
+    """
+    Return a procedure by its name.
+
+    :raises SettingError: if there is none.
+    """
+    found = _BY_NAME.get(name)
+    if found is None:
+        raise SettingError('procedure', name, 'one of ' + ', '.join(_BY_NAME))
+    return found
+
+
+def procedures_named(text: str | Sequence[str]) -> tuple[str, ...]:
+    """
+    Read a list such as `palpation, follow`, the name of a speciality, or `all`.
+
+    :param text: names in one text with commas, or one by one.
+
+    :returns: names in the order of PROCEDURES, each once.
+    :raises SettingError: on what is neither, a name that is none, or no name at all.
+    """
+    given = text.split(',') if isinstance(text, str) else text
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+        raise SettingError('procedures', text, 'names, in one text with commas or one by one')
+    words = [each.strip() for each in given if each.strip()]
+    wanted: set[str] = set()
+    for each in words:
+        if each == 'all':
+            wanted |= set(PROCEDURE_NAMES)
+        elif each in SPECIALITIES:
+            wanted |= SPECIALITIES[each].keys()
+        elif each in PROCEDURE_NAMES:
+            wanted.add(each)
+        else:
+            known = ', '.join(('all', *SPECIALITIES, *PROCEDURE_NAMES))
+            raise SettingError('procedures', text, f'names out of {known}')
+    if not wanted:
+        raise SettingError('procedures', text, 'at least one procedure')
+    return tuple(each for each in PROCEDURE_NAMES if each in wanted)
+
+
+def procedure_mix(
+    procedures: Sequence[str], speciality: str, strength: float
+) -> tuple[float, ...]:
+    """
+    Return the share of each procedure where one speciality is done more than the others.
+
+    :param procedures: those that are done at all.
+    :param strength: 0 for equal shares, 1 for the speciality's own; between them, in between.
+    :returns: shares that sum to 1, in the order of `procedures`.
+    """
+    count = len(procedures)
+    own = [SPECIALITIES[speciality].get(each, 0.0) for each in procedures]
+    total = sum(own)
+    if total == 0.0:
+        return (1.0 / count,) * count
+    return tuple((1.0 - strength) / count + strength * each / total for each in own)

@@ -1,0 +1,28 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be done in each procedure: a task knows its way, its end and its remaining cost."""
+
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.tasks.hover import Follow, Reach
+from fdrl_ros.surgery.tasks.incision import Incision
+from fdrl_ros.surgery.tasks.press import Press
+from fdrl_ros.surgery.tasks.task import Task
+from fdrl_ros.surgery.tasks.transfer import NeedlePass, PegTransfer
+from fdrl_ros.surgery.tissue.contact import Tissue
+
+__all__ = ['TASKS', 'task_of']
+
+TASKS: dict[str, type[Task]] = {
+    'reach': Reach,
+    'palpation': Press,
+    'retraction': Press,
+    'incision': Incision,
+    'needle_pass': NeedlePass,
+    'peg_transfer': PegTransfer,
+    'follow': Follow,
+}
+
+
+def task_of(patient: Patient, tissue: Tissue) -> Task:
+    """Return what is to be done with a patient."""
+    return TASKS[patient.procedure.name](patient, tissue)

@@ -1,0 +1,203 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the sepsis experiments, and what is compared in them (DP-DQN section 5)."""
+
+from dataclasses import dataclass, replace
+import math
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.settings import setting, Settings
+
+LARGEST = 5
+"""How many times as many patients as usual the largest online run of the targets has."""
+
+
+@dataclass(frozen=True)
+class SepsisSettings(Settings):
+    """How DP-DQN learns on ICU-Sepsis, and how often that is repeated."""
+
+    runs: int = setting(24, "runs of each arm of the paper's comparison", minimum=1, maximum=1000)
+    seeds: int = setting(10, 'runs of each arm of the targets', minimum=0, maximum=1000)
+    seed: int = setting(
+        1, 'first seed, of the public guess, the patients and the noise', minimum=0, maximum=10**6
+    )
+    workers: int = setting(1, 'processes that work at once', minimum=1, maximum=1024)
+    phi: float = setting(
+        0.835, 'survival that FAE waits for, DP-DQN Eq. 9', minimum=0.0, maximum=1.0
+    )
+    delta: float = setting(1e-6, 'delta; below 1 / patients', minimum=1e-10, maximum=0.1)
+    patients: int = setting(
+        20000, 'patients treated online, one episode each', minimum=10, maximum=10**7
+    )
+    new_patients: int = setting(1000, 'new patients of a round', minimum=1, maximum=10**6)
+    batch: int = setting(
+        8000, 'expected batch size L of DP-SGD', unit='patients', minimum=1, maximum=10**6
+    )
+    transitions_per_patient: int = setting(
+        10, 'transitions drawn of each included patient in a step', minimum=1, maximum=1000
+    )
+    learning_rate: float = setting(1.0, 'step size of DP-SGD', minimum=1e-6, maximum=1e4)
+    low_rate: float = setting(
+        0.3, 'times the step size where epsilon is below 2', minimum=1e-6, maximum=1.0
+    )
+    clip_norm: float = setting(0.6, 'C of DP-DQN Alg. 1', minimum=1e-6, maximum=1e6)
+    exploration: float = setting(
+        0.1, 'share of actions drawn from the admissible ones', minimum=0.0, maximum=1.0
+    )
+    scale: float = setting(4.0, 'the one in a one-hot state', minimum=0.01, maximum=100.0)
+    concentration: float = setting(
+        10.0, 'c of the public guess at the dynamics', minimum=1.0, maximum=1e6
+    )
+    blend: float = setting(0.0, 'b of the public guess', minimum=0.0, maximum=1.0)
+    clinician_patients: int = setting(
+        5000, 'patients of the clinicians, for learning offline', minimum=10, maximum=10**6
+    )
+
+    offline_steps: int = setting(
+        2, 'steps of DP-SGD on all patients of the clinicians', minimum=1, maximum=10**6
+    )
+    offline_rate: float = setting(1.0, 'its step size', minimum=1e-6, maximum=1e4)
+    conservative: float = setting(
+        0.0, 'its alpha of conservative Q-learning', minimum=0.0, maximum=1000.0
+    )
+    plain_rounds: int = setting(
+        50, 'rounds of the longer online learning without privacy', minimum=1, maximum=10**6
+    )
+    plain_patients: int = setting(2000, 'its new patients of a round', minimum=1, maximum=10**6)
+    plain_steps: int = setting(100, 'steps of Adam of a round', minimum=1, maximum=10**6)
+    plain_batch: int = setting(
+        200, 'its expected batch size', unit='patients', minimum=1, maximum=10**6
+    )
+    plain_rate: float = setting(0.0008, 'its step size', minimum=1e-8, maximum=1.0)
+    plain_exploration: float = setting(
+        0.3, 'its exploration at first; it falls to 0.05', minimum=0.0, maximum=1.0
+    )
+
+    @property
+    def rounds(self) -> int:
+        """Return the rounds of an online run."""
+        return max(1, self.patients // self.new_patients)
+
+    def check(self) -> None:
+        """
+        Refuse what no run could learn from, or promise, before the first one begins.
+
+        :raises SettingError: naming the flag and what it is to fit.
+        """
+        if self.patients < self.new_patients:
+            expected = f'at least new_patients = {self.new_patients}, one round'
+            raise SettingError('patients', self.patients, expected)
+        treated = self.rounds * self.new_patients
+        if self.batch > treated:
+            expected = f'at most the {treated} patients of all rounds: before, nothing is learned'
+            raise SettingError('batch', self.batch, expected)
+        longer = self.plain_rounds * self.plain_patients
+        most = treated
+        if self.seeds:
+            if self.plain_batch > longer:
+                expected = f'at most the {longer} patients of all its rounds'
+                raise SettingError('plain_batch', self.plain_batch, expected)
+            most = max(LARGEST * treated, longer, self.clinician_patients)
+        if self.delta * most >= 1.0:
+            expected = f'below 1 / {most}, the patients of the largest run'
+            raise SettingError('delta', self.delta, expected)
+
+    def online(self, patients: int) -> 'SepsisSettings':
+        """
+        Return settings for so many patients online: as many rounds, transitions weigh as much.
+
+        :param patients: 0 for as many as there are.
+        """
+        if not patients:
+            return self
+        return replace(
+            self,
+            patients=patients,
+            new_patients=max(1, patients // self.rounds),
+            batch=max(1, round(self.batch * patients / self.patients)),
+            learning_rate=self.learning_rate * patients / self.patients,
+        )
+
+    def quick(self) -> 'SepsisSettings':
+        """
+        Return settings for a look of a minute or two: few runs, few patients, no claim.
+
+        As many rounds as usual, so that most runs get above a survival near their start.
+        """
+        return replace(
+            self.online(6000),
+            runs=3,
+            seeds=1,
+            phi=0.82,
+            clinician_patients=500,
+            plain_rounds=2,
+            plain_patients=500,
+        )
+
+
+EPSILONS = (2.0, 4.0, 8.0, 12.0, math.inf)
+"""Those of the paper's Figures 5 and 7, and no privacy."""
+
+REPLAYS = {
+    'poisson': 'no PER',
+    'prioritised_poisson': 'private PER',
+    'prioritised': "the paper's PER",
+}
+"""Ways of sampling: DP-DQN without PER, PER by coins of one's own at q = 1, PER as published."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """
+    What is publicly known before the first private patient.
+
+    Always which treatments are usual in a state (ICU-Sepsis calls them admissible). With a
+    concentration also a guess at the dynamics,
+    :func:`fdrl_ros.worlds.icu_sepsis.perturbed.perturbed`.
+    """
+
+    concentration: float | None = None
+    blend: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name it, such as 'c = 10, b = 0'."""
+        if self.concentration is None:
+            return 'scratch'
+        return f'c = {self.concentration:g}, b = {self.blend:g}'
+
+
+@dataclass(frozen=True)
+class Arm:
+    """
+    One way to learn, repeated with several seeds.
+
+    :param kind: 'online', 'plain', 'offline' or 'plan'.
+    :param epsilon: that noise is calibrated to.
+    :param patients: how many, if not as many as the settings say.
+    :param replay: one of REPLAYS.
+    """
+
+    kind: str
+    start: Start
+    epsilon: float = math.inf
+    replay: str = 'poisson'
+    patients: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name it; a file name too."""
+        start = self.start.name.replace(' ', '').replace('=', '').replace(',', '_')
+        words = f'{self.kind}_{start}_eps{self.epsilon:g}_{self.replay}'
+        return f'{words}_{self.patients}' if self.patients else words
+
+    @property
+    def private(self) -> bool:
+        """Tell whether its epsilon is finite, whatever noise it adds."""
+        return math.isfinite(self.epsilon) and self.replay != 'prioritised'
+
+
+def paper_arms(settings: SepsisSettings) -> list[Arm]:
+    """Return the arms of the paper's comparison: every epsilon with every replay."""
+    start = Start(settings.concentration, settings.blend)
+    return [Arm('online', start, epsilon, replay) for replay in REPLAYS for epsilon in EPSILONS]

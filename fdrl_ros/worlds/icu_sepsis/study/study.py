@@ -1,0 +1,264 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The DP-DQN paper's results on ICU-Sepsis, repeated with several seeds (DP-DQN section 5).
+
+Every run of every arm is a part, kept in a file of its own; finished parts are read, an
+interrupted run goes on from its checkpoint.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+import functools
+import math
+from pathlib import Path
+import shutil
+import time
+from typing import Any
+
+from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
+from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
+from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
+from fdrl_ros.worlds.icu_sepsis.study.learning import learn_offline, learn_online, Learned
+from fdrl_ros.worlds.icu_sepsis.study.pace import TimeLeft
+from fdrl_ros.worlds.icu_sepsis.study.planning import planned
+from fdrl_ros.worlds.icu_sepsis.study.settings import (
+    Arm,
+    LARGEST,
+    paper_arms,
+    SepsisSettings,
+    Start,
+)
+from fdrl_ros.worlds.icu_sepsis.values import (
+    band_of,
+    BANDS,
+    survival,
+    survival_by_band,
+    visits,
+)
+import numpy as np
+from numpy.typing import NDArray
+
+_WITHOUT_EFFECT = ('runs', 'seeds', 'seed', 'workers', 'phi')
+"""Settings that change no part."""
+
+
+def target_arms(settings: SepsisSettings) -> list[Arm]:
+    """Return the arms of the targets that are not among the paper's."""
+    own = Start(settings.concentration, settings.blend)
+    blurred, good, nothing = Start(30.0, 0.5), Start(30.0), Start()
+    arms = [Arm('plain', nothing)]
+    arms += [
+        Arm('online', start, epsilon)
+        for start in (own, good, blurred)
+        for epsilon in (1.0, 8.0, math.inf)
+    ]
+    arms += [Arm('online', nothing, epsilon) for epsilon in (8.0, math.inf)]
+    more = 3 * settings.patients
+    arms += [Arm('online', own, epsilon, patients=more) for epsilon in (1.0, 8.0)]
+    arms.append(Arm('online', own, 8.0, patients=LARGEST * settings.patients))
+    arms += [
+        Arm('offline', start, epsilon)
+        for start in (own, good, blurred, nothing)
+        for epsilon in (1.0, 8.0, math.inf)
+    ]
+    few = settings.clinician_patients
+    arms += [
+        Arm('plan', start, patients=count)
+        for start in (nothing, own, good, blurred)
+        for count in (few // 10, few, 4 * few, 20 * few)
+    ]
+    paper = {each.name for each in paper_arms(settings)}
+    return [each for each in dict.fromkeys(arms) if each.name not in paper]
+
+
+def wanted(settings: SepsisSettings) -> list[tuple[Arm, int]]:
+    """Return every run: arm and seed; all arms of a seed before the next seed."""
+    found: list[tuple[Arm, int]] = []
+    for number in range(max(settings.runs, settings.seeds)):
+        seed = settings.seed + number
+        if number < settings.runs:
+            found += [(arm, seed) for arm in paper_arms(settings)]
+        if number < settings.seeds:
+            found += [(arm, seed) for arm in target_arms(settings)]
+    return found
+
+
+def run_sepsis(
+    directory: Path,
+    settings: SepsisSettings,
+    *,
+    report: Report = silent,
+    stopped: Stopped = never,
+) -> list[dict[str, Any]]:
+    """
+    Run what is missing.
+
+    :param directory: gets ``parts/``, one JSON file a run, and is gone on from them.
+    :returns: every part.
+    :raises SettingError: if settings contradict each other; nothing has begun then.
+    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises StoreError: if a part is damaged, or of other settings.
+    """
+    settings.check()
+    runs = wanted(settings)
+    found = read_parts(directory, settings, runs)
+    missing = [each for each, part in zip(runs, found, strict=True) if part is None]
+    done, left = len(runs) - len(missing), TimeLeft(settings, [arm for arm, _ in missing])
+
+    def count(progress: Progress) -> None:
+        nonlocal done
+        report(progress)
+        if progress.done == progress.total:
+            done += 1
+            words = left.finish(progress.who.partition(',')[0])
+            report(Progress('sepsis', 'all runs', done, len(runs), words))
+
+    report(Progress('sepsis', 'all runs', done, len(runs)))
+    run_tasks(
+        measure,
+        [(directory, settings, arm, seed) for arm, seed in missing],
+        workers=settings.workers,
+        report=count,
+        stopped=stopped,
+    )
+    return [part for part in read_parts(directory, settings, runs) if part is not None]
+
+
+def measure(
+    directory: Path,
+    settings: SepsisSettings,
+    arm: Arm,
+    seed: int,
+    *,
+    report: Report,
+    stopped: Stopped,
+) -> dict[str, Any]:
+    """
+    Run an arm once and keep what came out; a piece of work for a worker process.
+
+    :returns: the part that was written.
+    """
+    began = time.perf_counter()
+    path = part_path(directory, arm, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = directory / 'unfinished' / path.stem
+    work.mkdir(parents=True, exist_ok=True)
+    what = f'{arm.name}, seed {seed}'
+
+    def tell(done: int, total: int) -> None:
+        if done < total:  # the end is told when the file is written
+            report(Progress('sepsis run', what, done, total))
+
+    if arm.kind == 'plan':
+        learned = _plan(arm, seed)
+    else:
+        learn = learn_offline if arm.kind == 'offline' else learn_online
+        learned = learn(settings, arm, seed, work, tell, stopped)
+    final = judged(learned.actions)
+    same = np.array_equal(learned.actions, learned.averaged)
+    part = {
+        'settings': essence(settings),
+        'arm': arm_mapping(arm),
+        'seed': seed,
+        'epsilon': finite(learned.epsilon),
+        'noise_multiplier': learned.noise_multiplier,
+        'patients': learned.patients,
+        'survival': learned.survival,
+        'final': final,
+        'averaged': final if same else judged(learned.averaged),
+        'seconds': time.perf_counter() - began,
+    }
+    write_json(path, part)
+    shutil.rmtree(work)
+    report(Progress('sepsis run', what, 1, 1))
+    return part
+
+
+def judged(policy: StatePolicy) -> dict[str, Any]:
+    """
+    Value a policy exactly, in all and by band of severity.
+
+    Bands weigh states as they are met under the clinicians, so that all policies are judged on the
+    same patients; the paper, too, groups by the score at the current step. Shares of actions are
+    those of the policy's own patients.
+    """
+    model = icu_sepsis()
+    own, band = visits(model, policy), band_of(model.sofa)
+    shares = {name: own[band == number].sum(axis=0) for number, name in enumerate(BANDS)}
+    return {
+        'survival': survival(model, policy),
+        'by_band': survival_by_band(model, policy, _met()),
+        'actions': {
+            'all': (own.sum(axis=0) / own.sum()).tolist(),
+            **{name: (each / each.sum()).tolist() for name, each in shares.items()},
+        },
+    }
+
+
+@functools.cache
+def _met() -> NDArray[np.float64]:
+    """Return how often the clinicians meet each state, (713,)."""
+    model = icu_sepsis()
+    met: NDArray[np.float64] = visits(model, model.clinicians).sum(axis=1)
+    return met
+
+
+def _plan(arm: Arm, seed: int) -> Learned:
+    model = icu_sepsis()
+    stays = clinician_records(arm.patients, seed)
+    before, after = planned(None, arm.start, seed), planned(stays, arm.start, seed)
+    values = [survival(model, each) for each in (before, after)]
+    return Learned([0, arm.patients], values, after, after, math.inf, 0.0)
+
+
+def part_path(directory: Path, arm: Arm, seed: int) -> Path:
+    """Return the file of a run."""
+    return directory / 'parts' / f'{arm.name}_seed{seed}.json'
+
+
+def read_parts(
+    directory: Path, settings: SepsisSettings, runs: Sequence[tuple[Arm, int]]
+) -> list[dict[str, Any] | None]:
+    """
+    Read finished runs; None where there is none.
+
+    :raises StoreError: if one is damaged, or of other settings.
+    """
+    return [read_part(part_path(directory, arm, seed), settings, arm, seed) for arm, seed in runs]
+
+
+def read_part(path: Path, settings: SepsisSettings, arm: Arm, seed: int) -> dict[str, Any] | None:
+    """
+    Read a finished run, or None where there is none.
+
+    :raises StoreError: if it is damaged, or of other settings.
+    """
+
+    def fits(part: dict[str, Any]) -> bool:
+        float(part['final']['survival']), float(part['averaged']['survival'])
+        wanted = (essence(settings), arm_mapping(arm), seed)
+        return (part['settings'], part['arm'], part['seed']) == wanted
+
+    return read_finished(path, fits)
+
+
+def essence(settings: SepsisSettings) -> dict[str, Any]:
+    """Return the settings that a part depends on."""
+    return {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT}
+
+
+def arm_mapping(arm: Arm) -> dict[str, Any]:
+    """Return an arm as JSON holds it: infinity is null."""
+    found = {**asdict(arm), 'epsilon': finite(arm.epsilon), 'name': arm.name}
+    found['public'] = found.pop('start')
+    return found
+
+
+def finite(value: float) -> float | None:
+    """Return a number, or None for infinity, which JSON does not know."""
+    return float(value) if np.isfinite(value) else None

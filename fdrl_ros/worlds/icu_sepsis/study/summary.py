@@ -1,0 +1,201 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Sum up sepsis runs: FAE (DP-DQN Eq. 9), mortality and actions, with their spread over seeds.
+
+One run is one unit: means have Student's 95 % intervals, medians their quartiles.
+"""
+
+from collections.abc import Iterable, Sequence
+import math
+from typing import Any
+
+from fdrl_ros.experiments.studies.experiment import interval
+from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
+from fdrl_ros.worlds.icu_sepsis.model import uniform_policy
+from fdrl_ros.worlds.icu_sepsis.study.actions import heat_map
+from fdrl_ros.worlds.icu_sepsis.study.paper import PAPER
+from fdrl_ros.worlds.icu_sepsis.study.settings import (
+    Arm,
+    EPSILONS,
+    paper_arms,
+    REPLAYS,
+    SepsisSettings,
+    Start,
+)
+from fdrl_ros.worlds.icu_sepsis.study.study import arm_mapping, finite, judged, target_arms
+from fdrl_ros.worlds.icu_sepsis.values import BANDS, optimum
+import numpy as np
+
+Part = dict[str, Any]
+
+OTHER_PHI = (0.825, 0.83, 0.84)
+"""Other survivals that FAE is told for."""
+
+
+def summarise(parts: Iterable[Part], settings: SepsisSettings) -> dict[str, Any]:
+    """
+    Sum up what is there; arms without a run are left out.
+
+    :param parts: as :func:`fdrl_ros.worlds.icu_sepsis.study.study.measure` makes them.
+    """
+    by_arm: dict[str, list[Part]] = {}
+    for part in parts:
+        by_arm.setdefault(part['arm']['name'], []).append(part)
+    for each in by_arm.values():
+        each.sort(key=lambda part: int(part['seed']))
+    model = icu_sepsis()
+    paper = [
+        paper_row(arm, by_arm[arm.name], settings.phi)
+        for arm in paper_arms(settings)
+        if arm.name in by_arm
+    ]
+    chosen = [
+        *target_arms(settings),
+        *(each for each in paper_arms(settings) if each.replay == 'poisson'),
+    ]
+    first = range(settings.seed, settings.seed + settings.seeds)
+    targets = [
+        target_row(arm, own)
+        for arm in chosen
+        if (own := [each for each in by_arm.get(arm.name, []) if each['seed'] in first])
+    ]
+    return {
+        'unit': 'patient',
+        'delta': settings.delta,
+        'phi': settings.phi,
+        'private': False,
+        'paper': PAPER,
+        'references': {
+            'uniform': judged(uniform_policy()),
+            'clinicians': judged(model.clinicians),
+            'optimum': judged(optimum(model).actions),
+        },
+        'arms': paper,
+        'bands': band_changes(by_arm, settings),
+        'per': per_changes(by_arm, settings),
+        'heat_maps': heat_maps(by_arm, settings),
+        'targets': targets,
+    }
+
+
+def paper_row(arm: Arm, parts: Sequence[Part], phi: float) -> dict[str, Any]:
+    """Return FAE, mortality and learning curve of one arm."""
+    return {
+        **arm_mapping(arm),
+        'epsilon_spent': max((p['epsilon'] or math.inf for p in parts), default=math.inf)
+        if arm.private
+        else None,
+        'noise_multiplier': parts[0]['noise_multiplier'],
+        'runs': len(parts),
+        'seeds': [part['seed'] for part in parts],
+        'fae': fae_summary(parts, phi),
+        'fae_at': {f'{each:g}': fae_summary(parts, each) for each in OTHER_PHI},
+        'survival': interval([part['final']['survival'] for part in parts]),
+        'mortality': interval([1.0 - part['final']['survival'] for part in parts]),
+        'mortality_by_band': {
+            band: interval([1.0 - part['final']['by_band'][band] for part in parts])
+            for band in BANDS
+        },
+        'patients': parts[0]['patients'],
+        'highest': [max(part['survival']) for part in parts],
+        'curve': np.mean([part['survival'] for part in parts], axis=0).tolist(),
+    }
+
+
+def fae_summary(parts: Sequence[Part], phi: float) -> dict[str, Any]:
+    """Return median, quartiles and values of FAE; null where phi was not reached."""
+    waits = [fae(part, phi) for part in parts]
+    low, median, high = quartiles(waits)
+    return {
+        'median': finite(median),
+        'quartiles': [finite(low), finite(high)],
+        'reached': sum(math.isfinite(each) for each in waits),
+        'values': [finite(each) for each in waits],
+    }
+
+
+def fae(part: Part, phi: float) -> float:
+    """Return how many patients it took until the exact survival first reached phi, or infinity."""
+    for patients, value in zip(part['patients'], part['survival'], strict=True):
+        if value >= phi:
+            return float(patients)
+    return math.inf
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return quartiles and median of values of which some may be infinite: order statistics."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+
+    def at(share: float) -> float:
+        low, high = ordered[math.floor(share * last)], ordered[math.ceil(share * last)]
+        return low if low == high else (low + high) / 2.0
+
+    return at(0.25), at(0.5), at(0.75)
+
+
+def target_row(arm: Arm, parts: Sequence[Part]) -> dict[str, Any]:
+    """Return what an arm reaches, and what it adds to its public start, paired by seed."""
+    begun = [part['survival'][0] for part in parts]
+    found: dict[str, Any] = {**arm_mapping(arm), 'runs': len(parts), 'start': interval(begun)}
+    for kind in ('final', 'averaged'):
+        values = [part[kind]['survival'] for part in parts]
+        found[kind] = interval(values)
+        found[f'{kind}_gain'] = interval(
+            [value - first for value, first in zip(values, begun, strict=True)]
+        )
+    return found
+
+
+def band_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dict[str, Any]:
+    """Return mortality at epsilon 8 minus mortality without privacy, in points, paired by seed."""
+    with_privacy, without = (
+        by_arm.get(_arm(settings, epsilon, 'poisson').name, []) for epsilon in (8.0, math.inf)
+    )
+    pairs = [(one, two) for one in with_privacy for two in without if one['seed'] == two['seed']]
+    if not pairs:
+        return {}
+    return {
+        band: interval(
+            [
+                100.0 * (two['final']['by_band'][band] - one['final']['by_band'][band])
+                for one, two in pairs
+            ]
+        )
+        for band in BANDS
+    }
+
+
+def per_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> list[dict[str, Any]]:
+    """Return what PER adds to the survival in the end, by epsilon, paired by seed, in points."""
+    found = []
+    for replay in list(REPLAYS)[1:]:
+        for epsilon in EPSILONS:
+            without, with_it = (
+                {part['seed']: part['final']['survival'] for part in by_arm.get(name, [])}
+                for name in (
+                    _arm(settings, epsilon, 'poisson').name,
+                    _arm(settings, epsilon, replay).name,
+                )
+            )
+            both = sorted(without.keys() & with_it.keys())
+            if both:
+                gains = [100.0 * (with_it[seed] - without[seed]) for seed in both]
+                row = {'replay': replay, 'epsilon': finite(epsilon), 'gain': interval(gains)}
+                found.append(row)
+    return found
+
+
+def heat_maps(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dict[str, Any]:
+    """Return the share of each action by policy and band; see :func:`heat_map`."""
+    found = {'clinicians': heat_map([judged(icu_sepsis().clinicians)['actions']])}
+    for title, epsilon in (('DQN', math.inf), ('DP-DQN, epsilon 8', 8.0)):
+        parts = by_arm.get(_arm(settings, epsilon, 'poisson').name, [])
+        if parts:
+            found[title] = heat_map([part['final']['actions'] for part in parts])
+    return found
+
+
+def _arm(settings: SepsisSettings, epsilon: float, replay: str) -> Arm:
+    return Arm('online', Start(settings.concentration, settings.blend), epsilon, replay)

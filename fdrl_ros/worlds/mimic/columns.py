@@ -1,0 +1,175 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of an extracted MIMIC-III table: units, limits, and the public constants that scale."""
+
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.settings import setting, Settings
+from fdrl_ros.worlds.icu_sepsis.features import CLIP
+from fdrl_ros.worlds.icu_sepsis.model import LEVELS
+import numpy as np
+from numpy.typing import NDArray
+
+_OFFSET = 0.1
+"""Added before a logarithm, as the AI Clinician does."""
+
+
+@dataclass(frozen=True)
+class MimicFeature:
+    """
+    One of the 47 features.
+
+    :param name: of the column, as the AI Clinician's extraction writes it.
+    :param unit: of its numbers.
+    :param lowest: a number below cannot be: the unit is another, or the row is damaged.
+    :param highest: nor can one above.
+    :param low: what becomes -1: the lower end of what is usual in intensive care.
+    :param high: what becomes 1: its upper end. Round numbers out of textbooks, ours; never
+        computed from the table, whose own means and quantiles are private.
+    :param log: whether the logarithm is scaled.
+    """
+
+    name: str
+    unit: str
+    lowest: float
+    highest: float
+    low: float
+    high: float
+    log: bool = False
+
+    @property
+    def binary(self) -> bool:
+        """Tell whether it is 0 or 1, and nothing between."""
+        return (self.lowest, self.highest) == (0, 1)
+
+    def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return -1 for the lower and 1 for the upper usual value, clipped to 4 around 0."""
+        low, high = self.low, self.high
+        if self.log:
+            values = np.log(_OFFSET + values)
+            low, high = math.log(_OFFSET + low), math.log(_OFFSET + high)
+        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        return np.clip((values - middle) / half, -CLIP, CLIP).astype(np.float32)
+
+
+MIMIC_FEATURES = (
+    MimicFeature('gender', '0 male, 1 female', 0, 1, 0, 1),
+    MimicFeature('mechvent', '0 or 1', 0, 1, 0, 1),
+    MimicFeature('max_dose_vaso', 'ug/kg/min', 0, 100, 0, 0.45, log=True),
+    MimicFeature('re_admission', '0 or 1', 0, 1, 0, 1),
+    MimicFeature('age', 'd', 6500, 55000, 14600, 31000),
+    MimicFeature('Weight_kg', 'kg', 10, 500, 50, 110),
+    MimicFeature('GCS', 'points', 3, 15, 3, 15),
+    MimicFeature('HR', '1/min', 0, 300, 60, 120),
+    MimicFeature('SysBP', 'mmHg', 0, 350, 90, 150),
+    MimicFeature('MeanBP', 'mmHg', 0, 300, 60, 100),
+    MimicFeature('DiaBP', 'mmHg', 0, 250, 40, 80),
+    MimicFeature('RR', '1/min', 0, 100, 10, 30),
+    MimicFeature('Temp_C', 'degC', 20, 45, 36, 38.5),
+    MimicFeature('FiO2_1', 'fraction', 0.15, 1.5, 0.3, 0.7),
+    MimicFeature('Potassium', 'mmol/l', 0.5, 20, 3.5, 5),
+    MimicFeature('Sodium', 'mmol/l', 80, 200, 133, 145),
+    MimicFeature('Chloride', 'mmol/l', 50, 170, 96, 112),
+    MimicFeature('Glucose', 'mg/dl', 1, 2500, 80, 200),
+    MimicFeature('Magnesium', 'mg/dl', 0, 15, 1.6, 2.6),
+    MimicFeature('Calcium', 'mg/dl', 0, 25, 7.5, 9.5),
+    MimicFeature('Hb', 'g/dl', 0, 30, 7.5, 13),
+    MimicFeature('WBC_count', '1e9/l', 0, 600, 4, 20),
+    MimicFeature('Platelets_count', '1e9/l', 0, 3000, 50, 400),
+    MimicFeature('PTT', 's', 0, 500, 25, 60),
+    MimicFeature('PT', 's', 0, 300, 12, 20),
+    MimicFeature('Arterial_pH', '', 6.3, 8.2, 7.25, 7.5),
+    MimicFeature('paO2', 'mmHg', 0, 800, 60, 200),
+    MimicFeature('paCO2', 'mmHg', 0, 250, 30, 55),
+    MimicFeature('Arterial_BE', 'mmol/l', -60, 60, -8, 6),
+    MimicFeature('HCO3', 'mmol/l', 0, 100, 17, 30),
+    MimicFeature('Arterial_lactate', 'mmol/l', 0, 50, 1, 4),
+    MimicFeature('SOFA', 'points', 0, 24, 2, 14),
+    MimicFeature('SIRS', 'points', 0, 4, 0, 4),
+    MimicFeature('Shock_Index', '1/(min mmHg)', 0, 50, 0.5, 1.2),
+    MimicFeature('PaO2_FiO2', 'mmHg', 0, 5000, 100, 400),
+    MimicFeature('cumulated_balance', 'ml', -500000, 500000, -5000, 15000),
+    MimicFeature('SpO2', '%', 0, 100, 90, 100, log=True),
+    MimicFeature('BUN', 'mg/dl', 0, 500, 10, 60, log=True),
+    MimicFeature('Creatinine', 'mg/dl', 0, 150, 0.5, 4, log=True),
+    MimicFeature('SGOT', 'U/l', 0, 100000, 15, 300, log=True),
+    MimicFeature('SGPT', 'U/l', 0, 100000, 10, 300, log=True),
+    MimicFeature('Total_bili', 'mg/dl', 0, 200, 0.3, 6, log=True),
+    MimicFeature('INR', '', 0, 50, 1, 2.5, log=True),
+    MimicFeature('input_total', 'ml', 0, 500000, 1000, 20000, log=True),
+    MimicFeature('input_4hourly', 'ml', 0, 100000, 0, 1000, log=True),
+    MimicFeature('output_total', 'ml', 0, 500000, 500, 15000, log=True),
+    MimicFeature('output_4hourly', 'ml', 0, 100000, 50, 1000, log=True),
+)
+
+
+@dataclass(frozen=True)
+class MimicSettings(Settings):
+    """Which columns of the table tell what, besides the 47 features."""
+
+    patient: str = setting('subject_id', 'column of the patient, who is the privacy unit')
+    stay: str = setting('icustayid', 'column of the stay; one patient may have several')
+    window: str = setting('bloc', 'column of the number of the window of 4 h within the stay')
+    outcome: str = setting('mortality_90d', 'column that is 1 if the patient died, else 0')
+    fluid: str = setting('input_4hourly', 'column of intravenous fluid in the window', unit='ml')
+    vasopressor: str = setting(
+        'max_dose_vaso', 'column of the highest rate of vasopressor', unit='ug/kg/min'
+    )
+    doses: str = setting(
+        'dose', 'whether those two hold doses or levels 0 to 4', choices=('dose', 'level')
+    )
+    minimum_patients: int = setting(1, 'fewest patients of a table', unit='patients', minimum=1)
+
+    def __post_init__(self) -> None:
+        """Refuse levels out of columns that hold a feature, which is a dose."""
+        super().__post_init__()
+        features = {each.name for each in MIMIC_FEATURES}
+        for name in ('fluid', 'vasopressor'):
+            column = getattr(self, name)
+            if self.doses == 'level' and column in features:
+                raise SettingError(name, column, 'a column of levels, not one of the features')
+
+
+@dataclass(frozen=True)
+class DoseCuts:
+    """
+    Doses that part the levels 1 to 4; level 0 is none at all.
+
+    A level holds the doses up to its cut. The DP-DQN paper cuts at the quartiles of its own
+    patients, which are a private statistic: cuts are either public, as the default is, or
+    charged to the ledger before they get here.
+
+    :param fluid: three rising doses in ml in 4 h.
+    :param vasopressor: three rising rates in ug/kg/min.
+    :param origin: 'public' or 'charged'.
+    """
+
+    fluid: tuple[float, float, float] = (50.0, 180.0, 530.0)
+    vasopressor: tuple[float, float, float] = (0.08, 0.22, 0.45)
+    origin: str = 'public'
+
+    def __post_init__(self) -> None:
+        """Refuse cuts that do not rise from above 0, or of unsaid origin."""
+        if self.origin not in ('public', 'charged'):
+            raise SettingError('origin', self.origin, "'public', or 'charged' to the ledger")
+        for name in ('fluid', 'vasopressor'):
+            cuts = getattr(self, name)
+            rising = len(cuts) == LEVELS - 2 and 0.0 < cuts[0] < cuts[1] < cuts[2] < math.inf
+            if not rising:
+                raise SettingError(name, cuts, 'three doses that rise from above 0')
+
+    def levels(self, name: str, doses: NDArray[np.float64]) -> NDArray[np.int64]:
+        """
+        Return the level of each dose, same shape.
+
+        :param name: 'fluid' or 'vasopressor'.
+        :param doses: at least 0.
+        """
+        level = 1 + np.searchsorted(np.array(getattr(self, name)), doses, side='left')
+        return np.where(doses > 0.0, level, 0).astype(np.int64)
+
+
+PUBLISHED_CUTS = DoseCuts()
+"""The AI Clinician's (Komorowski et al., Nature Medicine 24, 2018): quartiles of its patients."""

@@ -1,0 +1,245 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The audit over many seeds: how near its bounds come to the claim, and what it finds of faults.
+
+Takes about half an hour on one core, so it is not part of `make test`: run `make nightly
+ARGS='test/nightly/test_audit.py --save docs/results/audit.json'` to keep the figures.
+"""
+
+from dataclasses import replace
+
+from fdrl_ros.audit.attack import Guesses, log_ratio
+from fdrl_ros.audit.bound import epsilon_lower_bound
+from fdrl_ros.audit.distribution import inclusion_tests, least_p, noise_tests
+from fdrl_ros.audit.one_run import audit
+from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.watching import AuditedTrainer
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.learner import gradient
+from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy import mechanism
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+import pytest
+
+PLAN = Plan()
+SETTINGS = {'patients': PLAN.collection.patients, 'failure': 0.001, 'seeds': [1, 2, 3, 4, 5]}
+WIDE = NetworkShape(PLAN.shape.states, PLAN.shape.actions, (128, 128))
+"""A network with room for 20,000 canaries."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope='module')
+def records():
+    """Return the records of the first hospital of `make run`."""
+    return collect_records(PLAN.cohorts[0], PLAN.collection, PLAN.world)
+
+
+def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, kind, **more):
+    """Audit hospital 1 with other noise and sampling than `make run`, but its clipping."""
+    directory = tmp_path / f'{seed}'
+    directory.mkdir()
+    return audit(
+        records,
+        more.pop('shape', PLAN.shape),
+        replace(PLAN.learner, epochs=epochs, transitions_per_patient=more.pop('transitions', 8)),
+        replace(
+            PLAN.privacy,
+            batch=round(q * records.n_patients),
+            noise_multiplier=sigma,
+            delta=delta,
+            budget=float('inf'),
+        ),
+        AuditSettings(canaries=canaries, strength=20.0),
+        rounds=rounds,
+        directory=directory,
+        source=NoiseSource.seeded(seed),
+        rng=np.random.default_rng([10, seed]),
+        trainer=kind,
+        **more,
+    )
+
+
+def figure_of(name, found, canaries):
+    """Sum up the audits of one case."""
+    bounds = [each.bound for each in found]
+    return {
+        'case': name,
+        'canaries': canaries,
+        'patients': found[0].patients,
+        'charge': found[0].charge._asdict(),
+        'delta': found[0].delta,
+        'claimed': found[0].claimed,
+        'bounds': bounds,
+        'gaussian': [each.gaussian for each in found],
+        'attainable': float(np.mean([each.attainable for each in found])),
+        'bound_over_claimed': float(np.mean(bounds) / found[0].claimed),
+        'median_seconds': float(np.median([each.seconds for each in found])),
+    }
+
+
+REAL = {
+    'sigma 1, q 1, 1 step': {'sigma': 1.0, 'q': 1.0, 'rounds': 1, 'epochs': 1},
+    'sigma 2, q 1, 1 step': {'sigma': 2.0, 'q': 1.0, 'rounds': 1, 'epochs': 1},
+    'sigma 1, q 0.1, 100 steps': {'sigma': 1.0, 'q': 0.1, 'rounds': 2, 'epochs': 5},
+    'sigma 4, q 0.25, 200 steps': {'sigma': 4.0, 'q': 0.25, 'rounds': 5, 'epochs': 10},
+}
+
+
+@pytest.mark.parametrize('canaries', [1000, 6000, 18000])
+@pytest.mark.parametrize('name', REAL)
+def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
+    tmp_path, records, name, canaries, figures, capfd
+):
+    """A false alarm in one of the 60 runs: at most 60 * 2 * 0.001; the seeds are fixed."""
+    wide = canaries > PLAN.shape.n_parameters
+    found = [
+        run(
+            tmp_path,
+            records,
+            seed,
+            canaries=canaries,
+            delta=1e-5,
+            kind=AuditedTrainer,
+            shape=WIDE if wide else PLAN.shape,
+            transitions=2 if wide else 8,
+            **REAL[name],
+        )
+        for seed in SETTINGS['seeds']
+    ]
+    figures.append(figure_of(name, found, canaries))
+    with capfd.disabled():
+        print(f'\n{figures[-1]}', end='', flush=True)
+    assert all(each.consistent for each in found)
+    bounds = [each.bound for each in found]
+    assert np.mean(bounds) == pytest.approx(figures[-1]['attainable'], abs=0.5)
+    assert np.mean(bounds) > 0.15 * found[0].claimed
+
+
+def test_the_claim_of_make_run_stands(tmp_path, records, figures, capfd):
+    """All that training is: 60 transitions a patient, 6 rounds of 12 epochs, its budget."""
+    found = []
+    for seed in SETTINGS['seeds']:
+        directory = tmp_path / f'{seed}'
+        directory.mkdir()
+        found.append(
+            audit(
+                records,
+                PLAN.shape,
+                PLAN.learner,
+                PLAN.privacy,
+                AuditSettings(),
+                rounds=PLAN.rounds.rounds,
+                directory=directory,
+                source=NoiseSource.seeded(seed),
+                rng=np.random.default_rng([10, seed]),
+            )
+        )
+    figures.append(figure_of('make run', found, AuditSettings().canaries))
+    with capfd.disabled():
+        print(f'\n{figures[-1]}', end='', flush=True)
+    assert all(each.consistent for each in found)
+    assert found[0].charge.steps == 288 and found[0].claimed < PLAN.privacy.budget
+
+
+class Noiseless(AuditedTrainer):
+    """Forgets the noise."""
+
+    def noise(self, round, step):
+        return np.zeros(self.dqn.size)
+
+
+class Forgetful(AuditedTrainer):
+    """Begins a new ledger in every round, and reports what that one says."""
+
+    def train(self, weights, round, **told):
+        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
+        with Ledger.open(
+            f'{self._checkpoint}.{round}',
+            hospital='audit',
+            unit='patient',
+            delta=self.privacy.delta,
+            budget=float('inf'),
+        ) as self._ledger:
+            return super().train(weights, round, **told)
+
+
+FAULTS = {
+    'no noise': (Noiseless, None, {'rounds': 2, 'epochs': 5, 'sigma': 4.0}),
+    'no clipping': (AuditedTrainer, 0.0, {'rounds': 2, 'epochs': 5, 'sigma': 4.0}),
+    'clipping at 10 C': (AuditedTrainer, 10.0, {'rounds': 2, 'epochs': 5, 'sigma': 4.0}),
+    'an accountant a round': (Forgetful, None, {'rounds': 30, 'epochs': 1, 'sigma': 2.0}),
+}
+
+
+@pytest.mark.parametrize('name', FAULTS)
+def test_planted_faults_are_proven(tmp_path, records, name, figures, capfd, monkeypatch):
+    kind, scale, changes = FAULTS[name]
+    for module in (gradient, mechanism) if scale is not None else ():
+        # of the compiled way, and of NumPy's
+        monkeypatch.setattr(module, 'clip_limit', lambda clip_norm: (scale or 1e9) * clip_norm)
+    found = [
+        run(tmp_path, records, seed, canaries=2000, q=0.25, delta=1e-5, kind=kind, **changes)
+        for seed in SETTINGS['seeds']
+    ]
+    figures.append(figure_of(name, found, 2000))
+    with capfd.disabled():
+        print(f'\n{figures[-1]}', end='', flush=True)
+    assert all(each.bound > each.claimed for each in found)
+    assert all(each.gaussian > each.claimed for each in found)
+
+
+def test_batches_and_noise_are_as_the_accountant_takes_them(tmp_path, records, figures, capfd):
+    """40 histories of 20 steps; each test family falls below p = 0.01 in 4 once in 2000."""
+    least = {'inclusion': [], 'noise': []}
+    for seed in range(40):
+        seen = []
+        made = run(
+            tmp_path,
+            records,
+            seed,
+            canaries=20,
+            q=0.25,
+            sigma=2.0,
+            delta=1e-5,
+            rounds=1,
+            epochs=5,
+            kind=AuditedTrainer,
+            watchers=(seen.append,),
+        )
+        units, q = made.patients + 20, made.charge.sampling_probability
+        least['inclusion'].append(least_p(inclusion_tests([s.units for s in seen], units, q)))
+        told = {'noise_multiplier': 2.0, 'clip_norm': PLAN.privacy.clip_norm}
+        least['noise'].append(least_p(noise_tests(seen, expected_batch=units * q, **told)))
+    figures.append({'case': 'distributions', 'least_p': least})
+    with capfd.disabled():
+        print(f'\n{figures[-1]}', end='', flush=True)
+    for values in least.values():
+        assert sum(value < 0.01 for value in values) < 4
+
+
+@pytest.mark.parametrize(('epsilon', 'delta'), [(0.5, 0.0), (2.0, 0.0), (2.0, 1e-4), (5.0, 1e-5)])
+def test_bound_is_false_for_randomised_response_once_in_a_thousand(epsilon, delta):
+    """A million games; more than 1110 false bounds would come once in 4000."""
+    rng = np.random.default_rng(11)
+    right = rng.binomial(500, delta + (1.0 - delta) / (1.0 + np.exp(-epsilon)), size=10**6)
+    values, counts = np.unique(right, return_counts=True)
+    game = {'canaries': 500, 'guesses': 500, 'delta': delta, 'failure': 0.001}
+    false = [epsilon_lower_bound(correct=int(v), **game) > epsilon for v in values]
+    assert counts[np.array(false)].sum() <= 1110
+
+
+def test_no_game_of_20000_proves_more_than_a_gaussian_mechanism_has():
+    rng, charge = np.random.default_rng(12), Charge(1.0, 1.0, 1)
+    game = {'canaries': 1000, 'guesses': 120, 'delta': 1e-5, 'failure': 0.001}
+    seen = set()
+    for _ in range(20000):
+        members = rng.integers(2, size=1000).astype(bool)
+        scores = log_ratio(members + rng.standard_normal(1000), charge)
+        seen.add(Guesses(60, 60).correct(scores, members))
+    assert epsilon_lower_bound(correct=max(seen), **game) < epsilon_pld([charge], 1e-5)

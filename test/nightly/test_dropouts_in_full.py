@@ -1,0 +1,30 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+1,000 random schedules of drop-outs, and 200 more in which deadlines pass meanwhile.
+
+Takes about five minutes; run by `make nightly ARGS=test/nightly/test_dropouts_in_full.py`.
+"""
+
+from collections import Counter
+
+import pytest
+from support.dropouts import keys_read_once, run_hurried, run_schedule
+
+SETTINGS = {'hospitals': [5, 10], 'schedules': 1000, 'hurried': 200}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(('run', 'name'), [(run_schedule, 'schedules'), (run_hurried, 'hurried')])
+def test_every_round_ends_with_the_exact_sum_or_decrypts_nothing(run, name, figures, capfd):
+    found: Counter = Counter()
+    sizes = SETTINGS['hospitals']
+    with keys_read_once():
+        for seed in range(SETTINGS[name] // len(sizes)):
+            for hospitals in sizes:
+                found += run(seed, hospitals)
+    figures.append(dict(found))
+    with capfd.disabled():
+        print(f'\n{dict(found)}', end='', flush=True)
+    assert found[name] == SETTINGS[name]

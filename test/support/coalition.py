@@ -1,0 +1,304 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a coalition of servers and hospitals can compute from everything that it holds.
+
+It has the secret key of the homomorphic encryption, the round seeds of its hospitals and whatever
+was ever said. So it knows the masked slots of every update, its own shares of every secret, what
+was revealed, and each secret that enough of these shares restore. An honest update is then a row
+
+    masked slots = update + known masks + unknown masks
+
+and what the coalition learns are the combinations of rows in which all unknown masks cancel.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+import hashlib
+
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.masks import mask, pair_key
+from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSecret, RoundSeed
+from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, open_shares, SealError
+from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
+from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.protocol.attempt import (
+    attempt_of,
+    sealed_in,
+    settle_digest,
+    setup_digest,
+    Try,
+)
+from fdrl_ros.federation.protocol.message import (
+    hash_of_seed,
+    MaskedUpdate,
+    Message,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Shares,
+)
+import numpy as np
+
+MASK, SELF = 'mask secret', 'self seed'
+Unknown = tuple[object, ...]
+Fact = tuple[dict[str, int], np.ndarray]
+
+
+class FixedSeeds(RoundSeeds):
+    """Round seeds that follow from a number, so that a test can draw them again."""
+
+    def __init__(self, name: str, number: int, *, federation: str = 'test') -> None:
+        super().__init__(None, federation=federation, name=name)
+        self._number = number
+
+    def of(self, round: int) -> RoundSeed:
+        """Return the seed of a round, also when it was forgotten."""
+        seed = hashlib.sha256(f'{self._number} {self._name} {round}'.encode()).digest()
+        return RoundSeed(seed, self._federation, round, self._name)
+
+
+@dataclass
+class Row:
+    """One chunk of an honest hospital's update in one attempt, less the known masks."""
+
+    sender: str
+    slots: np.ndarray
+    unknown: dict[Unknown, int]
+
+
+@dataclass
+class Coalition:
+    """
+    Corrupt hospitals, the aggregator and the key authority, with all that they hold.
+
+    :param seeds: of each corrupt hospital; one may have several, to say different things.
+    :param found: secrets that it guessed.
+    """
+
+    roster: Roster
+    secret: SecretContext
+    seeds: dict[str, list[RoundSeeds]]
+    keys: dict[tuple[str, Try], list[RoundKey]] = field(default_factory=dict)
+    lists: dict[bytes, KeyList] = field(default_factory=dict)
+    setups: dict[bytes, tuple[KeyList, tuple[str, ...]]] = field(default_factory=dict)
+    settled: dict[bytes, tuple[bytes, tuple[str, ...]]] = field(default_factory=dict)
+    heard: list[Message] = field(default_factory=list)
+    shares: dict[tuple[str, Try, bytes, str], dict[str, bytes]] = field(default_factory=dict)
+    found: dict[tuple[str, Try, str], bytes] = field(default_factory=dict)
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """Keep messages, and work out what they are about."""
+        for message in messages:
+            of = attempt_of(message.envelope)
+            match message:
+                case RoundKey():
+                    self.keys.setdefault((message.envelope.sender, of), []).append(message)
+                case RoundStatus() if message.keyed:
+                    told = [self.keys[name, of][0] for name in message.keyed]
+                    self.tell(told, message.members, message.survivors, message.terms_digest)
+                case Shares() | Reveal() | MaskedUpdate():
+                    self.heard.append(message)
+
+    def tell(
+        self,
+        keys: Collection[RoundKey],
+        members: Collection[str],
+        survivors: Collection[str],
+        terms: bytes,
+    ) -> None:
+        """Note a list of keys, members and survivors that some hospital was told of."""
+        pairs = {k.envelope.sender: MemberKeys(k.mask_key, k.sealing_key) for k in keys}
+        of = attempt_of(next(iter(keys)).envelope)
+        listed = KeyList(self.roster.federation, *of, self.roster.threshold, pairs, terms)
+        listed = self.lists.setdefault(listed.digest, listed)
+        setup = setup_digest(listed, members)
+        self.setups[setup] = listed, tuple(sorted(members))
+        self.settled[settle_digest(setup, survivors)] = setup, tuple(survivors)
+
+    def own(self, name: str, of: Try) -> list[AttemptSecrets]:
+        """Return the secrets of a corrupt hospital."""
+        return [each.of(of[0]).attempt(of[1]) for each in self.seeds.get(name, [])]
+
+    def gather(self) -> None:
+        """Open what was sealed for corrupt hospitals, and take what was revealed."""
+        for message in self.heard:
+            sender, of = message.envelope.sender, attempt_of(message.envelope)
+            if isinstance(message, Shares) and message.keys_digest in self.lists:
+                listed = self.lists[message.keys_digest]
+                others = [name for name in listed.members if name != sender]
+                for name, each in sealed_in(message.sealed, others, sender).items():
+                    for secrets in self.own(name, of):
+                        keys = MemberKeys(secrets.mask.public, secrets.sealing.public)
+                        if listed.keys[name] != keys:
+                            continue
+                        try:
+                            pair = open_shares(secrets, listed, sender, each)
+                        except SealError:
+                            continue
+                        self._hold(sender, of, listed, MASK, name, pair.mask_secret)
+                        self._hold(sender, of, listed, SELF, name, pair.self_seed)
+            if isinstance(message, Reveal):
+                setup, survivors = self.settled[message.settle_digest]
+                listed, members = self.setups[setup]
+                present = [name for name in members if name not in message.missing]
+                for place, name in enumerate(present):
+                    start = SHARE_BYTES * place
+                    share = message.shares[start : start + SHARE_BYTES]
+                    kind = SELF if name in survivors else MASK
+                    self._hold(name, of, listed, kind, sender, share)
+
+    def _hold(
+        self, dealer: str, of: Try, listed: KeyList, kind: str, holder: str, share: bytes
+    ) -> None:
+        self.shares.setdefault((dealer, of, listed.digest, kind), {})[holder] = share
+
+    def restored(self, name: str, of: Try, kind: str, public: bytes = b'') -> bytes | None:
+        """
+        Return a secret if it is known: one's own, a guess, or what enough shares restore.
+
+        :param public: the mask key whose secret it shall be, if several were published.
+        """
+        candidates = [_of_kind(secrets, kind) for secrets in self.own(name, of)]
+        if (name, of, kind) in self.found:
+            candidates.append(self.found[name, of, kind])
+        for (dealer, where, digest, what), shares in self.shares.items():
+            if (dealer, where, what) == (name, of, kind) and len(shares) >= self.roster.threshold:
+                listed = self.lists[digest]
+                recovery = Recovery(listed.threshold, listed.members, list(shares))
+                try:
+                    candidates.append(recovery.recover(shares))
+                except ShareError:
+                    continue
+        fitting = (each for each in candidates if self._fits(name, of, kind, each, public))
+        return next(fitting, None)
+
+    def _fits(self, name: str, of: Try, kind: str, secret: bytes, public: bytes) -> bool:
+        keys = self.keys.get((name, of), [])
+        if kind == SELF:
+            return any(key.seed_hash == hash_of_seed(secret) for key in keys)
+        found = RoundSecret.from_bytes(secret).public
+        return found == public if public else any(key.mask_key == found for key in keys)
+
+    def rows(self) -> list[list[Row]]:
+        """Return the honest updates that are held, chunk by chunk, less all known masks."""
+        rows: dict[int, list[Row]] = {}
+        for message in self.heard:
+            sender = message.envelope.sender
+            if isinstance(message, MaskedUpdate) and sender not in self.seeds:
+                rows.setdefault(message.chunk, []).append(self._row(message, sender))
+        return [rows[chunk] for chunk in sorted(rows)]
+
+    def _row(self, message: MaskedUpdate, sender: str) -> Row:
+        of, scheme = attempt_of(message.envelope), self.secret.scheme
+        listed, members = self.setups[message.setup_digest]
+        row = Row(sender, SecretContext.decrypt(self.secret, message.ciphertext), {})
+
+        def take_off(key: bytes, added: bool) -> None:
+            whole = mask(key, scheme.slots * (message.chunk + 1), scheme.plain_modulus)
+            part = whole[scheme.slots * message.chunk :]
+            row.slots = (row.slots - part if added else row.slots + part) % scheme.plain_modulus
+
+        seed = self.restored(sender, of, SELF)
+        if seed is None:
+            row.unknown[SELF, sender, of] = 1
+        else:
+            take_off(seed, True)
+        for peer in members:
+            if peer == sender:
+                continue
+            for end, other in ((sender, peer), (peer, sender)):
+                secret = self.restored(end, of, MASK, listed.keys[end].mask)
+                if secret is not None:
+                    key = pair_key(
+                        RoundSecret.from_bytes(secret),
+                        listed.keys[other].mask,
+                        federation=self.roster.federation,
+                        round=of[0],
+                        attempt=of[1],
+                        mine=end,
+                        theirs=other,
+                        members=members,
+                        setup=message.setup_digest,
+                    )
+                    take_off(key, sender < peer)
+                    break
+            else:
+                ends = tuple(sorted((sender, peer)))
+                row.unknown[MASK, ends, of, message.setup_digest] = 1 if sender < peer else -1
+        return row
+
+
+def learned(rows: list[Row], modulus: int) -> list[Fact]:
+    """
+    Return all that rows of one chunk tell of honest updates.
+
+    :returns: the combinations of hospitals' updates that are known and do not follow from each
+        other, and what each is, modulo the plaintext modulus.
+    """
+    facts = []
+    for weights in _cancelling([row.unknown for row in rows]):
+        about: dict[str, int] = {}
+        value = np.zeros_like(rows[0].slots)
+        for row, weight in zip(rows, weights, strict=True):
+            # Masks are added or subtracted whole: so are rows in which they cancel.
+            assert weight.denominator == 1
+            about[row.sender] = about.get(row.sender, 0) + int(weight)
+            value = (value + int(weight) * row.slots) % modulus
+        facts.append((about, value))
+    return _independent(facts)
+
+
+def _of_kind(secrets: AttemptSecrets, kind: str) -> bytes:
+    return secrets.self_seed if kind == SELF else secrets.mask.to_bytes()
+
+
+def _cancelling(rows: list[dict[Unknown, int]]) -> list[list[Fraction]]:
+    """Return a basis of the combinations of rows in which every unknown cancels."""
+    left: list[tuple[dict[Unknown, Fraction], list[Fraction]]] = []
+    for place, row in enumerate(rows):
+        unit = [Fraction(int(place == other)) for other in range(len(rows))]
+        left.append(({name: Fraction(sign) for name, sign in row.items()}, unit))
+    while any(row for row, _ in left):
+        pivot_row, pivot_unit = next((row, unit) for row, unit in left if row)
+        pivot = next(iter(pivot_row))
+        reduced = []
+        for row, unit in left:
+            if row is pivot_row:
+                continue
+            factor = row.get(pivot, Fraction(0)) / pivot_row[pivot]
+            if factor:
+                row = {
+                    name: value
+                    for name in row.keys() | pivot_row.keys()
+                    if (
+                        value := row.get(name, Fraction(0))
+                        - factor * pivot_row.get(name, Fraction(0))
+                    )
+                }
+                unit = [one - factor * other for one, other in zip(unit, pivot_unit, strict=True)]
+            reduced.append((row, unit))
+        left = reduced
+    return [unit for _, unit in left]
+
+
+def _independent(facts: list[Fact]) -> list[Fact]:
+    """Leave out what follows from the facts before it."""
+    basis: list[dict[str, Fraction]] = []
+    kept = []
+    for about, value in facts:
+        rest = {name: Fraction(weight) for name, weight in about.items() if weight}
+        for row in basis:
+            pivot = next(iter(row))
+            factor = rest.get(pivot, Fraction(0)) / row[pivot]
+            rest = {
+                name: left
+                for name in rest.keys() | row.keys()
+                if (left := rest.get(name, Fraction(0)) - factor * row.get(name, Fraction(0)))
+            }
+        if rest:
+            basis.append(rest)
+            kept.append((about, value))
+    return kept

@@ -1,0 +1,103 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Policies as their senders sign them, with a roster and keys of the test's own."""
+
+from typing import Any
+
+from fdrl_ros.crypto.keys.roster import Member, Roster
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.policy import digest_of, encode_weights, NetworkShape, Policy
+from fdrl_ros.selector import Experience, fit_value, ValueModel
+from fdrl_ros.selector.candidates.safety_limits import SafetyReport
+import numpy as np
+
+SHAPE = NetworkShape(18, 15, (4,))
+NAMES = ('hospital_1', 'hospital_2', 'hospital_3', 'aggregator', 'key_authority')
+IDENTITIES = {name: Identity.generate(name) for name in NAMES}
+
+
+def roster_of(identities: dict[str, Identity], name: str = 'test') -> Roster:
+    """Return a roster of these keys."""
+    members = tuple(
+        Member(each, 'hospital', identities[each].public, 10)
+        if each.startswith('hospital')
+        else Member(each, each, identities[each].public)
+        for each in NAMES
+    )
+    return Roster(name, 3, members, True)
+
+
+ROSTER = roster_of(IDENTITIES)
+
+
+def weights(seed: int, shape: NetworkShape = SHAPE) -> np.ndarray:
+    """Draw weights."""
+    return np.random.default_rng(seed).normal(size=shape.n_parameters).astype(np.float32)
+
+
+def released(
+    seed: int,
+    number: int,
+    sender: str = 'key_authority',
+    shape: NetworkShape = SHAPE,
+    **changes: Any,
+) -> GlobalPolicy:
+    """Return a policy of the federation, released after a round."""
+    drawn = weights(seed, shape)
+    fields = {
+        'weights': encode_weights(drawn),
+        'digest': digest_of(drawn),
+        'contributors': (),
+        'update_hashes': b'',
+        'rolled_back': False,
+        'secure': True,
+        'reason': '',
+    }
+    channel = Channel(IDENTITIES[sender], ROSTER, Store())
+    return channel.seal(GlobalPolicy, number, 1, **(fields | changes))
+
+
+def own(seed: int, sender: str, number: int = 1) -> HospitalPolicy:
+    """Return a hospital's own policy."""
+    return Channel(IDENTITIES[sender], ROSTER, Store()).seal(
+        HospitalPolicy,
+        number,
+        1,
+        weights=encode_weights(weights(seed)),
+        digest=digest_of(weights(seed)),
+        unit='patient',
+        epsilon=1.0,
+        delta=1e-4,
+        secure=True,
+    )
+
+
+def model_of(policy: Policy) -> ValueModel:
+    """Fit a value model to noise."""
+    rng = np.random.default_rng(0)
+    states, cases = rng.normal(size=(60, 18)), np.repeat(np.arange(12), 5)
+    known = Experience(states, rng.normal(size=60), np.zeros(60), cases)
+    return ValueModel(policy.digest.hex(), {'palpation': fit_value(known)})
+
+
+def report_on(policy: Policy, **changes: Any) -> SafetyReport:
+    """Return the report of a policy that passed, but for the changes."""
+    fields: dict[str, Any] = {
+        'policy': policy.digest.hex(),
+        'basis': '',
+        'frozen': '',
+        'states': 10,
+        'finite': True,
+        'force_share': 0.0,
+        'workspace_share': 0.0,
+        'one_action_share': 0.5,
+        'patients': 16,
+        'mean_return': 1.0,
+        'hold_return': 0.0,
+        'success_share': 1.0,
+        'force_failures': 0.0,
+    }
+    return SafetyReport(**(fields | changes))

@@ -1,0 +1,114 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A CRTK client of the simulated arm, as a test is one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fdrl_ros.deployment.bringup import NodeSpec, robot_graph
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.arm.arm_readings import READINGS
+from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.arm.robot_messages import joint_state, pose, quaternion
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.srv import Operate
+from fdrl_ros.surgery.arm.rotations import from_quaternion
+from geometry_msgs.msg import PoseStamped
+import numpy as np
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty
+
+from support.operating_room import Room
+
+LABEL = 'robot_1.env'
+
+
+def env_alone(settings: Any, **parameters: Any) -> NodeSpec:
+    """Return the env with all the time in the world."""
+    env = robot_graph(settings, 'robot_1')[0]
+    return replace(env, parameters={**env.parameters, 'world.horizon': 100000, **parameters})
+
+
+class Surgeon:
+    """A CRTK client: hears the arm and commands it."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        for topic, (kind, _) in READINGS.items():
+            room.hear(kind, topic, qos.EVENT)
+        room.hear(OperatingState, 'operating_state', qos.HEARD)
+        room.hear(ros.Outcome, 'outcome', qos.EVENT)
+        make = room.node.create_publisher
+        self._topics = {
+            'servo_cp': make(PoseStamped, 'servo_cp', qos.COMMAND),
+            'move_cp': make(PoseStamped, 'move_cp', qos.EVENT),
+            'servo_jp': make(JointState, 'servo_jp', qos.COMMAND),
+            'move_jp': make(JointState, 'move_jp', qos.EVENT),
+            'jaw/servo_jp': make(JointState, 'jaw/servo_jp', qos.COMMAND),
+            'jaw/move_jp': make(JointState, 'jaw/move_jp', qos.EVENT),
+            'hold': make(Empty, 'hold', qos.EVENT),
+            'state_command': make(StringStamped, 'state_command', qos.EVENT),
+        }
+
+    def begin(self, procedure: str = 'reach', index: int = 0) -> str:
+        """Have a patient put on the table, and wait until all is heard that the arm says."""
+        asked = self.room.ask(
+            Operate, 'env/operate', Operate.Request(procedure=procedure, index=index)
+        )
+        assert asked.success, asked.message
+        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 10.0)
+        self.room.wait(lambda: self.room.last('operating_state'), 5.0)
+        return asked.message
+
+    @property
+    def now(self) -> Any:
+        return self.room.node.get_clock().now().to_msg()
+
+    @property
+    def state(self) -> tuple[str, bool, bool]:
+        said = self.room.last('operating_state')
+        return said.state, said.is_homed, said.is_busy
+
+    def send(self, topic: str, message: Any) -> None:
+        self._topics[topic].publish(message)
+
+    def joints(self, topic: str, positions: Any, names: tuple[str, ...] = ()) -> None:
+        self.send(topic, joint_state(self.now, names, positions))
+
+    def pose(self, topic: str, position: Any, rotation: Any) -> None:
+        self.send(topic, pose(self.now, position, quaternion(np.asarray(rotation))))
+
+    def word(self, word: str) -> None:
+        """Send a state command, without a stamp as people do."""
+        self.send('state_command', StringStamped(string=word))
+
+    def say_until(self, say: Callable[[], None], condition: Callable[[], Any]) -> None:
+        """Repeat a command every 10 ms until a condition holds."""
+
+        def satisfied() -> Any:
+            say()
+            return condition()
+
+        self.room.wait(satisfied, 10.0)
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
+        self.room.wait(condition, seconds)
+
+    def settle(self) -> np.ndarray:
+        """Wait until the measured joints stand still, and return them."""
+
+        def still() -> bool:
+            last = [each.position for _, each in self.room.heard['measured_js'][-20:]]
+            return len(last) == 20 and float(np.ptp(np.array(last), axis=0).max()) < 1e-7
+
+        self.room.heard['measured_js'].clear()
+        self.wait(still)
+        return np.array(self.room.last('measured_js').position)
+
+    def tip(self, topic: str = 'setpoint_cp') -> tuple[np.ndarray, np.ndarray]:
+        """Return position and rotation of a pose."""
+        said = self.room.last(topic).pose
+        at, turned = said.position, said.orientation
+        rotation = from_quaternion((turned.x, turned.y, turned.z, turned.w))
+        return np.array([at.x, at.y, at.z]), rotation

@@ -1,0 +1,229 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What right guesses prove: closed forms, a linear programme, and games with a known epsilon."""
+
+import math
+
+from fdrl_ros.audit.attack import Guesses, log_ratio, plan_guesses, prove, rehearse
+from fdrl_ros.audit.bound import epsilon_lower_bound, refuted_by_curve, tail_probability
+from fdrl_ros.audit.gaussian import gaussian_lower_bound, least_distance
+from fdrl_ros.errors import SettingError
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import beta, binom, norm
+
+FAILURE = 1e-3
+
+
+def bound(canaries, guesses, correct, delta=0.0, failure=FAILURE):
+    return epsilon_lower_bound(
+        canaries=canaries, guesses=guesses, correct=correct, delta=delta, failure=failure
+    )
+
+
+def least_correct(canaries, guesses, epsilon, delta, failure=FAILURE):
+    """Return the fewest right guesses that refute an epsilon; one more than all if none do."""
+    low, high = 0, guesses + 1
+    while low < high:
+        middle = (low + high) // 2
+        above = bound(canaries, guesses, middle, delta, failure) > epsilon
+        low, high = (low, middle) if above else (middle + 1, high)
+    return low
+
+
+# The theorems.
+
+
+@pytest.mark.parametrize(('guesses', 'correct'), [(10, 10), (100, 90), (400, 260), (1000, 1000)])
+def test_without_delta_the_bound_is_that_of_clopper_and_pearson(guesses, correct):
+    right = beta.ppf(FAILURE, correct, guesses - correct + 1)
+    expected = math.log(right / (1.0 - right))
+    assert bound(1000, guesses, correct) == pytest.approx(expected, abs=2e-4)
+
+
+def test_all_of_so_many_right_guesses_prove_this_much():
+    # q^r = failure, so e^epsilon = q / (1 - q)
+    assert bound(100, 100, 100) == pytest.approx(-math.log(math.expm1(math.log(1000) / 100)), 1e-3)
+    assert bound(10, 9, 9) == 0.0  # a fair coin does that once in 512
+
+
+def test_tail_is_the_binomials_plus_what_delta_allows():
+    right = math.exp(1.5) / (1.0 + math.exp(1.5))
+    pmf = [binom.pmf(k, 20, right) for k in range(21)]
+    below = [sum(pmf[18 - i : 18]) / i for i in range(1, 19)]
+    expected = sum(pmf[18:]) + 2.0 * 50 * 1e-4 * max(below)
+    assert tail_probability(50, 20, 18, 1.5, 1e-4) == pytest.approx(expected)
+    assert tail_probability(50, 20, 0, 1.5, 1e-4) == 1.0
+
+
+@pytest.mark.parametrize('delta', [0.0, 1e-4, 2e-2])
+@pytest.mark.parametrize('epsilon', [0.3, 1.2, 3.0])
+@pytest.mark.parametrize('guesses', [15])
+def test_curve_refutes_exactly_what_a_linear_programme_says_is_too_likely(guesses, epsilon, delta):
+    """The programme finds the likeliest tail among all laws that the inequalities allow."""
+    canaries, grown = 20, math.exp(epsilon)
+    j = np.arange(guesses + 1)
+    rows, limits = [], []
+    for i in range(guesses):
+        right = np.where(j > i, j, 0) / canaries
+        wrong = np.where(j >= i, guesses - j, 0) / canaries
+        rows += [right - grown * wrong, right - wrong / grown]
+        limits += [delta, 1.0 - (1.0 - delta) / grown]
+    for correct in range(guesses // 2, guesses + 1):
+        found = linprog(
+            -(j >= correct).astype(float), rows, limits, np.ones((1, guesses + 1)), [1.0]
+        )
+        likeliest = -found.fun
+        game = (canaries, guesses, correct, epsilon, delta)
+        if likeliest < 0.999:
+            assert refuted_by_curve(*game, likeliest * 1.001 + 1e-7)
+        assert not refuted_by_curve(*game, likeliest * 0.999 - 1e-7)
+
+
+@given(
+    st.integers(1, 300),
+    st.floats(0.0, 1.0),
+    st.floats(0.5, 1.0),
+    st.sampled_from([0.0, 1e-6, 1e-4]),
+)
+@settings(max_examples=25, deadline=None)
+def test_bound_grows_with_right_guesses_and_falls_with_delta_and_confidence(
+    canaries, part, share, delta
+):
+    guesses = max(1, round(part * canaries))
+    correct = round(share * guesses)
+    found = bound(canaries, guesses, correct, delta)
+    assert found >= bound(canaries, guesses, correct - 1, delta) if correct else found == 0.0
+    assert found <= bound(canaries, guesses, correct, 0.0) + 1e-4
+    assert found <= bound(canaries, guesses, correct, delta, 0.05) + 1e-4
+    assert found < math.log(canaries + 1) + 1.0
+
+
+@pytest.mark.parametrize(
+    'wrong',
+    [
+        {'correct': 11},
+        {'correct': -1},
+        {'guesses': 101},
+        {'canaries': 0, 'guesses': 0, 'correct': 0},
+        {'delta': 1.0},
+        {'delta': math.nan},
+        {'failure': 0.0},
+        {'failure': 1.0},
+    ],
+)
+def test_impossible_numbers_are_refused(wrong):
+    good = {'canaries': 100, 'guesses': 10, 'correct': 9, 'delta': 0.0, 'failure': 0.01}
+    with pytest.raises(SettingError):
+        epsilon_lower_bound(**{**good, **wrong})
+
+
+# Games whose epsilon is known. Chances are computed, so that no alarm is false.
+
+
+@pytest.mark.parametrize('delta', [0.0, 1e-5, 3e-4])
+@pytest.mark.parametrize('epsilon', [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize(('canaries', 'guesses'), [(100, 100), (1000, 200)])
+def test_randomised_response_is_overestimated_at_most_once_in_a_thousand(
+    canaries, guesses, epsilon, delta
+):
+    """It tells the truth with chance e^epsilon / (1 + e^epsilon), and always with chance delta."""
+    right = delta + (1.0 - delta) / (1.0 + math.exp(-epsilon))
+    tail = binom.sf(least_correct(canaries, guesses, epsilon, delta) - 1, guesses, right)
+    assert tail <= FAILURE
+    if delta == 0.0:
+        rounded_down = binom.sf(
+            least_correct(canaries, guesses, epsilon, delta) - 2, guesses, right
+        )
+        assert rounded_down > FAILURE  # and so often when the number of guesses allows it
+
+
+def test_a_thousand_drawn_games_of_randomised_response_agree():
+    """20000 games; more than 42 false bounds would come once in 10^5."""
+    rng, epsilon = np.random.default_rng(1), 1.5
+    right = rng.binomial(300, 1.0 / (1.0 + math.exp(-epsilon)), size=20000)
+    worth = {int(v): bound(300, 300, int(v)) for v in np.unique(right)}
+    false = sum(worth[int(v)] > epsilon for v in right)
+    assert false <= 42
+    assert np.mean([worth[int(v)] for v in right]) > 0.6 * epsilon
+
+
+def test_telling_everything_once_in_a_while_is_allowed_by_delta():
+    """With chance delta all coins are told at once: that is (0, delta)-DP, canaries together."""
+    assert bound(1000, 1000, 1000, 1.1 * FAILURE) == 0.0
+    assert bound(1000, 1000, 1000, 0.9 * FAILURE) > 4.0
+
+
+def test_bound_that_knows_the_mechanism_is_close_below_it():
+    """A Gaussian with shift 1 / sigma: shares above 0 are binomial."""
+    claimed, delta = Charge(0.8, 1.0, 1), 1e-5
+    true = epsilon_pld([claimed], delta)
+
+    def found(scores, members):
+        return gaussian_lower_bound(claimed, scores, members, delta=delta, failure=FAILURE)
+
+    scores, members = rehearse([claimed], 4000, np.random.default_rng(4))
+    assert 0.75 * true < found(scores, members) < true
+    assert found(scores, np.random.default_rng(5).permutation(members)) == 0.0
+    # It stops looking at four times the claim, and needs no threshold at 0.
+    apart = np.where(members, 1.0, -1.0)
+    assert 4.0 * true < found(apart, members) < 8.0 * true
+    assert 3.0 * true < found(apart - 9.0, members) < 8.0 * true
+    assert found(scores, np.ones(4000, np.bool_)) == 0.0
+
+
+def test_distance_is_at_most_the_true_one_but_once_in_a_thousand():
+    """500 draws of two Gaussians; more than 5 false limits would come once in 70000."""
+    rng, shift = np.random.default_rng(6), 1.2
+    true = 2.0 * norm.cdf(shift / 2.0) - 1.0
+    found = []
+    for _ in range(500):
+        ours, theirs = rng.normal(shift / 2.0, 1.0, 400), rng.normal(-shift / 2.0, 1.0, 440)
+        found.append(least_distance(ours, theirs, FAILURE))
+    assert sum(each > true for each in found) <= 5
+    assert np.mean(found) > 0.6 * true
+
+
+# The adversary.
+
+
+def test_score_is_the_log_of_the_ratio_of_densities():
+    x = np.linspace(-3.0, 4.0, 9)
+    for sigma, q in ((0.7, 1.0), (2.6, 0.256), (1.0, 0.01)):
+        member = q * norm.pdf(x, 1.0, sigma) + (1.0 - q) * norm.pdf(x, 0.0, sigma)
+        expected = np.log(member / norm.pdf(x, 0.0, sigma))
+        np.testing.assert_allclose(log_ratio(x, Charge(sigma, q, 1)), expected, atol=1e-12)
+
+
+def test_rehearsed_scores_are_ratios_of_likelihood():
+    """E exp(score) is 1 for others and E exp(-score) is 1 for members, whatever the history."""
+    history = [Charge(2.0, 0.3, 5), Charge(1.5, 1.0, 1)]
+    scores, members = rehearse(history, 40000, np.random.default_rng(2))
+    assert np.exp(scores[~members]).mean() == pytest.approx(1.0, abs=0.05)
+    assert np.exp(-scores[members]).mean() == pytest.approx(1.0, abs=0.05)
+    assert abs(members.mean() - 0.5) < 0.02
+
+
+def test_guesses_are_made_at_both_ends():
+    scores = np.array([0.3, -1.0, 2.0, 0.1, -0.2])
+    members = np.array([False, False, True, True, True])
+    assert Guesses(1, 1).correct(scores, members) == 2
+    assert Guesses(2, 0).correct(scores, members) == 1
+    assert Guesses(0, 2).correct(scores, members) == 1
+    assert Guesses(2, 3).correct(scores, members) == 2
+
+
+def test_planned_guesses_prove_more_than_guessing_everyone_and_less_than_is_claimed():
+    history, rng = [Charge(1.0, 1.0, 2)], np.random.default_rng(3)
+    planned, expected = plan_guesses(history, 1000, rng, delta=1e-5, failure=FAILURE)
+    assert 0 < planned.members + planned.others < 500
+    first, second = prove(*rehearse(history, 1000, rng), planned, delta=1e-5, failure=FAILURE)
+    assert second.guesses.members + second.guesses.others == 1000
+    assert first.failure + second.failure == pytest.approx(FAILURE)
+    claimed = epsilon_pld(history, 1e-5)
+    assert second.epsilon < first.epsilon < claimed
+    assert first.epsilon == pytest.approx(expected, abs=1.0)

@@ -1,0 +1,116 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl audit` on a tiny plan: what it writes, how it goes on, what it refuses, its codes."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.watching import AuditedTrainer
+from fdrl_ros.cli import main
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import StoreError, TrainingStopped
+from fdrl_ros.experiments.studies.audit import run_audit
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TINY = {
+    'federation': {'noise': 'seeded'},
+    'rounds': {'rounds': 2},
+    'learner': {'hidden': 8, 'epochs': 2, 'transitions_per_patient': 2},
+    'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'budget': 100.0, 'delta': 1e-5},
+    'collection': {'patients': 4},
+    'evaluation': {'workers': 1},
+    'world': {'mode': 'kinematic', 'horizon': 8},
+}
+PLAN = Plan().changed(TINY)
+SETTINGS = AuditSettings(canaries=200)
+FLAGS = ' '.join(
+    [
+        '--noise seeded --rounds 2 --learner-hidden 8 --learner-epochs 2',
+        '--learner-transitions-per-patient 2 --privacy-batch 4 --privacy-noise-multiplier 2.0',
+        '--privacy-budget 100 --privacy-delta 1e-5 --collection-patients 4',
+        '--evaluation-workers 1 --world-mode kinematic --world-horizon 8 --audit-canaries 200',
+    ]
+)
+
+
+def fdrl(*words):
+    return CliRunner().invoke(main, [str(each) for each in words])
+
+
+def without_seconds(summary):
+    for part in summary['parts']:
+        part.pop('seconds')
+    return summary
+
+
+def test_a_stopped_audit_goes_on_and_ends_with_the_same_numbers(tmp_path):
+    whole = run_audit(tmp_path / 'whole', PLAN, SETTINGS, range(1, 3))
+    assert [each['seed'] for each in whole['parts']] == [1, 2] and not whole['refuted']
+    assert whole['claimed']['least'] > whole['bound']['most']
+    asked = iter(range(10**6))
+    with pytest.raises(TrainingStopped):  # 4 patients, 4 steps of seed 1, one of seed 2
+        run_audit(tmp_path / 'cut', PLAN, SETTINGS, range(1, 3), stopped=lambda: next(asked) > 8)
+    kept = tmp_path / 'cut/seeds/seed_1.json'
+    assert kept.exists() and not (tmp_path / 'cut/seeds/seed_2.json').exists()
+    stamp, said = kept.stat().st_mtime_ns, []
+    again = run_audit(tmp_path / 'cut', PLAN, SETTINGS, range(1, 3), report=said.append)
+    assert without_seconds(again) == without_seconds(whole)
+    assert kept.stat().st_mtime_ns == stamp
+    assert {each.who for each in said} == {'seed 2'}
+    assert all(0 <= each.done <= each.total for each in said)
+    assert not list((tmp_path / 'cut/seeds').glob('*.work'))
+
+
+def test_seeds_of_other_settings_and_damaged_ones_are_refused(tmp_path):
+    run_audit(tmp_path, PLAN, SETTINGS, [1])
+    with pytest.raises(StoreError, match='other settings'):
+        run_audit(tmp_path, PLAN, AuditSettings(canaries=199), [1])
+    (tmp_path / 'seeds/seed_1.json').write_text('{"seed": 1}')
+    with pytest.raises(StoreError, match='remove it'):
+        run_audit(tmp_path, PLAN, SETTINGS, [1])
+    (tmp_path / 'settings.json').write_text('no JSON')
+    with pytest.raises(StoreError):
+        run_audit(tmp_path, PLAN, SETTINGS, [1])
+
+
+def test_command_prints_the_proof_beside_the_claim_and_writes_json_and_plot(tmp_path):
+    done = fdrl('audit', '--directory', tmp_path, '--seeds', 1, *FLAGS.split())
+    assert done.exit_code == 0, done.output
+    summary = json.loads((tmp_path / 'audit.json').read_text())
+    assert summary['parts'][0]['canaries'] == 200 and summary['parts'][0]['patients'] == 4
+    for name in ('claimed', 'bound', 'gaussian', 'attainable'):
+        assert f'{summary["parts"][0][name]:.3f}' in done.output
+    assert '200 canaries among 4 patients' in done.output and '99.9 %' in done.output
+    assert (tmp_path / 'audit.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_command_ends_with_1_when_more_is_proven_than_claimed(tmp_path, monkeypatch):
+    monkeypatch.setattr(AuditedTrainer, 'noise', lambda self, *at: np.zeros(self.dqn.size))
+    done = fdrl('audit', '--directory', tmp_path, '--seeds', 1, *FLAGS.split())
+    assert done.exit_code == 1
+    assert 'more epsilon was proven than is claimed, with seed 1' in done.output
+    assert json.loads((tmp_path / 'audit.json').read_text())['refuted'] == [1]
+
+
+def test_impossible_flags_are_refused(tmp_path):
+    for words in (['--audit-canaries', 1], ['--audit-failure', 0.9]):
+        done = fdrl('audit', '--directory', tmp_path, *FLAGS.split(), *words)
+        assert done.exit_code == 1 and words[0].removeprefix('--audit-') in done.output
+
+
+def test_documented_figures_are_those_of_the_result_file():
+    saved = json.loads((ROOT / 'docs/results/audit.json').read_text('utf-8'))
+    page = (ROOT / 'docs/privacy.md').read_text('utf-8')
+    for each in saved['figures']:
+        if 'bounds' in each:
+            low, high = min(each['bounds']), max(each['bounds'])
+            spread = f'{np.mean(each["bounds"]):.2f} [{low:.2f}, {high:.2f}]'
+            rows = [line for line in page.splitlines() if spread in line and each['case'] in line]
+            assert len(rows) == 1 and f'| {each["claimed"]:.2f} |' in rows[0]
+            row = rows[0]
+            assert f'| {np.mean(each["gaussian"]):.2f}' in row
+    assert saved['settings']['failure'] == 0.001 and len(saved['settings']['seeds']) == 5

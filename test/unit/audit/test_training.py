@@ -1,0 +1,392 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Audits of the training code: what it claims stands, and what planted faults claim does not.
+
+A flawless trainer fails one of these audits at most once in a thousand seeds; the seeds are fixed.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fdrl_ros.audit.attack import Adversary
+from fdrl_ros.audit.canary import DenseCanaries
+from fdrl_ros.audit.distribution import inclusion_tests, least_p, noise_tests
+from fdrl_ros.audit.one_run import audit
+from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.watching import AuditedTrainer, with_places
+from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
+from fdrl_ros.learner import gradient, table, trainer
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.sampling import Draw
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy import mechanism
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+import pytest
+
+SHAPE = NetworkShape(states=4, actions=3, hidden=(24, 24))
+LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, target_period=3)
+PRIVACY = PrivacySettings(
+    batch=10, noise_multiplier=1.0, delta=1e-5, budget=float('inf'), clip_norm=0.4
+)
+EVERYONE = replace(PRIVACY, noise_multiplier=2.0, batch=40)
+SETTINGS = AuditSettings(canaries=600)
+
+
+def records(patients=40, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 6, size=patients)
+    count = int(lengths.sum())
+    return Records(
+        states=rng.normal(size=(count, 4)).astype(np.float32),
+        actions=rng.integers(3, size=count),
+        rewards=rng.normal(size=count).astype(np.float32),
+        next_states=rng.normal(size=(count, 4)).astype(np.float32),
+        terminals=rng.integers(2, size=count).astype(bool),
+        starts=np.concatenate(([0], np.cumsum(lengths))),
+        patients=np.array([f'patient {i}' for i in range(patients)]),
+    )
+
+
+def audited(tmp_path, *, seed=1, rounds=1, learner=LEARNER, privacy=PRIVACY, **more):
+    """Audit a little hospital; `more` goes to the audit."""
+    directory = tmp_path / str(seed)
+    directory.mkdir()
+    return audit(
+        records(),
+        SHAPE,
+        learner,
+        privacy,
+        more.pop('settings', SETTINGS),
+        rounds=rounds,
+        directory=directory,
+        source=NoiseSource.seeded(seed),
+        rng=np.random.default_rng(seed),
+        **more,
+    )
+
+
+# The real code.
+
+
+@pytest.mark.parametrize(
+    ('sigma', 'batch', 'rounds', 'seeds'),
+    [(1.0, 40, 2, 3), (1.5, 10, 4, 1)],
+    ids=['everyone', 'sampled'],
+)
+def test_claims_of_the_real_code_stand_and_proofs_are_as_good_as_can_be(
+    tmp_path, sigma, batch, rounds, seeds
+):
+    privacy = replace(PRIVACY, noise_multiplier=sigma, batch=batch)
+    found = [audited(tmp_path, seed=s, rounds=rounds, privacy=privacy) for s in range(seeds)]
+    for each in found:
+        assert each.consistent
+        steps = rounds * 40 // batch
+        assert each.claimed == pytest.approx(epsilon_pld([(sigma, batch / 40, steps)], 1e-5))
+    # From seed to seed the bound of a flawless mechanism varies by 0.25.
+    mean = np.mean([each.bound for each in found])
+    assert mean == pytest.approx(found[0].attainable, abs=0.8)
+    assert mean > 0.05 * found[0].claimed
+    assert np.mean([each.gaussian for each in found]) > 0.05 * found[0].claimed
+
+
+def test_scores_are_those_of_the_mechanism_that_is_claimed(tmp_path):
+    """Shares at a threshold of 0, of 300 each, within 4 standard deviations (1 in 15000)."""
+    privacy = replace(PRIVACY, noise_multiplier=0.8, batch=40)
+    made = audited(tmp_path, privacy=privacy)
+    share = 0.734  # of N(0, 1) below 0.5 / 0.8
+    above = made.scores > 0.0
+    spread = 4.0 * np.sqrt(share * (1.0 - share) / 280)
+    assert abs(above[made.members].mean() - share) < spread
+    assert abs((~above)[~made.members].mean() - share) < spread
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'replay': 'prioritised_poisson'},
+        {'frozen_layers': 1, 'optimizer': 'sgd'},
+        {'n_step': 3, 'conservative': 0.5},
+    ],
+)
+def test_every_kind_of_learner_can_be_audited(tmp_path, changes):
+    made = audited(
+        tmp_path,
+        learner=replace(LEARNER, **changes),
+        privacy=replace(PRIVACY, noise_multiplier=0.5, batch=40),
+        settings=AuditSettings(canaries=400),
+    )
+    assert made.consistent and made.claimed < 60.0
+
+
+def numbered(count=30):
+    """Return records that hold numbers of states, and what a table takes for them."""
+    made, rng = records(), np.random.default_rng(1)
+    states, following = rng.integers(count, size=(2, len(made.actions), 1)).astype(np.float32)
+    inputs = np.diag(rng.uniform(0.5, 2.0, count)).astype(np.float32)
+    return replace(made, states=states, next_states=following), inputs
+
+
+@pytest.mark.parametrize('clipped', [True, False])
+def test_learners_of_a_table_are_audited_by_its_own_clipping(tmp_path, monkeypatch, clipped):
+    made, inputs = numbered()
+    if not clipped:
+        monkeypatch.setattr(table, 'clip_factors', lambda norms, clip_norm: np.ones_like(norms))
+    found = audit(
+        made,
+        NetworkShape(30, 25, ()),
+        LEARNER,
+        EVERYONE,
+        AuditSettings(canaries=390, strength=20.0),
+        rounds=1,
+        directory=tmp_path,
+        source=NoiseSource.seeded(1),
+        rng=np.random.default_rng(1),
+        inputs=inputs,
+    )
+    assert found.consistent is clipped
+    assert (found.bound < found.claimed) is clipped
+
+
+def test_audit_repeats_itself_and_differs_by_seed(tmp_path):
+    small = {'settings': AuditSettings(canaries=50)}
+    (tmp_path / 'again').mkdir()
+    first, again = audited(tmp_path, **small), audited(tmp_path / 'again', **small)
+    np.testing.assert_array_equal(first.scores, again.scores)
+    assert not np.array_equal(first.scores, audited(tmp_path, seed=2, **small).scores)
+
+
+def test_what_is_not_claimed_is_not_audited(tmp_path):
+    silent = replace(PRIVACY, noise_multiplier=0.0)
+    with pytest.raises(PrivacyError, match='nothing to audit'):
+        audited(tmp_path, privacy=silent)
+    groups = replace(PRIVACY, clipped='transition', most_transitions=5)
+    with pytest.raises(PrivacyError, match='several records'):
+        audited(tmp_path, seed=2, privacy=groups)
+    with pytest.raises(BudgetExceededError):
+        audited(tmp_path, seed=3, privacy=replace(PRIVACY, budget=0.5))
+    with pytest.raises(SettingError):
+        audited(tmp_path, seed=4, settings=AuditSettings(canaries=SHAPE.n_parameters + 1))
+
+
+@pytest.mark.parametrize(('canaries', 'joining'), [(101, 35), (120, 40)])
+def test_canaries_neither_add_steps_nor_raise_the_sampling(tmp_path, canaries, joining):
+    made = audited(tmp_path, settings=AuditSettings(canaries=canaries))
+    assert made.charge.steps == 4 and made.patients == 40
+    assert made.charge.sampling_probability == joining / (40 + canaries) <= 0.25
+
+
+def test_places_of_canaries_leave_patients_as_they_are():
+    before, after = records(), with_places(records(), 7)
+    assert after.n_patients == 47 and len(after.actions) == len(before.actions) + 7
+    np.testing.assert_array_equal(after.states[: len(before.states)], before.states)
+    np.testing.assert_array_equal(np.diff(after.starts)[40:], 1)
+    assert not after.states[len(before.states) :].any()
+    assert list(after.patients[:40]) == list(before.patients)
+
+
+# Planted faults that canaries prove.
+
+
+class Noiseless(AuditedTrainer):
+    """Forgets the noise."""
+
+    def noise(self, round, step):
+        return np.zeros(self.dqn.size)
+
+
+class Forgetful(AuditedTrainer):
+    """Begins a new ledger in every round, and reports what that one says."""
+
+    def train(self, weights, round, **told):
+        path = Path(f'{self._checkpoint}.{round}')
+        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
+        with Ledger.open(
+            path, hospital='audit', unit='patient', delta=PRIVACY.delta, budget=float('inf')
+        ) as self._ledger:
+            return super().train(weights, round, **told)
+
+
+def test_forgotten_noise_is_found(tmp_path):
+    made = audited(tmp_path, privacy=EVERYONE, trainer=Noiseless)
+    assert made.bound > made.claimed and made.gaussian > made.claimed
+    assert made.bound > 4.0  # all that 600 canaries can prove
+
+
+@pytest.mark.parametrize('transitions', [1, 2, 30])  # all ways through the clipping
+@pytest.mark.parametrize('by', ['nothing', 'ten times C'])
+def test_wrong_clipping_is_found(tmp_path, monkeypatch, by, transitions):
+    """Canaries are 20 times C."""
+    factor = {'nothing': 1e9, 'ten times C': 10.0}[by]
+    for module in (gradient, mechanism):  # the compiled way, and NumPy's
+        monkeypatch.setattr(module, 'clip_limit', lambda clip_norm: factor * clip_norm)
+    made = audited(
+        tmp_path,
+        learner=replace(LEARNER, transitions_per_patient=transitions),
+        privacy=EVERYONE,
+        settings=AuditSettings(canaries=300, strength=20.0),
+    )
+    assert made.bound > made.claimed and made.gaussian > made.claimed
+
+
+def test_an_accountant_that_starts_anew_each_round_is_found(tmp_path):
+    privacy = replace(EVERYONE, noise_multiplier=2.5)
+    made = audited(tmp_path, rounds=25, privacy=privacy, trainer=Forgetful)
+    assert made.claimed == pytest.approx(epsilon_pld([(2.5, 1.0, 1)], 1e-5))
+    assert made.bound > made.claimed and made.gaussian > made.claimed
+
+
+# Planted faults that distributions show.
+
+
+class Watched:
+    """What is to be seen of the training of a little hospital."""
+
+    def __init__(self, directory, *, epochs=12, batch=10, kind=AuditedTrainer):
+        learner, privacy = replace(LEARNER, epochs=epochs), replace(PRIVACY, batch=batch)
+        rng = np.random.default_rng(5)
+        with Ledger.open(
+            directory / 'ledger.sqlite',
+            hospital='watched',
+            unit='patient',
+            delta=privacy.delta,
+            budget=float('inf'),
+        ) as ledger:
+            canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
+            self.trainer = kind(
+                records(),
+                SHAPE,
+                learner,
+                privacy,
+                ledger,
+                NoiseSource.seeded(5),
+                directory / 'checkpoint.npz',
+                canaries,
+            )
+            self.seen = []
+            self.trainer.watchers = (self.seen.append,)
+            self.trainer.train(
+                SHAPE.draw(rng), 1, report=lambda progress: None, stopped=lambda: False
+            )
+
+    def inclusion(self):
+        guarantee = self.trainer.guarantee
+        joined = [each.units for each in self.seen]
+        return inclusion_tests(joined, guarantee.n_records, guarantee.rate)
+
+    def noise(self):
+        return noise_tests(
+            self.seen, noise_multiplier=1.0, clip_norm=0.4, expected_batch=PRIVACY.batch
+        )
+
+
+def test_batches_and_noise_of_the_real_code_are_as_the_accountant_takes_them(tmp_path):
+    """False alarm: 1 in 100 seeds; the seed is fixed."""
+    watched = Watched(tmp_path)
+    assert len(watched.seen) == 12 * 8
+    assert least_p(watched.inclusion()) > 0.01
+    assert least_p(watched.noise()) > 0.01
+
+
+@pytest.mark.parametrize('divided', ['noise', 'everything'])
+def test_noise_that_follows_the_size_of_the_batch_is_found(tmp_path, monkeypatch, divided):
+    """The fault divides noise, or all, by how many joined instead of by L."""
+    joined = []
+    real, batch = trainer.noisy_mean, AuditedTrainer.batch
+
+    def counted(self, draw, round, step):
+        joined.append(len(draw.units))
+        return batch(self, draw, round, step)
+
+    def by_size(clipped, *, expected_batch, noise, **others):
+        size = max(joined[-1], 1)
+        if divided == 'noise':
+            noise, size = noise * (expected_batch / size), expected_batch
+        return real(clipped, expected_batch=size, noise=noise, **others)
+
+    monkeypatch.setattr(AuditedTrainer, 'batch', counted)
+    monkeypatch.setattr(trainer, 'noisy_mean', by_size)
+    found = Watched(tmp_path).noise()
+    assert found['steps'] < 1e-9 and found['batches'] < 1e-9
+
+
+def test_noise_that_is_used_twice_is_found(tmp_path):
+    class Lazy(AuditedTrainer):
+        """Draws the noise of every second step again."""
+
+        def noise(self, round, step):
+            return super().noise(round, step // 2)
+
+    found = Watched(tmp_path, kind=Lazy).noise()
+    assert found['fresh'] < 1e-9 and found['shape'] > 1e-3
+
+
+class Shuffling(AuditedTrainer):
+    """Goes through all units once an epoch, in batches of L."""
+
+    def replay(self, priorities=None):
+        return self
+
+    priorities = np.empty(0)
+
+    def draw(self, round, step):
+        count, batch = self.guarantee.n_records, self.privacy.batch
+        epoch, part = divmod(step, count // batch)
+        order = np.random.default_rng([9, epoch]).permutation(count)
+        return Draw(np.sort(order[part * batch : (part + 1) * batch]))
+
+
+class FixedSize(Shuffling):
+    """Draws L different units at each step."""
+
+    def draw(self, round, step):
+        count, batch = self.guarantee.n_records, self.privacy.batch
+        return Draw(np.sort(np.random.default_rng([9, step]).permutation(count)[:batch]))
+
+
+class Replacing(Shuffling):
+    """Draws binomially many units, with replacement."""
+
+    def draw(self, round, step):
+        rng, count = np.random.default_rng([9, step]), self.guarantee.n_records
+        return Draw(np.sort(rng.integers(count, size=rng.binomial(count, self.guarantee.rate))))
+
+
+@pytest.mark.parametrize(
+    ('kind', 'shows'),
+    [
+        (Shuffling, ['sizes', 'units', 'repeats']),
+        (FixedSize, ['sizes']),
+        (Replacing, ['once']),
+    ],
+)
+def test_batches_that_are_not_poisson_are_found(tmp_path, kind, shows):
+    found = Watched(tmp_path, kind=kind).inclusion()
+    for name in shows:
+        assert found[name] < 1e-6, name
+    assert found['rate'] > 1e-3
+
+
+def test_inclusion_tests_have_the_false_alarms_that_they_say():
+    """120 histories of 60 steps, p below 0.05: 5 % of each, 12 % or more once in 1000."""
+    rng = np.random.default_rng(6)
+    found = []
+    for _ in range(120):
+        joins = rng.random((60, 60)) < 0.2
+        found.append(inclusion_tests([np.flatnonzero(each) for each in joins], 60, 0.2))
+    for name in ('rate', 'sizes', 'units', 'repeats'):
+        assert np.mean([each[name] < 0.05 for each in found]) < 0.12, name
+
+
+def test_adversary_needs_noise_and_knows_how_many_steps_it_saw(tmp_path):
+    canaries = DenseCanaries.draw(SHAPE, 0, 4, 1.0, np.random.default_rng(1))
+    with pytest.raises(PrivacyError):
+        Adversary(canaries, Charge(0.0, 1.0, 1), clip_norm=1.0, expected_batch=1.0)
+    with pytest.raises(SettingError):
+        inclusion_tests([np.arange(3)], 3, 0.5)
+    with pytest.raises(SettingError):
+        noise_tests([], noise_multiplier=1.0, clip_norm=1.0, expected_batch=1.0)

@@ -1,0 +1,162 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`benchmark/crypto.py`: what it promises to measure, and that both sides compute FedAvg."""
+
+import importlib
+import json
+from pathlib import Path
+
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.policy import NetworkShape
+import numpy as np
+import pytest
+
+GOALS = {
+    'upload_bytes': 200_000,
+    'he_round_s': 0.070,
+    'speedup_over_nvflare_settings': 80.0,
+    'masks_and_keys_s': 0.010,
+    'overhead_fraction': 0.10,
+    'five_million_hospital_s': 20.0,
+    'five_million_key_authority_mb': 1500.0,
+    'virtual_hospitals_200_round_s': 60.0,
+}
+LONG = ('members_100_', 'members_300_', 'members_1000_', 'five_million_', 'virtual_')
+
+
+@pytest.fixture
+def module(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
+    return importlib.import_module
+
+
+@pytest.fixture
+def work(module, monkeypatch):
+    work = module('crypto_work')
+    monkeypatch.setattr(work, 'HOSPITALS', 3)
+    return work
+
+
+@pytest.fixture
+def updates(work):
+    return work.Updates.draw(work.parameters(), work.HOSPITALS)
+
+
+@pytest.fixture
+def crypto(module, work, monkeypatch):
+    crypto = module('crypto')
+    for name, value in module('turns').PROCESS.items():
+        monkeypatch.setenv(name, value)  # else the process would start anew
+    monkeypatch.setattr(module('turns'), 'one_core', lambda: 'not bound to a core')
+    monkeypatch.setattr(crypto, 'COLLECTED', 3)
+    return crypto
+
+
+def test_every_goal_has_its_row(crypto):
+    every = (*crypto.ROWS, *crypto.BYTES, *crypto.PARTIES, crypto.VIRTUAL_ROUND)
+    rows = {row.name: row for row in every}
+    for name, goal in GOALS.items():
+        assert (rows[name].at_least, rows[name].goal) == (name.startswith('speedup'), goal)
+    measured = crypto.measurements(Path(), quick=False)
+    assert all({row.own, row.peer or row.own} <= measured.keys() for row in crypto.ROWS)
+
+
+def test_quick_mode_writes_every_row_but_those_that_take_long(crypto, monkeypatch, tmp_path):
+    file = tmp_path / 'crypto.json'
+    arguments = ['crypto.py', '--quick', '--folder', str(tmp_path), '--json', str(file)]
+    monkeypatch.setattr('sys.argv', arguments)
+    crypto.main()
+    written = json.loads(file.read_text('utf-8'))
+    names = [row.name for row in (*crypto.BYTES, *crypto.ROWS, *crypto.PARTIES)]
+    assert list(written) == [name for name in names if not name.startswith(LONG)]
+    for each in written.values():
+        assert each['value'] > 0 and {'unit', 'peer', 'peer_value'} <= each.keys()
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_network_has_the_weights_of_the_comparison(crypto, work):
+    assert work.parameters() == crypto.REFERENCE.n_parameters == 18_180
+    assert len(work.shapes()) == 6
+
+
+@pytest.mark.parametrize('flat', [False, True])
+def test_the_peer_s_mean_is_fedavg(module, updates, flat):
+    peers = module('crypto_peers')
+    mean = peers.Nvflare(updates, flat=flat).run(decryptions=1)
+    np.testing.assert_allclose(mean, updates.mean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(peers.plain_round(updates), updates.mean, rtol=0, atol=1e-6)
+
+
+def test_the_peer_sends_a_context_with_every_layer_as_nvflare_does(module, updates):
+    peers = module('crypto_peers')
+    whole, flat = (peers.Nvflare(updates, flat=each).upload() for each in (False, True))
+    assert whole == pytest.approx(6_097_465, rel=0.01)  # measured on NVFlare itself
+    assert flat == pytest.approx(1_175_610, rel=0.01)
+
+
+@pytest.mark.parametrize('masked', [False, True])
+def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
+    mean = work.Round(updates).run(work.Attempt(3) if masked else None)
+    assert np.abs(mean - updates.mean).max() <= work.Round(updates).error < 1e-4
+
+
+def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much(module):
+    protocol = module('crypto_protocol')
+    shape = NetworkShape(4, 3, (5,))
+    federation = protocol.Federation(None, shape, 4)
+    deltas = [each.delta(1) for each in federation.learners.values()]
+    federation.play()
+    assert federation.round == 1
+    expected = federation.start + np.mean(deltas, axis=0)
+    np.testing.assert_allclose(federation.weights, expected, rtol=0, atol=1e-4)
+    for each in federation.clocked.values():
+        assert each.seconds > 0 and each.sent > 0
+    federation.play()
+    assert federation.round == 2
+
+
+def test_upload_of_the_real_parties_holds_what_a_hospital_makes(module):
+    members, protocol = module('crypto_members'), module('crypto_protocol')
+    shape = NetworkShape(4, 3, (5,))
+    made, sent = members.upload(shape.n_parameters, 4), protocol.upload(shape, 4)
+    assert made + protocol.LINKS * 32 < sent < made + protocol.LINKS * 32 + 4_000
+    sealed = members.Member(shape.n_parameters, 4).secrets()
+    scheme = members.choose_scheme(shape.n_parameters, 4, 16)
+    parts = [*sealed.values(), bytes(scheme.ciphertext_bytes), bytes(3 * 32), bytes(4 * 33)]
+    assert made == sum(map(len, parts))
+
+
+def test_parties_of_a_large_round_find_fedavg_and_a_wrong_sum_is_noticed(module, tmp_path):
+    party = module('crypto_party')
+    party.prepare(tmp_path, 20_000, 3)
+    for number in range(3):
+        party.hospital(tmp_path, number)()
+    party.aggregator(tmp_path)()
+    party.key_authority(tmp_path)()
+    party.check(tmp_path, 20_000, 3)
+    mean = np.fromfile(tmp_path / 'mean', np.float32)
+    mean[-1] += 1e-3
+    mean.tofile(tmp_path / 'mean')
+    with pytest.raises(RuntimeError, match='the mean is off'):
+        party.check(tmp_path, 20_000, 3)
+    data = bytearray((tmp_path / 'sum').read_bytes())
+    data[-1] ^= 1
+    (tmp_path / 'sum').write_bytes(data)
+    with pytest.raises(RuntimeError, match='something else'):
+        party.key_authority(tmp_path)()
+
+
+def test_records_of_a_few_patients_stand_for_many(module):
+    few = Records(
+        states=np.arange(12, dtype=np.float32).reshape(6, 2),
+        actions=np.arange(6),
+        rewards=np.zeros(6, np.float32),
+        next_states=np.zeros((6, 2), np.float32),
+        terminals=np.array([0, 1, 1, 0, 0, 1], dtype=bool),
+        starts=np.array([0, 2, 3, 6]),
+        patients=np.array(['a', 'b', 'c']),
+    )
+    many = module('crypto_training').repeated(few, 7)
+    assert many.n_patients == 7
+    assert many.starts.tolist() == [0, 2, 3, 6, 8, 9, 12, 14]
+    np.testing.assert_array_equal(many.states[12:], few.states[:2])

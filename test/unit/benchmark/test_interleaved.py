@@ -1,0 +1,198 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Patients that come turn by turn: as if all had been there at once, and durable in one file."""
+
+from dataclasses import fields
+import os
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.learner.records.growing import GrowingRecords
+from fdrl_ros.learner.records.packing import pack, unpack
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.transitions import Transitions
+from fdrl_ros.learner.turn_log import TurnLog
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+
+BOUND = {'hospital': 'hospital_1', 'states': 3}
+
+
+def records(first, lengths, seed=0):
+    """Return patients, numbered from the first on, with so many transitions each."""
+    rng, count = np.random.default_rng([seed, first]), sum(lengths)
+    states = rng.normal(size=(count + 1, 3)).astype(np.float32)
+    return Records(
+        states=states[:-1],
+        actions=rng.integers(2, size=count),
+        rewards=rng.normal(size=count).astype(np.float32),
+        next_states=states[1:],
+        terminals=rng.random(count) < 0.2,
+        starts=np.concatenate(([0], np.cumsum(lengths))),
+        patients=np.array([f'patient_{i}' for i in range(first, first + len(lengths))]),
+    )
+
+
+def parts(lengths):
+    made, first = [], 0
+    for each in lengths:
+        made.append(records(first, each))
+        first += len(each)
+    return made
+
+
+LENGTHS = strategies.lists(
+    strategies.lists(strategies.integers(1, 6), min_size=1, max_size=4), min_size=1, max_size=7
+)
+
+
+@given(
+    lengths=LENGTHS,
+    n_step=strategies.integers(1, 4),
+    unit=strategies.sampled_from(['patient', 'transition']),
+)
+@settings(max_examples=60, deadline=None)
+def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
+    growing = GrowingRecords(discount=0.9, n_step=n_step, unit=unit)
+    earlier = []
+    for number, each in enumerate(made := parts(lengths), 1):
+        growing.add(each, bytes([number]))
+        joined = Records.joined(made[:number])
+        expected = Transitions.of(joined, discount=0.9, n_step=n_step, unit=unit)
+        found = growing.transitions(None)
+        np.testing.assert_array_equal(found.table, expected.table)
+        for field in (each for each in fields(Transitions) if each.name != 'lines'):
+            np.testing.assert_array_equal(
+                getattr(found, field.name), getattr(expected, field.name)
+            )
+        assert (growing.n_patients, growing.n_transitions, growing.longest) == (
+            joined.n_patients,
+            joined.n_transitions,
+            joined.longest,
+        )
+        assert growing.digest() == bytes([number])
+        earlier.append((found, expected))
+    for found, expected in earlier:  # more patients change nothing that was handed out
+        np.testing.assert_array_equal(found.states, expected.states)
+        np.testing.assert_array_equal(found.starts, expected.starts)
+
+
+def test_a_patient_who_comes_twice_and_another_form_are_refused_and_change_nothing():
+    growing = GrowingRecords(discount=0.9, n_step=1, unit='patient')
+    growing.add(records(0, [2, 3]), b'1')
+    with pytest.raises(RecordsError, match='twice'):
+        growing.add(records(1, [2]), b'2')
+    other = records(5, [2])
+    wide = {f.name: getattr(other, f.name) for f in fields(Records)}
+    for name in ('states', 'next_states'):
+        wide[name] = np.tile(wide[name], 2)
+    with pytest.raises(RecordsError, match='states of new records are'):
+        growing.add(Records(**wide), b'2')
+    assert growing.n_patients == 2 and len(growing.transitions(None).states) == 5
+
+
+@given(lengths=LENGTHS)
+@settings(max_examples=20, deadline=None)
+def test_what_is_logged_comes_back_and_its_digest_names_all_before(tmp_path_factory, lengths):
+    path = tmp_path_factory.mktemp('log') / 'turns'
+    with TurnLog(path, BOUND) as log:
+        written = [log.append(each) for each in parts(lengths)]
+        assert log.kept() is None and log.count == len(lengths)
+    with TurnLog(path, BOUND) as log:
+        found = list(iter(log.kept, None))
+    assert [each.digest for each in found] == [each.digest for each in written]
+    for one, other in zip(found, written, strict=True):
+        assert one.records.digest() == other.records.digest()
+    assert len({each.digest for each in found}) == len(found)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Three turns."""
+    with TurnLog(tmp_path / 'turns', BOUND) as log:
+        for each in parts([[3, 2], [4], [1, 1]]):
+            log.append(each)
+    return tmp_path / 'turns'
+
+
+def ends(path):
+    """Return where each turn ends."""
+    found = []
+    for number in range(4):
+        with TurnLog(path.with_name(f'other {number}'), BOUND) as log:
+            for each in parts([[3, 2], [4], [1, 1]])[:number]:
+                log.append(each)
+        found.append(path.with_name(f'other {number}').stat().st_size)
+    return found
+
+
+def test_a_turn_whose_writing_was_cut_short_anywhere_does_not_count(path):
+    whole, (_, _, second, third) = path.read_bytes(), ends(path)
+    for size in range(second, third, 7):
+        path.write_bytes(whole[:size])
+        with TurnLog(path, BOUND) as log:
+            assert log.count == 2
+            log.append(parts([[3, 2], [4], [1, 1]])[2])
+        assert path.read_bytes() == whole
+
+
+def test_a_changed_bit_is_refused_wherever_it_is(path):
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in (0, 20, ends(path)[0], len(whole) - 1, *rng.integers(len(whole), size=60)):
+        content = bytearray(whole)
+        content[at] ^= 1 << rng.integers(8)
+        path.write_bytes(content)
+        with pytest.raises(RecordsError):
+            TurnLog(path, BOUND)
+        assert path.read_bytes() == content
+    path.write_bytes(whole)
+    with TurnLog(path, BOUND) as log:
+        assert log.count == 3
+
+
+def test_turns_of_something_else_are_refused(path, tmp_path):
+    with pytest.raises(RecordsError, match='collected for states = 3, not 4'):
+        TurnLog(path, BOUND | {'states': 4})
+    with pytest.raises(RecordsError, match='other settings'):
+        TurnLog(path, {'hospital': 'hospital_1'})
+    (tmp_path / 'text').write_text('text')
+    with pytest.raises(RecordsError, match='does not hold the patients of turns'):
+        TurnLog(tmp_path / 'text', BOUND)
+    with pytest.raises(RecordsError, match='cannot use'):
+        TurnLog(tmp_path / 'missing' / 'turns', BOUND)
+
+
+def test_a_log_is_begun_whole_and_for_its_owner_alone(tmp_path):
+    TurnLog(tmp_path / 'turns', BOUND).close()
+    assert os.listdir(tmp_path) == ['turns']
+    assert (tmp_path / 'turns').stat().st_mode & 0o777 == 0o600
+
+
+def test_packed_arrays_come_back_with_their_form():
+    arrays = {'a': np.arange(6.0).reshape(2, 3), 'b': np.empty((0, 4), np.int64)}
+    arrays |= {'c': np.array(['one', 'two']), 'd': np.array([True])}
+    told, found = unpack(pack({'round': 7}, arrays))
+    assert told == {'round': 7}
+    for name, each in arrays.items():
+        np.testing.assert_array_equal(found[name], each)
+        assert found[name].dtype == each.dtype and found[name].flags.writeable
+
+
+@pytest.mark.parametrize(
+    'data',
+    [
+        b'',
+        b'text\n',
+        b'{}\n',
+        b'[]\n',
+        b'{"arrays": {"a": ["<f8", [2]]}}\n12345678',
+        b'{"arrays": {"a": ["<f8", [1]]}}\n123456789',
+        b'{"arrays": {"a": ["|O", [1]]}}\n12345678',
+        b'{"arrays": {"a": ["<f8", [-1]]}}\n12345678',
+        b'{"arrays": {"a": ["nothing", [1]]}}\n12345678',
+    ],
+)
+def test_what_is_no_packed_array_is_refused(data):
+    with pytest.raises(ValueError):
+        unpack(data)

@@ -1,0 +1,112 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`benchmark/learner.py`: what it promises to measure, and that ours holds all that it claims."""
+
+from dataclasses import replace
+import importlib
+from pathlib import Path
+
+from fdrl_ros.privacy.ledger.record import read_record
+import pytest
+
+RUN = {'repeats': 3, 'seconds': 1.0, 'seed': 0, 'machine': 'one', 'software': 'Python'}
+GOALS = {
+    'dp_step_over_plain_step': ('<=', 0.67),
+    'speedup_over_opacus': ('>=', 9.0),
+    'speedup_over_opacus_dueling': ('>=', 7.0),
+    'patient_over_transition_step': ('<=', 1.5),
+    'batched_hospitals_speedup': ('>=', 25.0),
+    'speedup_over_sb3': ('>=', 5.0),
+    'epsilon_query_ms': ('<=', 1.0),
+    'tight_epsilon_s': ('<=', 0.3),
+    'tight_epsilon_changing_s': ('<=', 2.0),
+    'memory_per_hospital_mb': ('<=', 500.0),
+}
+
+
+@pytest.fixture
+def benchmark_folder(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
+
+
+@pytest.fixture
+def learner(benchmark_folder):
+    return importlib.import_module('learner')
+
+
+@pytest.fixture
+def work(benchmark_folder, monkeypatch):
+    work = importlib.import_module('learner_work')
+    monkeypatch.setattr(work, 'PATIENTS', 40)
+    monkeypatch.setattr(work, 'EPOCHS', 2)
+    monkeypatch.setattr(work, 'HOSPITALS', 3)
+    return work
+
+
+def ledgers(folder):
+    return [read_record(path).chain.history() for path in sorted(folder.glob('*/ledger.sqlite'))]
+
+
+def test_every_goal_has_its_row(learner):
+    rows = {row.name: row for row in (*learner.ROWS, learner.MEMORY)}
+    for name, (sign, goal) in GOALS.items():
+        assert (rows[name].at_least, rows[name].goal) == (sign == '>=', goal)
+    assert all(row.own in learner.measurements(Path()) for row in learner.ROWS)
+
+
+def test_a_ratio_pairs_what_was_measured_in_one_turn(learner, tmp_path):
+    found = learner.measurements(tmp_path)
+    for each in found.values():
+        each.samples = [100.0, 100.0, 100.0]
+    found['private'].samples = [50.0, 100.0, 200.0]
+    found['stacked'].samples = [3000.0, 2000.0, 4000.0]
+    found['plain'].reason = 'torch is missing'
+    written = learner.table(found, {'own': (130.0, ''), 'opacus': (None, 'missing')}, RUN)
+    assert 'dp_step_over_plain_step' not in written
+    assert written['dp_step_us']['value'] == 100.0
+    opacus = written['speedup_over_opacus']  # times: the peer's over ours
+    assert (opacus['minimum'], opacus['value'], opacus['maximum']) == (0.5, 1.0, 2.0)
+    assert written['batched_hospitals_speedup']['value'] == 30.0  # rates: ours over the peer's
+    assert written['memory_per_hospital_mb']['value'] == 130.0
+
+
+@pytest.mark.parametrize('unit', ['transition', 'patient'])
+def test_a_private_step_takes_as_many_transitions_at_either_level_and_is_charged(
+    work, tmp_path, unit
+):
+    steps = work.private_steps(work.SMALL, tmp_path, unit)
+    assert steps() == steps() == 2 * 32  # 1,000 transitions in batches of 32
+    [history] = ledgers(tmp_path)
+    assert [each.steps for each in history] == [32] * 4
+    rates = {'transition': 32 / 1000, 'patient': 8 / 40}
+    assert {each.sampling_probability for each in history} == {rates[unit]}
+
+
+def test_hospitals_that_are_trained_together_keep_a_ledger_each(work, tmp_path):
+    assert work.stacked_steps(work.SMALL, tmp_path)() == 3 * 2 * 32
+    assert [len(history) for history in ledgers(tmp_path)] == [2, 2, 2]
+
+
+def test_cart_pole_is_updated_once_for_each_step_in_the_env(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, 'ONLINE', replace(work.ONLINE, rounds=4))
+    steps = work.cart_pole_steps(tmp_path)()
+    [history] = ledgers(tmp_path)
+    assert sum(each.steps for each in history) == steps > 64
+    assert len({each.sampling_probability for each in history}) == 4
+
+
+def test_a_peer_that_is_not_installed_is_left_out_with_what_to_do(learner, monkeypatch):
+    monkeypatch.setattr(learner.peers, 'has', lambda package: package != 'opacus')
+    with pytest.raises(learner.Skipped, match='opacus is missing: pip install -r requirements'):
+        learner.peers.require('opacus')
+
+
+def test_the_peer_s_network_is_ours(work):
+    pytest.importorskip('torch')
+    peers = importlib.import_module('learner_peers')
+    for size in (work.SMALL, work.LARGE):
+        dueling, plain = (
+            sum(each.numel() for each in peers.network(size, kind).parameters())
+            for kind in (True, False)
+        )
+        assert dueling == size.shape.n_parameters == plain + size.hidden + 1

@@ -1,0 +1,45 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`benchmark/env.py`: a figure is written with its spread and with how it came."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+RUN = {'repeats': 3, 'seconds': 1.0, 'seed': 0, 'machine': 'one', 'software': 'Python'}
+
+
+@pytest.fixture
+def speed(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
+    return importlib.import_module('env')
+
+
+def test_every_figure_has_its_spread_and_says_how_it_came(speed, capsys):
+    found = speed.measurements()
+    for each in found.values():
+        each.samples = [100.0, 400.0, 200.0]
+    found['panda'].samples = [50.0, 100.0, 200.0]
+    written = speed.table(found, (1.5, ''), RUN)
+    assert written.keys() == {*(row.name for row in speed.ROWS), 'memory_growth_mb'}
+    for each in written.values():
+        assert each.keys() >= {'value', 'unit', 'peer', 'peer_value'} | RUN.keys()
+    given = written['dynamic_steps_per_s']
+    assert (given['minimum'], given['value'], given['maximum']) == (100.0, 200.0, 400.0)
+    ratio = written['dynamic_over_panda_gym']
+    # In turns, each with the peer's of the same turn.
+    assert (ratio['minimum'], ratio['value'], ratio['maximum']) == (1.0, 2.0, 4.0)
+    assert (ratio['peer_value'], written['memory_growth_mb']['value']) == (100.0, 1.5)
+    assert 'dynamic_steps_per_s' in capsys.readouterr().out
+
+
+def test_what_was_not_measured_is_left_out_with_its_reason(speed, capsys):
+    found = speed.measurements()
+    for each in found.values():
+        each.samples = [1.0]
+    found['panda'].reason = 'panda-gym is missing'
+    written = speed.table(found, (None, '--resets 0'), RUN)
+    assert 'dynamic_over_panda_gym' not in written and 'memory_growth_mb' not in written
+    assert written['kinematic_steps_per_s']['peer_value'] is None
+    assert 'not measured: panda-gym is missing' in capsys.readouterr().out

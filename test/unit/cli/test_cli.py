@@ -1,0 +1,659 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The command line on tiny runs: what it writes, how it goes on, what it refuses, its codes."""
+
+from dataclasses import replace
+import json
+import os
+from pathlib import Path
+import shutil
+import signal
+import stat
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.cli.options import flag_of
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, ROSTER_FILE
+from fdrl_ros.deployment.assembly import ledger_epsilon
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, load_policy, prepare
+from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.reports.table import render_text
+from fdrl_ros.experiments.rounds import read_rounds
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.training import train_federation
+from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.metrics.episode_file import read_csv, read_json
+from fdrl_ros.runtime import kernels
+from fdrl_ros.surgery.gym.state import STATE_SIZE
+from fdrl_ros.surgery.patient.cohort import Cohort
+from fdrl_ros.surgery.settings import WorldSettings
+import numpy as np
+import pytest
+import yaml
+
+TINY = {
+    'federation': {'noise': 'seeded'},
+    'rounds': {'rounds': 2},
+    'learner': {'hidden': 8, 'epochs': 1},
+    'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'budget': 8.0, 'delta': 1e-4},
+    'collection': {'patients': 8},
+    'pretraining': {'patients': 4, 'steps': 20},
+    'validation': {'patients': 2, 'margin': 1.0},
+    'value': {'features': 8, 'groups': 4, 'patients': 8, 'checked': 2, 'redraws': 16},
+    'evaluation': {
+        'patients': 3,
+        'round_patients': 3,
+        'state_patients': 2,
+        'states_per_patient': 4,
+        'workers': 1,
+    },
+    'world': {'mode': 'kinematic'},
+}
+SUMMARY = {
+    'policies',
+    'epsilon',
+    'ledger_problems',
+    'delta',
+    'unit',
+    'disjoint_patients',
+    'epsilon_of_shared_patients',
+    'delta_of_shared_patients',
+    'sigma_m',
+    's',
+    'epsilon_paper',
+    'release',
+    'rounds',
+    'rounds_planned',
+    'ended',
+    'round_seconds',
+    'he_seconds',
+    'update_bytes',
+    'n_parameters',
+    'seed',
+    'versions',
+}
+
+
+def fdrl(*words):
+    return CliRunner().invoke(main, [str(each) for each in words])
+
+
+def same_policy(one, other):
+    first, second = (load_policy(each / 'policies/global_2.npz')[0] for each in (one, other))
+    return (first == second).all()
+
+
+@pytest.fixture(scope='module')
+def plan_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp('plan') / 'tiny.yaml'
+    path.write_text(yaml.safe_dump(TINY))
+    return path
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory, plan_file):
+    runs = tmp_path_factory.mktemp('runs')
+    result = fdrl('train', '--plan', plan_file, '--runs', runs, '--release')
+    assert result.exit_code == 0, result.output
+    return runs / 'latest', result.output
+
+
+def test_help_names_every_command():
+    shown = fdrl('--help').output
+    for name in ('run', 'train', 'evaluate', 'experiment', 'keys', 'privacy', 'version'):
+        assert f'\n  {name} ' in shown
+    assert 'not a medical device' in ' '.join(shown.split())
+
+
+def test_every_setting_has_a_flag_with_its_description():
+    shown = ' '.join(fdrl('train', '--help').output.split())
+    for group, settings in Plan.groups().items():
+        for each in settings.describe():
+            assert flag_of(group, each.name) in shown
+            assert each.description.split()[0] in shown
+
+
+def test_version_is_that_of_the_package():
+    assert fdrl('--version').output.startswith('fdrl, version ')
+    assert fdrl('version').output.startswith('fdrl_ros ')
+
+
+def test_a_run_writes_its_summary_table_and_plots(trained):
+    run, _ = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    assert set(summary) == SUMMARY
+    rows = ['expert', 'untrained', 'pretrained']
+    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
+    rows += ['global', 'hospital_1', 'hospital_2', 'hospital_3', 'selector']
+    assert list(summary['policies']) == rows
+    assert (
+        summary['rounds'] == 2
+        and summary['n_parameters']
+        == load_policy(run / 'policies' / 'global_2.npz')[1].n_parameters
+    )
+    assert set(summary['epsilon']) == {'hospital_1', 'hospital_2', 'hospital_3'}
+    assert all(0.0 < each < 8.0 for each in summary['epsilon'].values())
+    assert summary['update_bytes'] > 0 and 0.0 < summary['he_seconds'] < 5.0
+    for name in ('success', 'learning', 'epsilon', 'force', 'selection'):
+        assert (run / 'plots' / f'{name}.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_seeded_noise_is_labelled_where_people_look(trained):
+    run, output = trained
+    for text in (output, (run / 'table.txt').read_text()):
+        assert 'NOT PRIVATE' in text and 'not a medical device' in text
+    assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
+
+
+def test_release_by_choice_is_said_and_no_more_is_the_default(trained, plan_file, tmp_path):
+    run, output = trained
+    for text in (output, (run / 'table.txt').read_text()):
+        assert 'release their own policies by choice' in ' '.join(text.split())
+    words = ('--plan', plan_file, '--directory', tmp_path / 'run', '--rounds', 1)
+    result = fdrl('train', *words)
+    assert result.exit_code == 0 and 'release their own' not in result.output, result.output
+    summary = json.loads((tmp_path / 'run/summary.json').read_text())
+    assert not summary['release'] and not Plan().federation.release
+    rows = ['expert', 'untrained', 'pretrained']
+    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
+    assert list(summary['policies']) == [*rows, 'global', 'selector']
+    kept = {each.name for each in (tmp_path / 'run/policies').iterdir()}
+    assert kept == {'global_0.npz', 'global_1.npz'}
+
+
+def test_noise_level_of_the_papers_is_stated(trained):
+    run, output = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    # sigma_m = 2, C = 0.4, L = 4; order 2: 2 / (2 * 2^2).
+    assert (summary['sigma_m'], summary['s'], summary['epsilon_paper']) == (2.0, 0.2, 0.25)
+    for text in (output, (run / 'table.txt').read_text()):
+        words = ' '.join(text.split())
+        assert 'sigma_m = 2, s = sigma_m C / L = 0.2; epsilon_paper = 0.25' in words
+
+
+def test_epsilons_add_up_for_patients_of_several_hospitals(trained, tmp_path):
+    run, output = trained
+    assert json.loads((run / 'summary.json').read_text())['epsilon_of_shared_patients'] is None
+    assert 'several hospitals' not in output + fdrl('privacy', 'show', run).output
+    copy = tmp_path / 'run'
+    shutil.copytree(run.resolve(), copy)
+    roster, path = Layout(copy / 'federation').roster(), copy / 'federation/keys'
+    root = load_identity(path / 'root' / KEY_FILE, 'root')
+    replace(roster, disjoint_patients=False).save(path / ROSTER_FILE, root)
+    result = fdrl('evaluate', copy)
+    assert result.exit_code == 0, result.output
+    summary = json.loads((copy / 'summary.json').read_text())
+    assert summary['epsilon_of_shared_patients'] == pytest.approx(sum(summary['epsilon'].values()))
+    assert summary['delta_of_shared_patients'] == pytest.approx(3 * summary['delta'])
+    for text in (result.output, fdrl('privacy', 'show', copy).output):
+        words = ' '.join(text.split())
+        assert f'at most {summary["epsilon_of_shared_patients"]:.2f}, the sum' in words
+
+
+def test_private_files_are_closed_to_others(trained):
+    federation = trained[0] / 'federation'
+    for name in ('.', 'keys', 'hospital_1', 'key_authority', 'aggregator', 'robot_1', 'log'):
+        assert stat.S_IMODE((federation / name).stat().st_mode) == 0o700
+    for name in (
+        'hospital_1/records.npz',
+        'keys/key_authority/he_secret.key',
+        'hospital_1/ledger.sqlite',
+    ):
+        assert stat.S_IMODE((federation / name).stat().st_mode) == 0o600
+
+
+def test_journals_of_a_run_fit_all_that_lies_beside_them(trained, tmp_path):
+    run = Path(shutil.copytree(trained[0].resolve(), tmp_path / 'run'))
+    found = fdrl('journal', 'verify', run)
+    assert found.exit_code == 0, found.output
+    lines = found.output.splitlines()
+    assert lines[0].endswith('; compared with its state file and its privacy ledger')
+    assert lines[4].startswith('key_authority: ')
+    assert lines[4].endswith('; compared with its state file and the policies in it')
+    home = run / 'federation/hospital_1'
+    shutil.copy(home.with_name('hospital_2') / 'ledger.sqlite', home / 'ledger.sqlite')
+    (home.with_name('aggregator') / 'state.sqlite').unlink()
+    found = fdrl('journal', 'verify', run)
+    assert found.exit_code == 1 and f'ledger {home / "ledger.sqlite"}' in found.output
+    assert 'aggregator ran here' in found.output
+
+
+def test_without_the_key_authority_s_state_a_run_does_not_go_on(trained, tmp_path):
+    run = Path(shutil.copytree(trained[0].resolve(), tmp_path / 'run'))
+    for name in ('hospital_1', 'aggregator', 'key_authority'):
+        (run / 'federation' / name / 'state.sqlite').unlink()
+    words = ('train', '--directory', run, '--no-evaluate', '--rounds', 3)
+    result = fdrl(*words)
+    assert result.exit_code == 1 and 'put back the newest state file' in result.output
+    state = 'federation/key_authority/state.sqlite'
+    shutil.copy(trained[0].resolve() / state, run / state)
+    assert fdrl(*words).exit_code == 0
+    assert (run / 'policies/global_3.npz').exists()
+
+
+def test_going_on_ends_with_the_policy_of_an_unbroken_run(trained, plan_file, tmp_path):
+    words = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
+    assert fdrl(*words, '--plan', plan_file, '--rounds', 1).exit_code == 0
+    first, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    assert fdrl(*words, '--rounds', 2).exit_code == 0
+    same, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    assert (first == same).all()
+    notes = json.loads((tmp_path / 'run/rounds.json').read_text())
+    assert [each['round'] for each in notes] == [1, 2]
+    assert notes[1]['epsilon']['hospital_1'] > notes[0]['epsilon']['hospital_1']
+    assert same_policy(trained[0], tmp_path / 'run')
+
+
+POOR = ('--no-evaluate', '--privacy-budget', 2.2)
+"""A budget that pays for two rounds of the small plan."""
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+def test_plan_that_the_budget_does_not_pay_for_is_refused_before_anything_is_spent(
+    plan_file, tmp_path, command
+):
+    path = tmp_path / 'run'
+    place = (path,) if command == 'prepare' else ('--directory', path)
+    result = fdrl(
+        command, *place, '--plan', plan_file, '--rounds', 3, '--privacy-budget', POOR[-1]
+    )
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert 'the budget of 2.2 pays for 2: set rounds to at most 2' in result.stderr
+    assert not path.exists()
+
+
+def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
+    plan_file, tmp_path
+):
+    run = tmp_path / 'run'
+    assert fdrl('train', '--plan', plan_file, '--directory', run, *POOR).exit_code == 0
+    longer = fdrl('train', '--directory', run, '--rounds', 3, '--no-evaluate')
+    assert longer.exit_code == 1 and 'pays for 2' in longer.stderr
+    layout, said = Layout(run / 'federation'), []
+    plan = Plan.load(layout.plan).changed({'rounds': {'rounds': 3}})
+    notes = train_federation(layout, plan, run / 'policies', report=said.append)
+    assert [each.round for each in notes] == [1, 2]
+    reason = 'the privacy budget does not pay for round 3: hospital_1: epsilon'
+    assert notes[-1].ended.startswith(reason) and 'above the budget of 2.2' in notes[-1].ended
+    assert said[-1].detail.startswith('the federation ended in phase FINISHED after 2 of 3 rounds')
+    assert reason in said[-1].detail
+    assert max(notes[-1].epsilon.values()) <= 2.2
+    assert read_rounds(run / 'rounds.json') == notes
+    found = assess(layout, plan, run / 'policies', notes)
+    assert found.summary()['ended'] == notes[-1].ended
+    table = ' '.join(render_text(found).split())
+    assert f'only 2 of 3 rounds were done: {reason}' in table
+
+
+def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path, caplog):
+    run = tmp_path / 'run'
+    home = run / 'federation' / 'hospital_1'
+    once = fdrl('train', '--plan', plan_file, '--directory', run, '--no-evaluate', '--rounds', 1)
+    assert once.exit_code == 0, once.output
+    backup = shutil.copytree(home, tmp_path / 'backup')
+    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
+    layout = Layout(run / 'federation')
+    plan = Plan.load(layout.plan)
+    spent = ledger_epsilon(layout, 'hospital_1', plan)
+    shutil.rmtree(home)
+    backup.rename(home)
+    assert spent < ledger_epsilon(layout, 'hospital_1', plan) == 8
+    for place in (run, home):
+        shown = fdrl('privacy', 'show', place)
+        assert shown.exit_code == 1 and 'an old copy was restored' in shown.stderr
+        assert ' or more: entries are missing or wrong, of budget 8 at' in shown.output
+    told = json.loads(fdrl('privacy', 'show', run, '--json').stdout)
+    assert [each['epsilon_is_lower_bound'] for each in told['ledgers']] == [True, False, False]
+    said: list = []
+    plan = plan.changed({'rounds': {'rounds': 3}})
+    notes = train_federation(layout, plan, run / 'policies', report=said.append)
+    reason = 'hospital_1: no part in round 3: its privacy ledger lacks'
+    assert reason in said[-1].detail and reason in notes[-1].ended
+    assert 'hospital_1 took no part: ledger' in caplog.text
+    found = assess(layout, plan, run / 'policies', notes)
+    assert found.summary()['epsilon']['hospital_1'] == 8
+    assert found.summary()['ledger_problems'].keys() == {'hospital_1'}
+    table = ' '.join(render_text(found).split())
+    assert 'hospital_1 counts as having spent its whole budget: ledger' in table
+
+
+def test_a_summary_of_fewer_rounds_does_not_outlive_further_training(plan_file, tmp_path):
+    run = tmp_path / 'run'
+    assert fdrl('train', '--plan', plan_file, '--directory', run, '--rounds', 1).exit_code == 0
+    assert json.loads((run / 'summary.json').read_text())['rounds'] == 1
+    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 1).exit_code == 0
+    assert (run / 'summary.json').exists()
+    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
+    assert not (run / 'summary.json').exists() and not (run / 'table.txt').exists()
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+def test_without_the_compiled_arithmetic_nothing_private_begins(tmp_path, monkeypatch, command):
+    monkeypatch.setattr(kernels, 'lib', None)
+    path = tmp_path / 'run'
+    result = fdrl(command, *((path,) if command == 'prepare' else ('--directory', path)))
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert 'private training is refused' in result.stderr and not path.exists()
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+@pytest.mark.parametrize('layers', ['nosuch', 'shared.0, nosuch'])
+def test_personal_layers_that_are_none_leave_nothing_behind(tmp_path, command, layers):
+    place = (tmp_path / 'run',) if command == 'prepare' else ('--directory', tmp_path / 'run')
+    result = fdrl(command, *place, '--personal', layers)
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert "layer 'nosuch': expected one of shared.0" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_budget_below_the_first_round_is_one_line(plan_file, tmp_path):
+    result = fdrl(
+        'train', '--plan', plan_file, '--directory', tmp_path / 'run', '--privacy-budget', 0.1
+    )
+    assert result.exit_code == 1
+    assert result.stderr.count('\n') == 1 and 'budget' in result.stderr
+
+
+def test_another_plan_in_the_same_directory_is_refused(trained):
+    result = fdrl('train', '--directory', trained[0].resolve(), '--collection-patients', 9)
+    assert result.exit_code == 1
+    assert 'collection.patients' in result.stderr and result.stderr.count('\n') == 1
+
+
+def own_records(path, patients):
+    """Save records of some patients of a hospital that is none of the plan."""
+    cohort = Cohort(0, 1, 0.5, 99, procedures=('palpation',))
+    settings = CollectionSettings(patients=patients)
+    records = collect_records(cohort, settings, WorldSettings(mode='kinematic', horizon=6))
+    records.save(path)
+    return records
+
+
+def test_a_hospital_trains_on_records_that_are_given(plan_file, tmp_path):
+    file, run = tmp_path / 'log.npz', tmp_path / 'run'
+    records = own_records(file, 5)
+    words = ('train', '--plan', plan_file, '--directory', run, '--rounds', 1)
+    result = fdrl(*words, '--records', f'hospital_2={file}')
+    assert result.exit_code == 0, result.output
+    assert 'hospital_2: with the records that were given' in result.output
+    layout = Layout(run / 'federation')
+    assert Records.load(layout.records('hospital_2'), STATE_SIZE).digest() == records.digest()
+    assert stat.S_IMODE(layout.records('hospital_2').stat().st_mode) == 0o600
+    sizes = {each.name: each.size for each in layout.roster().members if each.size}
+    assert sizes == {'hospital_1': 8, 'hospital_2': 5, 'hospital_3': 8}
+    # Nobody knows whether such patients are in another hospital too.
+    summary = json.loads((run / 'summary.json').read_text())
+    assert summary['epsilon_of_shared_patients'] == pytest.approx(sum(summary['epsilon'].values()))
+    # 4 of 5 patients a step spend more than 4 of 8.
+    assert summary['epsilon']['hospital_2'] > summary['epsilon']['hospital_1']
+
+    again = ('train', '--directory', run, '--no-evaluate')
+    assert fdrl(*again, '--records', f'hospital_2={file}').exit_code == 0
+    own_records(file, 6)
+    result = fdrl(*again, '--records', f'hospital_2={file}')
+    assert (result.exit_code, 'holds other records' in result.stderr) == (1, True)
+    assert Records.load(layout.records('hospital_2'), STATE_SIZE).n_patients == 5
+
+
+def test_records_that_cannot_be_trained_on_are_refused_before_anything_is_made(
+    plan_file, tmp_path
+):
+    file, runs = tmp_path / 'log.npz', tmp_path / 'runs'
+    own_records(file, 3)
+    np.savez(tmp_path / 'foreign.npz', a=1)
+    for given, said in (
+        (f'hospital_1={file}', 'privacy.batch = 4: expected at most 3'),
+        (f'hospital_9={file}', "records = 'hospital_9': expected one of hospital_1, "),
+        (str(file), 'HOSPITAL=FILE'),
+        (f'hospital_1={tmp_path / "none.npz"}', 'cannot read the records'),
+        (f'hospital_1={tmp_path / "foreign.npz"}', 'cannot read the records'),
+    ):
+        result = fdrl('train', '--plan', plan_file, '--runs', runs, '--records', given)
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+        assert said in result.stderr
+    assert not runs.exists()
+
+
+def test_records_go_into_a_prepared_federation_only_while_its_roster_is_not_signed(
+    plan_file, tmp_path
+):
+    file = tmp_path / 'log.npz'
+    own_records(file, 5)
+    words = ('prepare', tmp_path / 'f', '--plan', plan_file)
+    assert fdrl(*words).exit_code == 0
+    result = fdrl(*words, '--records', f'hospital_1={file}')
+    assert result.exit_code == 1 and 'declares 8 patients of hospital_1' in result.stderr
+    assert not Layout(tmp_path / 'f').records('hospital_1').exists()
+    own = ('prepare', tmp_path / 'g', '--plan', plan_file, '--records', f'hospital_1={file}')
+    for _ in range(2):
+        assert fdrl(*own).exit_code == 0
+    assert Layout(tmp_path / 'g').roster().member('hospital_1').size == 5
+
+
+def test_a_run_is_never_made_in_a_prepared_federation_or_over_a_plan(plan_file, tmp_path):
+    fed, other = tmp_path / 'fed', tmp_path / 'other'
+    assert fdrl('prepare', fed, '--plan', plan_file, '--procedures', 'reach').exit_code == 0
+    other.mkdir()
+    shutil.copy(fed / 'plan.yaml', other)
+    for directory in (fed, other):
+        before = {each: each.read_bytes() for each in directory.rglob('*') if each.is_file()}
+        for command in ('train', 'run', 'experiment', 'heterogeneity'):
+            result = fdrl(command, '--directory', directory)
+            assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.output
+            assert 'the directory of a run, or a new one' in result.stderr
+        assert before == {
+            each: each.read_bytes() for each in directory.rglob('*') if each.is_file()
+        }
+
+
+def test_evaluating_a_run_again_changes_no_number(trained):
+    run, _ = trained
+    before = json.loads((run / 'summary.json').read_text())['policies']
+    result = fdrl('evaluate', run)
+    assert result.exit_code == 0, result.output
+    assert json.loads((run / 'summary.json').read_text())['policies'] == before
+    for name, row in before.items():
+        episodes = read_csv(run / 'episodes' / f'{name}.csv')
+        assert len(episodes) == row['patients']
+        assert sum(each.success for each in episodes) == round(row['success'] * len(episodes))
+        again = read_json(run / 'episodes' / f'{name}.json')
+        assert [each.damage for each in again] == [each.damage for each in episodes]
+
+
+def test_a_policy_file_is_put_beside_the_expert(trained, plan_file, tmp_path):
+    path = trained[0] / 'policies' / 'global_2.npz'
+    target = tmp_path / 'episodes'
+    result = fdrl('evaluate', path, '--plan', plan_file, '--episodes', target)
+    assert result.exit_code == 0 and 'expert' in result.output, result.output
+    assert len(list(target.glob('*.csv'))) == len(list(target.glob('*.json'))) == 2
+    refused = fdrl('evaluate', trained[0], '--episodes', target)
+    assert refused.exit_code == 1 and 'episodes' in refused.stderr
+
+
+def test_what_is_no_policy_is_refused(tmp_path):
+    for name, data in (('missing.npz', None), ('text.npz', b'no policy')):
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        result = fdrl('evaluate', path)
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+
+
+@pytest.mark.parametrize(
+    'words',
+    [
+        ('--rounds', '0'),
+        ('--heterogeneity', '1.5'),
+        ('--noise', 'loud'),
+        ('--privacy-delta', 'nan'),
+        ('--plan', 'no_such_plan'),
+        ('--evaluation-patients', '-3'),
+    ],
+)
+def test_a_value_that_cannot_be_is_one_line_and_code_1(words, tmp_path):
+    result = fdrl('train', '--runs', tmp_path / 'runs', *words)
+    assert result.exit_code == 1
+    assert result.stderr.count('\n') == 1 and result.stderr.startswith('fdrl: ')
+    assert not (tmp_path / 'runs').exists()
+
+
+def test_a_plan_with_an_unknown_name_is_refused(tmp_path):
+    path = tmp_path / 'plan.yaml'
+    for text in ('privacy: {epsilon: 3}', 'prviacy: {}', '- a list', 'rounds: {rounds: [', '"'):
+        path.write_text(text)
+        result = fdrl('train', '--plan', path, '--runs', tmp_path / 'runs')
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+
+
+def test_no_permission_for_runs_is_one_line(tmp_path):
+    (tmp_path / 'runs').write_text('a file where the directory should be')
+    result = fdrl('train', '--runs', tmp_path / 'runs')
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+
+
+def test_paper_plans_can_be_read():
+    from fdrl_ros.resources import resource
+
+    for path in resource('config/paper').glob('*.yaml'):
+        Plan.load(path)
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
+    trained, plan_file, tmp_path, monkeypatch
+):
+    from fdrl_ros.learner.trainer import Trainer
+
+    train = Trainer.train
+    interrupted = []
+
+    def interrupt(self, *arguments, **named):
+        if not interrupted:
+            interrupted.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return train(self, *arguments, **named)
+
+    monkeypatch.setattr(Trainer, 'train', interrupt)
+    words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
+    result = fdrl(*words)
+    assert result.exit_code == 130
+    assert '--directory with the run named above goes on from here' in result.stderr
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert fdrl(*words).exit_code == 0
+    assert same_policy(trained[0], tmp_path / 'run')
+
+
+def test_experiment_runs_each_seed_once(plan_file, tmp_path):
+    words = ('experiment', '--plan', plan_file, '--seeds', 2, '--rounds', 1)
+    words += ('--directory', tmp_path / 'two')
+    assert fdrl(*words).exit_code == 0
+    found = json.loads((tmp_path / 'two/experiment.json').read_text())
+    assert found['seeds'] == [1, 2] and not found['private']
+    assert len(found['global_minus']['pretrained']['success']['values']) == 2
+    times = {each: each.stat().st_mtime_ns for each in (tmp_path / 'two').glob('seed_*.json')}
+    assert fdrl(*words).exit_code == 0
+    assert times == {each: each.stat().st_mtime_ns for each in times}
+    assert fdrl(*words, '--rounds', 2).exit_code == 1
+
+
+def test_keys_are_made_shown_and_never_overwritten(tmp_path):
+    words = ['keys', 'init', tmp_path / 'k', '--federation', 'trial']
+    for each in ('north=100', 'south=200', 'west=300'):
+        words += ['--hospital', each]
+    made = fdrl(*words)
+    assert made.exit_code == 0, made.output
+    shown = fdrl('keys', 'show', tmp_path / 'k')
+    assert shown.exit_code == 0 and 'west' in shown.output and '300 patients' in shown.output
+    assert 'PRIVATE' not in made.output + shown.output
+    again = fdrl(*words)
+    assert again.exit_code == 1 and 'never overwritten' in again.stderr
+    assert fdrl('keys', 'init', tmp_path / 'x', '--hospital', 'north').exit_code == 1
+    assert fdrl('keys', 'show', tmp_path / 'nothing').exit_code == 1
+
+
+def test_a_changed_roster_is_refused(tmp_path, plan_file):
+    prepare(tmp_path / 'f', Plan.load(plan_file))
+    roster = tmp_path / 'f/keys/roster.json'
+    roster.write_text(roster.read_text().replace('"size": 8', '"size": 9'))
+    assert fdrl('keys', 'show', tmp_path / 'f/keys').exit_code == 1
+
+
+def test_ledgers_are_shown_and_verified(trained, tmp_path):
+    run, _ = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    shown = fdrl('privacy', 'show', run)
+    assert f'hospital_1: epsilon {summary["epsilon"]["hospital_1"]:.4f}' in shown.output
+    assert fdrl('privacy', 'verify', run).output.count('whole') == 3
+    assert fdrl('privacy', 'verify', tmp_path).exit_code == 1
+
+
+def test_an_empty_ledger_is_found(plan_file, tmp_path):
+    layout = prepare(tmp_path / 'f', Plan.load(plan_file))
+    path = layout.party('hospital_1') / 'ledger.sqlite'
+    path.touch(0o600)
+    result = fdrl('privacy', 'verify', tmp_path / 'f')
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1)
+
+
+def test_preparing_is_repeated_after_an_interruption(plan_file, tmp_path):
+    plan = Plan.load(plan_file)
+    (tmp_path / 'f/keys.part/root').mkdir(parents=True)
+    (tmp_path / 'f').chmod(0o700)
+    layout = prepare(tmp_path / 'f', plan)
+    digest = layout.roster().digest
+    assert not (tmp_path / 'f/keys.part').exists()
+    layout.pretrained.unlink()
+    assert prepare(tmp_path / 'f', plan).roster().digest == digest
+    assert Layout(tmp_path / 'f').pretrained.exists()
+
+
+def test_new_runs_never_share_a_directory_and_latest_follows(tmp_path):
+    one = RunDirectory.create(tmp_path, 'now')
+    two = RunDirectory.create(tmp_path, 'now')
+    assert one.path != two.path
+    for each in (one, two, one):
+        each.point_latest()
+        assert (tmp_path / 'latest').resolve() == each.path
+    (tmp_path / 'file').touch()
+    with pytest.raises(StoreError):
+        RunDirectory.open(tmp_path / 'file')
+
+
+def test_without_ros_the_same_parties_run_in_this_process(plan_file, tmp_path, monkeypatch):
+    from fdrl_ros.cli.federation import run
+
+    def begun(*arguments, **named):
+        raise StoreError('it began in this process')
+
+    monkeypatch.setattr(run, 'missing_ros', lambda: 'rclpy is not found')
+    monkeypatch.setattr(run, 'run_training', begun)
+    result = fdrl('run', '--plan', plan_file, '--runs', tmp_path)
+    assert 'rclpy is not found' in result.output and 'in this process instead' in result.output
+    assert result.exit_code == 1 and 'it began' in result.stderr
+
+
+def test_ledger_that_was_cut_or_put_back_from_a_backup_is_found(plan_file, tmp_path):
+    words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
+    ledger = tmp_path / 'run/federation/hospital_1/ledger.sqlite'
+    assert fdrl(*words, '--rounds', 1).exit_code == 0
+    backup = ledger.read_bytes()
+    again = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
+    assert fdrl(*again, '--rounds', 2).exit_code == 0
+    assert fdrl('privacy', 'verify', tmp_path / 'run').exit_code == 0
+    ledger.write_bytes(backup)
+    for command in (('privacy', 'verify', tmp_path / 'run'), (*again, '--rounds', 3)):
+        result = fdrl(*command)
+        assert result.exit_code == 1
+        assert 'restored' in result.output + result.stderr
+
+
+def test_latest_names_a_run_from_its_start_and_may_be_gone_on_with(tmp_path):
+    run = RunDirectory.create(tmp_path / 'runs', 'first')
+    link = tmp_path / 'runs/latest'
+    assert link.readlink() == Path('first')
+    opened = RunDirectory.open(link)
+    assert opened.path == run.path
+    opened.point_latest()
+    assert link.readlink() == Path('first')

@@ -1,0 +1,397 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl privacy` shows every entry, touches nothing, and finds whatever was done to a ledger."""
+
+from dataclasses import replace
+import json
+import math
+import os
+import shutil
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.deployment.assembly import (
+    CHECKPOINT,
+    LEDGER,
+    ledger_owner,
+    noise_source,
+    open_ledger,
+)
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.errors import CheckpointError, LedgerCorruptError, LedgerError, LedgerOwnerError
+from fdrl_ros.federation.hospital.local_update import LocalUpdate
+from fdrl_ros.federation.hospital.round_log import RoundLog
+from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
+from fdrl_ros.federation.protocol.message import Envelope, MaskedUpdate
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.learner.checkpoint import Checkpoint
+from fdrl_ros.learner.learner import TrainingResult
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.ledger.chain import Chain
+from fdrl_ros.privacy.ledger.entry import Entry
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.ledger.tables import image
+import numpy as np
+import pytest
+
+PLAN = Plan().changed(
+    {
+        'learner': {'hidden': 8, 'epochs': 2},
+        'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'delta': 1e-4, 'budget': 8.0},
+        'collection': {'patients': 8},
+        'pretraining': {'patients': 2, 'steps': 1},
+        'world': {'mode': 'kinematic'},
+    }
+)
+BLOCK = {'noise_multiplier': 2.0, 'sampling_probability': 0.5, 'steps': 2}
+NAME = 'hospital_1'
+SERVERS = ('aggregator', 'key_authority')
+
+
+def fdrl(*words):
+    return CliRunner().invoke(main, ['privacy', *(str(each) for each in words)])
+
+
+def spend(layout, name, round, *servers):
+    """Spend a round's blocks as a hospital does, and send an update that some servers see."""
+    directory = layout.party(name)
+    with open_ledger(directory, name, PLAN) as ledger:
+        noise_source(directory, name, PLAN)
+        for block in (0, 1):
+            ledger.reserve(round=round, block=block, inputs=b'weights', **BLOCK)
+        ledgers = (*ledger.head(), *ledger.head_before(round), ledger.links())
+    weights = np.zeros(PLAN.shape.n_parameters, np.float32)
+    store = Store(layout.state(name))
+    log = RoundLog(store, PLAN.shape.n_parameters)
+    log.keep(LocalUpdate(round, b'', TrainingResult(weights, 1.0, *ledgers)))
+    store.close()
+    for server in servers:
+        store = Store(layout.state(server))
+        update = MaskedUpdate(Envelope('test', round, 1, name, 1), 0, 1, b'', b'', b'', *ledgers)
+        LedgerWatch(store).take(update)
+        store.close()
+
+
+@pytest.fixture(scope='module')
+def prepared(tmp_path_factory):
+    """Three hospitals; the servers saw two rounds of the first, the others have spent nothing."""
+    layout = prepare(tmp_path_factory.mktemp('federations') / 'one', PLAN)
+    spend(layout, NAME, 1, *SERVERS)
+    shutil.copy(layout.party(NAME) / LEDGER, layout.party(NAME) / 'after_round_1')
+    spend(layout, NAME, 2, *SERVERS)
+    return layout
+
+
+@pytest.fixture
+def layout(prepared, tmp_path):
+    shutil.copytree(prepared.directory, tmp_path / 'one')
+    return Layout(tmp_path / 'one')
+
+
+@pytest.fixture
+def ledger(layout):
+    return layout.party(NAME) / LEDGER
+
+
+def reread(path, **changes):
+    """Return the chain of a ledger rebuilt with another owner and other charges."""
+    with Ledger.open(path, **ledger_owner(NAME, PLAN).promise()) as ledger:
+        old = ledger._chain
+    charges = changes.pop('charges', {})
+    chain = Chain(replace(old.owner, **changes))
+    for entry in old.entries:
+        charge = entry.charge._replace(**charges)
+        last = chain.head.digest
+        chain.add(Entry.after(last, entry.number, entry.round, entry.block, charge, b'weights'))
+    return chain
+
+
+def test_show_prints_every_entry_and_what_was_spent_after_it(layout, ledger):
+    with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
+        history, head = opened.history(), opened.head()
+    for path in (layout.directory, ledger):
+        result = fdrl('show', path)
+        assert result.exit_code == 0, result.output
+        assert f'{NAME}: epsilon {epsilon_pld(history, 1e-4):.4f}' in result.output
+        assert f'head {head}' in result.output
+        rows = [line.split() for line in result.output.splitlines() if ' 0.5 ' in line]
+        assert [row[:7] for row in rows] == [
+            ['1', '1', '0', '2', '0.5', '2', '1'],
+            ['2', '1', '1', '2', '0.5', '2', '1'],
+            ['3', '2', '0', '2', '0.5', '2', '1'],
+            ['4', '2', '1', '2', '0.5', '2', '1'],
+        ]
+        assert [row[7] for row in rows] == [
+            f'{epsilon_rdp(history[:count], 1e-4):.4f}' for count in (1, 2, 3, 4)
+        ]
+    assert 'hospital_2: nothing spent here' in fdrl('show', layout.directory).output
+
+
+def test_show_prints_json(layout, ledger):
+    content = json.loads(fdrl('show', '--json', layout.directory).output)
+    assert content['private'] is True and content['problems'] == []
+    (one,) = content['ledgers']
+    assert json.loads(fdrl('show', '--json', ledger).output)['ledgers'][0] == one | {'name': NAME}
+    with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
+        assert one['epsilon'] == opened.epsilon()
+        assert one['head'] == {'entries': 4, 'digest': opened.head().digest.hex()}
+    assert (one['unit'], one['delta'], one['budget']) == ('patient', 1e-4, 8.0)
+    assert one['model'].startswith('dueling network')
+    fields = 'number round block noise_multiplier sampling_probability steps group'.split()
+    assert [[each[name] for name in fields] for each in one['entries']] == [
+        [1, 1, 0, 2.0, 0.5, 2, 1],
+        [2, 1, 1, 2.0, 0.5, 2, 1],
+        [3, 2, 0, 2.0, 0.5, 2, 1],
+        [4, 2, 1, 2.0, 0.5, 2, 1],
+    ]
+
+
+def test_steps_without_noise_are_shown_as_infinite(tmp_path):
+    path = tmp_path / 'ledger'
+    owner = {'hospital': NAME, 'unit': 'patient', 'delta': 1e-5, 'budget': math.inf}
+    with Ledger.open(path, **owner) as ledger:
+        ledger.reserve(round=1, block=0, inputs=b'x', **(BLOCK | {'noise_multiplier': 0.0}))
+    assert 'epsilon infinite' in fdrl('show', path).output
+    assert 'no budget' in fdrl('show', path).output
+    (shown,) = json.loads(fdrl('show', '--json', path).output)['ledgers']
+    assert shown['epsilon'] is None and shown['entries'][0]['epsilon_rdp'] is None
+    assert fdrl('verify', path).exit_code == 0
+
+
+def test_a_ledger_is_read_while_it_is_written_and_not_touched(layout, ledger):
+    def state():
+        return {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in folder.iterdir()}
+
+    folder = layout.party(NAME)
+    with open_ledger(folder, NAME, PLAN) as opened:
+        opened.reserve(round=3, block=0, inputs=b'weights', **BLOCK)
+        before = state()
+        for path in (ledger, layout.directory):
+            assert 'in use' in fdrl('show', path).output
+            result = fdrl('verify', path)
+            assert result.exit_code == 0 and '5 blocks, whole, in use' in result.output
+        assert state() == before
+        opened.reserve(round=3, block=1, inputs=b'weights', **BLOCK)
+    assert 'in use' not in fdrl('show', ledger).output
+    assert fdrl('verify', ledger).exit_code == 0
+
+
+def test_a_whole_ledger_agrees_with_everyone_who_saw_it(layout, ledger):
+    result = fdrl('verify', layout.directory)
+    assert result.exit_code == 0, result.output
+    assert 'its last update (4), the aggregator (4), the key authority (4)' in result.output
+    assert result.output.count('no ledger here yet') == 2
+    assert 'compared with no head' in fdrl('verify', ledger).output
+
+
+def test_heads_that_servers_saw_are_printed_and_compared(layout, ledger):
+    printed = fdrl('heads', layout.directory).output.splitlines()
+    alone = fdrl('heads', layout.state('aggregator')).output
+    name, head = alone.split()
+    assert printed == [f'{server} saw {name} {head}' for server in SERVERS]
+    assert fdrl('verify', ledger, '--seen', head).exit_code == 0
+    for other, words in ((f'9{head[1:]}', 'an old copy'), (f'{head[:-1]}x', 'expected'), ('', '')):
+        result = fdrl('verify', ledger, '--seen', other)
+        assert result.exit_code == (1 if 'old' in words else 2) and words in result.stderr
+    assert 'name its file' in fdrl('verify', layout.directory, '--seen', head).stderr
+
+
+def cut(layout, ledger):
+    ledger.write_bytes(image(Chain(ledger_owner(NAME, PLAN))))
+
+
+def restored(layout, ledger):
+    shutil.copy(layout.party(NAME) / 'after_round_1', ledger)
+
+
+def restored_with_the_state_of_then(layout, ledger):
+    restored(layout, ledger)
+    layout.state(NAME).unlink()
+
+
+def rewritten(layout, ledger):
+    ledger.write_bytes(image(reread(ledger, charges={'steps': 1})))
+
+
+def budget_raised(layout, ledger):
+    ledger.write_bytes(image(reread(ledger, budget=80.0)))
+
+
+def of_another_hospital(layout, ledger):
+    spend(layout, 'hospital_2', 1)
+    shutil.copy(layout.party('hospital_2') / LEDGER, ledger)
+
+
+def of_another_model(layout, ledger):
+    ledger.write_bytes(image(reread(ledger, model='dueling network 1-2-3')))
+
+
+def deleted(layout, ledger):
+    ledger.unlink()
+
+
+def deleted_with_the_key(layout, ledger):
+    ledger.unlink()
+    (ledger.parent / 'noise.key').unlink()
+
+
+def deleted_with_key_and_update(layout, ledger):
+    deleted_with_the_key(layout, ledger)
+    layout.state(NAME).unlink()
+    Store(layout.state(NAME)).close()
+
+
+def damaged(layout, ledger):
+    content = bytearray(ledger.read_bytes())
+    content[2 * 4096 + 4000] ^= 1
+    ledger.write_bytes(content)
+
+
+def scribbled_on(layout, ledger):
+    content = bytearray(ledger.read_bytes())
+    content[2 * 4096 + 1000] ^= 1
+    ledger.write_bytes(content)
+
+
+def emptied(layout, ledger):
+    ledger.write_bytes(b'')
+
+
+def opened_to_others(layout, ledger):
+    ledger.chmod(0o664)
+
+
+def made_a_link(layout, ledger):
+    ledger.rename(ledger.with_name('elsewhere'))
+    ledger.symlink_to('elsewhere')
+
+
+def update_damaged(layout, ledger):
+    store = Store(layout.state(NAME))
+    store.put('update', b'{}')
+    store.close()
+
+
+def memory_damaged(layout, ledger):
+    layout.state('aggregator').write_bytes(b'no database' * 1000)
+
+
+@pytest.mark.parametrize(
+    'harm, complaint',
+    [
+        (cut, 'has 0 entries and had 4'),
+        (restored, 'an old copy was restored, or its end was cut (seen by its last update)'),
+        (restored_with_the_state_of_then, 'its end was cut (seen by the aggregator)'),
+        (rewritten, 'was rewritten: entry 4'),
+        (budget_raised, 'was begun for budget 80.0, not 8.0'),
+        (of_another_hospital, "was begun for hospital 'hospital_2', not 'hospital_1'"),
+        (of_another_model, "was begun for model 'dueling network 1-2-3'"),
+        (deleted, 'is missing, but noise was drawn'),
+        (deleted_with_the_key, 'is missing, but an update went out'),
+        (deleted_with_key_and_update, 'is missing, and the aggregator saw its head 4:'),
+        (damaged, 'is missing or changed'),
+        (scribbled_on, 'something else than this program wrote to it'),
+        (emptied, 'is empty'),
+        (opened_to_others, 'mode 0664'),
+        (made_a_link, 'is a link'),
+        (update_damaged, 'cannot be compared with its last update'),
+        (memory_damaged, 'cannot be compared with the aggregator'),
+    ],
+    ids=lambda each: getattr(each, '__name__', ''),
+)
+def test_whatever_was_done_to_a_hospital_is_found(layout, ledger, harm, complaint):
+    harm(layout, ledger)
+    before = ledger.read_bytes() if ledger.exists() else None
+    result = fdrl('verify', layout.directory)
+    assert result.exit_code == 1
+    assert complaint in result.stderr
+    assert (ledger.read_bytes() if ledger.exists() else None) == before
+
+
+@pytest.mark.parametrize(
+    'harm, error',
+    [
+        (of_another_hospital, LedgerOwnerError),
+        (of_another_model, LedgerOwnerError),
+        (budget_raised, LedgerOwnerError),
+        (restored, LedgerError),
+        (deleted_with_the_key, LedgerError),
+        (made_a_link, LedgerError),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_a_hospital_does_not_train_with_such_a_ledger_and_leaves_it(layout, ledger, harm, error):
+    harm(layout, ledger)
+    before = sorted((each, each.stat().st_size) for each in ledger.parent.iterdir())
+    with pytest.raises(error):
+        open_ledger(layout.party(NAME), NAME, PLAN)
+    assert sorted((each, each.stat().st_size) for each in ledger.parent.iterdir()) == before
+
+
+def test_blocks_that_nobody_else_heard_of_are_remembered_by_the_checkpoint(layout, ledger):
+    shutil.copy(ledger, ledger.with_name('after_round_2'))
+    numbers = np.zeros(3)
+    with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
+        opened.reserve(round=3, block=0, inputs=b'weights', **BLOCK)
+        state = Checkpoint.fresh(3, b'start', numbers, numbers, numbers)
+        state.save(ledger.with_name(CHECKPOINT), opened)
+    assert 'its checkpoint (5)' in fdrl('verify', layout.directory).output
+    open_ledger(layout.party(NAME), NAME, PLAN).close()
+    shutil.copy(ledger.with_name('after_round_2'), ledger)
+    assert 'had 5: an old copy was restored, or its end was cut (seen by its checkpoint)' in (
+        fdrl('verify', layout.directory).stderr
+    )
+    with pytest.raises(LedgerCorruptError, match='seen by its checkpoint.: put back the newest'):
+        open_ledger(layout.party(NAME), NAME, PLAN)
+    deleted_with_key_and_update(layout, ledger)
+    with pytest.raises(LedgerError, match='missing, but a checkpoint was made with its head 5:'):
+        open_ledger(layout.party(NAME), NAME, PLAN)
+    shutil.copy(ledger.with_name(CHECKPOINT), layout.party('hospital_2'))
+    spend(layout, 'hospital_3', 1)
+    shutil.copy(ledger.with_name(CHECKPOINT), layout.party('hospital_3'))
+    for name in ('hospital_2', 'hospital_3'):
+        assert f'/{name}/ledger.sqlite' in fdrl('verify', layout.directory).stderr
+    with pytest.raises(CheckpointError, match='charged to another ledger, which may be of'):
+        open_ledger(layout.party('hospital_3'), 'hospital_3', PLAN)
+
+
+def test_all_that_is_wrong_is_told_and_what_is_whole_too(layout, ledger):
+    for name in ('hospital_2', 'hospital_3'):
+        spend(layout, name, 1)
+    restored(layout, ledger)
+    emptied(layout, layout.party('hospital_3') / LEDGER)
+    result = fdrl('verify', layout.directory)
+    assert result.exit_code == 1
+    assert 'hospital_2: 2 blocks, whole' in result.output
+    assert result.stderr.count('had 4: an old copy') == 3 and 'is empty' in result.stderr
+    shown = fdrl('show', layout.directory)
+    assert shown.exit_code == 1 and 'hospital_2: epsilon' in shown.output
+
+
+def test_what_is_no_ledger_is_refused(tmp_path):
+    (tmp_path / 'text').write_text('text')
+    for path in (tmp_path / 'missing', tmp_path / 'text', tmp_path):
+        for command in ('show', 'verify', 'heads'):
+            result = fdrl(command, path)
+            assert result.exit_code == 1
+            assert result.stderr.count('\n') == 1
+    assert sorted(os.listdir(tmp_path)) == ['text']
+
+
+def test_help_tells_of_backups_restores_and_retirement():
+    text = ' '.join(fdrl('--help').output.split())
+    for words in ('Back up the whole directory', 'Restore only the newest', 'is retired'):
+        assert words in text
+
+
+def test_a_hospital_s_directory_is_its_file_and_the_heads_that_were_seen_of_it(ledger):
+    by_folder, by_file = fdrl('show', ledger.parent), fdrl('show', ledger)
+    assert by_folder.exit_code == by_file.exit_code == 0
+    assert by_folder.output == by_file.output
+    assert 'compared with no head' in fdrl('verify', ledger).output
+    assert 'the aggregator (4), the key authority (4)' in fdrl('verify', ledger.parent).output
+
+
+def test_a_head_that_is_none_is_a_wrong_word_and_no_tampering(ledger):
+    assert fdrl('verify', ledger, '--seen', 'foo').exit_code == 2

@@ -1,0 +1,462 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""CKKS: what it shows does not give the key away, and is as precise as it says."""
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+import itertools
+import math
+
+from fdrl_ros.crypto.he import bfv, flooding
+from fdrl_ros.crypto.he.bfv import take
+from fdrl_ros.crypto.he.ckks import CKKS_CANDIDATES, CkksScheme, flood
+from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.he.flooding import DiscreteGaussian
+from fdrl_ros.crypto.he.parameters import SECURITY_128
+from fdrl_ros.crypto.he.primes import coefficient_primes
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.masking.masks import mask
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+import tenseal as ts
+import tenseal.sealapi as seal
+
+
+@pytest.fixture(scope='module')
+def secret():
+    return SecretContext.generate(choose_scheme(18_180, 10, 16, 'ckks'))
+
+
+@pytest.fixture(scope='module')
+def public(secret):
+    return PublicContext.from_bytes(secret.public_bytes())
+
+
+def words_of(rng):
+    """Draw words that anyone can repeat."""
+    return lambda count: rng.integers(0, 2**64, count, dtype=np.uint64)
+
+
+# The attack of Li and Micciancio (EUROCRYPT 2021). Ciphertexts and keys are taken in NTT form,
+# where products go place by place.
+
+
+def solve(known, second, prime):
+    """Solve known = second * s modulo a prime, place by place."""
+    return [int(k) * pow(int(c), -1, prime) % prime for k, c in zip(known, second, strict=True)]
+
+
+def solve_pairs(knowns, seconds, prime):
+    """
+    Solve known = second * s + (second * s) of the mirrored place, from two ciphertexts.
+
+    TenSEAL shows real parts alone, which are those of a(X) + a(1/X); the NTT of a(1/X) is that
+    of a(X) read backwards.
+    """
+    s = [0] * len(knowns[0])
+    for place in range(len(s) // 2):
+        back = -1 - place
+        (a, b), (c, d) = ((int(second[place]), int(second[back])) for second in seconds)
+        u, v = (int(known[place]) for known in knowns)
+        inverse = pow(a * d - b * c, -1, prime)
+        s[place] = (u * d - b * v) * inverse % prime
+        s[back] = (a * v - u * c) * inverse % prime
+    return s
+
+
+def sums_of_tenseal(context, rng):
+    """Return the sum of three hospitals' updates in stock TenSEAL, and what all are shown."""
+    updates = rng.normal(0, 0.1, (3, 4096))
+    vectors = [ts.ckks_vector(context, update.tolist()) for update in updates]
+    total = vectors[0] + vectors[1] + vectors[2]
+    return total.ciphertext()[0], np.array(total.decrypt())
+
+
+def recover_from_tenseal(context, scale, published, ciphertexts):
+    """Return the secret key in NTT form, shape (data primes, N), from public things alone."""
+    inner = context.seal_context().data
+    primes = [each.value() for each in inner.first_context_data().parms().coeff_modulus()]
+    knowns, seconds = [], []
+    for values, ciphertext in zip(published, ciphertexts, strict=True):
+        plaintext = seal.Plaintext()
+        twice = (2 * np.asarray(values, dtype=np.float64)).tolist()
+        seal.CKKSEncoder(inner).encode(twice, inner.first_parms_id(), scale, plaintext)
+        encoded = take(plaintext, (len(primes), 8192)).astype(object)
+        first, second = take(ciphertext, (2, len(primes), 8192)).astype(object)
+        knowns.append(encoded - first - first[:, ::-1])
+        seconds.append(second)
+    return [
+        solve_pairs([k[j] for k in knowns], [c[j] for c in seconds], prime)
+        for j, prime in enumerate(primes)
+    ]
+
+
+@pytest.fixture(scope='module')
+def tenseal():
+    # NVFlare's parameters.
+    return ts.context(ts.SCHEME_TYPE.CKKS, 8192, coeff_mod_bit_sizes=[60, 40, 40])
+
+
+@pytest.mark.parametrize(('bits', 'kind'), [(40, np.float64), (24, np.float32)])
+def test_two_published_sums_of_stock_tenseal_give_its_secret_key_away(tenseal, bits, kind):
+    tenseal.global_scale = 2.0**bits
+    rng = np.random.default_rng(bits)
+    ciphertexts, published = zip(*(sums_of_tenseal(tenseal, rng) for _ in range(2)), strict=True)
+    published = [values.astype(kind) for values in published]
+    found = recover_from_tenseal(tenseal, 2.0**bits, published, ciphertexts)
+    true = take(tenseal.secret_key().data, (3, 8192))[:2]
+    assert np.array_equal(found, true)
+
+    # And the key opens what was never decrypted: another hospital's update.
+    update = rng.normal(0, 0.1, 4096)
+    ciphertext = ts.ckks_vector(tenseal, update.tolist()).ciphertext()[0]
+    first, second = take(ciphertext, (2, 2, 8192)).astype(object)
+    inner = tenseal.seal_context().data
+    primes = np.array(
+        [[each.value()] for each in inner.first_context_data().parms().coeff_modulus()], object
+    )
+    opened = (first + second * np.array(found, dtype=object)) % primes
+    plaintext = seal.Plaintext()
+    stream = bfv._plaintext(opened.astype(np.uint64), inner.first_parms_id())
+    bfv._put(plaintext, inner, stream)
+    values = np.array(seal.CKKSEncoder(inner).decode_double(plaintext)) / 2.0**bits
+    assert np.abs(values - update).max() < 1e-3
+
+
+def recover_from_ours(public, opened, ciphertext):
+    """
+    Do the same to a sum of ours, which shows every coefficient, so that one is enough.
+
+    :param opened: what is taken for the decrypted polynomial, shape (data primes, N).
+    :returns: the secret key if it is, in NTT form, shape (data primes, N).
+    """
+    backend, scheme = public._backend, public.scheme
+    residues = public.residues(ciphertext)
+    primes = np.array(scheme.moduli, dtype=np.uint64)[:, None]
+    known = (opened + primes - residues[0]) % primes
+    pair = backend._load(np.stack([known, residues[1]]))
+    backend._evaluator.transform_to_ntt_inplace(pair)
+    known, second = backend._residues(pair)
+    return [solve(*rows) for rows in zip(known, second, scheme.moduli, strict=True)]
+
+
+def sum_of_ours(public, rng):
+    """Return the sum of ten hospitals' first ciphertexts, and that of their integers."""
+    updates = rng.integers(0, 2**16, (10, 4096))
+    return public.add(map(public.encrypt, updates)), updates.sum(axis=0)
+
+
+def test_attack_on_our_sums_would_succeed_without_flooding(secret, public):
+    total, _ = sum_of_ours(public, np.random.default_rng(2))
+    bare, _ = secret._backend.decrypt(public.residues(total))
+    found = recover_from_ours(public, bare, total)
+    assert np.array_equal(found, secret._secret_key[:2])
+
+
+def test_attack_on_our_sums_fails(secret, public):
+    # Of 4,096 numbers below 2^40 and as many below 2^48, none is right; in six trials one may be
+    # by chance, of 2^-25.
+    scheme, true = public.scheme, secret._secret_key[:2]
+    for seed in range(3):
+        total, exact = sum_of_ours(public, np.random.default_rng(seed))
+        shown = secret.decrypt(total)
+        for guess in (shown, exact):
+            found = recover_from_ours(public, scheme.encode(guess), total)
+            assert not (found == true).any()
+
+
+def test_decrypting_again_shows_the_same_noise_and_another_sum_shows_other(secret, public):
+    first, exact = sum_of_ours(public, np.random.default_rng(3))
+    again = SecretContext.from_bytes(secret.to_bytes())
+    assert np.array_equal(secret.decrypt(first), again.decrypt(first))
+    second, _ = sum_of_ours(public, np.random.default_rng(3))
+    errors = [secret.decrypt(each) - exact for each in (first, second)]
+    # Of 4,096 independent pairs; beyond 0.1 once in ten billion runs.
+    assert abs(np.corrcoef(errors)[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize('shape', [(18_180, 10, 16), (18_180, 3, 16), (20_000, 50, 16)])
+def test_released_sums_are_as_precise_as_stated(shape):
+    key_authority = SecretContext.generate(choose_scheme(*shape, 'ckks'))
+    scheme, public = key_authority.scheme, key_authority.public
+    rng, n_parameters = np.random.default_rng(4), scheme.n_parameters
+    # Not so low that noise takes a sum below zero, which is t before it is unpacked.
+    updates = rng.integers(scheme.slack, 2**15, (scheme.members, n_parameters))
+    rows = [scheme.pack(update)[0] for update in updates]
+    shown = key_authority.decrypt(public.add(map(public.encrypt, rows)))
+    size = scheme.integers_per_ciphertext
+    errors = shown[:size] - updates.sum(axis=0)[:size]
+    assert np.abs(errors).max() <= scheme.slack
+    if scheme.sum_error > 1:
+        # Rounding adds a variance of 1/12. The deviation of 4,096 draws is right to 7 %, and
+        # the mean to 6.5 standard errors, but for one run in a billion.
+        stated = math.hypot(scheme.sum_error, math.sqrt(1 / 12))
+        assert errors.std() == pytest.approx(stated, rel=0.07)
+        assert abs(errors.mean()) < 6.5 * stated / math.sqrt(size)
+    else:
+        # One half is so many deviations away.
+        assert (errors != 0).mean() < 0.01 + math.erfc(0.5 / scheme.sum_error / math.sqrt(2))
+
+
+def test_whole_round_ends_near_the_mean_of_the_updates(secret, public):
+    scheme, rng = secret.scheme, np.random.default_rng(5)
+    quantisation = Quantisation(limit=0.5, bits=16, members=10)
+    deltas = rng.normal(0, 0.1, (7, scheme.n_parameters))
+    shape = (scheme.ciphertexts, scheme.slots)
+    # Self masks alone: pair masks would have cancelled.
+    seeds = [rng.bytes(32) for _ in deltas]
+    masks = [mask(s, shape[0] * shape[1], scheme.plain_modulus).reshape(shape) for s in seeds]
+    sent = []
+    for delta, own in zip(deltas, masks, strict=True):
+        slots = scheme.pack(quantisation.quantise(delta, rng.random(delta.size)))
+        sent.append([public.encrypt(row) for row in (slots + own) % scheme.plain_modulus])
+    sums = np.stack(list(secret.decrypt_rows(public.add_rows(zip(*sent, strict=True)))))
+    with pytest.raises(CryptoError, match='did not cancel'):
+        scheme.unpack(sums)
+    unmasked = (sums - sum(masks)) % scheme.plain_modulus
+    total = quantisation.dequantise_sum(scheme.unpack(unmasked, count=7), 7)
+    error = total / 7 - deltas.clip(-0.5, 0.5).mean(axis=0)
+    # Flooding, and seven stochastic roundings of variance 1/4 at most.
+    stated = quantisation.step * math.hypot(scheme.sum_error, math.sqrt(7) / 2) / 7
+    assert 0.9 * scheme.sum_error * quantisation.step / 7 < error.std() < 1.05 * stated
+    assert np.abs(error).max() < 6 * stated
+
+
+def test_what_masked_hospitals_send_depends_on_their_sum_alone():
+    # Exhaustively, for three hospitals and t = 5: all that a coalition with the secret key sees
+    # of the others, before any noise, is as likely for one set of updates as for another of the
+    # same sum. So is the sum over the integers, which a decryption shows.
+    masks = [(a, b, (-a - b) % 5) for a, b in itertools.product(range(5), repeat=2)]
+
+    def seen(updates):
+        return Counter(
+            tuple((x + m) % 5 for x, m in zip(updates, each, strict=True)) for each in masks
+        )
+
+    for updates in itertools.product(range(3), repeat=3):
+        assert seen(updates) == seen((sum(updates) % 5, 0, 0))
+
+
+def test_padding_and_edges_are_cut_to_what_members_can_have_sent(secret):
+    scheme = secret.scheme
+    sums = np.zeros((scheme.ciphertexts, scheme.slots), dtype=np.int64)
+    sums[0, :4] = scheme.plain_modulus - scheme.slack, scheme.slack, 0, 10 * 65535 + scheme.slack
+    assert scheme.unpack(sums)[:4].tolist() == [0, scheme.slack, 0, 655350]
+    for place, value in (
+        ((0, 0), 10 * 65535 + scheme.slack + 1),
+        ((0, 0), scheme.plain_modulus - scheme.slack - 1),
+        ((0, 0), scheme.plain_modulus),
+        ((0, 0), -1),
+        ((-1, -1), scheme.slack + 1),
+    ):
+        bad = sums.copy()
+        bad[place] = value
+        with pytest.raises(CryptoError):
+            scheme.unpack(bad)
+    sums[0, 0] = 7 * 65535 + scheme.slack + 1
+    with pytest.raises(CryptoError, match='of 7 members'):
+        scheme.unpack(sums, count=7)
+
+
+def test_random_ciphertexts_are_refused_at_decryption(secret, public):
+    # A fifth of all polynomials' coefficients means nothing: 4,096 pass by 2^-1300.
+    rng = np.random.default_rng(6)
+    primes = np.array(public.scheme.moduli, dtype=np.uint64)[:, None]
+    for _ in range(5):
+        residues = rng.integers(0, primes, (2, 2, 4096), dtype=np.uint64)
+        with pytest.raises(CryptoError, match='out of range'):
+            secret.decrypt(public._wire(residues))
+
+
+def test_library_decrypts_as_the_textbook_does(secret, public):
+    residues = public.residues(public.encrypt(np.arange(4096)))
+    bare, budget = secret._backend.decrypt(residues)
+    assert budget is None
+    # The secret key as coefficients, by way of a ciphertext, which the library transforms.
+    key = secret._secret_key[:2]
+    pair = public._backend._load(np.stack([key, key]), is_ntt_form=True)
+    public._backend._evaluator.transform_from_ntt_inplace(pair)
+    first_row = public._backend._residues(pair)[0]
+    for row, prime, (first, second), shown in zip(
+        first_row, public.scheme.moduli, residues.transpose(1, 0, 2), bare, strict=True
+    ):
+        small = np.where(row > prime // 2, row.astype(object) - prime, row.astype(object))
+        assert set(small) <= {-1, 0, 1}
+        # c_0 + c_1 s at some places of X^N + 1, where products wrap with a minus.
+        for place in (0, 1, 2047, 4095):
+            turned = np.concatenate(
+                [second[place::-1].astype(object), -second[:place:-1].astype(object)]
+            )
+            assert (int(first[place]) + turned @ small) % prime == shown[place]
+
+
+def test_bound_of_the_noise_holds_and_covers_it(secret, public):
+    scheme = public.scheme
+    total, exact = sum_of_ours(public, np.random.default_rng(7))
+    bare, _ = secret._backend.decrypt(public.residues(total))
+    difference = (bare.astype(object) - scheme.encode(exact)) % np.array(scheme.moduli)[:, None]
+    noise = np.where(
+        difference[0] > scheme.moduli[0] // 2, difference[0] - scheme.moduli[0], difference[0]
+    )
+    assert 1 < np.abs(noise).max() <= scheme.noise
+
+
+@pytest.mark.parametrize(('degree', 'sizes'), CKKS_CANDIDATES)
+def test_primes_are_those_that_seal_takes(degree, sizes):
+    found = [prime.value() for prime in seal.CoeffModulus.Create(degree, list(sizes))]
+    assert list(coefficient_primes(sizes, degree)) == found
+    assert sum(sizes) <= SECURITY_128[degree]
+
+
+@pytest.mark.parametrize('members', [3, 10, 50, 1000])
+@pytest.mark.parametrize('n_parameters', [100, 18_180, 5_000_000])
+def test_chosen_scheme_hides_as_stated_and_has_room_for_it(members, n_parameters):
+    scheme = choose_scheme(n_parameters, members, 16, 'ckks')
+    draws = scheme.ciphertexts * scheme.poly_degree * scheme.decryptions
+    assert (scheme.decryptions, scheme.statistical_bits) == (10_000, 40)
+    # 2^-s = B sqrt(n decryptions) / (2 sigma), by Pinsker's inequality.
+    bound = members * scheme.fresh_noise * math.sqrt(draws) / (2 * scheme.flooding.deviation)
+    assert bound <= 2**-40
+    most = scheme.noise + scheme.flooding.bound
+    highest = scheme.scale * members * (scheme.plain_modulus - 1)
+    assert highest + 2 * most < math.prod(scheme.moduli)
+    assert scheme.slack >= most / scheme.scale + 0.5
+    assert scheme.plain_modulus > members * 65535 + 2 * scheme.slack
+    assert scheme.mean_error <= 1
+
+
+def test_more_rounds_or_more_bits_take_more_noise():
+    few, many, sure = (
+        choose_scheme(1000, 3, 16, 'ckks', decryptions=rounds, statistical_bits=bits).flooding
+        for rounds, bits in ((100, 40), (400, 40), (100, 41))
+    )
+    assert many.deviation == pytest.approx(2 * few.deviation, rel=0.01)
+    assert sure.deviation == pytest.approx(2 * few.deviation, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [
+        ({'statistical_bits': 39}, 'statistical_bits'),
+        ({'statistical_bits': 40.0}, 'statistical_bits'),
+        ({'statistical_bits': 44}, 'expected at most 1'),
+        ({'statistical_bits': 128}, 'no room'),
+        ({'decryptions': 0}, 'decryptions'),
+        ({'decryptions': 2**20}, 'expected at most 1'),
+        ({'members': 50}, 'expected at most 1'),
+        ({'coefficient_bits': (56, 53)}, 'at most 50'),
+        ({'coefficient_bits': (50, 40, 21)}, '128-bit security'),
+        ({'coefficient_bits': (40, 21)}, 'no room'),
+    ],
+)
+def test_weak_or_useless_parameters_are_refused(change, words):
+    with pytest.raises(CryptoError, match=words):
+        replace(choose_scheme(18_180, 10, 16, 'ckks'), **change)
+
+
+def test_what_no_scheme_can_hold_is_refused():
+    for options in ({'kind': 'paillier'}, {'kind': 'bfv', 'decryptions': 5}):
+        with pytest.raises(CryptoError, match='expected'):
+            choose_scheme(100, 3, 16, **options)
+    with pytest.raises(CryptoError, match='no CKKS scheme'):
+        choose_scheme(100, 3, 16, 'ckks', statistical_bits=128, decryptions=2**40)
+
+
+def test_contexts_come_back_from_their_bytes_and_kinds_do_not_mix(secret, public):
+    again = SecretContext.from_bytes(secret.to_bytes())
+    assert again.public_bytes() == public.to_bytes() and again.scheme == public.scheme
+    assert isinstance(public.scheme, CkksScheme)
+    exact = SecretContext.generate(choose_scheme(18_180, 10, 16))
+    renamed = public.to_bytes().replace(b'CKKS ', b'', 1)
+    for data in (renamed, exact.public_bytes().replace(b'public ', b'public CKKS ', 1)):
+        with pytest.raises(CryptoError):
+            PublicContext.from_bytes(data)
+    with pytest.raises(CryptoError):
+        exact.decrypt(public.encrypt(np.zeros(4096, dtype=np.int64)))
+    with pytest.raises(CryptoError, match='cannot decrypt'):
+        public._backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
+
+
+# The flooding itself.
+
+
+def weight(x, deviation):
+    return math.exp(-(x**2) / (2 * deviation**2))
+
+
+def test_table_is_that_of_a_discrete_gaussian():
+    probabilities, highs, guide = flooding._table()
+    total = sum(weight(x, 512) for x in range(-7000, 7001))
+    below = 0.0
+    for place, x in enumerate(range(-6861, 6861)):
+        below += weight(x, 512) / total
+        if place % 97 == 0 or abs(x) < 3:
+            assert probabilities[place] / 2**128 == pytest.approx(below, rel=1e-9)
+    assert probabilities == sorted(probabilities) and probabilities[-1] < 2**128
+    # Symmetric to the last bit: P(x <= -1 - k) = 1 - P(x <= k).
+    assert all(
+        0 <= 2**128 - a - b <= 1 for a, b in zip(probabilities, probabilities[::-1], strict=True)
+    )
+    assert highs[:-1].tolist() == [each >> 64 for each in probabilities]
+    assert Fraction(probabilities[0], 2**128) < Fraction(1, 2**128)
+
+
+def test_narrow_draws_fall_where_128_bits_say():
+    probabilities, _, _ = flooding._table()
+    for place in (0, 1, 2, 3000, 6860, 6861, 6862, 10_000, 13_720, 13_721):
+        high, low = divmod(probabilities[place], 2**64)
+        # Just below a probability is the place itself, and at it the next one.
+        for word, expected in ((low - 1, place), (low, place + 1)):
+            if not 0 <= word < 2**64 or probabilities.count(probabilities[place]) > 1:
+                continue
+            feed = iter([np.array([high], np.uint64), np.array([word], np.uint64)])
+            drawn = flooding._draw_narrow(lambda count, feed=feed: next(feed)[:count], 1)
+            assert drawn.tolist() == [expected - 6861]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=strategies.integers(0, 2**32))
+def test_quick_search_in_the_table_finds_what_the_plain_one_does(seed):
+    probabilities, _, _ = flooding._table()
+    drawn = np.random.default_rng(seed).integers(0, 2**64, 500, dtype=np.uint64)
+    drawn[:9] >>= np.arange(0, 63, 7, dtype=np.uint64)
+    drawn[9:18] = ~drawn[:9]
+    feed = iter([drawn, np.zeros(500, np.uint64)])
+    found = flooding._draw_narrow(lambda count: next(feed)[:count], 500)
+    plain = [bisect_right(probabilities, word << 64) for word in drawn.tolist()]
+    assert (found + 6861).tolist() == plain
+
+
+@pytest.mark.parametrize('deviation', [1, 512, 70_000, 2**40 + 12345, 3**42, 2**120 + 1])
+def test_draws_have_the_deviation_and_every_bit(deviation):
+    gaussian = DiscreteGaussian(deviation)
+    least = max(deviation, 512)
+    assert least * (1 - 1e-12) <= gaussian.deviation <= 1.01 * least + 1
+    drawn = gaussian.draw(words_of(np.random.default_rng(8)), 20_000)
+    assert max(abs(x) for x in drawn) <= gaussian.bound
+    scaled = (drawn / gaussian.deviation).astype(float)
+    # Five standard errors: two runs in a million for each.
+    assert abs(scaled.mean()) < 5 / math.sqrt(20_000)
+    assert abs(scaled.std() - 1) < 5 / math.sqrt(40_000)
+    for k, share in ((1, 0.682689), (2, 0.954500), (3, 0.997300)):
+        found = (np.abs(scaled) < k).mean()
+        assert abs(found - share) < 5 * math.sqrt(share * (1 - share) / 20_000) + 0.8 / least
+    # No step of a floating-point number: the lowest bits are even as often as not.
+    for bit in range(6):
+        assert abs(np.mean([x >> bit & 1 for x in drawn]) - 0.5) < 5 * 0.5 / math.sqrt(20_000)
+
+
+def test_decrypted_sum_that_no_members_can_have_is_refused(public):
+    scheme = public.scheme
+
+    def filled(value):
+        return np.array([[value % q] * scheme.slots for q in scheme.moduli], np.uint64)
+
+    highest = scheme.scale * scheme.members * (scheme.plain_modulus - 1)
+    assert flood(scheme, filled(highest), b'key', b'ciphertext').max() < scheme.plain_modulus
+    with pytest.raises(CryptoError, match='out of range'):
+        flood(scheme, filled(highest + scheme.modulus // 10), b'key', b'ciphertext')

@@ -1,0 +1,422 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Encryption: the decrypted sum is the sum, and no bytes crash or fool the parties."""
+
+import math
+import secrets
+
+from fdrl_ros.crypto.he import bfv
+from fdrl_ros.crypto.he.bfv import Bfv
+from fdrl_ros.crypto.he.ckks import choose_ckks_scheme
+from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.masking.masks import net_mask, RoundSecret
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+import tenseal as ts
+
+# One prime and two values a slot, without its lowest byte, and without two of them; a larger
+# prime; two primes and three values; two primes at many members.
+SHAPES = [(8192, 10, 16), (8192, 3, 16), (8192, 24, 16), (12288, 10, 16), (8192, 33, 16)]
+
+
+@pytest.fixture(scope='module')
+def secret():
+    return SecretContext.generate(choose_scheme(8000, 3, 16))
+
+
+@pytest.fixture(scope='module')
+def public(secret):
+    return PublicContext.from_bytes(secret.public_bytes())
+
+
+@pytest.fixture(scope='module', params=SHAPES, ids=str)
+def key_authority(request):
+    return SecretContext.generate(choose_scheme(*request.param))
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=strategies.integers(0, 2**32), fraction=strategies.floats(0, 1))
+def test_decrypted_sum_of_all_members_is_the_plaintext_sum(key_authority, seed, fraction):
+    scheme, rng = key_authority.scheme, np.random.default_rng(seed)
+    top = 2**scheme.bits - 1
+    integers = rng.integers(0, top + 1, (scheme.members, scheme.n_parameters))
+    integers[:, rng.random(scheme.n_parameters) < fraction] = top
+    packed = [scheme.pack(row) for row in integers]
+    sums = []
+    for place in range(scheme.ciphertexts):
+        encrypted = [key_authority.public.encrypt(rows[place]) for rows in packed]
+        sums.append(key_authority.decrypt(key_authority.public.add(encrypted)))
+    assert np.array_equal(scheme.unpack(np.array(sums)), integers.sum(axis=0))
+
+
+def test_noise_of_a_full_sum_stays_within_the_proven_margin(key_authority):
+    scheme, public = key_authority.scheme, key_authority.public
+    edge = np.full(scheme.slots, scheme.plain_modulus - 1)
+    total = public.add([public.encrypt(edge) for _ in range(scheme.members)])
+    values, budget = key_authority._backend.decrypt(public.residues(total))
+    assert budget >= math.floor(scheme.noise_margin) >= 1
+    assert (values == -scheme.members % scheme.plain_modulus).all()
+
+
+@pytest.mark.parametrize('value', ['0', '1', 't // 2', 't // 2 + 1', 't - 1'])
+def test_every_residue_modulo_t_survives(secret, value):
+    # TenSEAL decodes to signed integers; slots are [0, t) on both ends.
+    slots = np.full(secret.scheme.slots, eval(value, {'t': secret.scheme.plain_modulus}))
+    assert np.array_equal(secret.decrypt(secret.public.encrypt(slots)), slots)
+
+
+def test_added_residues_are_what_the_library_adds(key_authority):
+    public, rng = key_authority.public, np.random.default_rng(3)
+    backend, scheme = public._backend, public.scheme
+    rows = rng.integers(0, scheme.plain_modulus, (2, scheme.slots))
+    ours = [public.residues(public.encrypt(row)) for row in rows]
+    theirs = bfv.seal.Ciphertext()
+    backend._evaluator.add(*(backend._load(residues) for residues in ours), theirs)
+    total = public._wire(backend._residues(theirs))
+    assert public.add([public._wire(residues) for residues in ours]) == total
+
+
+@pytest.mark.parametrize('shape', [(8000, 40, 16), (8000, 1000, 16)])
+def test_sums_of_many_members_do_not_pass_64_bits(shape):
+    # Residues are added before they are reduced, as many as there is room for.
+    public = SecretContext.generate(choose_scheme(*shape)).public
+    scheme = public.scheme
+    primes = np.array(scheme.moduli, dtype=np.uint64)[:, None]
+    top = np.broadcast_to(primes - 1, (2, len(primes), scheme.poly_degree))
+    total = public.residues(public.add([public._wire(top)] * scheme.members))
+    assert np.array_equal(total, np.broadcast_to(primes - scheme.members, total.shape))
+
+
+def test_low_bytes_that_do_not_travel_change_a_residue_by_half_of_them_at_most(secret, public):
+    scheme, rng = public.scheme, np.random.default_rng(12)
+    prime, half = scheme.moduli[0], 2**15
+    assert scheme.dropped_bytes == 2
+    residues = rng.integers(0, prime, (2, 1, 4096), dtype=np.uint64)
+    residues[0, 0, :3] = 0, prime - 1, prime - half
+    again = public.residues(public._wire(residues))
+    assert np.array_equal(again[1], residues[1])
+    difference = (again[0].astype(object) - residues[0] + half) % prime
+    assert difference.max() <= 2 * half and (again < prime).all()
+
+
+def test_coefficients_are_read_with_and_without_decompression(public, monkeypatch):
+    ciphertext = bfv.seal.Ciphertext()
+    public._backend._encryptor.encrypt_zero(ciphertext)
+    quick = public._backend._residues(ciphertext)
+    monkeypatch.setattr(bfv, 'zstd', None)
+    assert np.array_equal(public._backend._residues(ciphertext), quick)
+
+
+@pytest.mark.parametrize('choose', [choose_scheme, choose_ckks_scheme])
+def test_keys_are_drawn_and_serve_without_decompression(choose, monkeypatch):
+    monkeypatch.setattr(bfv, 'zstd', None)
+    scheme = choose(100, 3, 16)
+    secret = SecretContext.generate(scheme)
+    slots = scheme.pack(np.arange(100))
+    found = scheme.unpack(np.stack([secret.decrypt(secret.public.encrypt(slots[0]))]), count=1)
+    assert np.abs(found - np.arange(100)).max() <= getattr(scheme, 'slack', 0)
+
+
+def test_rows_go_one_by_one(secret, public):
+    scheme, rng = choose_scheme(20_000, 3, 16), np.random.default_rng(13)
+    secret = SecretContext.generate(scheme)
+    public, drawn = secret.public, []
+
+    def parts(integers):
+        for start in range(0, scheme.n_parameters, scheme.integers_per_ciphertext):
+            drawn.append(start)
+            yield integers[start : start + scheme.integers_per_ciphertext]
+
+    updates = rng.integers(0, 2**16, (3, scheme.n_parameters))
+    streams = [public.encrypt_rows(scheme.pack_rows(parts(update))) for update in updates]
+    sums = scheme.unpack_rows(secret.decrypt_rows(public.add_rows(zip(*streams, strict=True))))
+    assert drawn == []
+    first = next(sums)
+    assert drawn == [0, 0, 0]
+    whole = np.concatenate([first, *sums])
+    assert np.array_equal(whole, updates.sum(axis=0))
+
+
+def test_whole_round_gives_exactly_the_sum_of_the_quantised_deltas(secret, public):
+    scheme, rng = secret.scheme, np.random.default_rng(11)
+    quantisation = Quantisation(limit=1.0, bits=scheme.bits, members=scheme.members)
+    names = ['hospital_1', 'hospital_2', 'hospital_10']
+    secrets = {name: RoundSecret.generate() for name in names}
+    integers, sent = [], []
+    for name in names:
+        delta = rng.normal(0, 0.5, scheme.n_parameters)
+        integers.append(quantisation.quantise(delta, rng.random(delta.size)))
+        slots = scheme.pack(integers[-1])
+        masks = net_mask(
+            secrets[name],
+            {peer: secrets[peer].public for peer in names if peer != name},
+            federation='trial',
+            round=4,
+            attempt=0,
+            mine=name,
+            count=slots.size,
+            modulus=scheme.plain_modulus,
+        )
+        masked = (slots + masks.reshape(slots.shape)) % scheme.plain_modulus
+        sent.append([public.encrypt(row) for row in masked])
+    sums = np.array([secret.decrypt(public.add(row)) for row in zip(*sent, strict=True)])
+    exact = np.sum(integers, axis=0)
+    assert np.array_equal(scheme.unpack(sums), exact)
+    restored = quantisation.dequantise_sum(scheme.unpack(sums), 3)
+    assert np.array_equal(restored, quantisation.dequantise_sum(exact, 3))
+
+    # With one hospital left out, or alone, what the key authority decrypts is noise.
+    for part in (sent[:2], sent[1:], sent[:1]):
+        noise = [secret.decrypt(public.add(row)) for row in zip(*part, strict=True)]
+        with pytest.raises(CryptoError):
+            scheme.unpack(np.array(noise))
+
+
+def test_same_slots_encrypt_differently_each_time(public):
+    slots = np.zeros(public.scheme.slots, dtype=np.int64)
+    assert public.encrypt(slots) != public.encrypt(slots)
+
+
+def test_nothing_is_printed(secret, public, capfd):
+    secret.decrypt(public.encrypt(np.zeros(public.scheme.slots, dtype=np.int64)))
+    assert capfd.readouterr() == ('', '')
+
+
+def test_public_context_has_no_secret_and_cannot_decrypt(secret, public):
+    hidden = secret.to_bytes()[-1024:-32]
+    assert hidden not in secret.public_bytes()
+    assert not hasattr(public, 'decrypt')
+    with pytest.raises(CryptoError, match='cannot decrypt'):
+        public._backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
+    assert public._backend._decryptor is None
+    # Two polynomials modulo two primes, and not a byte besides the line that names the scheme.
+    assert len(secret.public_bytes().split(b'}\n', 1)[1]) == 2 * 2 * 4096 * 8
+
+
+def test_repr_shows_no_key(secret):
+    assert repr(secret) == f'SecretContext(public={secret.public.digest})'
+
+
+def test_contexts_come_back_from_their_bytes(secret, public):
+    again = SecretContext.from_bytes(secret.to_bytes())
+    assert again.public_bytes() == secret.public_bytes() == public.to_bytes()
+    assert again.public.digest == secret.public.digest == public.digest
+    assert again.scheme == public.scheme == secret.scheme
+    slots = np.arange(4096)
+    assert np.array_equal(again.decrypt(public.encrypt(slots)), slots)
+
+
+@pytest.mark.parametrize(
+    'slots',
+    [
+        np.zeros(4095, dtype=np.int64),
+        np.zeros(4097, dtype=np.int64),
+        np.zeros((1, 4096), dtype=np.int64),
+        np.zeros(4096),
+        np.full(4096, -1),
+        np.full(4096, 2**61),
+    ],
+)
+def test_slots_that_do_not_fit_are_refused(public, slots):
+    with pytest.raises(CryptoError):
+        public.encrypt(slots)
+
+
+def tenseal_vector():
+    """Return what TenSEAL itself would send."""
+    context = ts.context(ts.SCHEME_TYPE.BFV, 4096, 1032193)
+    return ts.bfv_vector(context, [1, 2, 3]).serialize()
+
+
+def malformed(public):
+    """Yield ciphertexts that are none of this context, by name."""
+    good = public.encrypt(np.arange(4096))
+    other = SecretContext.generate(public.scheme).public
+    large = SecretContext.generate(choose_scheme(8000, 40, 16)).public
+    second = public.scheme.poly_degree * public.scheme.residue_bytes[0]
+    yield 'empty', b''
+    yield 'one byte short', good[:-1]
+    yield 'one byte long', good + b'\0'
+    yield 'half', good[: len(good) // 2]
+    yield 'digest only', good[:32]
+    yield 'huge', bytes(10 * len(good))
+    yield 'zeros', bytes(len(good))
+    yield 'ones', b'\xff' * len(good)
+    yield 'residues above the prime', good[:32] + b'\xff' * (len(good) - 32)
+    yield 'another key', other.encrypt(np.arange(4096))
+    yield 'another scheme', large.encrypt(np.arange(4096))
+    yield 'not encrypted', good[:-second] + bytes(second)
+    yield 'a TenSEAL vector', tenseal_vector()
+    yield 'not bytes', 'text'
+    yield 'mutable', bytearray(good)
+    yield 'nothing', None
+
+
+def test_malformed_ciphertexts_are_refused_by_everyone(secret, public):
+    good = public.encrypt(np.arange(4096))
+    for name, bad in malformed(public):
+        for use in (lambda c: public.add([c]), lambda c: public.add([good, c]), secret.decrypt):
+            with pytest.raises(CryptoError):
+                use(bad)
+                pytest.fail(name)
+
+
+def test_too_many_or_no_ciphertexts_are_refused(public):
+    good = public.encrypt(np.arange(4096))
+    for count in (0, 4):
+        with pytest.raises(CryptoError, match='expected 1 to 3 members'):
+            public.add([good] * count)
+
+
+def test_random_ciphertexts_are_refused_at_decryption(secret, public):
+    # They are well-formed, so anybody adds them; the noise gives them away (all of 20 pass
+    # unseen with a chance below 2^-1000: each needs 4,096 small coefficients).
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        residues = rng.integers(0, public.scheme.moduli[0], (2, 1, 4096), dtype=np.uint64)
+        with pytest.raises(CryptoError, match='noise budget'):
+            secret.decrypt(public.add([public._wire(residues)]))
+
+
+def test_flipped_bits_are_refused_or_decrypt_without_a_crash(secret, public):
+    rng = np.random.default_rng(6)
+    good, refused = public.encrypt(np.arange(4096)), 0
+    places = [*range(0, 256, 17), *rng.integers(0, 8 * len(good), 150)]
+    for place in places:
+        flipped = bytearray(good)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            values = secret.decrypt(public.add([bytes(flipped)]))
+            assert values.min() >= 0 and values.max() < public.scheme.plain_modulus
+        except CryptoError:
+            refused += 1
+    # All in the digest, and those in the rest that leave visible noise.
+    assert refused > len(places) / 5
+
+
+def test_flipped_bit_in_a_context_is_refused_or_changes_the_digest(secret):
+    rng = np.random.default_rng(8)
+    data = secret.public_bytes()
+    for place in [*range(0, 8 * 240, 31), *rng.integers(0, 8 * len(data), 40)]:
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            assert PublicContext.from_bytes(bytes(flipped)).digest != secret.public.digest
+        except CryptoError:
+            pass
+
+
+def test_flipped_bit_in_a_secret_context_is_refused(secret):
+    rng = np.random.default_rng(9)
+    data = secret.to_bytes()
+    for place in [*range(0, 8 * 240, 31), *rng.integers(8 * 240, 8 * len(data), 30)]:
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        with pytest.raises(CryptoError):
+            SecretContext.from_bytes(bytes(flipped))
+
+
+@pytest.mark.parametrize(
+    'data',
+    [
+        b'',
+        b'garbage',
+        b'fdrl_ros public context 1\n',
+        b'fdrl_ros public context 1\n' + b'[' * 5000,
+        b'fdrl_ros public context 1\n' + b'[' * 1000 + b'\n',
+        b'fdrl_ros public context 1\n[]\n',
+        b'fdrl_ros public context 1\n{}\n',
+        b'fdrl_ros public context 1\n{"coefficient_bits": 3}\n',
+        b'fdrl_ros public context 1\n\xff\xfe\n',
+        None,
+    ],
+)
+def test_what_is_no_context_is_refused(data):
+    for context in (PublicContext, SecretContext):
+        with pytest.raises(CryptoError):
+            context.from_bytes(data)
+
+
+def test_public_context_is_no_secret_context_and_longer_ones_are_none(secret):
+    with pytest.raises(CryptoError):
+        SecretContext.from_bytes(secret.public_bytes())
+    with pytest.raises(CryptoError):
+        PublicContext.from_bytes(secret.to_bytes())
+    for change in (lambda data: data + b'\0', lambda data: data[:-1]):
+        with pytest.raises(CryptoError):
+            PublicContext.from_bytes(change(secret.public_bytes()))
+
+
+class Textbook:
+    """BFV of Fan and Vercauteren (2012) in plain integers: a second library, slow and obvious."""
+
+    def __init__(self, scheme, *, public_key, secret_key=None):
+        self.q, self.t, self.degree = scheme.moduli[0], scheme.plain_modulus, scheme.poly_degree
+        self.b, self.a = ([int(x) for x in part[0]] for part in public_key)
+        self.s = None if secret_key is None else [int(x) for x in secret_key[0]]
+
+    @classmethod
+    def generate(cls, scheme):
+        prime, rest = scheme.moduli[0], len(scheme.key_moduli) - 1
+        a = [secrets.randbelow(prime) for _ in range(scheme.poly_degree)]
+        s = small(1, scheme.poly_degree)
+        b = [-x - e for x, e in zip(product(a, s, prime), small(3, len(s)), strict=True)]
+        keys = np.array([[x % prime for x in part] for part in (b, a, s)], dtype=np.uint64)
+        keys = np.stack([keys, *[np.zeros_like(keys)] * rest], axis=1)
+        return keys[:2], keys[2]
+
+    def encrypt(self, message):
+        u = small(1, self.degree)
+        scaled = [(int(m) * self.q + self.t // 2) // self.t for m in message]
+        parts = product(self.b, u, self.q), product(self.a, u, self.q)
+        first = [sum(terms) for terms in zip(parts[0], scaled, small(3, len(u)), strict=True)]
+        second = [sum(terms) for terms in zip(parts[1], small(3, len(u)), strict=True)]
+        residues = [[[x % self.q for x in part]] for part in (first, second)]
+        return np.array(residues, dtype=np.uint64)
+
+    def decrypt(self, residues):
+        first, second = ([int(x) for x in part[0]] for part in residues)
+        opened = [sum(xs) for xs in zip(first, product(second, self.s, self.q), strict=True)]
+        scaled = [divmod(self.t * (x % self.q) + self.q // 2, self.q) for x in opened]
+        noise = max(abs(rest - self.q // 2) for _, rest in scaled)
+        budget = int(math.log2(self.q / (2 * noise + 1)))
+        return np.array([whole % self.t for whole, _ in scaled]), budget
+
+
+def small(bound, count):
+    """Draw small integers."""
+    return [secrets.randbelow(2 * bound + 1) - bound for _ in range(count)]
+
+
+def product(left, right, prime):
+    """Multiply modulo X^N + 1 and a prime, by one multiplication of long integers."""
+    size, ends = 16, 16 * len(left)
+    left, right = (
+        int.from_bytes(b''.join((x % prime).to_bytes(size, 'little') for x in each), 'little')
+        for each in (left, right)
+    )
+    data = (left * right).to_bytes(2 * ends, 'little')
+    terms = [int.from_bytes(data[at : at + size], 'little') for at in range(0, 2 * ends, size)]
+    half = len(terms) // 2
+    return [(x - y) % prime for x, y in zip(terms[:half], terms[half:], strict=True)]
+
+
+def test_another_library_takes_the_place_of_tenseal():
+    scheme, rng = choose_scheme(8000, 3, 16), np.random.default_rng(14)
+    secret = SecretContext.generate(scheme, backend=Textbook)
+    public = PublicContext.from_bytes(secret.public_bytes(), backend=Textbook)
+    updates = rng.integers(0, 2**16, (3, 8000))
+    sent = [public.encrypt(scheme.pack(update)[0]) for update in updates]
+    sums = scheme.unpack([secret.decrypt(public.add(sent))])
+    assert np.array_equal(sums, updates.sum(axis=0))
+
+
+def test_keys_of_two_pairs_do_not_make_one():
+    scheme = choose_scheme(100, 3, 16)
+    public_key, _ = Bfv.generate(scheme)
+    _, secret_key = Bfv.generate(scheme)
+    with pytest.raises(CryptoError, match='does not belong'):
+        SecretContext(scheme, public_key=public_key, secret_key=secret_key)

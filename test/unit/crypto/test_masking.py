@@ -1,0 +1,563 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Masks: they cancel over all members, survive drop-outs, are uniform, and unrelated otherwise."""
+
+import tracemalloc
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
+from fdrl_ros.crypto.masking import masks
+from fdrl_ros.crypto.masking.masks import (
+    leftover_mask,
+    mask,
+    net_mask,
+    pair_key,
+    RoundSecret,
+    WrongSecretError,
+)
+from fdrl_ros.crypto.masking.round_secret import RoundSeed
+from fdrl_ros.crypto.masking.share_sealing import (
+    deal,
+    KeyList,
+    MemberKeys,
+    open_shares,
+    seal_shares,
+)
+from fdrl_ros.crypto.masking.sharing import Recovery, TooFewSharesError
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+MODULUS = 68_719_484_929
+
+
+def secret_of(data):
+    return RoundSecret(X25519PrivateKey.from_private_bytes(data))
+
+
+MINE, THEIRS = secret_of(b'\x11' * 32), secret_of(b'\x22' * 32)
+PAIR = {
+    'federation': 'trial',
+    'round': 3,
+    'attempt': 0,
+    'mine': 'hospital_1',
+    'theirs': 'hospital_2',
+    'members': ('hospital_1', 'hospital_2', 'hospital_3'),
+}
+
+
+def key(**changes):
+    return pair_key(MINE, THEIRS.public, **{**PAIR, **changes})
+
+
+def net(secrets, mine, *, count=64, modulus=MODULUS, **changes):
+    place = {'federation': 'trial', 'round': 3, 'attempt': 0, **changes}
+    peers = {name: secret.public for name, secret in secrets.items() if name != mine}
+    return net_mask(secrets[mine], peers, mine=mine, count=count, modulus=modulus, **place)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    strategies.sets(strategies.from_regex(r'\A[a-z][a-z0-9_]{0,8}\Z'), min_size=2, max_size=9),
+    strategies.sampled_from([2, 3, MODULUS, 2**59 - 55, 2**62]),
+    strategies.integers(0, 2**64 - 1),
+)
+def test_masks_of_all_members_cancel(names, modulus, round):
+    secrets = {name: RoundSecret.generate() for name in names}
+    masks = [net(secrets, name, modulus=modulus, round=round) for name in names]
+    assert all(row.min() >= 0 and row.max() < modulus for row in masks)
+    assert not (np.sum(masks, axis=0, dtype=object) % modulus).any()
+
+
+def test_masks_of_a_part_of_the_members_do_not_cancel():
+    secrets = {name: RoundSecret.generate() for name in 'abcd'}
+    masks = {name: net(secrets, name) for name in secrets}
+    for part in ('a', 'ab', 'bcd', 'acd'):
+        total = np.sum([masks[name] for name in part], axis=0, dtype=object) % MODULUS
+        assert np.count_nonzero(total) > 60
+
+
+def test_members_told_of_different_sets_do_not_cancel():
+    # A lying aggregator loses the sum, and learns no difference of two sums.
+    secrets = {name: RoundSecret.generate() for name in 'abc'}
+    pair = {name: secrets[name] for name in 'ab'}
+    honest = net(secrets, 'a')
+    assert not np.array_equal(net(pair, 'a'), honest)
+    shared = pair_key(
+        secrets['a'],
+        secrets['b'].public,
+        **{**PAIR, 'mine': 'a', 'theirs': 'b', 'members': 'abc'},
+    )
+    assert not np.array_equal(mask(shared, 64, MODULUS), net(pair, 'a'))
+
+
+def test_both_ends_derive_one_key():
+    other = pair_key(THEIRS, MINE.public, **{**PAIR, 'mine': 'hospital_2', 'theirs': 'hospital_1'})
+    assert other == key() and len(other) == 32
+
+
+def test_key_does_not_depend_on_the_order_of_members():
+    assert key(members=('hospital_3', 'hospital_2', 'hospital_1')) == key()
+
+
+CHANGES = [
+    {'federation': 'trial_2'},
+    {'round': 4},
+    {'round': 0, 'attempt': 3},
+    {'attempt': 1},
+    {'theirs': 'hospital_3'},
+    {'mine': 'hospital_3'},
+    {'members': ('hospital_1', 'hospital_2')},
+    {'members': ('hospital_1', 'hospital_2', 'hospital_4')},
+]
+
+
+@pytest.mark.parametrize('change', CHANGES, ids=str)
+def test_stream_changes_with_everything_that_it_is_bound_to(change):
+    first, second = mask(key(), 4000, MODULUS), mask(key(**change), 4000, MODULUS)
+    assert np.count_nonzero(first == second) == 0
+    # Fixed keys: were they drawn afresh, |r| > 0.08 would come up once in 2 million runs.
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.08
+
+
+def test_stream_changes_with_each_secret():
+    third = secret_of(b'\x33' * 32)
+    keys = {key(), pair_key(MINE, third.public, **PAIR), pair_key(third, THEIRS.public, **PAIR)}
+    assert len(keys) == 3
+
+
+def test_names_cannot_be_shifted_into_the_federation():
+    names = {'mine': 'a', 'theirs': 'b'}
+    one = key(federation='x', members=('a', 'b', 'c'), **names)
+    two = key(federation='xa', members=('a', 'b', 'c'), **names)
+    assert one != two != key(federation='x', members=('a', 'b', 'cc'), **names)
+
+
+@pytest.mark.parametrize('modulus', [3, 1000, MODULUS, 2**62 - 57])
+def test_mask_is_uniform(modulus):
+    # Pearson's test over 100 equal parts. The key is fixed; the chance of a false alarm for
+    # a fresh one is 1e-6.
+    count = 300_000
+    drawn = mask(b'\x07' * 32, count, modulus)
+    parts = min(100, modulus)
+    found = np.bincount((drawn.astype(object) * parts // modulus).astype(int), minlength=parts)
+    widths = np.diff([-(-place * modulus // parts) for place in range(parts + 1)])
+    expected = count * widths.astype(float) / modulus
+    assert ((found - expected) ** 2 / expected).sum() < chi2.isf(1e-6, parts - 1)
+
+
+def test_rejection_is_what_makes_the_remainder_uniform():
+    # 2^64 mod t is large here: without rejection the lowest third would be drawn 3/2 as
+    # often as the rest. Chance of a false alarm 1e-6 (normal approximation).
+    modulus, count = 2**64 * 3 // 20, 200_000
+    low = np.count_nonzero(mask(b'\x08' * 32, count, modulus) < 2**64 % modulus)
+    share = (2**64 % modulus) / modulus
+    assert abs(low / count - share) < 4.9 * (share * (1 - share) / count) ** 0.5
+
+
+@settings(deadline=None)
+@given(strategies.binary(min_size=32, max_size=32), strategies.integers(2, 2**62))
+def test_mask_is_what_a_slow_loop_draws(seed, modulus):
+    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
+    slow = []
+    while len(slow) < 20:
+        word = int.from_bytes(stream.update(bytes(8)), 'little')
+        if word < 2**64 - 2**64 % modulus:
+            slow.append(word % modulus)
+    assert mask(seed, 20, modulus).tolist() == slow
+
+
+def test_stream_is_aes_256_as_published():
+    # The first block under the zero key and counter (GCM specification, test case 13: H).
+    words = np.frombuffer(bytes.fromhex('dc95c078a2408989ad48a21492842087'), '<u8')
+    assert mask(bytes(32), 2, 2**62).tolist() == (words % 2**62).tolist()
+
+
+def test_agreement_is_rfc_7748():
+    # Section 6.1: Bob's private key, Alice's public key, their shared secret.
+    bob = secret_of(
+        bytes.fromhex('5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb')
+    )
+    alice = bytes.fromhex('8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a')
+    shared = '4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742'
+    assert bob.agree(alice).hex() == shared
+
+
+SMALL_ORDER = [
+    '00' * 32,
+    '01' + '00' * 31,
+    'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
+    '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
+    'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+    'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+    'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+]
+
+
+@pytest.mark.parametrize('public', SMALL_ORDER)
+def test_key_of_small_order_is_refused(public):
+    with pytest.raises(CryptoError, match='small order'):
+        pair_key(MINE, bytes.fromhex(public), **PAIR)
+
+
+@pytest.mark.parametrize('public', [b'', b'\x09' * 31, b'\x09' * 33, None, MINE.public])
+def test_key_that_is_no_peers_is_refused(public):
+    with pytest.raises(CryptoError):
+        pair_key(MINE, public, **PAIR)
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'theirs': 'hospital_1'},
+        {'theirs': 'hospital_9'},
+        {'mine': 'hospital_9'},
+        {'members': ('hospital_1', 'hospital_2', 'hospital_2')},
+        {'round': -1},
+        {'attempt': 2**64},
+    ],
+    ids=str,
+)
+def test_pair_that_is_none_is_refused(change):
+    with pytest.raises(CryptoError):
+        key(**change)
+
+
+@pytest.mark.parametrize(
+    'peers',
+    [{}, {'a': THEIRS.public, 'b': THEIRS.public}, {'b': THEIRS.public, 'c': THEIRS.public}],
+    ids=['nobody', 'itself', 'one key twice'],
+)
+def test_peers_that_are_none_are_refused(peers):
+    with pytest.raises(CryptoError):
+        net_mask(
+            MINE, peers, federation='f', round=0, attempt=0, mine='a', count=4, modulus=MODULUS
+        )
+
+
+@pytest.mark.parametrize(
+    'arguments',
+    [(b'short', 4, 100), (None, 4, 100), (bytes(32), -1, 100), (bytes(32), 4, 1)],
+)
+def test_mask_of_impossible_arguments_is_refused(arguments):
+    with pytest.raises(CryptoError):
+        mask(*arguments)
+
+
+def test_mask_of_nothing_is_empty():
+    assert mask(bytes(32), 0, MODULUS).shape == (0,)
+
+
+def test_round_secrets_are_fresh_and_hidden():
+    secret = RoundSecret.generate()
+    assert secret.public != RoundSecret.generate().public
+    private = secret._private.private_bytes_raw().hex()
+    assert private not in repr(secret) and secret.public.hex() in repr(secret)
+
+
+# Drop-outs: with n hospitals each goes at one of the stages, or stays to the end.
+STAGES = ('before keys', 'before shares', 'before the update', 'before the reveal', 'stays')
+
+
+def summed(gone, *, count=24, modulus=MODULUS, attempt=0):
+    """
+    Run a round in which each hospital goes at its stage.
+
+    :param gone: stage of each hospital, by name.
+    :returns: the recovered sum of those who sent, and the plain one; None where it must not go on.
+    """
+    place = {'federation': 'trial', 'round': 5, 'attempt': attempt}
+    after = {
+        stage: [name for name in gone if STAGES.index(gone[name]) > order]
+        for order, stage in enumerate(STAGES)
+    }
+    keyed, sharers, senders, revealers = (after[stage] for stage in STAGES[:4])
+    threshold = 2 * len(gone) // 3 + 1
+    if min(map(len, (keyed, sharers, senders))) < max(3, threshold):
+        return None
+    secrets = {
+        name: RoundSeed.draw(federation='trial', round=5, name=name).attempt(attempt)
+        for name in keyed
+    }
+    keys = KeyList(
+        **place,
+        threshold=threshold,
+        keys={
+            name: MemberKeys(each.mask.public, each.sealing.public)
+            for name, each in secrets.items()
+        },
+    )
+    sealed = {name: seal_shares(secrets[name], keys) for name in sharers}
+    generator = np.random.default_rng(len(senders))
+    updates = {name: generator.integers(0, 2**16, count) for name in senders}
+    publics = {name: keys.keys[name].mask for name in sharers}
+    masked = {
+        name: updates[name]
+        + net_mask(
+            secrets[name].mask,
+            {peer: publics[peer] for peer in sharers if peer != name},
+            mine=name,
+            count=count,
+            modulus=modulus,
+            self_seed=secrets[name].self_seed,
+            **place,
+        )
+        for name in senders
+    }
+    held = {
+        holder: {
+            owner: deal(secrets[owner], keys)[owner]
+            if owner == holder
+            else open_shares(secrets[holder], keys, owner, sealed[owner][holder])
+            for owner in sharers
+        }
+        for holder in revealers
+    }
+    recovery = Recovery(threshold, keys.members, revealers)
+    seeds, lost = {}, {}
+    for owner in sharers:
+        if owner in senders:
+            shares = {holder: held[holder][owner].self_seed for holder in revealers}
+            seeds[owner] = recovery.recover(shares)
+        else:
+            shares = {holder: held[holder][owner].mask_secret for holder in revealers}
+            lost[owner] = recovery.recover(shares)
+    leftover = leftover_mask(seeds, lost, publics, count=count, modulus=modulus, **place)
+    total = np.sum(list(masked.values()), axis=0, dtype=object) - leftover
+    return total % modulus, np.sum(list(updates.values()), axis=0)
+
+
+@pytest.mark.parametrize('count', [5, 10])
+@settings(max_examples=30, deadline=None)
+@given(data=strategies.data())
+def test_sum_is_exact_whoever_drops_out_and_whenever(count, data):
+    # Mostly as many as may go; now and then too many.
+    names = [f'hospital_{number}' for number in range(1, count + 1)]
+    stages = data.draw(
+        strategies.lists(strategies.sampled_from(STAGES[:4]), max_size=count - 2 * count // 3)
+    )
+    who = data.draw(strategies.permutations(names))
+    gone = dict.fromkeys(names, 'stays') | dict(zip(who, stages, strict=False))
+    staying = count - len(stages)
+    try:
+        result = summed(gone)
+    except TooFewSharesError:
+        assert staying < 2 * count // 3 + 1
+        return
+    if result is None:
+        assert staying < 2 * count // 3 + 1
+        return
+    assert staying >= 2 * count // 3 + 1
+    assert result[0].tolist() == result[1].tolist()
+
+
+@pytest.mark.parametrize('count', [3, 5, 10])
+@pytest.mark.parametrize('stage', STAGES[:4])
+def test_as_many_as_may_go_at_one_stage_leave_an_exact_sum(stage, count):
+    gone = {
+        f'hospital_{number}': stage if number >= 2 * count // 3 + 1 else 'stays'
+        for number in range(count)
+    }
+    recovered, plain = summed(gone, modulus=2**62 - 57)
+    assert recovered.tolist() == plain.tolist()
+
+
+def parties(count):
+    """Return secrets of a fixed round, and their public halves."""
+    secrets = {
+        f'hospital_{number}': RoundSeed(bytes([number]) * 32, 'trial', 3, f'hospital_{number}')
+        for number in range(count)
+    }
+    secrets = {name: seed.attempt(0) for name, seed in secrets.items()}
+    return secrets, {name: each.mask.public for name, each in secrets.items()}
+
+
+def leftover(secrets, listed, survivors, *, count=64, modulus=MODULUS, **changes):
+    fine = {
+        'self_seeds': {name: secrets[name].self_seed for name in survivors},
+        'mask_secrets': {
+            name: each.mask.to_bytes() for name, each in secrets.items() if name not in survivors
+        },
+        'publics': listed,
+        'federation': 'trial',
+        'round': 3,
+        'attempt': 0,
+    }
+    return leftover_mask(**{**fine, **changes}, count=count, modulus=modulus)
+
+
+def whole_mask(secrets, publics, mine, *, count=64, modulus=MODULUS, **changes):
+    return net_mask(
+        secrets[mine].mask,
+        {name: public for name, public in publics.items() if name != mine},
+        **{'federation': 'trial', 'round': 3, 'attempt': 0, **changes},
+        mine=mine,
+        count=count,
+        modulus=modulus,
+        self_seed=secrets[mine].self_seed,
+    )
+
+
+def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
+    secrets, publics = parties(6)
+    survivors = list(secrets)[1:4]
+    slow = np.zeros(64, dtype=object)
+    for one in survivors:
+        slow += mask(secrets[one].self_seed, 64, MODULUS)
+        for other in secrets:
+            if other != one:
+                drawn = mask(
+                    pair_key(
+                        secrets[one].mask,
+                        publics[other],
+                        federation='trial',
+                        round=3,
+                        attempt=0,
+                        mine=one,
+                        theirs=other,
+                        members=secrets,
+                    ),
+                    64,
+                    MODULUS,
+                )
+                slow += drawn.astype(object) if one < other else -drawn.astype(object)
+    found = leftover(secrets, publics, survivors)
+    assert found.tolist() == (slow % MODULUS).tolist()
+    sent = np.sum([whole_mask(secrets, publics, name) for name in survivors], axis=0, dtype=object)
+    assert found.tolist() == (sent % MODULUS).tolist()
+
+
+@pytest.mark.parametrize(
+    'change', [{'federation': 'trial_2'}, {'round': 4}, {'attempt': 1}], ids=str
+)
+def test_leftover_of_another_attempt_takes_nothing_away(change):
+    secrets, publics = parties(5)
+    survivors = list(secrets)[:4]
+    sent = np.sum([whole_mask(secrets, publics, name) for name in survivors], axis=0, dtype=object)
+    rest = (sent - leftover(secrets, publics, survivors, **change)) % MODULUS
+    assert np.count_nonzero(rest) > 60
+
+
+def test_leftover_of_members_who_masked_with_others_takes_nothing_away():
+    secrets, publics = parties(5)
+    survivors = list(secrets)[:4]
+    fewer = {name: publics[name] for name in survivors}
+    sent = [whole_mask(secrets, fewer, survivors[0])]
+    sent += [whole_mask(secrets, publics, name) for name in survivors[1:]]
+    rest = np.sum(sent, axis=0, dtype=object) - leftover(secrets, publics, survivors)
+    assert np.count_nonzero(rest % MODULUS) > 60
+
+
+def test_mask_secret_that_is_not_the_owners_is_refused():
+    secrets, publics = parties(5)
+    survivors = list(secrets)[:3]
+    right = {name: secrets[name].mask.to_bytes() for name in ('hospital_3', 'hospital_4')}
+    for wrong in (
+        bytes(32),
+        right['hospital_3'],
+        secrets['hospital_4'].sealing.to_bytes(),
+        secrets['hospital_4'].self_seed,
+    ):
+        with pytest.raises(WrongSecretError, match='hospital_4') as caught:
+            leftover(secrets, publics, survivors, mask_secrets={**right, 'hospital_4': wrong})
+        assert caught.value.owner == 'hospital_4'
+        assert wrong.hex() not in str(caught.value)
+
+
+def test_both_secrets_of_one_member_are_refused():
+    secrets, publics = parties(4)
+    both = {'hospital_1': secrets['hospital_1'].mask.to_bytes()}
+    with pytest.raises(CryptoError, match="both secrets of 'hospital_1'"):
+        leftover(secrets, publics, list(secrets), mask_secrets=both)
+
+
+def test_missing_or_surplus_secrets_are_refused():
+    secrets, publics = parties(4)
+    three = {name: publics[name] for name in list(secrets)[:3]}
+    twice = {**publics, 'hospital_3': publics['hospital_2']}
+    for changes in (
+        {'mask_secrets': {}},
+        {'publics': three},
+        {'self_seeds': {}},
+        {'publics': twice},
+        {'self_seeds': {name: bytes(31) for name in list(secrets)[:3]}},
+        {'mask_secrets': {'hospital_3': bytes(31)}},
+    ):
+        with pytest.raises(CryptoError):
+            leftover(secrets, publics, list(secrets)[:3], **changes)
+
+
+@pytest.mark.parametrize('modulus', [2, 3, 1000, MODULUS, 2**61 + 1, 2**62 - 1, 2**62])
+@pytest.mark.parametrize('signs', ['+', '-', '+-', '++-'])
+def test_sums_of_many_masks_wrap_rightly(modulus, signs):
+    # More masks than are added at a time.
+    terms = [(bytes([number]) * 32, signs[number % len(signs)] == '+') for number in range(230)]
+    slow = np.zeros(12, dtype=object)
+    for seed, added in terms:
+        drawn = mask(seed, 12, modulus).astype(object)
+        slow += drawn if added else -drawn
+    found = masks._sum_of_masks(terms, 12, modulus)
+    assert found.tolist() == (slow % modulus).tolist()
+
+
+@pytest.mark.parametrize('modulus', [MODULUS, 2**64 * 3 // 20, 281_463_380_458_315_777])
+def test_mask_is_the_same_in_pieces(monkeypatch, modulus):
+    keys = [(bytes([number]) * 32, number % 3 > 0) for number in range(7)]
+    whole = masks._sum_of_masks(keys, 5000, modulus)
+    assert masks._sum_of_masks(keys, 100, modulus).tolist() == whole[:100].tolist()
+    monkeypatch.setattr(masks, 'CHUNK', 77)
+    monkeypatch.setattr(masks, 'TOGETHER', 3)
+    assert masks._sum_of_masks(keys, 5000, modulus).tolist() == whole.tolist()
+
+
+def test_millions_of_integers_take_little_more_room_than_themselves():
+    secrets, publics = parties(4)
+    whole_mask(secrets, publics, 'hospital_0')
+    tracemalloc.start()
+    try:
+        found = whole_mask(secrets, publics, 'hospital_0', count=1_667_072, modulus=2**53 + 5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.nbytes < peak < found.nbytes + 2**20
+
+
+@pytest.mark.parametrize('what', ['net mask', 'leftover'])
+def test_sums_of_masks_are_uniform(what):
+    # Pearson's test over 64 equal parts, and on neighbours over 8 x 8. Fixed seeds; the chance
+    # of a false alarm for fresh ones is 2e-6.
+    secrets, publics = parties(5)
+    count, modulus = 200_000, 281_463_380_458_315_777
+    options = {'count': count, 'modulus': modulus}
+    if what == 'net mask':
+        drawn = whole_mask(secrets, publics, 'hospital_2', **options)
+    else:
+        drawn = leftover(secrets, publics, list(secrets)[:4], **options)
+    parts = (drawn.astype(float) / modulus * 64).astype(int)
+    rough = parts // 8
+    for table in (parts, rough[:-1:2] * 8 + rough[1::2]):
+        found, expected = np.bincount(table, minlength=64), table.size / 64
+        assert ((found - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 63)
+
+
+def test_masks_of_one_member_are_unrelated_from_attempt_to_attempt():
+    secrets, publics = parties(3)
+    masks = [
+        whole_mask(secrets, publics, 'hospital_0', count=4000, **change)
+        for change in ({}, {'attempt': 1}, {'round': 4}, {'federation': 'trial_2'})
+    ]
+    own = mask(secrets['hospital_0'].self_seed, 4000, MODULUS)
+    for one in range(4):
+        for other in range(one):
+            # Self masks are the seed's: it is another in another attempt; here it is not.
+            first, second = ((masks[each] - own) % MODULUS for each in (one, other))
+            assert np.count_nonzero(first == second) == 0
+            assert abs(np.corrcoef(first, second)[0, 1]) < 0.08
+
+
+def test_pair_masks_never_change():
+    # Frozen: two ends of a round under way may be of different versions of the program.
+    assert key().hex() == '0fe784681148be6797c0879be61fe7c20711b7987d77be9866e74856251dc2cf'
+    assert mask(key(), 3, MODULUS).tolist() == [66639553745, 55047032077, 13788492893]

@@ -1,0 +1,327 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The roster: signed by the pinned root, free of contradictions, and the same in every form."""
+
+from dataclasses import replace
+import json
+
+from fdrl_ros.crypto.keys.roster import CLOCK_SKEW, default_threshold, Member, Revoked, Roster
+from fdrl_ros.crypto.keys.roster_memory import remember_roster
+from fdrl_ros.crypto.keys.signing import Identity, verify
+from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
+import pytest
+
+ROOT = Identity.generate('root')
+
+
+def members(hospitals=3):
+    keys = (bytes([place]) * 32 for place in range(200))
+    return (
+        *(
+            Member(f'hospital_{n}', 'hospital', next(keys), 100 * n)
+            for n in range(1, hospitals + 1)
+        ),
+        *(Member(name, name, next(keys)) for name in ('aggregator', 'key_authority', 'operator')),
+    )
+
+
+ROSTER = Roster('trial', 3, members(), True)
+
+
+@pytest.fixture
+def path(tmp_path):
+    ROSTER.save(tmp_path / 'roster.json', ROOT)
+    return tmp_path / 'roster.json'
+
+
+def test_roster_comes_back_from_its_file(path):
+    assert Roster.load(path, ROOT.public) == ROSTER
+    assert Roster.load(path, ROOT.public).digest == ROSTER.digest
+
+
+def test_file_is_for_people_and_the_signature_over_canonical_bytes(path):
+    document = json.loads(path.read_text())
+    assert document['roster']['members'][0]['name'] == 'hospital_1'
+    assert len(path.read_text().splitlines()) > 20
+    assert verify(ROOT.public, bytes.fromhex(document['signature']), ROSTER.canonical())
+    # Spaces and the order of keys may change; what they say may not.
+    path.write_text(json.dumps(dict(reversed(document.items()))))
+    assert Roster.load(path, ROOT.public) == ROSTER
+
+
+def test_roster_tells_what_a_round_needs():
+    assert [member.name for member in ROSTER.hospitals] == [f'hospital_{n}' for n in (1, 2, 3)]
+    assert ROSTER.n_max == 300 and ROSTER.quorum == 3
+    assert ROSTER.member('hospital_2').size == 200
+    assert ROSTER.member('operator').role == 'operator'
+    with pytest.raises(RosterError, match='not in roster 1 of trial'):
+        ROSTER.member('hospital_4')
+
+
+def test_default_threshold_is_above_two_thirds():
+    assert [default_threshold(n) for n in (3, 4, 6, 10, 50)] == [3, 3, 5, 7, 34]
+
+
+def test_roster_of_another_root_is_refused(path):
+    with pytest.raises(RosterError, match='not signed by the pinned root'):
+        Roster.load(path, Identity.generate('root').public)
+
+
+def change(document, keys, value):
+    for key in keys[:-1]:
+        document = document[key]
+    document[keys[-1]] = value
+
+
+@pytest.mark.parametrize(
+    ('keys', 'value'),
+    [
+        (['roster', 'federation'], 'trial_2'),
+        (['roster', 'threshold'], 2),
+        (['roster', 'disjoint_patients'], False),
+        (['roster', 'members', 0, 'size'], 101),
+        (['roster', 'members', 0, 'name'], 'hospital_9'),
+        (['roster', 'members', 0, 'public'], 'ab' * 32),
+        (['roster', 'members', 0, 'role'], 'aggregator'),
+        (['roster', 'members', 5, 'name'], 'nobody'),
+        (['roster', 'extra'], 1),
+        (['roster', 'members', 0, 'extra'], 1),
+        (['roster', 'members'], None),
+        (['roster', 'members', 0], None),
+        (['roster', 'members', 0, 'public'], 5),
+        (['roster'], []),
+        (['signature'], '00' * 64),
+        (['signature'], 'xy'),
+        (['signature'], None),
+        (['roster', 'serial'], 2),
+        (['roster', 'serial'], True),
+        (['roster', 'not_before'], 1),
+        (['roster', 'expires'], 2**32),
+        (['roster', 'revoked'], [{'name': 'a', 'public': '00' * 32, 'serial': 2}]),
+        (['roster', 'revoked'], None),
+        (['roster', 'revoked'], [None]),
+        (['format'], 3),
+        (['extra'], 1),
+    ],
+    ids=str,
+)
+def test_changed_file_is_refused(path, keys, value):
+    document = json.loads(path.read_text())
+    change(document, keys, value)
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterError):
+        Roster.load(path, ROOT.public)
+
+
+@pytest.mark.parametrize('field', ['serial', 'not_before', 'expires', 'revoked'])
+def test_file_without_a_field_is_refused(path, field):
+    document = json.loads(path.read_text())
+    del document['roster'][field]
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterError):
+        Roster.load(path, ROOT.public)
+
+
+def test_file_of_an_earlier_version_is_refused_with_the_way_out(path):
+    document = json.loads(path.read_text())
+    document['format'] = 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterError, match='older version .*`fdrl keys init`'):
+        Roster.load(path, ROOT.public)
+
+
+@pytest.mark.parametrize('text', ['', '{', '[]', '3', 'null', '"x"', '\udce4', '[' * 200_000])
+def test_damaged_file_is_refused(path, text):
+    path.write_text(text, errors='surrogateescape')
+    with pytest.raises(RosterError):
+        Roster.load(path, ROOT.public)
+
+
+def test_key_named_twice_is_refused(path):
+    text = path.read_text().replace('"threshold": 3,', '"threshold": 2, "threshold": 3,')
+    path.write_text(text)
+    with pytest.raises(RosterError, match='twice'):
+        Roster.load(path, ROOT.public)
+
+
+def test_missing_and_huge_files_are_refused(tmp_path):
+    with pytest.raises(RosterError, match='No such file'):
+        Roster.load(tmp_path / 'none.json', ROOT.public)
+    (tmp_path / 'huge.json').write_bytes(b' ' * (2**20 + 1))
+    with pytest.raises(RosterError, match='longer'):
+        Roster.load(tmp_path / 'huge.json', ROOT.public)
+
+
+def test_duplicate_names_and_keys_are_refused():
+    first, second, *rest = members()
+    with pytest.raises(RosterError, match='same name'):
+        replace(ROSTER, members=(first, replace(second, name=first.name), *rest))
+    with pytest.raises(RosterError, match='same public key'):
+        replace(ROSTER, members=(first, replace(second, public=first.public), *rest))
+
+
+def test_fewer_than_three_hospitals_are_refused():
+    with pytest.raises(RosterError, match='2 hospitals'):
+        Roster('trial', 2, members(2), True)
+
+
+@pytest.mark.parametrize('threshold', [0, 1, 4, True, 3.0])
+def test_threshold_that_two_halves_reach_is_refused(threshold):
+    with pytest.raises(RosterError, match='threshold'):
+        replace(ROSTER, threshold=threshold)
+
+
+@pytest.mark.parametrize('missing', ['aggregator', 'key_authority'])
+def test_roster_without_a_server_or_with_two_is_refused(missing):
+    rest = tuple(member for member in members() if member.name != missing)
+    with pytest.raises(RosterError, match='exactly one'):
+        replace(ROSTER, members=rest)
+    with pytest.raises(RosterError, match='exactly one'):
+        replace(ROSTER, members=(*members(), Member('second', missing, b'\xaa' * 32)))
+
+
+@pytest.mark.parametrize(
+    'fields',
+    [
+        ('hospital_1', 'hospital', bytes(32), 0),
+        ('hospital_1', 'hospital', bytes(32), -5),
+        ('hospital_1', 'hospital', bytes(32), 1.5),
+        ('hospital_1', 'hospital', bytes(32), True),
+        ('hospital_1', 'hospital', bytes(31), 5),
+        ('hospital_1', 'hospital', '00' * 32, 5),
+        ('hospital_1', 'surgeon', bytes(32), 5),
+        ('aggregator', 'aggregator', bytes(32), 5),
+        ('Hospital', 'hospital', bytes(32), 5),
+        ('../root', 'hospital', bytes(32), 5),
+        ('hospital_1\n', 'hospital', bytes(32), 5),
+        ('', 'hospital', bytes(32), 5),
+        ('h' * 64, 'hospital', bytes(32), 5),
+    ],
+    ids=str,
+)
+def test_member_that_could_not_take_part_is_refused(fields):
+    with pytest.raises(RosterError):
+        Member(*fields)
+
+
+@pytest.mark.parametrize('changes', [{'federation': 'a/b'}, {'disjoint_patients': 1}], ids=str)
+def test_roster_that_says_nothing_sure_is_refused(changes):
+    with pytest.raises(RosterError):
+        replace(ROSTER, **changes)
+
+
+def test_digests_are_of_everything_that_is_signed():
+    assert ROSTER.digest_bytes.hex() == ROSTER.digest
+    others = [
+        replace(ROSTER, serial=2),
+        replace(ROSTER, not_before=5),
+        replace(ROSTER, expires=5),
+        replace(ROSTER, serial=2, revoked=(Revoked('hospital_9', b'\xaa' * 32, 2),)),
+    ]
+    assert len({each.digest for each in (ROSTER, *others)}) == 5
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'serial': 0},
+        {'serial': True},
+        {'serial': 2**53},
+        {'not_before': -1},
+        {'not_before': 1.5},
+        {'not_before': 2**60},
+        {'expires': 0},
+        {'expires': '2026'},
+        {'expires': True},
+        {'not_before': 10, 'expires': 10},
+        {'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),)},
+        {'serial': 2, 'revoked': (Revoked('hospital_1', bytes(32), 2),)},
+        {'serial': 2, 'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),) * 2},
+    ],
+    ids=str,
+)
+def test_numbers_and_revocations_that_cannot_be_are_refused(changes):
+    with pytest.raises(RosterError):
+        replace(ROSTER, **changes)
+
+
+@pytest.mark.parametrize(
+    'fields',
+    [('../root', bytes(32), 2), ('a', bytes(31), 2), ('a', '00', 2), ('a', bytes(32), 1)],
+    ids=str,
+)
+def test_revocation_of_no_key_is_refused(fields):
+    with pytest.raises(RosterError):
+        Revoked(*fields)
+
+
+@pytest.mark.parametrize(
+    ('now', 'valid'),
+    [
+        (1000 - CLOCK_SKEW - 1, False),
+        (1000 - CLOCK_SKEW, True),
+        (1500, True),
+        (2000 + CLOCK_SKEW, True),
+        (2000 + CLOCK_SKEW + 1, False),
+    ],
+)
+def test_roster_is_valid_in_its_time_give_or_take_five_minutes(now, valid):
+    assert CLOCK_SKEW == 300
+    roster = replace(ROSTER, not_before=1000, expires=2000)
+    if valid:
+        roster.check_time(now)
+        return
+    with pytest.raises(RosterTimeError) as caught:
+        roster.check_time(now)
+    words = str(caught.value)
+    assert 'from 1970-01-01 00:16 UTC on until 1970-01-01 00:33 UTC' in words
+    assert f'it is 1970-01-01 00:{now // 60:02} UTC: check the clock' in words
+
+
+def test_roster_without_times_is_always_valid():
+    for now in (0.0, 2e9, 1e11):
+        ROSTER.check_time(now)
+    assert ROSTER.validity == 'without a limit'
+
+
+def test_successor_revokes_what_it_leaves_out():
+    first, *rest = members(4)
+    roster = Roster('trial', 3, (first, *rest), True)
+    rotated = roster.successor(members=(replace(first, public=b'\xaa' * 32), *rest))
+    assert rotated.serial == 2 and rotated.revoked == (Revoked(first.name, first.public, 2),)
+    without = rotated.successor(members=tuple(rest))
+    assert without.serial == 3 and without.revoked[1] == Revoked(first.name, b'\xaa' * 32, 3)
+    assert without.successor(expires=5).revoked == without.revoked
+    with pytest.raises(RosterError, match='roster 3 revoked it'):
+        without.member(first.name)
+    with pytest.raises(RosterError, match='revoked'):
+        without.successor(members=(first, *rest))
+
+
+def test_older_roster_is_never_used_again(tmp_path):
+    path, second = tmp_path / 'seen', ROSTER.successor()
+    for each in (ROSTER, ROSTER, second, second):
+        remember_roster(path, each)
+    before = path.read_bytes()
+    with pytest.raises(RosterRollbackError, match='roster 1 of trial is older than roster 2'):
+        remember_roster(path, ROSTER)
+    with pytest.raises(RosterRollbackError, match='signed two of one number'):
+        remember_roster(path, ROSTER.successor(expires=5))
+    with pytest.raises(RosterRollbackError, match='was of federation trial'):
+        remember_roster(path, replace(second, federation='other', serial=9))
+    assert path.read_bytes() == before and path.stat().st_mode & 0o077 == 0
+    remember_roster(path, replace(second, serial=7))
+    with pytest.raises(RosterRollbackError):
+        remember_roster(path, second)
+
+
+@pytest.mark.parametrize('text', ['', '{', '[]', '{}', '{"serial": "a"}'])
+def test_damaged_memory_is_not_taken_for_none(tmp_path, text):
+    (tmp_path / 'seen').write_text(text)
+    with pytest.raises(StoreError, match='damaged'):
+        remember_roster(tmp_path / 'seen', ROSTER)
+
+
+def test_memory_that_cannot_be_written_is_our_error(tmp_path):
+    with pytest.raises(StoreError, match='cannot be used'):
+        remember_roster(tmp_path / 'missing' / 'seen', ROSTER)

@@ -1,0 +1,270 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Schemes: secure, roomy enough for every carry, and packing that loses nothing."""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.crypto.he.checksum import check_sums, checks_for
+from fdrl_ros.crypto.he.parameters import SECURITY_128
+from fdrl_ros.crypto.he.primes import coefficient_primes, is_prime, plain_prime
+from fdrl_ros.crypto.he.scheme import CANDIDATES, choose_scheme, Scheme
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+import tenseal.sealapi as seal
+
+
+def test_prime_test_agrees_with_trial_division():
+    obvious = [n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1)) for n in range(5000)]
+    assert [is_prime(n) for n in range(5000)] == obvious
+
+
+@pytest.mark.parametrize('liar', [2047, 3215031751, 3825123056546413051])
+def test_strong_pseudoprimes_are_not_prime(liar):
+    assert not is_prime(liar)
+
+
+def test_plain_prime_is_the_smallest_that_batches():
+    # 12289 = 3 * 4096 + 1 and 40961 are the first primes of these forms.
+    assert plain_prime(2, 2048) == 12289
+    assert plain_prime(8194, 4096) == 40961
+    assert plain_prime(40961, 4096) == 40961
+
+
+@pytest.mark.parametrize(('degree', 'sizes'), CANDIDATES)
+def test_coefficient_primes_are_those_that_seal_takes(degree, sizes):
+    primes = coefficient_primes(sizes, degree)
+    assert primes == tuple(p.value() for p in seal.CoeffModulus.Create(degree, list(sizes)))
+
+
+def test_more_primes_than_there_are_is_an_error_and_not_an_endless_search():
+    with pytest.raises(CryptoError, match='there are fewer'):
+        coefficient_primes((20,) * 21, 16384)
+
+
+@pytest.mark.parametrize('degree', SECURITY_128)
+def test_security_table_is_seals_too(degree):
+    assert SECURITY_128[degree] == seal.CoeffModulus.MaxBitCount(degree, seal.SEC_LEVEL_TYPE.TC128)
+
+
+@pytest.mark.parametrize('members', [3, 10, 50, 1000])
+@pytest.mark.parametrize('bits', [16, 20, 24, 32])
+def test_chosen_scheme_is_secure_exact_and_small(members, bits):
+    scheme = choose_scheme(26_000, members, bits)
+    assert sum(scheme.coefficient_bits) <= SECURITY_128[scheme.poly_degree]
+    assert scheme.plain_modulus > (members * (2**bits - 1) + 1) ** scheme.values_per_slot - 1
+    assert scheme.noise_margin >= 1
+    assert scheme.ciphertexts * scheme.ciphertext_bytes < 26_000 * 27
+
+
+def test_reference_policy_takes_one_ciphertext_of_49_kb():
+    scheme = choose_scheme(6_500, 3, 16)
+    assert (scheme.values_per_slot, scheme.ciphertexts) == (2, 1)
+    assert (scheme.residue_bytes, scheme.dropped_bytes) == ((7,), 2)
+    assert scheme.ciphertext_bytes == 32 + 4096 * (5 + 7)
+
+
+def test_ten_hospitals_send_160_kb_each_for_18180_parameters():
+    scheme = choose_scheme(18_180, 10, 16)
+    assert (len(scheme.moduli), scheme.dropped_bytes) == (1, 1)
+    assert scheme.ciphertexts * scheme.ciphertext_bytes == 3 * (32 + 4096 * (6 + 7)) == 159_840
+
+
+@pytest.mark.parametrize('members', [3, 10, 24])
+def test_bytes_that_do_not_travel_are_counted_as_noise(members):
+    scheme = choose_scheme(18_180, members, 16)
+    dropped = 256**scheme.dropped_bytes / 2
+    noise = members * (scheme.fresh_noise + dropped) + dropped
+    assert scheme.dropped_bytes >= 1
+    assert 2 * noise < scheme.moduli[0] / (2 * scheme.plain_modulus)
+    assert scheme.noise_margin == pytest.approx(
+        math.log2(scheme.moduli[0] / (2 * scheme.plain_modulus) / noise)
+    )
+
+
+def test_large_policy_takes_less_than_7_bytes_a_parameter():
+    scheme = choose_scheme(1_000_000, 3, 16)
+    assert scheme.ciphertexts * scheme.ciphertext_bytes < 6_100_000
+
+
+def test_weak_modulus_is_refused():
+    with pytest.raises(CryptoError, match='128-bit security'):
+        replace(choose_scheme(100, 3, 16), coefficient_bits=(60, 50))
+
+
+def test_members_beyond_the_carry_are_refused():
+    with pytest.raises(CryptoError, match='do not fit'):
+        replace(choose_scheme(100, 3, 16), members=5)
+
+
+def test_members_beyond_the_noise_are_refused():
+    scheme = choose_scheme(100, 3, 16)
+    with pytest.raises(CryptoError, match='noise margin'):
+        replace(scheme, plain_modulus=plain_prime(2**44, 4096))
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'plain_modulus': 2**40},
+        {'plain_modulus': 2**70},
+        {'poly_degree': 4000},
+        {'n_parameters': 0},
+        {'members': True},
+        {'bits': 16.0},
+        {'values_per_slot': 0},
+        {'coefficient_bits': (56,)},
+        {'coefficient_bits': [56, 53]},
+        {'coefficient_bits': (56, 19)},
+    ],
+)
+def test_scheme_with_an_impossible_field_is_refused(change):
+    with pytest.raises(CryptoError):
+        replace(choose_scheme(100, 3, 16), **change)
+
+
+def test_what_no_scheme_can_hold_is_refused():
+    with pytest.raises(CryptoError):
+        choose_scheme(100, 3, 40)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    strategies.integers(1, 40_000),
+    strategies.sampled_from([(3, 16), (3, 24), (12, 16), (100, 32)]),
+    strategies.integers(0, 2**32),
+)
+def test_unpacked_sum_of_slots_is_the_sum_of_integers(n_parameters, shape, seed):
+    members, bits = shape
+    scheme = choose_scheme(n_parameters, members, bits)
+    rng = np.random.default_rng(seed)
+    integers = rng.integers(0, 2**bits, (3, n_parameters))
+    integers[:, :: rng.integers(1, 9)] = 2**bits - 1
+    sums = sum(scheme.pack(row) for row in integers)
+    assert sums.shape == (scheme.ciphertexts, scheme.slots)
+    assert np.array_equal(scheme.unpack(sums, n_parameters), integers.sum(axis=0))
+
+
+@pytest.mark.parametrize('shape', [(3, 16), (12, 16), (16, 16), (50, 16), (100, 32)])
+def test_all_members_at_the_top_level_do_not_overflow(shape):
+    members, bits = shape
+    scheme = choose_scheme(20_000, members, bits)
+    top = scheme.pack(np.full(20_000, 2**bits - 1))
+    assert members * int(top[:, : -scheme.checks].max()) < scheme.plain_modulus
+    assert (scheme.unpack(members * top) == members * (2**bits - 1)).all()
+
+
+def test_integers_that_do_not_fit_are_refused():
+    scheme = choose_scheme(4, 3, 16)
+    for bad in ([0, 0, 0], [0, 0, 0, 65536], [0, 0, 0, -1], [0.0, 0.0, 0.0, 0.0]):
+        with pytest.raises(CryptoError):
+            scheme.pack(bad)
+
+
+def test_sums_that_members_cannot_have_made_are_refused():
+    scheme = choose_scheme(100, 3, 16)
+    sums = scheme.pack(np.arange(100))
+    for place, value, words in (
+        ((0, 0), -1, 'out of range'),
+        ((0, 0), scheme.radix**scheme.values_per_slot, 'out of range'),
+        ((0, -scheme.checks - 1), 1, 'padding'),
+    ):
+        bad = sums.copy()
+        bad[place] = value
+        with pytest.raises(CryptoError, match='check slots do not fit'):
+            scheme.unpack(bad)
+        bad[:, -scheme.checks :] = check_sums(bad[:, : -scheme.checks], scheme.plain_modulus)
+        with pytest.raises(CryptoError, match=words):
+            scheme.unpack(bad)
+    with pytest.raises(CryptoError):
+        scheme.unpack(sums[:, :-1])
+    with pytest.raises(CryptoError):
+        scheme.unpack(sums, 99)
+
+
+@pytest.mark.parametrize('members', [3, 10, 1000])
+def test_check_slots_are_the_weighted_sums_of_the_others(members):
+    scheme = choose_scheme(9000, members, 16)
+    modulus, size = scheme.plain_modulus, scheme.slots - scheme.checks
+    rows = np.random.default_rng(6).integers(0, modulus, (2, size))
+    rows[0] = modulus - 1
+    # What each slot alone adds are the weights; the rest follows in whole numbers.
+    for check in range(scheme.checks):
+        units = range(0, size, 997)
+        weights = {}
+        for slot in units:
+            unit = np.zeros((1, size), dtype=np.int64)
+            unit[0, slot] = 1
+            weights[slot] = int(check_sums(unit, modulus)[0, check])
+        assert len(set(weights.values())) == len(weights) and min(weights.values()) > 0
+        for row in rows:
+            few = np.zeros((1, size), dtype=np.int64)
+            few[0, units] = row[units]
+            expected = sum(weights[slot] * int(row[slot]) for slot in units) % modulus
+            assert check_sums(few, modulus)[0, check] == expected
+    both = check_sums(rows.sum(axis=0)[None] % modulus, modulus)
+    assert np.array_equal(both[0], check_sums(rows, modulus).sum(axis=0) % modulus)
+
+
+def test_slots_are_found_wrong_wherever_and_with_all_but_one_sum_made_up():
+    scheme = choose_scheme(8000, 3, 16)
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        sums = scheme.pack(rng.integers(0, 2**16, 8000))
+        sums[0, rng.integers(scheme.slots)] += rng.integers(1, scheme.plain_modulus)
+        sums %= scheme.plain_modulus
+        right = check_sums(sums[:, : -scheme.checks], scheme.plain_modulus)
+        wrong = rng.integers(scheme.checks)
+        if (right[0, wrong] - sums[0, wrong - scheme.checks]) % scheme.plain_modulus:
+            right[0, wrong] = sums[0, wrong - scheme.checks]
+            sums[:, -scheme.checks :] = right
+        with pytest.raises(CryptoError, match='check slots do not fit'):
+            scheme.unpack(sums)
+
+
+@pytest.mark.parametrize('modulus', [40961, 2654209, 2**37, 2**59])
+def test_a_guess_of_all_sums_but_one_has_a_chance_of_one_in_2_to_64(modulus):
+    assert modulus ** (checks_for(modulus) - 1) >= 2**64
+
+
+def test_sums_of_fewer_members_are_held_against_their_number():
+    scheme = choose_scheme(100, 5, 16)
+    sums = scheme.pack(np.full(100, 65535)) * 4
+    assert (scheme.unpack(sums, count=4) == 4 * 65535).all()
+    with pytest.raises(CryptoError, match='of 3 members'):
+        scheme.unpack(sums, count=3)
+    for count in (0, 6):
+        with pytest.raises(CryptoError, match='expected 1 to 5 members'):
+            scheme.unpack(sums, count=count)
+
+
+def test_rows_are_those_of_the_whole():
+    scheme = choose_scheme(20_000, 3, 16)
+    integers = np.random.default_rng(4).integers(0, 2**16, 20_000)
+    size = scheme.integers_per_ciphertext
+    parts = [integers[at : at + size] for at in range(0, 20_000, size)]
+    assert np.array_equal(list(scheme.pack_rows(parts)), scheme.pack(integers))
+    assert np.array_equal(
+        np.concatenate(list(scheme.unpack_rows(scheme.pack(integers)))), integers
+    )
+
+
+def test_parts_that_are_no_update_are_refused():
+    scheme = choose_scheme(20_000, 3, 16)
+    size = scheme.integers_per_ciphertext
+    whole, rest = np.zeros(size, dtype=int), np.zeros(20_000 - 2 * size, dtype=int)
+    for parts in ([whole, whole], [whole, whole, rest, rest], [rest, whole, whole], [whole] * 3):
+        with pytest.raises(CryptoError):
+            list(scheme.pack_rows(parts))
+    rows = scheme.pack(np.zeros(20_000, dtype=int))
+    for sums in (rows[:2], [*rows, rows[0]], rows[:, :-1], rows.astype(float)):
+        with pytest.raises(CryptoError):
+            list(scheme.unpack_rows(sums))
+
+
+def test_scheme_is_plain_data():
+    scheme = choose_scheme(100, 3, 16)
+    assert scheme == choose_scheme(100, 3, 16) and isinstance(scheme, Scheme)
+    assert hash(scheme) == hash(choose_scheme(100, 3, 16))

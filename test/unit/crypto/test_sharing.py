@@ -1,0 +1,309 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Shamir's shares: any t restore the secret, t - 1 tell nothing, and a lie among them shows."""
+
+from collections import Counter
+from itertools import combinations, product
+from math import prod
+from random import Random
+
+from fdrl_ros.crypto.masking import sharing
+from fdrl_ros.crypto.masking.sharing import (
+    DuplicateShareError,
+    InconsistentSharesError,
+    MalformedShareError,
+    positions,
+    PRIME,
+    recover,
+    Recovery,
+    share,
+    SHARE_BYTES,
+    ShareError,
+    SharePair,
+    TooFewSharesError,
+)
+from fdrl_ros.errors import CryptoError
+from hypothesis import given, settings, strategies
+import pytest
+
+NAMES = [f'hospital_{number}' for number in range(1, 11)]
+NAMES_SORTED = sorted(NAMES)
+SECRET = bytes(range(32))
+ELEMENTS = strategies.integers(0, PRIME - 1)
+
+
+def drawn(seed, threshold):
+    """Return coefficients from a fixed generator: these are tests."""
+    generator = Random(seed)
+    return [generator.randrange(PRIME) for _ in range(threshold - 1)]
+
+
+def dealt(threshold=7, members=NAMES, secret=SECRET, seed=1):
+    return share(secret, threshold, members, drawn(seed, threshold))
+
+
+def interpolated(points):
+    """Return the rising coefficients of the one polynomial through the points (Lagrange)."""
+    total = [0] * len(points)
+    for place, value in points:
+        basis, scale = [1], value
+        for other, _ in points:
+            if other != place:
+                down = [-other * each % PRIME for each in basis] + [0]
+                basis = [(a + b) % PRIME for a, b in zip(down, [0, *basis], strict=True)]
+                scale = scale * pow(place - other, -1, PRIME) % PRIME
+        total = [(a + scale * b) % PRIME for a, b in zip(total, basis, strict=True)]
+    return total
+
+
+def test_published_example():
+    # Wikipedia, "Shamir's secret sharing": 1234 + 166 x + 94 x^2 at 1 to 6; no value reaches
+    # the prime there or here.
+    published = [1494, 1942, 2578, 3402, 4414, 5614]
+    shares = share((1234).to_bytes(32, 'big'), 3, list('abcdef'), [166, 94])
+    assert [int.from_bytes(each, 'big') for each in shares.values()] == published
+    for three in combinations(shares.items(), 3):
+        assert int.from_bytes(recover(three, 3, 'abcdef'), 'big') == 1234
+
+
+def test_field_is_that_of_the_smallest_prime_above_every_secret():
+    def is_composite(number):
+        # Fermat: a base whose power is not 1 proves it; for the prime, bases do not.
+        return any(pow(base, number - 1, number) != 1 for base in (2, 3, 5, 7, 11))
+
+    assert not is_composite(PRIME)
+    assert all(is_composite(number) for number in range(2**256 + 1, PRIME))
+
+
+@settings(max_examples=40, deadline=None)
+@given(strategies.data())
+def test_any_shares_of_at_least_the_threshold_restore_the_secret(data):
+    count = data.draw(strategies.integers(2, 12))
+    members = [f'member_{number}' for number in range(count)]
+    threshold = data.draw(strategies.integers(2, count))
+    secret = data.draw(
+        strategies.binary(min_size=32, max_size=32)
+        | strategies.sampled_from([b'\0' * 32, b'\xff' * 32])
+    )
+    coefficients = data.draw(
+        strategies.lists(ELEMENTS, min_size=threshold - 1, max_size=threshold - 1)
+    )
+    shares = share(secret, threshold, members, coefficients)
+    assert {len(each) for each in shares.values()} == {SHARE_BYTES}
+    holders = data.draw(
+        strategies.lists(strategies.sampled_from(members), min_size=threshold, unique=True)
+    )
+    assert recover([(name, shares[name]) for name in holders], threshold, members) == secret
+
+
+def test_places_follow_the_sorted_names_whatever_the_order():
+    assert positions(['c', 'a', 'b']) == {'a': 1, 'b': 2, 'c': 3}
+    assert dealt(members=NAMES[::-1]) == dealt()
+    # The same shares counted along another list restore another value.
+    shares = list(dealt(members=NAMES[:9]).items())[2:]
+    assert recover(shares, 7, NAMES[:9]) == SECRET
+    assert recover(shares, 7, ['another', *NAMES[:9]]) != SECRET
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    strategies.binary(min_size=32, max_size=32),
+    strategies.lists(ELEMENTS, min_size=3, max_size=3),
+    strategies.sampled_from(list(combinations(range(5), 3))),
+)
+def test_fewer_shares_fit_every_secret_equally(other, coefficients, seen):
+    # Closed form: t - 1 shares and any secret whatever lie on exactly one polynomial. So each
+    # secret explains what t - 1 holders see by one choice of uniform coefficients: as likely.
+    members = NAMES[:5]
+    shares = share(SECRET, 4, members, coefficients)
+    points = [(0, int.from_bytes(other, 'big'))]
+    points += [(place + 1, int.from_bytes(shares[members[place]], 'big')) for place in seen]
+    explained = interpolated(points)
+    assert explained[0] == points[0][1]
+    world = share(other, 4, members, explained[1:])
+    assert all(world[members[place]] == shares[members[place]] for place in seen)
+
+
+def test_fewer_shares_of_each_secret_come_equally_often(monkeypatch):
+    # The whole of a small field: over all coefficients, t - 1 holders see each pair once.
+    monkeypatch.setattr(sharing, 'PRIME', 7)
+    for secret, holders in product(range(7), combinations('abcde', 2)):
+        seen = Counter()
+        for coefficients in product(range(7), repeat=2):
+            shares = share(secret.to_bytes(32, 'big'), 3, 'abcde', coefficients)
+            seen[tuple(shares[name] for name in holders)] += 1
+        assert len(seen) == 49 and set(seen.values()) == {1}
+
+
+@pytest.mark.parametrize('wrong', [[0], [9], [4, 7], [0, 5, 9]])
+def test_wrong_shares_are_found_where_half_the_surplus_is_right(wrong):
+    # Ten holders and t = 4: up to three wrong ones can be told.
+    shares = dealt(threshold=4)
+    for place in wrong:
+        shares[NAMES[place]] = (place + 77).to_bytes(SHARE_BYTES, 'big')
+    with pytest.raises(InconsistentSharesError) as caught:
+        recover(shares.items(), 4, NAMES)
+    liars = {NAMES[place] for place in wrong}
+    assert set(caught.value.holders) == liars
+    honest = [(name, value) for name, value in shares.items() if name not in liars]
+    assert recover(honest, 4, NAMES) == SECRET
+
+
+def test_wrong_shares_are_refused_where_nobody_can_tell_whose():
+    for threshold, wrong in ((9, 1), (7, 2), (4, 4), (4, 6)):
+        shares = dealt(threshold=threshold)
+        generator = Random(threshold)
+        for name in NAMES[:wrong]:
+            shares[name] = generator.randrange(PRIME).to_bytes(SHARE_BYTES, 'big')
+        with pytest.raises(InconsistentSharesError) as caught:
+            recover(shares.items(), threshold, NAMES)
+        assert caught.value.holders == ()
+
+
+def shares_with(syndromes, threshold):
+    """Return wrong shares that look to the decoder as its syndromes: a linear system."""
+    places = list(positions(NAMES).values())
+    weights = [
+        pow(prod(place - other for other in places if other != place), -1, PRIME)
+        for place in places
+    ]
+    liars = range(len(syndromes))
+    rows = [
+        [weights[each] * places[each] ** power % PRIME for each in liars] + [value]
+        for power, value in enumerate(syndromes)
+    ]
+    for column in liars:
+        scale = pow(rows[column][column], -1, PRIME)
+        rows[column] = [each * scale % PRIME for each in rows[column]]
+        for row in liars:
+            if row != column:
+                factor = rows[row][column]
+                rows[row] = [
+                    (a - factor * b) % PRIME for a, b in zip(rows[row], rows[column], strict=True)
+                ]
+    shares = dealt(threshold=threshold)
+    for each in liars:
+        value = int.from_bytes(shares[NAMES_SORTED[each]], 'big') + rows[each][-1]
+        shares[NAMES_SORTED[each]] = (value % PRIME).to_bytes(SHARE_BYTES, 'big')
+    return shares
+
+
+@pytest.mark.parametrize(
+    ('threshold', 'syndromes'),
+    [
+        (9, [8]),
+        (4, [8**k + 1234**k + 5678**k for k in range(6)]),
+        (4, [8**k + 9**k + 5678**k for k in range(6)]),
+    ],
+    ids=['one surplus share', 'one root', 'two roots'],
+)
+def test_liars_who_are_too_many_cannot_point_at_another(threshold, syndromes):
+    # Crafted so that a decoder which trusts its result blames the holders at places 8 and 9.
+    with pytest.raises(InconsistentSharesError) as caught:
+        recover(shares_with(syndromes, threshold).items(), threshold, NAMES)
+    assert caught.value.holders == ()
+
+
+def test_honest_holders_are_not_blamed_for_the_smallest_change():
+    for place, name in enumerate(NAMES):
+        shares = dealt()
+        shares[name] = (int.from_bytes(shares[name], 'big') ^ 1).to_bytes(SHARE_BYTES, 'big')
+        with pytest.raises(InconsistentSharesError, match=f'of {name}$') as caught:
+            recover(shares.items(), 7, NAMES)
+        assert caught.value.holders == (name,), place
+
+
+def test_one_set_of_weights_serves_many_secrets():
+    recovery = Recovery(7, NAMES, NAMES[1:9])
+    for seed in range(20):
+        secret = Random(seed).randbytes(32)
+        shares = dealt(secret=secret, seed=seed)
+        assert recovery.recover({name: shares[name] for name in recovery.holders}) == secret
+    with pytest.raises(ShareError):
+        recovery.recover(shares)
+
+
+def test_hundreds_of_holders_restore_too():
+    members = [f'member_{number}' for number in range(300)]
+    shares = dealt(threshold=201, members=members)
+    recovery = Recovery(201, members, members[:250])
+    assert recovery.recover({name: shares[name] for name in recovery.holders}) == SECRET
+    liars = members[3:23]
+    wrong = {name: shares[members[0]] if name in liars else shares[name] for name in members[:250]}
+    with pytest.raises(InconsistentSharesError) as caught:
+        recovery.recover(wrong)
+    assert set(caught.value.holders) == set(liars)
+
+
+def test_too_few_shares_are_refused():
+    with pytest.raises(TooFewSharesError, match='6 shares: expected at least 7'):
+        recover(list(dealt().items())[:6], 7, NAMES)
+
+
+def test_second_share_of_a_holder_is_refused():
+    shares = list(dealt().items())
+    with pytest.raises(DuplicateShareError):
+        recover([*shares[:7], shares[0]], 7, NAMES)
+
+
+def test_share_of_a_stranger_is_refused():
+    with pytest.raises(ShareError, match='stranger'):
+        recover([*dealt().items(), ('stranger', bytes(SHARE_BYTES))], 7, NAMES)
+
+
+@pytest.mark.parametrize(
+    'value',
+    [b'', bytes(32), bytes(34), bytes(2**20), 5, None, PRIME.to_bytes(33, 'big'), b'\xff' * 33],
+    ids=['empty', 'short', 'long', 'huge', 'number', 'none', 'the prime', 'above'],
+)
+def test_share_that_is_none_is_refused(value):
+    shares = dealt()
+    shares[NAMES[3]] = value
+    with pytest.raises(MalformedShareError, match=NAMES[3]):
+        recover(shares.items(), 7, NAMES)
+
+
+def test_shares_of_what_is_no_secret_are_refused():
+    # 2^256 + 5 is in the field, but not 32 bytes long.
+    shares = {name: (2**256 + 5).to_bytes(SHARE_BYTES, 'big') for name in NAMES}
+    with pytest.raises(MalformedShareError, match='no secret'):
+        recover(shares.items(), 7, NAMES)
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'secret': bytes(31)},
+        {'secret': 'no bytes'},
+        {'threshold': 1},
+        {'threshold': 11},
+        {'threshold': 7.0},
+        {'members': []},
+        {'members': [*NAMES, NAMES[0]]},
+        {'coefficients': [1] * 5},
+        {'coefficients': [1] * 7},
+        {'coefficients': [PRIME] * 6},
+        {'coefficients': [-1] * 6},
+        {'coefficients': [0.5] * 6},
+    ],
+    ids=str,
+)
+def test_impossible_sharing_is_refused(change):
+    fine = {'secret': SECRET, 'threshold': 7, 'members': NAMES, 'coefficients': [1] * 6}
+    with pytest.raises(CryptoError):
+        share(**{**fine, **change})
+
+
+def test_no_share_is_shown():
+    shares = dealt()
+    pair = SharePair(shares[NAMES[0]], shares[NAMES[1]])
+    texts = [repr(pair), repr(Recovery(7, NAMES, NAMES))]
+    for name in NAMES:
+        for value in (b'\x01' * 40, b'\x01' * 33, (12345678901).to_bytes(33, 'big')):
+            with pytest.raises(ShareError) as caught:
+                recover({**shares, name: value}.items(), 7, NAMES)
+            texts += [str(caught.value), repr(caught.value), repr(caught.value.args)]
+    for value in [*shares.values(), SECRET, b'\x01' * 40, (12345678901).to_bytes(33, 'big')]:
+        number = str(int.from_bytes(value, 'big'))
+        for text in texts:
+            assert value.hex() not in text and number not in text and repr(value)[2:-1] not in text

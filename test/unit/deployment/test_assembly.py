@@ -1,0 +1,358 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Parties out of a prepared directory: what is refused before anything is trained or sent."""
+
+from contextlib import closing
+from dataclasses import replace
+import logging
+from pathlib import Path
+import pickle
+import time
+
+from fdrl_ros.crypto.he.encryption import choose_scheme
+from fdrl_ros.crypto.keys import sealed_key
+from fdrl_ros.crypto.keys.he_key import load_he
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    make_federation,
+    make_private_directory,
+    PASSPHRASE_VARIABLE,
+    ROSTER_FILE,
+    write_secret,
+)
+from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
+from fdrl_ros.crypto.keys.sealed_key import label
+from fdrl_ros.deployment.assembly import (
+    ledger_epsilon,
+    open_channel,
+    open_hospital,
+    open_key_authority,
+    open_records,
+    open_secret_context,
+    open_training,
+)
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import check_keys, Layout, prepare, taking_part
+from fdrl_ros.errors import (
+    KeyFileError,
+    LedgerError,
+    PassphraseError,
+    PrivacyError,
+    RecordsError,
+    RosterError,
+    RosterRollbackError,
+    RosterTimeError,
+    SettingError,
+    StoreError,
+)
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.privacy.ledger.entry import Head
+import pytest
+
+PLAN = Plan().changed(
+    {
+        'learner': {'hidden': 8, 'epochs': 1},
+        'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'delta': 1e-4},
+        'collection': {'patients': 8},
+        'pretraining': {'patients': 4, 'steps': 20},
+        'world': {'mode': 'kinematic'},
+    }
+)
+NAME = 'hospital_1'
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Let scrypt take 16 MiB, and no passphrase be told from outside."""
+    monkeypatch.setattr(sealed_key.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
+    monkeypatch.delenv(PASSPHRASE_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    return prepare(tmp_path / 'federation', PLAN)
+
+
+def begin(layout, plan=PLAN):
+    return open_training(layout.party(NAME), NAME, plan, open_records(layout, NAME, plan))
+
+
+def test_ledger_that_is_gone_is_not_begun_again_under_the_old_noise_key(layout):
+    begin(layout).close()
+    begin(layout).close()
+    ledger, key = (layout.party(NAME) / each for each in ('ledger.sqlite', 'noise.key'))
+    ledger.unlink()
+    for opening in (lambda: begin(layout), lambda: ledger_epsilon(layout, NAME, PLAN)):
+        with pytest.raises(PrivacyError, match='put the ledger back'):
+            opening()
+        assert not ledger.exists()
+    key.unlink()
+    begin(layout).close()
+    assert key.exists() and ledger.exists()
+
+
+def test_key_cut_off_from_its_ledger_before_it_was_made_is_made_later(layout):
+    begin(layout).close()
+    (layout.party(NAME) / 'noise.key').unlink()
+    begin(layout).close()
+
+
+def test_ledger_that_is_older_than_the_journal_tells_is_refused_without_a_state(layout):
+    open_records(layout, NAME, PLAN)
+    with closing(Store(layout.state(NAME))) as store:
+        journal = open_channel(layout, NAME, store).journal
+        journal.append('policy', policy=bytes(32), included=False)
+        journal.append('sent', round=1, attempt=1, update=bytes(32), ledger=Head(20, bytes(32)))
+    layout.state(NAME).unlink()
+    training = begin(layout)
+    with (
+        closing(Store(layout.state(NAME))) as store,
+        pytest.raises(LedgerError, match='its journal'),
+    ):
+        open_hospital(layout, NAME, PLAN, training, store)
+    training.close()
+
+
+@pytest.mark.parametrize('kept', [7, 8])
+def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
+    records = open_records(layout, NAME, PLAN)
+    end = int(records.starts[kept])
+    arrays = ('states', 'actions', 'rewards', 'next_states', 'terminals', 'ends')
+    fewer = replace(
+        records,
+        **{each: getattr(records, each)[:end] for each in arrays},
+        starts=records.starts[: kept + 1],
+        patients=records.patients[:kept],
+    )
+    training = open_training(layout.party(NAME), NAME, PLAN, fewer)
+    store = Store(layout.state(NAME))
+    try:
+        if kept == 8:
+            assert open_hospital(layout, NAME, PLAN, training, store)
+            return
+        with pytest.raises(RecordsError, match='roster declares') as refused:
+            open_hospital(layout, NAME, PLAN, training, store)
+        assert str(kept) not in str(refused.value), 'how many there are is private'
+    finally:
+        training.close()
+        store.close()
+
+
+@pytest.mark.parametrize(
+    'changes, reason',
+    [
+        ({'delta': 0.2}, 'delta'),
+        ({'batch': 9}, 'batch'),
+        ({'noise_multiplier': 0.0}, 'noise'),
+        ({'budget': 0.01}, 'pays for 0: take more noise'),
+    ],
+)
+def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_made(
+    tmp_path, changes, reason
+):
+    plan = PLAN.changed({'collection': {'patients': 8}, 'privacy': changes})
+    with pytest.raises(PrivacyError, match=reason):
+        prepare(tmp_path / 'federation', plan)
+    assert not (tmp_path / 'federation').exists()
+
+
+def test_a_prepared_directory_takes_other_settings_of_what_comes_after_training_alone(tmp_path):
+    layout = prepare(tmp_path / 'federation', PLAN)
+    after = PLAN.changed({'shield': {'stiffest': 26000.0}, 'selector': {'margin': 0.3}})
+    assert prepare(tmp_path / 'federation', after).roster() == layout.roster()
+    assert Plan.load(layout.plan) == after
+    with pytest.raises(StoreError, match=r'learner\.hidden'):
+        prepare(tmp_path / 'federation', PLAN.changed({'learner': {'hidden': 9}}))
+
+
+# Keys and rosters.
+
+HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
+
+
+def passphrase_file(path, words=b'correct horse\n'):
+    write_secret(path, words)
+    return path
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """Return a federation of four with keys alone."""
+    layout = Layout(tmp_path / 'bare')
+    make_federation(layout.keys, HOSPITALS, sizes=dict.fromkeys(HOSPITALS, 8), threshold=3)
+    for name in (*HOSPITALS, 'aggregator', 'key_authority', 'robot_1'):
+        make_private_directory(layout.party(name))
+    return layout
+
+
+def test_party_speaks_with_its_key_by_the_newest_roster(bare):
+    channel = open_channel(bare, NAME, Store())
+    assert channel.name == NAME and channel.roster == bare.roster()
+
+
+def test_revoked_party_does_not_start_and_the_older_roster_does_not_help_it(bare):
+    old = (bare.keys / ROSTER_FILE).read_bytes()
+    key = (bare.keys / NAME / KEY_FILE).read_bytes()
+    Succession(bare.keys).revoke(NAME)
+    for name in ('hospital_2', 'robot_1'):
+        assert bare.trusted_roster(name).serial == 2
+    with pytest.raises(RosterError, match='roster 2 revoked it'):
+        open_channel(bare, NAME, Store())
+    # Whoever brings the old files back is noticed by everybody who has seen the new roster.
+    (bare.keys / ROSTER_FILE).write_bytes(old)
+    make_private_directory(bare.keys / NAME)
+    write_secret(bare.keys / NAME / KEY_FILE, key)
+    for name in ('hospital_2', 'robot_1', NAME):
+        with pytest.raises(RosterRollbackError, match='older than roster 2'):
+            bare.trusted_roster(name)
+    with pytest.raises(RosterRollbackError):
+        open_channel(bare, 'hospital_2', Store())
+    assert bare.roster().serial == 1, 'who only looks on may look at it'
+
+
+def test_old_key_under_the_new_roster_is_refused(bare):
+    path = bare.keys / NAME / KEY_FILE
+    old = path.read_bytes()
+    Succession(bare.keys).rotate(NAME)
+    open_channel(bare, NAME, Store())
+    path.write_bytes(old)
+    with pytest.raises(KeyFileError, match='roster 2 holds another key of hospital_1'):
+        open_channel(bare, NAME, Store())
+
+
+def test_roster_out_of_its_time_stops_everybody_before_anything_else(bare):
+    now = int(time.time())
+    for validity in ((now - 10_000, now - 5_000), (now + 5_000, now + 10_000)):
+        Succession(bare.keys).renew(validity)
+        for refused in (
+            lambda: check_keys(bare),
+            lambda: open_channel(bare, NAME, Store()),
+            lambda: bare.trusted_roster('robot_1'),
+        ):
+            with pytest.raises(RosterTimeError, match='UTC: check the clock'):
+                refused()
+    Succession(bare.keys).renew((now - 10, now + 10))
+    check_keys(bare)
+    open_channel(bare, NAME, Store())
+
+
+def test_parties_start_with_encrypted_keys_and_pay_for_scrypt_once(bare, tmp_path, monkeypatch):
+    file = passphrase_file(tmp_path / 'passphrase')
+    change_passphrase(bare.keys, None, replace(bare, passphrase_file=file).passphrase)
+    told = replace(bare, passphrase_file=file)
+    costs, scrypt = [], sealed_key.Scrypt
+    monkeypatch.setattr(
+        sealed_key, 'Scrypt', lambda **values: costs.append(values['n']) or scrypt(**values)
+    )
+    check_keys(told)
+    for name in (*HOSPITALS, 'aggregator', 'key_authority'):
+        open_channel(told, name, Store())
+    secret = open_secret_context(told, choose_scheme(100, 4, 16))
+    assert label(told.he_key.read_bytes(), 'x').sealed and costs == [2**14]
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, str(file))
+    again = open_secret_context(Layout(bare.directory), choose_scheme(100, 4, 16))
+    assert again.public.digest == secret.public.digest
+
+
+@pytest.mark.parametrize('words', [None, b'battery staple'])
+def test_wrong_or_missing_passphrase_stops_everybody_before_anything_else(bare, tmp_path, words):
+    right = replace(bare, passphrase_file=passphrase_file(tmp_path / 'right'))
+    change_passphrase(bare.keys, None, right.passphrase)
+    file = words and passphrase_file(tmp_path / 'wrong', words)
+    told = replace(bare, passphrase_file=file)
+    for refused in (
+        lambda: check_keys(told),
+        lambda: open_channel(told, NAME, Store()),
+        lambda: prepare(bare.directory, PLAN),
+    ):
+        with pytest.raises(PassphraseError, match='passphrase') as caught:
+            refused()
+        assert 'staple' not in str(caught.value)
+    assert not bare.plan.exists()
+
+
+def test_key_for_decryption_is_checked_with_the_others(bare, tmp_path):
+    told = replace(bare, passphrase_file=passphrase_file(tmp_path / 'passphrase'))
+    open_secret_context(bare, choose_scheme(100, 4, 16))
+    clear = bare.he_key.read_bytes()
+    change_passphrase(bare.keys, None, told.passphrase)
+    check_keys(told)
+    bare.he_key.write_bytes(clear)
+    for refused in (
+        lambda: check_keys(told),
+        lambda: open_secret_context(told, choose_scheme(100, 4, 16)),
+    ):
+        with pytest.raises(PassphraseError, match='he_secret.key is not encrypted'):
+            refused()
+    bare.he_key.write_bytes(clear[:-1])
+    with pytest.raises(KeyFileError, match='damaged'):
+        check_keys(told)
+
+
+def test_layout_takes_no_passphrase_to_another_process(bare, tmp_path):
+    told = replace(bare, passphrase_file=passphrase_file(tmp_path / 'passphrase'))
+    told.passphrase.key(b'salt', 14)
+    data = pickle.dumps(told)
+    assert b'horse' not in data and pickle.loads(data) == told
+    assert 'horse' not in repr(told)
+    assert pickle.loads(data).passphrase.source == str(tmp_path / 'passphrase')
+
+
+def test_prepared_federation_has_encrypted_keys_if_a_passphrase_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, str(passphrase_file(tmp_path / 'passphrase')))
+    layout = prepare(tmp_path / 'federation', PLAN)
+    assert prepare(tmp_path / 'federation', PLAN).roster() == layout.roster()
+    store = Store(layout.state('key_authority'))
+    open_key_authority(layout, PLAN, store)
+    store.close()
+    for path in (*layout.keys.glob(f'*/{KEY_FILE}'), layout.he_key):
+        assert label(path.read_bytes(), path).sealed and path.stat().st_mode & 0o077 == 0
+    monkeypatch.delenv(PASSPHRASE_VARIABLE)
+    with pytest.raises(PassphraseError, match='FDRL_PASSPHRASE_FILE'):
+        prepare(tmp_path / 'federation', PLAN)
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, str(tmp_path / 'missing'))
+    with pytest.raises(KeyFileError, match='missing cannot be read'):
+        prepare(tmp_path / 'another', PLAN)
+    assert not (tmp_path / 'another').exists()
+
+
+def test_key_for_decryption_is_kept_while_it_fits_and_never_used_when_not(bare, caplog):
+    caplog.set_level(logging.INFO)
+    first = open_secret_context(bare, choose_scheme(100, 4, 16)).public.digest
+    assert open_secret_context(bare, choose_scheme(100, 4, 16)).public.digest == first
+    assert [each.levelname for each in caplog.records] == ['INFO']
+    for scheme in (choose_scheme(100, 5, 16), choose_scheme(100, 3, 16), choose_scheme(90, 3, 16)):
+        secret = open_secret_context(bare, scheme, after_round=6)
+        assert secret.scheme == scheme
+        assert load_he(bare.he_key)[0].public.digest == secret.public.digest
+        assert load_he(bare.he_key)[1] == 6
+        assert caplog.records[-1].levelname == 'WARNING'
+        assert 'the old one is of BFV' in caplog.records[-1].getMessage()
+    assert first != secret.public.digest
+    assert rotate_he(bare.keys) == open_secret_context(bare, scheme).public.digest
+
+
+def test_key_of_ckks_is_replaced_when_its_rounds_are_used_up(bare, caplog):
+    scheme = choose_scheme(100, 4, 16, 'ckks', decryptions=20)
+    first = open_secret_context(bare, scheme, after_round=3).public.digest
+    assert open_secret_context(bare, scheme, after_round=22).public.digest == first
+    assert open_secret_context(bare, scheme, after_round=23).public.digest != first
+    assert 'has served 20 rounds' in caplog.text
+
+
+def test_hospitals_that_take_part_are_those_of_the_roster_that_run_here(bare):
+    plan = PLAN.changed({'federation': {'hospitals': 4}})
+    assert taking_part(bare, plan) == HOSPITALS
+    Succession(bare.keys).revoke('hospital_2')
+    Succession(bare.keys).admit('hospital_5', 8)
+    assert taking_part(bare, plan) == ('hospital_1', 'hospital_3', 'hospital_4')
+    make_private_directory(bare.party('hospital_5'))
+    Path(bare.records('hospital_5')).touch()
+    assert taking_part(bare, plan) == ('hospital_1', 'hospital_3', 'hospital_4', 'hospital_5')
+
+
+def test_a_quorum_that_cannot_be_reached_is_refused_before_anything_is_made(tmp_path):
+    many = PLAN.changed({'rounds': {'quorum': len(PLAN.hospitals) + 1}})
+    with pytest.raises(SettingError, match='quorum'):
+        prepare(tmp_path / 'federation', many)
+    assert not (tmp_path / 'federation').exists()

@@ -1,0 +1,294 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The node graph as data, and the runner that starts and ends processes."""
+
+from dataclasses import replace
+import os
+from pathlib import Path
+import select
+import signal
+import socket
+import subprocess
+import sys
+
+from fdrl_ros.deployment import bringup
+from fdrl_ros.deployment import runner as running
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    environment,
+    federation_graph,
+    FederationArguments,
+    free_domains,
+    NodeSpec,
+    robot_graph,
+    RoomArguments,
+)
+from fdrl_ros.deployment.runner import command, Death, Runner, tail
+from fdrl_ros.errors import SettingError, StoreError
+import pytest
+import yaml
+
+SETTINGS = BringupSettings(directory='/somewhere/fed: 1')
+LINGERING = """
+import pathlib, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pathlib.Path({gate!r}).write_text('ready')
+signal.pause()
+"""
+OBEDIENT = """
+import pathlib, signal, sys
+signal.signal(signal.SIGINT, lambda number, frame: sys.exit(0))
+pathlib.Path({gate!r}).write_text('ready')
+while True: signal.pause()
+"""
+
+
+def graph() -> tuple[NodeSpec, ...]:
+    arguments = FederationArguments(robots=2)
+    return federation_graph(SETTINGS, arguments.hospital_names, arguments.robot_names)
+
+
+def test_graph_has_every_party_once_in_its_namespace():
+    labels = [each.label for each in graph()]
+    assert labels == [
+        'federation.key_authority',
+        'federation.aggregator',
+        'hospital_1.trainer',
+        'hospital_2.trainer',
+        'hospital_3.trainer',
+        'robot_1.env',
+        'robot_1.selector',
+        'robot_2.env',
+        'robot_2.selector',
+    ]
+
+
+def test_env_alone_makes_time_and_the_selector_alone_follows_it():
+    room = RoomArguments(endoscope=True, publish_clock=True, use_sim_time=True)
+    env, selector = robot_graph(SETTINGS, 'robot_1', room=room)
+    assert env.parameters['endoscope'] and env.parameters['publish_clock']
+    assert 'use_sim_time' not in env.parameters and selector.parameters['use_sim_time']
+    env, selector = robot_graph(SETTINGS, 'robot_1')
+    assert not env.parameters['endoscope'] and not env.parameters['publish_clock']
+    assert not selector.parameters['use_sim_time']
+
+
+@pytest.mark.parametrize('armed', ['auto', 'true', 'false'])
+@pytest.mark.parametrize('env', [True, False])
+def test_selector_without_the_simulated_env_is_armed_by_who_says_so_alone(env, armed):
+    graph = robot_graph(SETTINGS, 'robot_1', room=RoomArguments(env=env, armed=armed))
+    assert [each.executable for each in graph] == ['env', 'selector'][not env :]
+    assert graph[-1].parameters['armed'] is (armed == 'true' or (env and armed == 'auto'))
+    with pytest.raises(SettingError, match="armed = 'ture': expected .* 'auto', 'true', 'false'"):
+        RoomArguments(armed='ture')
+
+
+@pytest.mark.parametrize(
+    ('name', 'text', 'reason'),
+    [
+        ('missing.yaml', None, 'No such file'),
+        ('', None, 'Is a directory'),
+        ('torn.yaml', '/**/selector: {ros__parameters: [', 'while parsing'),
+        ('words.yaml', 'armed false', 'the file has no section ros__parameters'),
+        ('empty.yaml', '', 'the file has no section ros__parameters'),
+        ('flat.yaml', '/**/selector: {armed: false}', '.* has no section ros__parameters'),
+        ('picture.yaml', '\udcff', "'utf-8' codec"),
+    ],
+)
+def test_parameter_file_that_nodes_would_go_without_is_refused(tmp_path, name, text, reason):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text, 'utf-8', 'surrogateescape')
+    with pytest.raises(SettingError, match=f'parameters = .*{name}.*: {reason}'):
+        BringupSettings(parameters=str(path))
+
+
+@pytest.mark.parametrize('node', ['/robot_1/selectr', '/**/enw'])
+def test_parameter_file_with_a_misspelt_node_is_refused(tmp_path, node):
+    site = tmp_path / 'site.yaml'
+    site.write_text(f'{node}: {{ros__parameters: {{armed: false}}}}')
+    with pytest.raises(SettingError, match='did you mean (selector|env)'):
+        BringupSettings(parameters=str(site))
+
+
+@pytest.mark.parametrize('value', ['ture', '"false"', '0'])
+@pytest.mark.parametrize('node', ['/robot_1/selector', 'robot_1: {selector', '/**'])
+def test_parameter_file_gives_values_of_the_type_that_nodes_are_given(tmp_path, node, value):
+    site = tmp_path / 'site.yaml'
+    closing = '}' * node.count('{')
+    site.write_text(f'{node}: {{ros__parameters: {{armed: {value}}}}}{closing}')
+    with pytest.raises(SettingError, match='armed to be a bool, not'):
+        robot_graph(BringupSettings(parameters=str(site)), 'robot_1')
+
+
+def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
+    site = tmp_path / 'site.yaml'
+    site.write_text('/**/selector: {ros__parameters: {armed: true}}')
+    settings = BringupSettings(parameters=str(site))
+    with pytest.raises(SettingError, match="armed = 'false': expected .* without armed: true"):
+        robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
+    site.write_text('/camera: {ros__parameters: {rate: 5}}')  # of somebody else
+    assert robot_graph(settings, 'robot_1')
+
+
+def test_robots_live_in_another_domain_than_the_federation():
+    domains = {each.executable in ('env', 'selector'): each.domain for each in graph()}
+    assert domains == {True: SETTINGS.robot_domain, False: SETTINGS.federation_domain}
+    with pytest.raises(SettingError, match='another domain'):
+        BringupSettings(federation_domain=7, robot_domain=7)
+
+
+def test_trainers_alone_know_both_domains():
+    for each in graph():
+        assert ('robot_domain' in each.parameters) == (each.executable == 'trainer')
+
+
+def test_every_node_runs_with_one_thread_in_its_domain():
+    for each in graph():
+        variables = environment(SETTINGS, each.domain)
+        assert variables['ROS_DOMAIN_ID'] == str(each.domain)
+        assert variables['OMP_NUM_THREADS'] == '1'
+        assert variables['FDRL_PARENT'] == str(os.getpid()), 'they end with this process'
+        assert variables['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SYSTEM_DEFAULT'
+        profile = Path(variables['FASTDDS_DEFAULT_PROFILES_FILE']).read_text()
+        assert '<type>UDPv4</type>' in profile and '<address>127.0.0.1</address>' in profile
+    several = environment(replace(SETTINGS, hosts='several'), 1)
+    assert several['FASTDDS_BUILTIN_TRANSPORTS'] == 'UDPv4', 'heard without multicast too'
+    assert several['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SUBNET'
+
+
+def test_command_line_keeps_every_value_and_its_type():
+    spec = robot_graph(SETTINGS, 'robot_1', operations=5)[0]
+    words = command(replace(spec, parameter_file='site.yaml'))
+    assert words[:4] == [sys.executable, '-m', 'fdrl_ros.nodes', 'env']
+    given = dict(words[at + 1].split(':=', 1) for at, word in enumerate(words) if word == '-p')
+    assert {name: yaml.safe_load(text) for name, text in given.items()} == spec.parameters
+    assert ['-r', '__ns:=/robot_1'] == words[5:7]
+    assert words[-2:] == ['--params-file', 'site.yaml'], 'what the site says counts last'
+
+
+@pytest.mark.parametrize('number', ['SIGINT', 'SIGTERM'])
+def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
+    program = (
+        'import os, signal\n'
+        'from fdrl_ros.nodes import starting\n'
+        f'starting.import_module = lambda name: os.kill(os.getpid(), signal.{number})\n'
+        "starting.start('env')\n"
+    )
+    ended = subprocess.run([sys.executable, '-c', program], capture_output=True, timeout=30)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b'', b'')
+
+
+@pytest.mark.parametrize('words', [[], ['surgeon']])
+def test_who_names_no_node_is_told_the_names(words):
+    program = [sys.executable, '-m', 'fdrl_ros.nodes', *words]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith('usage: ') and ended.stderr.count('\n') == 1
+    assert all(each.executable in ended.stderr for each in graph())
+
+
+def test_free_domains_leave_out_those_in_use(monkeypatch):
+    monkeypatch.setattr(bringup, 'LAST_DOMAIN', 9)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        for domain in range(1, 10):
+            try:
+                taken.bind(('', 7400 + 250 * domain + 10))
+                break
+            except OSError:
+                continue
+        found = free_domains(3)
+        assert domain not in found and len(set(found)) == 3
+        with pytest.raises(SettingError, match='free DDS domains'):
+            free_domains(10)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Return a runner of programs that are given as the executable of a spec."""
+    monkeypatch.setattr(running, 'command', lambda spec: [sys.executable, '-c', spec.executable])
+    return Runner(SETTINGS, tmp_path, restarts=1)
+
+
+def spec(program: str) -> NodeSpec:
+    return NodeSpec(program, '/somewhere', 'node', 5)
+
+
+def await_death(runner: Runner) -> list[Death]:
+    """Wait until the one node has ended, and return what the runner says of it."""
+    os.waitid(os.P_PID, runner.process_id('somewhere.node'), os.WEXITED | os.WNOWAIT)
+    return runner.poll()
+
+
+def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner, tmp_path):
+    gates = [tmp_path / 'obedient', tmp_path / 'lingering']
+    for each in gates:
+        os.mkfifo(each)
+    obedient, lingering = (
+        spec(program.format(gate=str(gate)))
+        for program, gate in zip((OBEDIENT, LINGERING), gates, strict=True)
+    )
+    with runner:
+        runner.start([obedient, replace(lingering, name='deaf')])
+        assert [each.read_text() for each in gates] == ['ready', 'ready']
+        pids = [runner.process_id(each) for each in runner.running]
+        assert runner.stop(grace=0.5) == {
+            'somewhere.node': 0,
+            'somewhere.deaf': -signal.SIGKILL,
+        }
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_runner_reports_a_death_with_its_last_words_and_starts_again_once(runner):
+    with runner:
+        runner.start([spec('import sys; print("the key is missing"); sys.exit(3)')])
+        deaths = await_death(runner) + await_death(runner)
+        assert [(each.code, each.restarted) for each in deaths] == [(3, True), (3, False)]
+        assert 'exit code 3, started again' in str(deaths[0])
+        assert 'the key is missing' in str(deaths[0])
+        assert runner.running == ()
+        assert 'SIGKILL' in str(Death('a', -9, (), False))
+
+
+def test_runner_ends_what_a_dead_node_left_behind(runner, tmp_path):
+    left = tmp_path / 'left'
+    program = (
+        'import pathlib, subprocess, sys\n'
+        f'path = pathlib.Path({str(left)!r})\n'
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        'path.exists() or path.write_text(str(child.pid))\n'
+        'sys.exit(3)\n'
+    )
+    with runner:
+        runner.start([spec(program)])
+        assert await_death(runner)
+        try:
+            child = os.pidfd_open(int(left.read_text()))
+        except ProcessLookupError:
+            return
+        ended, _, _ = select.select([child], [], [], 10.0)
+        os.close(child)
+        assert ended
+
+
+def test_runner_leaves_no_process_when_its_block_is_left_by_an_error(runner):
+    with pytest.raises(KeyboardInterrupt), runner:
+        runner.start([spec(LINGERING.format(gate=os.devnull))])
+        pid = runner.process_id('somewhere.node')
+        raise KeyboardInterrupt
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_runner_says_which_log_cannot_be_written(tmp_path):
+    with pytest.raises(StoreError, match=r'robot_1\.env'):
+        Runner(SETTINGS, tmp_path / 'missing').start(robot_graph(SETTINGS, 'robot_1'))
+
+
+def test_tail_of_a_long_log_is_its_last_lines(tmp_path):
+    path = tmp_path / 'log'
+    path.write_text('\n'.join(map(str, range(10000))))
+    assert tail(path, 3) == ('9997', '9998', '9999')
+    assert tail(tmp_path / 'none') == ()

@@ -1,0 +1,151 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Operations in a batch as one by one, and what a policy is worth by them."""
+
+from dataclasses import replace
+from statistics import NormalDist
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot import valuation
+from fdrl_ros.deployment.robot.valuation import fit_public_value, public_experience, public_misfit
+from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.policy import Policy
+from fdrl_ros.selector import fit_value, returns_to_go
+from fdrl_ros.selector.value.monte_carlo_reference import acting
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
+from fdrl_ros.surgery.gym.batch_rollout import roll_out
+from fdrl_ros.surgery.gym.episode import run_episode
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import mixture
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.outcome import FAILURES
+import numpy as np
+import pytest
+
+PLAN = Plan().changed(
+    {
+        'federation': {'procedures': 'palpation, needle_pass'},
+        'learner': {'hidden': 8},
+        'value': {'patients': 9, 'features': 6, 'groups': 4, 'checked': 2, 'redraws': 16},
+    }
+)
+
+
+def policy(seed):
+    return Policy(PLAN.shape.draw(np.random.default_rng(seed)), PLAN.shape)
+
+
+def test_a_rollout_is_every_operation_by_itself():
+    chosen = policy(3)
+    patients = [mixture(3, 1.0, 5).patient(each, 'test') for each in range(12)]
+    rolled = roll_out(patients, acting(chosen))
+    env = SurgeryEnv(settings=WorldSettings(mode='kinematic'))
+    for case, patient in enumerate(patients):
+        alone = run_episode(env, chosen, patient)
+        own = rolled.cases == case
+        np.testing.assert_allclose(rolled.states[own], alone.states[:-1], atol=1e-5)
+        np.testing.assert_array_equal(rolled.actions[own], alone.actions)
+        np.testing.assert_allclose(rolled.rewards[own], alone.rewards, atol=1e-5)
+        np.testing.assert_allclose(rolled.forces[own], alone.forces, atol=1e-6)
+        np.testing.assert_allclose(rolled.damages[own], alone.damages, atol=1e-6)
+        np.testing.assert_array_equal(rolled.critical[own], alone.critical)
+        np.testing.assert_array_equal(rolled.ticks[own], np.arange(alone.length))
+        assert rolled.success[case] == alone.success
+        failure = rolled.failure[case]
+        assert (FAILURES[failure] if failure >= 0 else '') == alone.failure
+    env.close()
+
+
+def test_patients_and_hand_over_are_the_same_for_every_policy():
+    one, two = (public_experience(each, PLAN, policy(0)) for each in (policy(1), None))
+    assert list(one) == list(two) == list(PLAN.federation.names)
+    for name in one:
+        first = [np.flatnonzero(each.cases == 3)[0] for each in (one[name], two[name])]
+        met = one[name].states[first[0]], two[name].states[first[1]]
+        np.testing.assert_array_equal(*met)  # case 3 was handed over after the same moves
+        place = PLAN.federation.names.index(name)
+        assert set(one[name].cases) <= set(range(9))
+        assert np.all(one[name].states[:, :7].argmax(axis=1) == one[name].states[0, :7].argmax())
+        assert place in (0, 1)
+
+
+def test_half_of_every_group_is_handed_over(monkeypatch):
+    plan, led = PLAN.changed({'value': {'patients': 24, 'groups': 4}}), {}
+
+    def noted(policy, lead_in, handover, rng):
+        led['cases'] = handover
+        return handing_over(policy, lead_in, handover, rng)
+
+    handing_over = valuation._handing_over
+    monkeypatch.setattr(valuation, '_handing_over', noted)
+    monkeypatch.setattr(valuation, 'LONGEST_LEAD', 10**6)  # so that hardly a draw is 0
+    public_experience(None, plan, policy(0))
+    for group in range(4):
+        own = led['cases'][np.arange(24) % 4 == group]
+        assert np.count_nonzero(own) == 3
+
+
+def test_the_noise_of_sensors_hangs_on_the_federation(monkeypatch):
+    patient = valuation.public_patient
+    monkeypatch.setattr(
+        valuation, 'public_patient', lambda index, plan, name: patient(index, PLAN, name)
+    )
+    noisy = PLAN.changed({'world': {'force_noise': 0.1}})
+    known = [
+        public_experience(None, noisy.changed({'federation': {'seed': seed}}), policy(0))
+        for seed in (1, 2, 1)
+    ]
+    one, two, again = (each['palpation'].states[each['palpation'].cases == 0] for each in known)
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, two)
+
+
+def test_the_return_of_staying_is_what_it_says():
+    known = public_experience(None, PLAN, policy(0))['palpation']
+    model = fit_public_value(None, PLAN, policy(0)).estimates['palpation']
+    begins = np.flatnonzero(np.r_[True, known.cases[1:] != known.cases[:-1]])
+    returns = [
+        returns_to_go(part, PLAN.value.discount)[0] for part in np.split(known.rewards, begins[1:])
+    ]
+    mean, _ = model.mean_and_std(known.states[begins])
+    assert np.mean(mean) == pytest.approx(np.mean(returns), abs=0.3)
+    assert model.caution == 0.0
+    still = acting(None)(known.states[:5], np.arange(5), 0)
+    assert list(still) == [STAY] * 5 and STAY < ACTION_COUNT
+
+
+def test_the_misfit_tells_how_far_an_estimate_is_off():
+    known = public_experience(policy(1), PLAN, policy(0))['palpation']
+    fitted = fit_value(known, PLAN.value)
+    for bias in (20.0, 40.0):
+        weights = fitted.weights.copy()
+        weights[0, 0] += bias
+        wrong = replace(fitted, weights=weights)
+        found = public_misfit(wrong, 'palpation', policy(1), PLAN, policy(0))
+        assert found == pytest.approx(bias / NormalDist().inv_cdf(0.95), rel=0.3)
+
+
+def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
+    known = public_experience(policy(1), PLAN, policy(0))['palpation']
+    fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
+    meet = valuation.meet
+
+    def some(patient, *given):
+        number = given[6][-1] - valuation.CHECKED
+        if number in lonely:
+            raise RecordsError('nobody looks like that')
+        met.append(number)
+        return meet(patient, *given)
+
+    monkeypatch.setattr(valuation, 'meet', some)
+    assert public_misfit(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
+    assert met == [0, 3] and PLAN.value.checked == 2
+    lonely.update(range(100))
+    with pytest.raises(RecordsError, match='nobody'):
+        public_misfit(fitted, 'palpation', policy(1), PLAN, policy(0))
+
+
+def test_valuing_stops_when_it_is_told_to():
+    asked = iter([False, False, True])
+    with pytest.raises(TrainingStopped):
+        public_experience(policy(1), PLAN, policy(0), stopped=lambda: next(asked))

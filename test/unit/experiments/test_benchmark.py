@@ -1,0 +1,220 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of an evaluation: closed forms, pairing, intervals; and what is refused."""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.valuation import fit_public_value, public_patient
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.experiments.cases import Cases, Score, wilson_interval
+from fdrl_ros.experiments.contender import ExpertContender, PolicyContender, SelectorContender
+from fdrl_ros.experiments.evaluation import actions_on, evaluate, make_probe, unseen_patients
+from fdrl_ros.experiments.reports.assessment import paired_lead
+from fdrl_ros.experiments.studies.experiment import combine, interval
+from fdrl_ros.learner.pretraining import untrained_weights
+from fdrl_ros.metrics import task_accuracy
+from fdrl_ros.policy import Policy
+from fdrl_ros.surgery.gym.episode import run_episode
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.tasks.expert import expert
+from hypothesis import given, strategies
+import numpy as np
+import pytest
+
+PLAN = Plan().changed(
+    {
+        'learner': {'hidden': 8, 'discount': 0.5},
+        'world': {'mode': 'kinematic'},
+        'value': {'patients': 8, 'checked': 2, 'redraws': 16},
+        'evaluation': {
+            'patients': 6,
+            'round_patients': 3,
+            'state_patients': 3,
+            'states_per_patient': 5,
+            'workers': 1,
+        },
+    }
+)
+
+
+@pytest.fixture(scope='module')
+def probe():
+    return make_probe(PLAN)
+
+
+@pytest.fixture(scope='module')
+def results(probe):
+    weights = untrained_weights(PLAN.shape, 1)
+    contenders = [ExpertContender(), PolicyContender('untrained', weights, PLAN.shape)]
+    return evaluate(contenders, unseen_patients(PLAN, 6), probe, PLAN)
+
+
+def made_episode(**changes):
+    """Return two ticks on a patient whose numbers can be checked by hand."""
+    patient = unseen_patients(PLAN, 1)[0]
+    env = SurgeryEnv(settings=PLAN.world)
+    real = run_episode(env, lambda state: expert(state, patient, PLAN.world)[0], patient)
+    env.close()
+    limit = patient.procedure.force_limit
+    values = {
+        'states': real.states[:3],
+        'actions': real.actions[:2],
+        'rewards': np.array([1.0, 4.0], np.float32),
+        'forces': np.array([0.5 * limit, limit]),
+        'damages': np.array([0.0, 150.0]),
+        'pressures': np.array([85.0, 85.0]),
+        'critical': np.array([False, True]),
+        'tips': real.tips[:3],
+        'mean_forces': np.array([0.25 * limit, 0.5 * limit]),
+        'news2': real.news2[:3],
+        'sofa': real.sofa[:3],
+        **changes,
+    }
+    return replace(real, **values)
+
+
+def limit_of(episode):
+    return episode.patient.procedure.force_limit
+
+
+def test_numbers_of_a_made_up_case_by_hand():
+    episode = made_episode()
+    cases = Cases.of([episode], PLAN.world, 0.5)
+    assert cases.returns[0] == pytest.approx(1.0 + 0.5 * 4.0)
+    assert cases.column('peak_force')[0] == limit_of(episode)
+    # D = 0.4 F + 0.4 Td + 0.2 C: 0.2, then 0.4 + 0.2 + 0.2.
+    assert cases.risk[0] == pytest.approx((0.2 + 0.8) / 2)
+    assert cases.column('task_tolerant')[0] == cases.column('task_exact')[0] == pytest.approx(1.0)
+    assert cases.length[0] == 2
+    assert cases.column('mean_force')[0] == pytest.approx(0.375 * limit_of(episode))
+    assert cases.column('damage')[0] == 150.0
+
+
+def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(probe):
+    still = made_episode(states=np.repeat(made_episode().states[:1], 3, axis=0))
+    cases = Cases.of([still], PLAN.world, 0.5)
+    assert math.isnan(cases.adaptation[0])
+    score = Score.of(cases, task_accuracy(probe.states, probe.states.expert))
+    assert math.isnan(score.alpha_adapt) and score.alpha_adapt_cases == 0
+    assert score.columns()['alpha_adapt'] is None
+
+
+def test_expert_agrees_with_itself_everywhere(results, probe):
+    score = results['expert'].score
+    assert score.success == 1.0
+    for value in (score.a_task, score.a_task_exact, score.a_task_on_policy):
+        assert value == pytest.approx(1.0)
+    np.testing.assert_array_equal(
+        actions_on(ExpertContender(), probe, PLAN.world), probe.states.expert
+    )
+
+
+def test_everyone_operates_on_the_same_patients_of_all_hospitals(results):
+    one, other = results['expert'].cases, results['untrained'].cases
+    names = one.column('patient')
+    np.testing.assert_array_equal(names, other.column('patient'))
+    assert [name.split('/')[0] for name in names[:3]] == list(PLAN.hospitals)
+    assert all('/test/' in name for name in names)
+
+
+def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
+    operated_on = set(results['expert'].cases.column('patient'))
+    assert not {each.name for each in probe.patients} & operated_on
+
+
+def test_frozen_set_is_the_same_for_the_same_plan_alone(probe):
+    assert make_probe(PLAN).states.digest == probe.states.digest
+    other = PLAN.changed({'federation': {'seed': 2}})
+    assert make_probe(other).states.digest != probe.states.digest
+
+
+def test_worker_processes_change_no_number(results, probe):
+    plan = PLAN.changed({'evaluation': {'workers': 2}})
+    weights = untrained_weights(PLAN.shape, 1)
+    contenders = [ExpertContender(), PolicyContender('untrained', weights, PLAN.shape)]
+    again = evaluate(contenders, unseen_patients(PLAN, 6), probe, plan)
+    for name, each in results.items():
+        for column, values in each.cases.arrays().items():
+            np.testing.assert_array_equal(values, again[name].cases.arrays()[column])
+
+
+def test_selector_of_one_valued_policy_chooses_it_or_holds(probe):
+    weights = untrained_weights(PLAN.shape, 1)
+    policy = Policy(weights, PLAN.shape)
+    contender = SelectorContender(
+        'selector',
+        {'global': weights},
+        {'global': fit_public_value(policy, PLAN, policy)},
+        PLAN.shape,
+        PLAN.selector,
+    )
+    found = evaluate([contender], unseen_patients(PLAN, 2), probe, PLAN)['selector']
+    assert set(found.chosen) <= {'global', 'hold'}
+    assert sum(found.chosen.values()) == found.cases.length.sum()
+
+
+def test_value_patients_are_public_and_all_different():
+    names = {public_patient(each, PLAN).name for each in range(30)}
+    assert len(names) == 30 and all(name.startswith('public/') for name in names)
+    moduli = [public_patient(each, PLAN).young_modulus for each in range(30)]
+    assert max(moduli) / min(moduli) > 5.0
+
+
+def test_lead_over_the_untrained_policy_is_the_mean_of_the_paired_differences(results):
+    lead = paired_lead(results['expert'], results['untrained'])
+    gap = results['expert'].cases.returns - results['untrained'].cases.returns
+    assert lead['mean_return'] == pytest.approx(gap.mean())
+    half = 1.959963984540054 * gap.std(ddof=1) / math.sqrt(6)
+    assert lead['mean_return_half_width'] == pytest.approx(half)
+    assert paired_lead(results['expert'], results['expert'])['success'] == 0.0
+
+
+def test_policies_of_different_patients_are_not_compared(results, probe):
+    others = evaluate([ExpertContender()], unseen_patients(PLAN, 6, 6), probe, PLAN)
+    with pytest.raises(PolicyError):
+        paired_lead(results['expert'], others['expert'])
+
+
+def test_wilson_interval_has_its_published_value():
+    # Newcombe 1998, Table I, method 3: 81 of 263.
+    low, high = wilson_interval(81, 263)
+    assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
+    assert wilson_interval(0, 20)[0] == 0.0 and wilson_interval(20, 20)[1] == pytest.approx(1.0)
+    with pytest.raises(ValueError):
+        wilson_interval(1, 0)
+
+
+@given(strategies.integers(1, 500), strategies.floats(0.0, 1.0))
+def test_wilson_interval_holds_the_proportion(count, share):
+    successes = round(share * count)
+    low, high = wilson_interval(successes, count)
+    assert 0.0 <= low <= successes / count + 1e-12 and successes / count - 1e-12 <= high <= 1.0
+
+
+def test_interval_over_seeds_is_students():
+    found = interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    # t(0.975, 4) = 2.776445; s = 1.581139.
+    assert found['mean'] == 3.0
+    assert found['high'] - 3.0 == pytest.approx(2.776445 * 1.581139 / math.sqrt(5), rel=1e-6)
+    assert interval([2.0])['low'] is None
+    assert interval([None, None])['mean'] is None
+
+
+def test_combining_seeds_pairs_them():
+    def one(value, lead):
+        row = dict.fromkeys(
+            ('success', 'a_task', 'r_mit', 'mean_return', 'peak_force', 'alpha_adapt'), value
+        )
+        return {
+            'summary': {'policies': {'global': row, 'pretrained': row}, 'epsilon': {'h': value}},
+            'differences': {
+                'pretrained': dict.fromkeys(('success', 'a_task', 'r_mit', 'mean_return'), lead)
+            },
+        }
+
+    found = combine([one(0.5, 0.1), one(0.9, 0.3)], PLAN, [1, 2])
+    assert found['policies']['global']['success']['mean'] == pytest.approx(0.7)
+    assert found['global_minus']['pretrained']['success']['mean'] == pytest.approx(0.2)
+    assert found['epsilon'] == {'h': 0.9} and found['private']

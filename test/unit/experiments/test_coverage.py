@@ -1,0 +1,261 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Whether intervals hold the expectation: on problems of known coverage, and the command."""
+
+import dataclasses
+import json
+from pathlib import Path
+from statistics import NormalDist
+
+from click.testing import CliRunner
+from fdrl_ros.cli.commands import main
+from fdrl_ros.cli.robot.selector import _coverage_table, COLUMNS
+from fdrl_ros.errors import RecordsError, SettingError, StoreError, TrainingStopped
+from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.selector import coverage
+from fdrl_ros.experiments.selector.coverage import CoverageSettings, run_coverage_study
+from fdrl_ros.experiments.selector.coverage_summary import coverage_of, shares_held, widening
+from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.selector import reference
+from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
+from fdrl_ros.surgery.patient.redraw import redraw
+import numpy as np
+import pytest
+from rich.console import Console
+from support.small_run import SMALL_PLAN
+
+PUBLIC = public_cohort(5, 1.0, PROCEDURE_NAMES)
+FIRST = 10**6
+NOMINAL = (0.5, 0.8, 0.9, 0.95)
+
+
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
+def test_who_is_redrawn_is_seen_as_before_and_is_another(procedure):
+    everyone = mixture(3, 1.0, 5, PROCEDURE_NAMES)
+    for index in range(3):
+        patient = everyone.patient(index, 'test', procedure)
+        drawn = redraw(patient, PUBLIC, 10, np.random.default_rng(index), FIRST)
+        states = BatchSurgery([patient, *drawn]).reset()
+        np.testing.assert_allclose(states[1:], states[[0] * 10], atol=2e-6)
+        for name in ('young_modulus', 'damping', 'registration_error', 'breathing_amplitude'):
+            assert len({getattr(each, name) for each in (patient, *drawn)}) == 11
+
+
+def test_what_is_hidden_keeps_its_distribution_given_what_is_seen():
+    patient = PUBLIC.patient(3, procedure='palpation')
+    quick = dataclasses.replace(patient, respiratory_rate=22.0)
+    drawn = redraw(quick, PUBLIC, 400, np.random.default_rng(1), FIRST)
+    alike = [
+        each
+        for each in (PUBLIC.patient(number, procedure='palpation') for number in range(12_000))
+        if abs(each.respiratory_rate - 22.0) < 0.6
+    ]
+    # At most 4 standard errors apart: a false alarm has a chance below 1e-3 for the four.
+    for name in ('breathing_amplitude', 'young_modulus', 'servo_lag', 'registration_error'):
+        one, two = ([getattr(each, name) for each in some] for some in (drawn, alike))
+        error = (np.var(one) / len(one) + np.var(two) / len(two)) ** 0.5
+        assert abs(np.mean(one) - np.mean(two)) < 4.0 * error
+    anybody = [PUBLIC.patient(number).breathing_amplitude for number in range(2000)]
+    assert np.mean([each.breathing_amplitude for each in drawn]) > 1.1 * np.mean(anybody)
+
+
+def test_where_the_waypoint_circles_the_start_goes_along_but_stays_where_patients_start():
+    patient = PUBLIC.patient(4, procedure='follow')
+    drawn = redraw(patient, PUBLIC, 40, np.random.default_rng(2), FIRST)
+    aside = np.array([np.subtract(each.start, each.goal) for each in drawn])
+    assert np.abs(aside[:, :2]).max() <= 0.012 and aside[:, :2].std() > 1e-3
+
+
+def test_who_is_like_nobody_is_refused():
+    patient = PUBLIC.patient(3, procedure='palpation')
+    x, y, z = patient.start
+    away = dataclasses.replace(patient, start=(x, y, z + 0.05))
+    with pytest.raises(RecordsError, match='0 of'):
+        redraw(away, PUBLIC, 1, np.random.default_rng(0), FIRST)
+
+
+@pytest.mark.parametrize('noise', [0.1, 0.5])
+def test_a_calibrated_model_covers_what_it_says_and_a_bold_one_does_not(noise):
+    rng = np.random.default_rng(3)
+    count = 4000
+    seen = rng.normal(size=count) + noise * rng.normal(size=count)
+    honest = shares_held(seen, np.full(count, noise), NOMINAL)
+    bold = shares_held(2.0 * seen, np.full(count, 2.0 * noise), NOMINAL)
+    normal = NormalDist()
+    for held, halved, nominal in zip(honest, bold, NOMINAL, strict=True):
+        # Binomial standard error 0.008 at most; what the noise hides costs as much again.
+        assert held == pytest.approx(nominal, abs=0.035)
+        factor = normal.inv_cdf(0.5 + nominal / 2)
+        assert halved == pytest.approx(2 * normal.cdf(factor / 2) - 1, abs=0.035)
+
+
+def test_errors_of_any_shape_are_told_from_those_of_the_monte_carlo():
+    rng = np.random.default_rng(4)
+    error = np.where(rng.random(4000) < 0.3, 3.0, 0.2) * rng.choice([-1, 1], 4000)
+    seen = error + 0.5 * rng.normal(size=4000)
+    held = shares_held(seen, np.full(4000, 0.5), (0.9,))[0]
+    assert held == pytest.approx(0.7, abs=0.03)
+    plain = np.mean(np.abs(seen) < 1.645 * np.hypot(1.0, 0.5))
+    assert plain == pytest.approx(0.7, abs=0.03)
+
+
+@pytest.mark.parametrize('factor', [0.5, 1.0, 2.0])
+def test_what_is_too_narrow_is_told_by_how_much(factor):
+    rng = np.random.default_rng(8)
+    seen = factor * rng.normal(size=4000) + 0.3 * rng.normal(size=4000)
+    assert widening(seen, np.full(4000, 0.3), 0.9) == pytest.approx(factor, rel=0.08)
+
+
+def test_intervals_of_coverage_count_patients_not_states():
+    rng = np.random.default_rng(5)
+    patients = np.repeat(np.arange(40), 10)
+    shared = np.repeat(rng.normal(size=40), 10)
+    wide, narrow = (
+        coverage_of(shared, np.full(400, 0.1), names, (0.9,))[0]
+        for names in (patients, np.arange(400))
+    )
+    assert wide['coverage'] == narrow['coverage']
+    assert wide['high'] - wide['low'] > 2.0 * (narrow['high'] - narrow['low'])
+
+
+def test_the_expectation_at_a_state_is_found_among_neighbours():
+    rng = np.random.default_rng(6)
+    slope = np.array([2.0, 0.0, -1.0, 0.0])
+    off = []
+    for _ in range(100):
+        states = rng.normal(size=(600, 4))
+        returns = states @ slope + 1.5 + rng.normal(size=600)
+        state = 0.5 * rng.normal(size=4)
+        found = reference(state, states, returns, 100)
+        assert found is not None and not found.exact and found.count == 100
+        off.append((found.mean - state @ slope - 1.5) / found.error)
+    assert abs(np.mean(off)) < 0.35 and 0.8 < np.std(off) < 1.25
+
+
+def test_the_very_same_states_are_averaged_as_they_are():
+    rng = np.random.default_rng(7)
+    states = np.zeros((300, 3))
+    states[200:, 1] = 5.0
+    returns = rng.normal(size=300) + states[:, 1]
+    found = reference(np.zeros(3), states, returns, 100)
+    assert found is not None and found.exact and found.count == 200
+    assert found.mean == pytest.approx(returns[:200].mean())
+    assert found.error == pytest.approx(returns[:200].std(ddof=1) / 200**0.5)
+    assert reference(np.zeros(3), states[:150], returns[:150], 100) is None
+
+
+@pytest.mark.parametrize(
+    'change',
+    [{'policies': ()}, {'policies': ('global', 'global')}, {'patients': 1}, {'redraws': 10}]
+    + [{'states': -1}, {'seed': -1}, {'patients': 1000}],
+)
+def test_what_cannot_be_measured_is_refused(change):
+    with pytest.raises(SettingError):
+        CoverageSettings(**change)
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+    few = {'patients': 8, 'features': 8, 'groups': 4, 'checked': 2, 'redraws': 16}
+    plan = SMALL_PLAN.changed({'value': few})
+    folder = tmp_path_factory.mktemp('coverage') / 'run'
+    run_training(folder, plan)
+    return RunDirectory(folder), plan
+
+
+SMALL = CoverageSettings(('global', 'hold'), patients=4, states=2, redraws=200)
+
+
+def test_an_interrupted_measurement_goes_on_and_ends_the_same(run):
+    directory, plan = run
+
+    def parts():
+        return {each: each.stat().st_mtime_ns for each in directory.path.glob('coverage/*/*.json')}
+
+    with pytest.raises(TrainingStopped):
+        run_coverage_study(directory, plan, SMALL, stopped=lambda: len(parts()) == 1)
+    before = parts()
+    assert len(before) == 1
+    found = run_coverage_study(directory, plan, SMALL)
+    assert [each['procedure'] for each in found] == list(plan.federation.names)
+    assert len(parts()) == 2 and before.items() <= parts().items()
+    for path in parts():
+        path.unlink()
+    assert run_coverage_study(directory, plan, SMALL) == found
+    for part in found:
+        columns = part['policies']['global']
+        assert sum(columns['start']) == 2 and len(columns['mean']) >= 4
+        assert all(
+            one for one, start in zip(columns['exact'], columns['start'], strict=True) if start
+        )
+
+
+def test_a_damaged_part_is_refused(run):
+    directory, plan = run
+    run_coverage_study(directory, plan, SMALL)
+    path = next(directory.path.glob('coverage/*/reach.json'))
+    whole = path.read_text()
+    path.write_text(whole[:-20])
+    with pytest.raises(StoreError, match='remove it'):
+        run_coverage_study(directory, plan, SMALL)
+    path.write_text(whole)
+
+
+def test_the_command_tells_and_writes_coverage(run):
+    directory, _ = run
+    file = directory.path / 'figures.json'
+    words = ('--policies', 'global,hold', '--patients', 4, '--states', 2, '--redraws', 200)
+    done = CliRunner().invoke(
+        main, [*map(str, ('selector', 'coverage', directory.path, *words, '--json', file))]
+    )
+    assert done.exit_code == 0, done.output
+    rows = json.loads(Path(file).read_text())['rows']
+    assert {each['procedure'] for each in rows} == {'reach', 'palpation', 'all'}
+    for row in rows:
+        held = [each['coverage'] for each in row['coverage']]
+        assert held == sorted(held) and [x['confidence'] for x in row['coverage']] == [*NOMINAL]
+        assert all(each['low'] <= each['high'] for each in row['coverage'])
+    assert 'E[J given s]' in done.output
+
+
+@pytest.mark.parametrize(('patients', 'shown'), [(4, '90'), (5, '90 [80, 100]')])
+def test_of_few_patients_the_table_shows_a_mean_alone(patients, shown):
+    share = {'coverage': 0.9, 'low': 0.8, 'high': 1.0}
+    row = {'policy': 'global', 'procedure': 'all', 'kind': 'start', 'states': 40}
+    row |= {'patients': patients, 'coverage': [share] * len(NOMINAL)}
+    table = _coverage_table({'rows': [row | dict.fromkeys(COLUMNS, 1.0)]})
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(table)
+    cells = [each.strip() for each in captured.get().split('│')]
+    assert cells.count(shown) == len(NOMINAL)
+
+
+@pytest.mark.parametrize('policies', ['nobody', 'pretrained'])
+def test_a_policy_that_is_not_there_is_refused(run, policies):
+    words = ['selector', 'coverage', str(run[0].path), '--policies', policies]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1 and policies in done.output
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    done = CliRunner().invoke(main, ['selector', 'coverage', str(tmp_path)])
+    assert done.exit_code == 1 and 'no run' in done.output
+
+
+def test_patients_whom_nobody_looks_like_are_left_out(run, monkeypatch):
+    directory, plan = run
+    meet = coverage.meet
+
+    def some(patient, *given):
+        if given[6][-1] == 1:
+            raise RecordsError('nobody looks like that')
+        return meet(patient, *given)
+
+    monkeypatch.setattr(coverage, 'meet', some)
+    few = CoverageSettings(('hold',), patients=2, states=2, redraws=200)
+    for part in run_coverage_study(directory, plan, few):
+        assert set(part['policies']['hold']['patient']) == {0}
+        assert part['policies']['hold']['left_out'] >= 3

@@ -1,0 +1,255 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Heterogeneity: one law at H = 0, distances by closed forms, and the measurement that resumes."""
+
+import dataclasses
+import json
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import StoreError, TrainingStopped
+from fdrl_ros.experiments.studies import heterogeneity
+from fdrl_ros.experiments.studies.distance import (
+    distances,
+    holm,
+    LEANING,
+    OTHERS,
+    pooled_spread,
+    sample_of,
+    total_variation,
+    two_sample_tests,
+)
+from fdrl_ros.experiments.studies.heterogeneity import read_part, run_heterogeneity
+from fdrl_ros.experiments.studies.heterogeneity_summary import (
+    BOUNDS,
+    curve_of,
+    CURVES,
+    LEVELS,
+    over_seeds,
+    verdict,
+)
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.patient.cohort import Cohort
+import numpy as np
+import pytest
+
+TINY = {
+    'learner': {'hidden': 4},
+    'collection': {'patients': 2},
+    'pretraining': {'patients': 2, 'steps': 4, 'batch': 8},
+    'evaluation': {'patients': 3, 'workers': 1},
+    'world': {'mode': 'kinematic', 'horizon': 8},
+}
+PLAN = Plan().changed(TINY)
+FLAGS = ' '.join(
+    [
+        '--learner-hidden 4 --collection-patients 2 --pretraining-steps 4 --pretraining-batch 8',
+        '--pretraining-patients 2 --evaluation-patients 3 --evaluation-workers 1',
+        '--world-mode kinematic --world-horizon 8',
+    ]
+)
+
+
+def hospitals(level, count=200, seed=0):
+    cohorts = [Cohort(each, 3, level, seed, procedures=PROCEDURE_NAMES) for each in range(3)]
+    return [[each.patient(index, 'test') for index in range(count)] for each in cohorts]
+
+
+def corrected_p(level):
+    drawn = hospitals(level)
+    done = [[patient.procedure.name for patient in each] for each in drawn]
+    return two_sample_tests([sample_of(each) for each in drawn], done)
+
+
+def drawn_from_one_stream(level, monkeypatch):
+    """Draw from each hospital with the hospital's number taken out of the key of the stream."""
+    real = np.random.default_rng
+
+    def without_hospital(key):
+        return real([*key[:2], 0, *key[3:]] if len(key) == 5 else key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np.random, 'default_rng', without_hospital)
+        return [
+            [dataclasses.replace(patient, name='') for patient in each]
+            for each in hospitals(level, 40)
+        ]
+
+
+# One law.
+
+
+def test_at_zero_a_hospitals_number_only_keys_its_stream(monkeypatch):
+    first, second, third = drawn_from_one_stream(0.0, monkeypatch)
+    assert first == second == third
+    apart = drawn_from_one_stream(1.0, monkeypatch)
+    assert all(one != other for one, other in zip(apart[0], apart[2], strict=True))
+
+
+def test_at_zero_a_two_sample_test_agrees_and_at_one_it_rejects():
+    """False alarm at H = 0: at most 1 in 100 over seeds, after Holm; the seed is fixed."""
+    alike, apart = corrected_p(0.0), corrected_p(1.0)
+    assert min(alike.values()) > 0.01
+    for name in (*LEANING, 'procedure'):
+        assert apart[name] < 1e-6, name
+    assert min(apart[name] for name in OTHERS) > 0.01
+    assert corrected_p(0.25)['log stiffness'] < 1e-6
+
+
+def test_patients_of_one_hospital_may_differ_in_everything_but_what_its_hospital_sets():
+    sample = sample_of(hospitals(1.0)[0])
+    constant = {name for name, values in sample.items() if len(set(values.tolist())) == 1}
+    assert constant == {'log servo lag', 'log force emphasis'}
+
+
+# Distances.
+
+
+def test_the_distance_of_two_shifted_samples_is_the_shift_in_spreads():
+    values = np.random.default_rng(1).standard_normal(500)
+    samples = [{'a': values}, {'a': values + 3.0}, {'a': values - 1.0}]
+    # Pairs are 3, 1 and 4 apart.
+    assert distances(samples, {'a': 2.0})['a'] == pytest.approx((3.0 + 1.0 + 4.0) / 3.0 / 2.0)
+    assert distances(samples, {'a': 0.0})['a'] == 0.0
+    assert pooled_spread(samples)['a'] == pytest.approx(
+        np.concatenate([each['a'] for each in samples]).std()
+    )
+
+
+@pytest.mark.parametrize('level', LEVELS)
+def test_servo_lags_are_as_far_apart_as_the_leanings_say(level):
+    cohorts = [Cohort(each, 3, level, 0) for each in range(3)]
+    lags = [np.log(each.patient(0).servo_lag) for each in cohorts]
+    wanted = np.mean([abs(lags[a] - lags[b]) for a, b in ((0, 1), (0, 2), (1, 2))])
+    found = distances([sample_of(each) for each in hospitals(level, 20)], {'log servo lag': 1.0})
+    assert found['log servo lag'] == pytest.approx(wanted)
+    assert wanted == pytest.approx(cohorts[0].strength * np.log(6.0) * 2.0 / 3.0)
+
+
+def test_total_variation_by_hand():
+    assert total_variation([['a', 'a'], ['b', 'b']]) == 1.0
+    assert total_variation([['a', 'b'], ['b', 'a']]) == 0.0
+    assert total_variation([['a', 'b'], ['a', 'c'], ['a', 'b']]) == pytest.approx(1.0 / 3.0)
+
+
+def test_what_is_done_differs_as_the_mixes_do():
+    cohorts = [Cohort(each, 3, 1.0, 0, procedures=PROCEDURE_NAMES) for each in range(3)]
+    mixes = [np.array(each.mix(each.speciality)) for each in cohorts]
+    wanted = np.mean([0.5 * abs(mixes[a] - mixes[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))])
+    done = [[patient.procedure.name for patient in each] for each in hospitals(1.0, 600)]
+    assert total_variation(done) == pytest.approx(wanted, abs=0.05)
+
+
+def test_holm_by_hand():
+    # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never falling.
+    assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_distances_grow_with_heterogeneity():
+    spread = pooled_spread([sample_of(each) for each in hospitals(1.0)])
+    found = [distances([sample_of(each) for each in hospitals(level)], spread) for level in LEVELS]
+    for name in LEANING:
+        assert np.all(np.diff([each[name] for each in found]) > 0.0), name
+    for name in OTHERS:
+        assert max(each[name] for each in found) < 0.3, name
+
+
+# Summing up.
+
+
+def test_success_lost_abroad_is_home_minus_elsewhere():
+    part = {
+        'quantities': dict.fromkeys(LEANING, 0.5),
+        'mix_of_all_procedures': 0.25,
+        'success': [[0.9, 0.5, 0.1], [0.2, 0.8, 0.4], [0.3, 0.3, 1.0]],
+    }
+    curve = curve_of(part)
+    assert curve == pytest.approx(
+        {'distance': 0.5, 'mix': 0.25, 'loss': 0.6, 'home': 0.9, 'elsewhere': 0.3}
+    )
+
+
+def test_rises_are_paired_over_seeds_and_said_plainly():
+    rising = over_seeds([[0.0, 0.1, 0.3, 0.5, 0.6], [0.2, 0.301, 0.5, 0.702, 0.8]])
+    assert rising['at'][0]['mean'] == pytest.approx(0.1)
+    assert rising['rises'][0]['mean'] == pytest.approx(0.1005)
+    assert rising['rises'][0]['values'] == pytest.approx([0.1, 0.101])
+    assert rising['means_rise'] and rising['every_rise_resolved']
+    flat = over_seeds([[0.0, 0.1, 0.3, 0.2, 0.3], [0.0, 0.2, 0.4, 0.3, 0.3]])
+    assert not flat['means_rise'] and not flat['every_rise_resolved']
+    summary = {'levels': list(LEVELS), 'curves': {'distance': rising, 'loss': flat}}
+    assert verdict(summary, 'distance') == 'distance grows with H'
+    words = verdict(summary, 'loss')
+    assert words.startswith('loss does not grow from H = 0.5 to 0.75')
+    assert '0.75 to 1' in words.partition(';')[2]
+
+
+def test_intervals_are_cut_to_what_can_be():
+    wide = [[0.1, 0.9], [0.9, 1.0]]
+    low, high = (over_seeds(wide, (0.0, 1.0))['at'][0][each] for each in ('low', 'high'))
+    assert (low, high) == (0.0, 1.0)
+    free = over_seeds(wide)
+    assert free['at'][0]['low'] < 0.0 < 1.0 < free['at'][0]['high']
+    assert over_seeds(wide, (0.0, 1.0))['rises'] == free['rises']
+    assert BOUNDS.keys() == CURVES.keys()
+
+
+def test_one_seed_has_no_interval_and_resolves_nothing():
+    alone = over_seeds([[0.0, 0.1, 0.2, 0.3, 0.4]])
+    assert alone['at'][0]['low'] is None
+    assert alone['means_rise'] and not alone['every_rise_resolved']
+
+
+# The measurement.
+
+
+@pytest.fixture(autouse=True)
+def few_patients(monkeypatch):
+    monkeypatch.setattr(heterogeneity, 'DRAWN', 12)
+
+
+def test_a_stopped_measurement_goes_on_and_ends_with_the_same_numbers(tmp_path):
+    whole = run_heterogeneity(tmp_path / 'whole', PLAN, [1])
+    asked = iter(range(10**6))
+    with pytest.raises(TrainingStopped):
+        run_heterogeneity(tmp_path / 'cut', PLAN, [1], stopped=lambda: next(asked) > 60)
+    kept = sorted((tmp_path / 'cut/parts').iterdir())
+    assert 0 < len(kept) < len(LEVELS)
+    stamps = [each.stat().st_mtime_ns for each in kept]
+    said = []
+    assert run_heterogeneity(tmp_path / 'cut', PLAN, [1], report=said.append) == whole
+    assert [each.stat().st_mtime_ns for each in kept] == stamps
+    overall = [each.done for each in said if each.who == 'all seeds']
+    assert overall == list(range(len(kept), len(LEVELS) + 1))
+    for each in said:
+        assert 0 <= each.done <= each.total
+
+
+def test_parts_of_other_settings_and_damaged_ones_are_refused(tmp_path):
+    run_heterogeneity(tmp_path, PLAN, [1])
+    other = PLAN.changed({'collection': {'patients': 3}})
+    with pytest.raises(StoreError, match='other settings'):
+        run_heterogeneity(tmp_path, other, [1])
+    workers = PLAN.changed({'evaluation': {'workers': 2}})
+    assert run_heterogeneity(tmp_path, workers, [1])['seeds'] == [1]
+    part = tmp_path / 'parts/seed_1_h_0.5.json'
+    part.write_text('{"plan": ')
+    with pytest.raises(StoreError, match='cannot be read'):
+        read_part(part, PLAN)
+
+
+def test_the_command_writes_numbers_a_table_and_a_plot(tmp_path):
+    words = ['heterogeneity', '--seeds', '2', '--directory', str(tmp_path / 'out'), *FLAGS.split()]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert 'not a medical device' in result.output and 'distance grows with H' in result.output
+    assert 'elsewhere, %' in result.output and 'loss: success at home minus' in result.output
+    summary = json.loads((tmp_path / 'out/heterogeneity.json').read_text())
+    assert summary['seeds'] == [1, 2] and summary['levels'] == list(LEVELS)
+    assert np.shape(summary['success']) == (len(LEVELS), 3, 3)
+    rows = (tmp_path / 'out/heterogeneity.csv').read_text().splitlines()
+    curves = len(summary['curves']) + len(summary['quantities']) + 1
+    assert rows[0] == 'name,H,mean,low,high' and len(rows) == 1 + len(LEVELS) * curves
+    assert (tmp_path / 'out/heterogeneity.png').read_bytes().startswith(b'\x89PNG')

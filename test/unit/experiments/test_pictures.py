@@ -1,0 +1,79 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl draw`: what is drawn can be opened, moves, and a place that cannot be written is told."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+from fdrl_ros.cli.commands import main
+from fdrl_ros.errors import TrainingStopped
+from fdrl_ros.experiments.plots.pictures import draw_procedures, HEIGHT, WIDTH
+from fdrl_ros.surgery.arm.kinematics import straight_joints
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.render.camera import Camera
+from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK
+from fdrl_ros.surgery.render.stage import Stage
+from fdrl_ros.surgery.render.view import View
+from fdrl_ros.surgery.settings import WorldSettings
+import numpy as np
+from PIL import Image, ImageChops
+import pytest
+
+PUBLISHED = Path(__file__).parents[3] / 'docs/images/procedures'
+KINEMATIC = WorldSettings(mode='kinematic')
+
+
+def test_expert_is_drawn_still_and_moving(tmp_path):
+    still, moving = draw_procedures(tmp_path / 'new', ['reach'], moving=True, world=KINEMATIC)
+    with Image.open(still) as image:
+        assert image.size == (WIDTH, HEIGHT)
+        assert len(image.convert('RGB').getcolors(WIDTH * HEIGHT)) > 100
+    with Image.open(moving) as image:
+        first = image.convert('RGB')
+        image.seek(image.n_frames - 1)
+        assert image.n_frames > 4
+        assert ImageChops.difference(first, image.convert('RGB')).getbbox() is not None
+        corner = set()  # where nothing moves, nothing flickers
+        for number in range(image.n_frames):
+            image.seek(number)
+            corner.add(image.convert('RGB').crop((0, 0, WIDTH // 4, HEIGHT // 4)).tobytes())
+        assert len(corner) == 1
+
+
+def test_force_and_tip_of_the_deepest_procedure_can_be_seen():
+    pixels = np.asarray(Image.open(PUBLISHED / 'palpation.png').convert('RGB'), int)
+    red, green, blue = np.moveaxis(pixels, 2, 0)
+    assert ((red > 180) & (green > 140) & (blue < 60)).sum() > 200  # the arrow
+    stage, (x, y, z) = Stage(), public_cohort(0).patient(0).goal
+    view = View(surface=z, radius=0.003)
+    joints = [*straight_joints(x, y, z - 0.012), 0.0, 0.0, 0.0]
+    camera = Camera(120, 90, eye=CLOSE_EYE, look=CLOSE_LOOK)
+    stage.show(joints, 0.0, view)
+    hidden, clear = (stage.shoot(camera, (-0.4, -0.7, 1.0), each).rgb for each in (0.0, 0.45))
+    changed = (hidden != clear).any(axis=2)
+    assert 0 < changed.sum() < 0.05 * changed.size  # the tip in the organ, not what is behind it
+    stage.close()
+
+
+@pytest.mark.parametrize('name', PROCEDURE_NAMES)
+def test_published_pictures_are_what_the_documented_command_draws(tmp_path, name):
+    """The organ with its dent, the arm and the arrow of force; rounding may move an edge."""
+    (drawn,) = draw_procedures(tmp_path, [name], index=4)
+    images = [
+        np.asarray(Image.open(each).convert('RGB'), int)
+        for each in (drawn, PUBLISHED / f'{name}.png')
+    ]
+    assert (abs(images[0] - images[1]).max(axis=2) > 8).mean() < 0.01
+
+
+def test_drawing_stops_when_told_and_says_where_it_cannot_write(tmp_path):
+    with pytest.raises(TrainingStopped):
+        draw_procedures(tmp_path, ['reach'], world=KINEMATIC, stopped=lambda: True)
+    (tmp_path / 'file').touch()
+    for arguments, words in (
+        ([str(tmp_path / 'file' / 'below')], 'cannot draw'),
+        ([str(tmp_path), '--procedures', 'tonsillectomy'], 'tonsillectomy'),
+    ):
+        result = CliRunner().invoke(main, ['draw', *arguments])
+        assert result.exit_code == 1 and words in result.output

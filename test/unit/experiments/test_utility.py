@@ -1,0 +1,134 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What privacy costs is measured by the real trainer at the stated epsilons, and goes on."""
+
+import json
+import math
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import StoreError, TrainingStopped
+from fdrl_ros.experiments.plots.utility import draw_utility
+from fdrl_ros.experiments.studies import utility
+from fdrl_ros.experiments.studies.utility import (
+    EPSILONS,
+    name_of,
+    privacy_at,
+    run_utility,
+    STARTS,
+    steps_of,
+    summarise,
+)
+from fdrl_ros.experiments.studies.utility_intervals import (
+    interval_words,
+    kept_interval,
+    success_interval,
+)
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from matplotlib.axes import Axes
+import pytest
+
+TINY = {
+    'learner': {'hidden': 4, 'epochs': 1, 'transitions_per_patient': 4},
+    'privacy': {'batch': 2, 'delta': 1e-3},
+    'rounds': {'rounds': 1},
+    'collection': {'patients': 4},
+    'pretraining': {'patients': 2, 'steps': 4, 'batch': 8},
+    'evaluation': {'patients': 2, 'workers': 1},
+    'world': {'mode': 'kinematic', 'horizon': 8},
+}
+PLAN = Plan().changed(TINY)
+NAMES = [name_of(each) for each in EPSILONS]
+FLAGS = ' '.join(
+    [
+        '--learner-hidden 4 --learner-epochs 1 --learner-transitions-per-patient 4 --rounds 1',
+        '--privacy-batch 2 --privacy-delta 1e-3 --collection-patients 4',
+        '--pretraining-patients 2 --pretraining-steps 4 --pretraining-batch 8',
+        '--evaluation-patients 2 --evaluation-workers 1 --world-mode kinematic',
+        '--world-horizon 8 --seeds 2',
+    ]
+)
+
+
+def test_the_noise_of_all_steps_costs_the_stated_epsilon_and_no_more():
+    plan = Plan()
+    steps = steps_of(plan, 500)
+    assert steps == plan.rounds.rounds * plan.learner.epochs * math.ceil(500 / 128)
+    for epsilon in EPSILONS[1:]:
+        privacy = privacy_at(plan, epsilon, 500)
+        history = [(privacy.noise_multiplier, 128 / 500, steps)]
+        assert 0.99 * epsilon < epsilon_pld(history, privacy.delta) <= epsilon
+    free = privacy_at(plan, math.inf, 500)
+    assert free.noise_multiplier == 0.0 and free.clip_norm >= 1e6
+
+
+def test_the_command_measures_every_start_and_epsilon_and_goes_on_from_its_parts(
+    tmp_path, monkeypatch
+):
+    directory = tmp_path / 'utility'
+    arguments = ['utility', *FLAGS.split(), '--directory', str(directory)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    summary = json.loads((directory / 'utility.json').read_text())
+    assert (directory / 'utility.png').stat().st_size > 5000
+    assert summary['seeds'] == [1, 2] and summary['private']
+    assert 'measuring: seed 1 0/28 collects' in done.output
+    for name in ('utility.json', 'utility.png'):
+        assert str(directory / name) in done.output.replace('\n', '')
+    for start in STARTS:
+        assert list(summary['results'][start]) == ['inf', '8', '4', '2', '1']
+    for name, spent in summary['epsilon_spent'].items():
+        assert (spent is None) if name == 'inf' else 0.9 * float(name) < spent <= float(name)
+    assert sorted(each.name for each in (directory / 'parts').iterdir()) == [
+        'seed_1.json',
+        'seed_2.json',
+    ]
+    monkeypatch.setattr(utility, 'measure', None)  # nothing is measured again
+    again = CliRunner().invoke(main, arguments)
+    assert again.exit_code == 0, again.output
+
+
+def test_an_interval_is_within_what_can_be_or_is_not_told():
+    few = kept_interval([0.4, 0.02])
+    assert few['low'] == 0.0 and few['mean'] == pytest.approx(0.21)
+    assert interval_words(few) == '21.0 (2 seeds are too few for an interval)'
+    assert interval_words(success_interval([0.0, 1.0])).startswith('50.0 (2 seeds are too few')
+    high = success_interval([0.97, 0.99, 1.0])
+    assert high['high'] == 1.0 and interval_words(high) == '98.7 [94.9, 100.0]'
+    kept = kept_interval([1.02, 1.06, 0.98, 1.0])  # privacy may help by chance
+    assert interval_words(kept) == '101.5 [96.1, 106.9]'
+    assert interval_words(kept_interval([0.5])) == '50.0 (one seed)'
+    assert interval_words(kept_interval([None, None])) == 'nothing to compare with'
+
+
+def test_a_plot_draws_an_interval_down_to_0(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Axes, 'errorbar', lambda *a, **named: drawn.append(a[1:]))
+    rows = [{'success': {s: dict.fromkeys(NAMES, v) for s in STARTS}} for v in (0.0, 0.1)]
+    rows = [
+        {
+            **row,
+            'start': dict.fromkeys(STARTS, 0.5),
+            'sigma_m': {},
+            'epsilon_spent': {},
+            'steps': 1,
+        }
+        for row in rows
+    ]
+    draw_utility(summarise(rows, PLAN, [1, 2]), tmp_path / 'plot.png')
+    for _, means, (below, above) in drawn:
+        assert below == pytest.approx(means) and min(above) > 0.5
+
+
+def test_other_settings_are_refused_and_an_interruption_is_gone_on_from(tmp_path):
+    asked = iter(range(10**6))
+    with pytest.raises(TrainingStopped):
+        run_utility(tmp_path, PLAN, [5], stopped=lambda: next(asked) >= 30)
+    run_utility(tmp_path, PLAN, [5])
+    other = PLAN.changed({'learner': {'discount': 0.5}})
+    with pytest.raises(StoreError, match='of other settings'):
+        run_utility(tmp_path, other, [5])
+    (tmp_path / 'parts' / 'seed_5.json').write_text('{')
+    with pytest.raises(StoreError, match='cannot be read'):
+        run_utility(tmp_path, PLAN, [5])

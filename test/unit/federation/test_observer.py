@@ -1,0 +1,118 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Who only looks on: forged words end no run, name no file, and replace no policy."""
+
+from dataclasses import replace
+
+from fdrl_ros.crypto.keys.roster import Member, Roster
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
+from fdrl_ros.experiments.rounds import Observer
+from fdrl_ros.federation.protocol.message import (
+    Envelope,
+    HospitalPolicy,
+    Phase,
+    RoundKey,
+    RoundStatus,
+)
+from fdrl_ros.federation.protocol.observer import Witness
+from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
+from fdrl_ros.runtime.stopwatch import Stopwatch
+import numpy as np
+import pytest
+
+NAMES = ('hospital_1', 'hospital_2', 'hospital_3', 'aggregator', 'key_authority')
+KEYS = {name: Identity.generate(name) for name in NAMES}
+ROSTER = Roster(
+    'trial',
+    3,
+    tuple(
+        Member(name, *(('hospital', key.public, 10) if '_' in name[-2:] else (name, key.public)))
+        for name, key in KEYS.items()
+    ),
+    True,
+)
+SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
+
+
+def said(sender='aggregator', counter=1, key=None, federation='trial', phase=Phase.FINISHED):
+    envelope = Envelope(federation, 1, 0, sender, counter)
+    status = RoundStatus(envelope, int(phase), (), (), (), 0.0, b'', b'', b'', '')
+    return status.signed_by(key or KEYS.get(sender, KEYS['aggregator']))
+
+
+def policy(sender='hospital_1', value=1.0, counter=1, key=None, **changes):
+    weights = np.full(SHAPE.n_parameters, value, np.float32)
+    fields = {'weights': encode_weights(weights), 'digest': digest_of(weights), **changes}
+    envelope = Envelope('trial', 1, 0, sender, counter)
+    made = HospitalPolicy(envelope, **fields, unit='patient', epsilon=1.0, delta=1e-4, secure=True)
+    return made.signed_by(key or KEYS[sender])
+
+
+@pytest.fixture
+def observer(tmp_path):
+    (tmp_path / 'policies').mkdir()
+    return Observer(
+        ROSTER, tmp_path / 'policies', tmp_path / 'rounds.json', SHAPE, Stopwatch(), dict
+    )
+
+
+@pytest.mark.parametrize(
+    ('forged', 'error'),
+    [
+        (replace(said(), envelope=replace(said().envelope, signature=b'')), SignatureError),
+        (said(key=Identity.generate('aggregator')), SignatureError),
+        (said('hospital_1'), SignatureError),
+        (said('key_authority'), SignatureError),
+        (said('stranger'), SignatureError),
+        (said(federation='other'), RoundError),
+        (said(phase=77), MessageError),
+    ],
+)
+def test_forged_end_ends_nothing(forged, error):
+    witness = Witness(ROSTER)
+    with pytest.raises(error):
+        witness.accept(forged)
+    assert not witness.finished
+    witness.accept(said(counter=0))
+    assert witness.finished, 'a refused message must not use up the counter of a true one'
+
+
+def test_old_end_said_again_ends_nothing():
+    witness = Witness(ROSTER)
+    witness.accept(said(counter=8, phase=Phase.TRAIN))
+    with pytest.raises(ReplayError):
+        witness.accept(said(counter=7))
+    assert not witness.finished
+
+
+def test_kind_that_is_not_looked_at_is_refused():
+    envelope = Envelope('trial', 1, 0, 'hospital_1', 1)
+    with pytest.raises(MessageError):
+        Witness(ROSTER).accept(
+            RoundKey(envelope, bytes(32), bytes(32), bytes(32)).signed_by(KEYS['hospital_1'])
+        )
+
+
+@pytest.mark.parametrize('sender', ['../outside', 'global_1', 'aggregator', 'key_authority'])
+def test_only_hospitals_of_the_roster_name_files(observer, tmp_path, sender):
+    with pytest.raises(SignatureError):
+        observer.handle(policy(sender, key=KEYS.get(sender, KEYS['hospital_1'])), 0.0)
+    assert not list(tmp_path.rglob('*.npz*'))
+
+
+def test_true_policy_is_kept_and_an_older_one_does_not_replace_it(observer, tmp_path):
+    path = tmp_path / 'policies/hospital_1.npz'
+    observer.handle(policy(counter=5), 0.0)
+    observer.handle(policy(counter=4, value=2.0), 0.0)
+    with pytest.raises(SignatureError):
+        observer.handle(policy(counter=6, value=3.0, key=KEYS['hospital_2']), 0.0)
+    assert set(load_policy(path)[0]) == {1.0}
+
+
+def test_signed_policy_that_fits_no_network_is_a_refused_message(observer, tmp_path):
+    for wrong in ({'weights': bytes(8)}, {'digest': bytes(32)}):
+        with pytest.raises(MessageError):
+            observer.handle(policy(**wrong, counter=9 + len(wrong.popitem()[1])), 0.0)
+    assert not list(tmp_path.rglob('*.npz*'))

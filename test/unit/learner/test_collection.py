@@ -1,0 +1,132 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Collecting by simulation and the public start: repeatable, separate by patient, stoppable."""
+
+from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TrainingStopped
+from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, untrained_weights
+from fdrl_ros.learner.records.collection import (
+    collect_episodes,
+    collect_records,
+    CollectionSettings,
+)
+from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.state import STATE_SIZE
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.settings import WorldSettings
+import numpy as np
+import pytest
+
+COHORT = Cohort(0, 3, 0.5, 7)
+SIX = CollectionSettings(patients=6)
+WORLD = WorldSettings(mode='kinematic')
+SHAPE = NetworkShape(STATE_SIZE, ACTION_COUNT, (8, 8))
+
+
+@pytest.fixture(scope='module')
+def records():
+    return collect_records(COHORT, SIX, WORLD)
+
+
+def test_collecting_again_gives_the_same_records(records):
+    assert collect_records(COHORT, SIX, WORLD).digest() == records.digest()
+
+
+def test_what_is_recorded_of_a_patient_depends_on_no_other_patient(records):
+    fewer = collect_records(COHORT, CollectionSettings(patients=4), WORLD)
+    end = fewer.starts[-1]
+    np.testing.assert_array_equal(fewer.states, records.states[:end])
+    np.testing.assert_array_equal(fewer.actions, records.actions[:end])
+
+
+def test_every_patient_is_one_unit_and_of_this_hospital(records):
+    assert records.n_patients == 6
+    assert all(name.startswith('hospital_1/train/') for name in records.patients)
+
+
+def test_hospitals_and_seeds_collect_other_records(records):
+    for other in (Cohort(1, 3, 0.5, 7), Cohort(0, 3, 0.5, 8), public_cohort(7)):
+        assert collect_records(other, SIX, WORLD).digest() != records.digest()
+
+
+def test_without_exploration_the_expert_acts_alone_and_succeeds():
+    settings = CollectionSettings(patients=8, exploration=0.0, variation=0.0)
+    assert all(each.success for each in collect_episodes(COHORT, settings, WORLD))
+
+
+def test_full_exploration_moves_at_random():
+    settings = CollectionSettings(patients=6, exploration=1.0, variation=0.0)
+    episodes = collect_episodes(COHORT, settings, WORLD)
+    actions = np.concatenate([each.actions for each in episodes])
+    counts = np.bincount(actions, minlength=ACTION_COUNT)
+    # Chi-squared with 12 degrees of freedom passes 40 with probability 7e-5; the seed is fixed.
+    expected = len(actions) / ACTION_COUNT
+    assert np.sum((counts - expected) ** 2) / expected < 40.0
+
+
+def test_a_released_policy_may_guide():
+    settings = CollectionSettings(patients=2, exploration=0.0, variation=0.0, guide='policy')
+    episodes = collect_episodes(COHORT, settings, WORLD, policy=lambda state: 12)
+    assert all((each.actions == 12).all() for each in episodes)
+    with pytest.raises(SettingError):
+        collect_episodes(COHORT, settings, WORLD)
+
+
+def test_progress_is_told_and_a_stop_is_heard():
+    told = []
+    collect_records(COHORT, SIX, WORLD, progress=lambda done, count: told.append((done, count)))
+    assert told == [(each, 6) for each in range(1, 7)]
+    with pytest.raises(TrainingStopped):
+        collect_records(COHORT, SIX, WORLD, stopped=lambda: True)
+
+
+def test_pretraining_repeats_and_learns(records):
+    settings = PretrainingSettings(steps=60, batch=64)
+    weights = pretrain(records, SHAPE, settings, seed=3)
+    np.testing.assert_array_equal(weights, pretrain(records, SHAPE, settings, seed=3))
+    assert not np.array_equal(weights, pretrain(records, SHAPE, settings, seed=4))
+    assert weights.dtype == np.float32
+
+
+def test_pretraining_without_discount_fits_the_rewards(records):
+    settings = PretrainingSettings(steps=800, batch=64, discount=0.0, learning_rate=0.005)
+    taken = np.arange(len(records.actions)), records.actions
+
+    def error(weights):
+        return np.mean(
+            (Policy(weights, SHAPE).q_values(records.states)[taken] - records.rewards) ** 2
+        )
+
+    before = error(untrained_weights(SHAPE, 3))
+    assert error(pretrain(records, SHAPE, settings, seed=3)) < 0.5 * before
+
+
+def test_no_step_returns_the_weights_it_began_with(records):
+    start = untrained_weights(SHAPE, 5)
+    none = PretrainingSettings(steps=0)
+    np.testing.assert_array_equal(pretrain(records, SHAPE, none, seed=1, weights=start), start)
+
+
+def test_a_step_takes_no_more_transitions_than_there_are(records):
+    count = len(records.actions)
+    weights = [
+        pretrain(records, SHAPE, PretrainingSettings(steps=2, batch=batch), seed=3)
+        for batch in (count, 10**6)
+    ]
+    np.testing.assert_array_equal(*weights)
+
+
+def test_records_and_weights_of_another_network_are_refused(records):
+    few = PretrainingSettings(steps=1)
+    for shape in (NetworkShape(STATE_SIZE + 1, ACTION_COUNT), NetworkShape(STATE_SIZE, 2)):
+        with pytest.raises(RecordsError, match='of the network|the network takes'):
+            pretrain(records, shape, few, seed=1)
+    start = untrained_weights(SHAPE, 5)
+    for weights in (start[:-1], np.full_like(start, np.nan)):
+        with pytest.raises(PolicyError, match='finite numbers'):
+            pretrain(records, SHAPE, few, seed=1, weights=weights)
+
+
+def test_pretraining_stops_when_asked(records):
+    with pytest.raises(TrainingStopped):
+        pretrain(records, SHAPE, PretrainingSettings(steps=5), seed=1, stopped=lambda: True)

@@ -1,0 +1,225 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The closed form of the clipped gradients is the slope of a loss written out slowly."""
+
+from dataclasses import fields, replace
+import math
+
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.network import Network
+from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.policy import NetworkShape, Policy
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+from support.batches import batch_of
+
+pytestmark = pytest.mark.usefixtures('arithmetic')
+
+UNCLIPPED = 1e9
+SMALL = strategies.integers(0, 2**20)
+
+
+def part(batch, index):
+    """Take some units of a batch."""
+    values = {each.name: getattr(batch, each.name) for each in fields(batch)}
+    return Batch(**{name: v if v is None else v[index] for name, v in values.items()})
+
+
+def two_weights(seed, shape):
+    rng = np.random.default_rng(seed)
+    return shape.draw(rng), shape.draw(rng)
+
+
+def two_layered(seed, shape):
+    return [Network(shape).layered(each) for each in two_weights(seed, shape)]
+
+
+def slow_q_values(weights, shape, state):
+    """Run the network for one state, unit by unit, as the papers write it."""
+    layers = list(shape.layers())
+
+    def dense(layer, inputs):
+        rows = weights[layer.start : layer.bias_start].reshape(layer.outputs, layer.inputs)
+        biases = weights[layer.bias_start : layer.stop]
+        return [
+            sum(w * x for w, x in zip(r, inputs, strict=True)) + b
+            for r, b in zip(rows, biases, strict=True)
+        ]
+
+    hidden = list(state)
+    for layer in layers[:-2]:
+        hidden = [math.tanh(each) for each in dense(layer, hidden)]
+    (value,) = dense(layers[-2], hidden)
+    advantages = dense(layers[-1], hidden)
+    return [value + each - sum(advantages) / len(advantages) for each in advantages]
+
+
+def slow_loss(weights, target_weights, acting, shape, batch, unit, loss, alpha):
+    """Mean loss of one unit; targets come from the weights `acting`, which stand still."""
+    losses = []
+    for i in range(batch.actions.shape[1]):
+        following = slow_q_values(acting, shape, batch.next_states[unit, i])
+        best = following.index(max(following))
+        value = slow_q_values(target_weights, shape, batch.next_states[unit, i])[best]
+        expected = batch.rewards[unit, i] + batch.discounts[unit, i] * value
+        values = slow_q_values(weights, shape, batch.states[unit, i])
+        chosen = values[batch.actions[unit, i]]
+        error = abs(chosen - expected)
+        total = 0.5 * error**2 if error < 1.0 or loss == 'squared' else error - 0.5
+        total += alpha * (math.log(sum(math.exp(each) for each in values)) - chosen)
+        losses.append(total if batch.weights is None else batch.weights[unit, i] * total)
+    return sum(losses) / len(losses)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    SMALL,
+    strategies.integers(1, 3),
+    strategies.sampled_from([(3,), (4, 3), (2, 3, 2)]),
+    strategies.sampled_from([('huber', 0.0), ('squared', 0.0), ('huber', 0.7)]),
+    strategies.booleans(),
+)
+def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden, loss, weighted):
+    shape, (kind, alpha) = NetworkShape(3, 2, hidden), loss
+    weights, target = two_weights(seed, shape)
+    batch = batch_of(np.random.default_rng(seed), shape, 2, transitions, weighted=weighted)
+    dqn = DoubleDqn(shape, loss=kind, conservative=alpha)
+    apart = [dqn.layered(each) for each in (weights, target)]
+    wide, frozen, step = weights.astype(float), target.astype(float), 1e-5
+    for unit in range(2):
+        found = dqn.clipped_sum(*apart, part(batch, [unit]), UNCLIPPED)
+        for index in range(shape.n_parameters):
+            ahead, behind = wide.copy(), wide.copy()
+            ahead[index] += step
+            behind[index] -= step
+            losses = [
+                slow_loss(each, frozen, wide, shape, batch, unit, kind, alpha)
+                for each in (ahead, behind)
+            ]
+            assert abs((losses[0] - losses[1]) / (2 * step) - found[index]) < 5e-5
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    SMALL,
+    strategies.integers(1, 6),
+    strategies.sampled_from([1, 2, 3, 40]),  # by norms of rows, by products, by matrices
+    strategies.sampled_from([(5,), (12, 9)]),
+    strategies.floats(1e-3, 10.0),
+    strategies.integers(0, 1),
+)
+def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
+    seed, units, transitions, hidden, clip_norm, frozen
+):
+    shape = NetworkShape(6, 4, hidden)
+    weights, target = two_layered(seed, shape)
+    batch = batch_of(np.random.default_rng(seed), shape, units, transitions, weighted=seed % 2)
+    dqn = DoubleDqn(shape, frozen=frozen)
+    expected = np.zeros(dqn.size)
+    for unit in range(units):
+        gradient = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
+        expected += gradient / max(1.0, np.linalg.norm(gradient) / (clip_norm * (1 - 2.0**-10)))
+    found = dqn.clipped_sum(weights, target, batch, clip_norm)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, clip_norm))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    SMALL,
+    strategies.sampled_from([1, 2, 4, 8, 40]),
+    strategies.sampled_from([1e-4, 1e-2, 0.4, 10.0]),
+    strategies.sampled_from([1.0, 1e3, 1e5]),
+    strategies.sampled_from([(), (12, 9)]),
+    strategies.booleans(),
+)
+def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
+    seed, transitions, clip_norm, scale, hidden, cancelling
+):
+    """Also where its rows nearly cancel, which a norm out of products of rows does not see."""
+    shape = NetworkShape(6, 4, hidden)
+    weights, target = two_layered(seed, shape)
+    rng = np.random.default_rng(seed)
+    batch = batch_of(rng, shape, 9, transitions)
+    if cancelling:
+        batch.states[4] = batch.states[4, :1] + 1e-4 * batch.states[4]
+        batch.actions[4] = 1
+        batch.rewards[4] = 1e3 * (-1.0) ** np.arange(transitions)
+    else:
+        batch.rewards[4] *= 1e6
+    batch.states[4] *= scale
+    dqn = DoubleDqn(shape, loss='squared' if seed % 2 else 'huber')
+    everyone = dqn.clipped_sum(weights, target, batch, clip_norm)
+    others = part(batch, [0, 1, 2, 3, 5, 6, 7, 8])
+    without = dqn.clipped_sum(weights, target, others, clip_norm)
+    assert np.linalg.norm(everyone - without) <= clip_norm
+
+
+def test_a_longer_row_of_transitions_counts_its_mean_whatever_the_way():
+    """Both ways to a unit's norm agree where they meet."""
+    shape = NetworkShape(6, 4, (12, 9))
+    weights, target = two_layered(3, shape)
+    row = batch_of(np.random.default_rng(3), shape, 5, 1)
+    dqn = DoubleDqn(shape)
+    once = dqn.clipped_sum(weights, target, row, 0.05)
+    for transitions in (2, 40):
+        repeated = replace(
+            row,
+            **{
+                each: np.repeat(getattr(row, each), transitions, axis=1)
+                for each in ('states', 'actions', 'rewards', 'next_states', 'discounts')
+            },
+        )
+        found = dqn.clipped_sum(weights, target, repeated, 0.05)
+        np.testing.assert_allclose(found, once, atol=1e-7)
+
+
+def test_mean_is_the_mean_over_all_transitions_unclipped():
+    shape = NetworkShape(6, 4, (7,))
+    weights, target = two_layered(8, shape)
+    batch, dqn = batch_of(np.random.default_rng(8), shape, 6, 1), DoubleDqn(shape)
+    expected = dqn.clipped_sum(weights, target, batch, UNCLIPPED) / 6
+    np.testing.assert_allclose(dqn.mean(weights, target, batch), expected, atol=1e-6)
+
+
+def test_action_is_chosen_by_the_network_and_valued_by_the_target():
+    shape = NetworkShape(2, 2, (2,))
+    batch = batch_of(np.random.default_rng(0), shape, 1, 1)
+    weights, target = two_weights(5, shape)
+    network, valuer = Policy(weights, shape), Policy(target, shape)
+    best = network(batch.next_states[0, 0])
+    value = valuer.q_values(batch.next_states[0, 0])[best]
+    chosen = network.q_values(batch.states[0, 0])[batch.actions[0, 0]]
+    expected = chosen - batch.rewards[0, 0] - batch.discounts[0, 0] * value
+    apart = [Network(shape).layered(each) for each in (weights, target)]
+    found = DoubleDqn(shape).errors(*apart, batch)
+    np.testing.assert_allclose(found, [[expected]], rtol=1e-5)
+
+
+def test_frozen_layers_have_no_gradient_and_the_others_the_same():
+    shape = NetworkShape(6, 4, (7, 5))
+    weights, target = two_layered(2, shape)
+    batch = batch_of(np.random.default_rng(2), shape, 5, 4)
+    whole = DoubleDqn(shape).clipped_sum(weights, target, batch, UNCLIPPED)
+    for frozen, layers in ((1, 6 * 7 + 7), (2, 6 * 7 + 7 + 7 * 5 + 5)):
+        dqn = DoubleDqn(shape, frozen=frozen)
+        assert (dqn.start, dqn.size) == (layers, shape.n_parameters - layers)
+        head = dqn.clipped_sum(weights, target, batch, UNCLIPPED)
+        np.testing.assert_allclose(head, whole[layers:], atol=1e-6)
+    with pytest.raises(PolicyError, match='3 frozen layers'):
+        DoubleDqn(shape, frozen=3)
+
+
+@pytest.mark.parametrize('transitions', [1, 4])
+@pytest.mark.parametrize('bad', [np.nan, np.inf, 3e38])
+def test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody(transitions, bad):
+    """To stop because of it would tell, uncharged, that it is there."""
+    shape = NetworkShape(6, 4, (7,))
+    weights, target = two_layered(2, shape)
+    batch = batch_of(np.random.default_rng(2), shape, 5, transitions)
+    dqn = DoubleDqn(shape, loss='squared')
+    without = dqn.clipped_sum(weights, target, part(batch, [0, 1, 2, 4]), 1.0)
+    batch.states[3, 0, 2] = batch.rewards[3, 0] = bad
+    found = dqn.clipped_sum(weights, target, batch, 1.0)
+    np.testing.assert_allclose(found, without, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,174 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Noise that was paid for is drawn for the very same inputs alone: else two releases share it."""
+
+from dataclasses import replace
+
+from fdrl_ros.errors import PrivacyError, RecordsError
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.stacked import StackedTrainers
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy import NetworkShape
+import numpy as np
+import pytest
+
+from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START, Told
+
+LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, replay='prioritised_poisson')
+NUMBERED = replace(
+    records(),
+    states=np.arange(30.0)[:, None] % 4,
+    next_states=np.arange(1.0, 31.0)[:, None] % 4,
+    ends=None,
+)
+TABLE = np.random.default_rng(1).normal(size=(4, 2)).astype(np.float32)
+OTHERS = replace(records(), patients=np.array([f'someone_{i}' for i in range(10)]))
+
+
+def changed(given: Records, name: str) -> Records:
+    """Change one number of the records, and nothing that is charged."""
+    value = getattr(given, name).copy()
+    if value.dtype == bool:
+        value[4] ^= True
+    elif name == 'actions':
+        value[4] = 1 - value[4]
+    else:
+        value.reshape(-1)[4] += 0.5
+    return replace(given, **{name: value})
+
+
+CHANGES = {
+    'key': {'key': 'another'},
+    'learning rate': {'learner': replace(LEARNER, learning_rate=0.005)},
+    'discount': {'learner': replace(LEARNER, discount=0.5)},
+    'target period': {'learner': replace(LEARNER, target_period=7)},
+    'clip norm': {'privacy': replace(PRIVACY, clip_norm=1.5)},
+    'start': {'start': START + np.float32(1e-3)},
+    'patients': {'given': OTHERS},
+    **{
+        name: {'given': changed(records(), name)}
+        for name in ('states', 'actions', 'rewards', 'next_states', 'terminals')
+    },
+    'ends': {'given': replace(records(), ends=np.arange(30) % 3 == 1)},
+    'table': {'given': NUMBERED, 'table': TABLE + np.float32(1e-3)},
+    'numbers': {'given': changed(NUMBERED, 'rewards'), 'table': TABLE},
+}
+
+
+def set_up(
+    home,
+    told: Told,
+    *,
+    given=None,
+    key='a',
+    learner=LEARNER,
+    privacy=PRIVACY,
+    table=None,
+    start=START,
+    ledger=None,
+):
+    """Return a learner whose draws are told of, and the weights that it begins with."""
+    ledger = ledger or ledger_of(home, 'a', privacy)
+    source, place = Heard(key, told), home / 'a.state'
+    made = Trainer(
+        given or records(), SHAPE, learner, privacy, ledger, source, place, inputs=table
+    )
+    return made, start
+
+
+def train(made: Trainer, start: np.ndarray, way: str) -> np.ndarray:
+    if way == 'stacked':
+        return StackedTrainers([made]).train(start, 1)[0].weights
+    if way == 'train_on':
+        return made.train_on(None, start, 1, stopped=lambda: False).weights
+    return made.train(start, 1, report=lambda told: None, stopped=lambda: False).weights
+
+
+@pytest.mark.parametrize('changes', CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize('way', ['train', 'train_on', 'stacked'])
+def test_each_input_that_is_changed_alone_is_refused_before_a_draw(tmp_path, changes, way):
+    """The checkpoint is gone, so the first block is asked for again, and it alone."""
+    told: Told = []
+    as_before = {'table': TABLE, 'given': NUMBERED} if 'table' in changes else {}
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        first = train(*set_up(tmp_path, told, ledger=ledger, **as_before), way)
+        spent, head = ledger.epsilon(), ledger.head()
+        assert told
+        (tmp_path / 'a.state').unlink(missing_ok=True)
+        told.clear()
+        with pytest.raises(PrivacyError, match='inputs'):
+            train(*set_up(tmp_path, told, ledger=ledger, **changes), way)
+        assert told == []
+        again = train(*set_up(tmp_path, told, ledger=ledger, **as_before), way)
+        np.testing.assert_array_equal(again, first)
+        assert (ledger.epsilon(), ledger.head()) == (spent, head)
+
+
+def test_another_network_of_as_many_weights_is_refused(tmp_path):
+    one, other = NetworkShape(2, 2, (4, 3)), NetworkShape(2, 2, (2, 5))
+    assert one.n_parameters == other.n_parameters
+    told: Told = []
+    source, place = Heard('a', told), tmp_path / 'a.state'
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        start = np.ones(one.n_parameters, np.float32)
+        made = Trainer(records(), one, LEARNER, PRIVACY, ledger, source, place)
+        train(made, start, 'train_on')
+        told.clear()
+        made = Trainer(records(), other, LEARNER, PRIVACY, ledger, source, place)
+        with pytest.raises(PrivacyError, match='inputs'):
+            train(made, start, 'train_on')
+        assert told == []
+
+
+@pytest.mark.parametrize('name', ['weights', 'target', 'moments', 'priorities', 'steps'])
+def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_path, name):
+    told: Told = []
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        made, start = set_up(tmp_path, told, ledger=ledger)
+        state = made.train_on(None, start, 1, stopped=lambda: False)
+        second = made.train_on(state, start, 2, stopped=lambda: False)
+        head = ledger.head()
+        told.clear()
+        other = getattr(state, name) + 1
+        if name != 'steps':
+            other = getattr(state, name).copy()
+            other.reshape(-1)[0] *= 0.75
+            assert not np.array_equal(other, getattr(state, name))
+        with pytest.raises(PrivacyError, match='inputs'):
+            made.train_on(replace(state, **{name: other}), start, 2, stopped=lambda: False)
+        assert told == []
+        again = made.train_on(state, start, 2, stopped=lambda: False)
+        np.testing.assert_array_equal(again.weights, second.weights)
+        assert ledger.head() == head
+
+
+def test_other_weights_to_hold_on_to_are_refused_in_a_later_round_too(tmp_path):
+    """The state is the same, and what the proximal term pulls towards is not."""
+    told: Told = []
+    learner = replace(LEARNER, proximal=1.0)
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        made, start = set_up(tmp_path, told, ledger=ledger, learner=learner)
+        state = made.train_on(None, start, 1, stopped=lambda: False)
+        made.train_on(state, start, 2, stopped=lambda: False)
+        told.clear()
+        with pytest.raises(PrivacyError, match='inputs'):
+            made.train_on(state, start + np.float32(1e-3), 2, stopped=lambda: False)
+        assert told == []
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize('name', ['states', 'rewards', 'next_states'])
+def test_numbers_that_are_not_finite_are_no_records(name, value):
+    array = getattr(records(), name).copy()
+    array.reshape(-1)[-1] = value
+    with pytest.raises(RecordsError, match=f'{name} of the records are not all finite'):
+        replace(records(), **{name: array})
+
+
+def test_a_negative_action_is_no_record():
+    """Indexed by it, a network would answer with its last action."""
+    actions = records().actions.copy()
+    actions[7] = -1
+    with pytest.raises(RecordsError, match='negative'):
+        replace(records(), actions=actions)

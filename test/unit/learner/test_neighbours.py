@@ -1,0 +1,235 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""One patient changes nothing that the others contribute, and all it adds is clipped."""
+
+from dataclasses import fields, replace
+import math
+from pathlib import Path
+
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.transitions import Batch, Transitions
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.table import TableDqn
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.runtime import kernels
+from hypothesis import example, given, settings, strategies
+import numpy as np
+import pytest
+from support.batches import batch_of
+
+SHAPE = NetworkShape(25, 15, (64, 64))
+LEARNER = LearnerSettings(replay='prioritised_poisson', transitions_per_patient=1, discount=0.9)
+PRIVACY = PrivacySettings(batch=80, budget=math.inf, delta=1e-3, clip_norm=1.0)
+SOURCE = NoiseSource.seeded(3)
+SEEDS = strategies.integers(0, 2**20)
+TIES = strategies.sampled_from(['none', 'equal actions', 'equal but for the order', 'zero'])
+
+
+def tied(rng, shape, ties):
+    """Draw weights by which several actions are worth the same, exactly or up to rounding."""
+    weights = shape.draw(rng) if ties != 'zero' else np.zeros(shape.n_parameters, np.float32)
+    *shared, _, head = shape.layers()
+    advantages = weights[head.start : head.bias_start].reshape(head.outputs, head.inputs)
+    if ties == 'equal actions':
+        advantages[...] = advantages[0]
+        weights[head.bias_start : head.stop] = weights[head.bias_start]
+    if ties == 'equal but for the order':  # of hidden units that are all the same
+        advantages[...] = [rng.permutation(advantages[0]) for _ in range(head.outputs)]
+        weights[head.bias_start : head.stop] = weights[head.bias_start]
+        for last in shared[-1:]:
+            matrix = weights[last.start : last.bias_start].reshape(last.outputs, last.inputs)
+            matrix[...] = matrix[0]
+            weights[last.bias_start : last.stop] = weights[last.bias_start]
+    return weights
+
+
+def part(batch, units):
+    """Take some units of a batch."""
+    values = {each.name: getattr(batch, each.name) for each in fields(batch)}
+    return Batch(**{name: v if v is None else v[units] for name, v in values.items()})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=SEEDS,
+    ties=TIES,
+    sizes=strategies.tuples(strategies.integers(1, 30), strategies.integers(1, 20)),
+    hidden=strategies.lists(strategies.integers(1, 40), max_size=3),
+    size=strategies.tuples(strategies.integers(1, 12), strategies.integers(1, 5)),
+    loss=strategies.sampled_from(['huber', 'squared']),
+    conservative=strategies.sampled_from([0.0, 0.7]),
+    bad=strategies.sampled_from([None, np.nan, np.inf, 3e38]),
+    data=strategies.data(),
+)
+def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
+    seed, ties, sizes, hidden, size, loss, conservative, bad, data
+):
+    rng, shape = np.random.default_rng(seed), NetworkShape(*sizes, tuple(hidden))
+    dqn = DoubleDqn(shape, loss=loss, conservative=conservative)
+    now, target = (dqn.layered(tied(rng, shape, ties)) for _ in range(2))
+    batch = batch_of(rng, shape, *size, weighted=seed % 2)
+    if bad is not None:
+        batch.next_states[0, 0, 0] = bad
+    units = data.draw(strategies.lists(strategies.integers(0, size[0] - 1), min_size=1))
+    errors = dqn.errors(now, target, batch)
+    np.testing.assert_array_equal(dqn.errors(now, target, part(batch, units)), errors[units])
+    everyone, some = (dqn.slopes(now, target, each, 0.5) for each in (batch, part(batch, units)))
+    for whole, own in zip(everyone, some, strict=True):
+        for name in ('inputs', 'outputs'):
+            found = getattr(own, name).reshape(len(units), -1)
+            expected = getattr(whole, name).reshape(size[0], -1)[units]
+            np.testing.assert_array_equal(found, expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=SEEDS,
+    ties=TIES,
+    units=strategies.integers(2, 40),
+    transitions=strategies.sampled_from([1, 4]),
+    left=strategies.integers(0, 39),
+)
+@example(seed=3, ties='equal but for the order', units=22, transitions=4, left=21)
+def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
+    seed, ties, units, transitions, left
+):
+    """In NumPy the example moves it by 5.35 C: the batch's size decides which action is best."""
+    rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
+    now, target = tied(rng, shape, ties), (5.0 * shape.draw(rng)).astype(np.float32)
+    dqn, batch = DoubleDqn(shape), batch_of(rng, shape, units, transitions)
+    apart = dqn.layered(now), dqn.layered(target)
+    others = part(batch, [each for each in range(units) if each != left % units])
+    moved = dqn.clipped_sum(*apart, batch, 1.0) - dqn.clipped_sum(*apart, others, 1.0)
+    assert np.linalg.norm(moved) <= 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, ties=TIES, units=strategies.integers(2, 40), size=strategies.integers(1, 4))
+def test_without_one_unit_a_sum_of_drawn_rows_moves_by_the_clip_norm_at_most(
+    seed, ties, units, size
+):
+    """The way that training takes: rows of a table, chosen by their numbers."""
+    rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
+    rows = batch_of(rng, shape, 60, 1).rows()
+    everyone = Transitions(
+        states=rows.states,
+        actions=rows.actions,
+        rewards=rows.rewards,
+        next_states=rows.next_states,
+        discounts=rows.discounts,
+        starts=np.arange(61),
+    )
+    apart = [DoubleDqn(shape).layered(tied(rng, shape, ties)) for _ in range(2)]
+    index = rng.integers(60, size=(units, size))
+    whole, others = (
+        DoubleDqn(shape).clipped_sum(*apart, everyone.at(each), 1.0) for each in (index, index[1:])
+    )
+    alone = DoubleDqn(shape).clipped_sum(*apart, everyone.at(index[:1]), 1.0)
+    assert np.linalg.norm(whole - others) <= 1.0
+    np.testing.assert_allclose(whole - others, alone, rtol=0, atol=1e-12)
+
+
+def test_of_actions_that_are_worth_the_same_the_first_is_best():
+    dqn, rng = DoubleDqn(SHAPE), np.random.default_rng(4)
+    now = dqn.layered(tied(rng, SHAPE, 'equal actions'))
+    target = dqn.layered(SHAPE.draw(rng))
+    batch = batch_of(rng, SHAPE, 9, 1)
+    rows = batch.rows()
+    first = dqn.network.forward(target, rows.next_states).values[:, 0]
+    value = dqn.network.forward(now, rows.states).values[:, 0]
+    expected = value - rows.rewards - rows.discounts * first
+    np.testing.assert_allclose(dqn.errors(now, target, batch)[:, 0], expected, atol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=SEEDS,
+    size=strategies.tuples(strategies.integers(2, 9), strategies.integers(1, 9)),
+    loss=strategies.sampled_from(['huber', 'squared']),
+    conservative=strategies.sampled_from([0.0, 0.5]),
+)
+def test_a_table_s_units_are_the_same_in_any_company_too(seed, size, loss, conservative):
+    """It looks values up, in float64; what rounding adds is far below what clipping leaves."""
+    rng, shape = np.random.default_rng(seed), NetworkShape(6, 13, ())
+    dqn = TableDqn(shape, rng.uniform(0.5, 3.0, 6), loss=loss, conservative=conservative)
+    now, target = (dqn.layered(tied(rng, shape, 'equal actions')) for _ in range(2))
+    batch = batch_of(rng, shape, *size)
+    numbers = rng.integers(6, size=(2, *size, 1)).astype(np.float32)
+    batch = replace(batch, states=numbers[0], next_states=numbers[1])
+    errors, total = dqn.errors(now, target, batch), dqn.clipped_sum(now, target, batch, 0.3)
+    alone = [part(batch, [unit]) for unit in range(size[0])]
+    for unit, own in enumerate(alone):
+        np.testing.assert_array_equal(dqn.errors(now, target, own), errors[[unit]])
+    apart = sum(dqn.clipped_sum(now, target, own, 0.3) for own in alone)
+    np.testing.assert_allclose(total, apart, rtol=0, atol=1e-14)
+
+
+def records(patients):
+    """Return what a hospital has of so many patients, one transition of each."""
+    rng, starts = np.random.default_rng(1), np.arange(patients + 1)
+    batch = batch_of(rng, SHAPE, 81)
+    return Records(
+        states=batch.states[:patients],
+        actions=batch.actions[:patients],
+        rewards=batch.rewards[:patients],
+        next_states=batch.next_states[:patients],
+        terminals=np.zeros(patients, bool),
+        starts=starts,
+        patients=np.array([f'patient_{i}' for i in range(patients)]),
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger.open(
+        tmp_path / 'ledger.sqlite', hospital='a', unit='patient', delta=1e-3, budget=math.inf
+    ) as opened:
+        yield opened
+
+
+def trainer(ledger, patients, shape=SHAPE, privacy=PRIVACY):
+    """Return a learner that is asked for single steps, and so keeps no checkpoint."""
+    place = Path('no checkpoint')
+    return Trainer(records(patients), shape, LEARNER, privacy, ledger, SOURCE, place)
+
+
+def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):
+    """Computed in NumPy, those of 23 others changed."""
+    rng, learned = np.random.default_rng(0), []
+    now, target = tied(rng, SHAPE, 'equal actions'), SHAPE.draw(rng)
+    for patients in (80, 81):
+        privacy = replace(PRIVACY, batch=patients)  # everybody joins
+        made = trainer(ledger, patients, privacy=privacy)
+        replay = made.replay()
+        weights = (made.dqn.layered(each) for each in (now, target))
+        made.private_gradient(replay, *weights, 1, 0)
+        learned.append(replay.priorities)
+    assert (learned[0] != 1.0).any()
+    np.testing.assert_array_equal(learned[0], learned[1][:80])
+
+
+def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, monkeypatch):
+    monkeypatch.setattr(kernels, 'lib', None)
+    with pytest.raises(PrivacyError, match='not built.*native/build.py') as refused:
+        trainer(ledger, 80)
+    assert '\n' not in str(refused.value)
+    with pytest.raises(PrivacyError, match='not built'):
+        # No patient is collected first.
+        nobody, place = None, Path('no checkpoint')
+        OnlineTrainer(nobody, SHAPE, OnlineSettings(), LEARNER, PRIVACY, ledger, SOURCE, place)
+    with pytest.raises(PrivacyError, match='not built'):
+        SOURCE.gaussian('gradient', 1, 0, 2)
+    assert not ledger.history()
+    trainer(ledger, 80, privacy=replace(PRIVACY, noise_multiplier=0.0))  # NOT PRIVATE: it may
+
+
+def test_a_network_that_the_compiled_arithmetic_does_not_take_is_not_trained_privately(ledger):
+    deep = NetworkShape(25, 15, (4,) * (kernels.most_layers() + 1))
+    with pytest.raises(PrivacyError, match='16 hidden layers'):
+        trainer(ledger, 80, shape=deep)

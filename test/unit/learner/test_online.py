@@ -1,0 +1,455 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Online learning: what is collected, what each round is charged, and how it goes on."""
+
+import contextlib
+from dataclasses import replace
+import hashlib
+import math
+import os
+import shutil
+import signal
+
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    CheckpointError,
+    LedgerCorruptError,
+    PrivacyError,
+    RecordsError,
+    TrainingStopped,
+)
+from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.turn_checkpoints import TurnCheckpoints
+from fdrl_ros.learner.turn_log import TurnLog
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+import gymnasium
+import numpy as np
+import pytest
+
+SHAPE = NetworkShape(states=4, actions=2, hidden=(8,))
+ONLINE = OnlineSettings(rounds=6, patients=5, updates=1.0, warm_up=10, exploration_rounds=4)
+LEARNER = LearnerSettings(transitions_per_patient=4, target_period=5)
+PRIVACY = PrivacySettings(batch=4, noise_multiplier=2.0, delta=1e-3, budget=40.0, clip_norm=1.0)
+START = SHAPE.draw(np.random.default_rng(0))
+SOURCE = NoiseSource.seeded(7)
+
+
+class Site:
+    """A hospital that can be taken down and set up again."""
+
+    def __init__(
+        self,
+        directory,
+        online=ONLINE,
+        learner=LEARNER,
+        privacy=PRIVACY,
+        source=SOURCE,
+        hospital='hospital_1',
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self.ledger = Ledger.open(
+            directory / 'ledger.sqlite',
+            hospital=hospital,
+            unit=privacy.unit,
+            delta=privacy.delta,
+            budget=privacy.budget,
+        )
+        self.collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
+        self.trainer = OnlineTrainer(
+            self.collector,
+            SHAPE,
+            online,
+            learner,
+            privacy,
+            self.ledger,
+            source,
+            directory,
+        )
+
+    def train(self, start=START, **options):
+        try:
+            return self.trainer.train(start, **options)
+        finally:
+            self.head = self.ledger.head().entries, self.ledger.history()
+            self.ledger.close()
+
+
+def test_each_round_is_charged_with_its_own_sampling_probability(tmp_path):
+    site = Site(tmp_path / 'a')
+    seen = []
+    site.trainer.train(START, report=lambda told, weights: seen.append(told))
+    # Rounds 2 to 6 have 10, 15, ... patients and 5 new ones, so 5 steps, each.
+    assert site.ledger.history() == tuple((2.0, 4 / n, 5, 1) for n in (10, 15, 20, 25, 30))
+    never_the_last = epsilon_pld([(2.0, 4 / 30, 25)], 1e-3)
+    assert site.ledger.epsilon() > never_the_last
+    assert [told.round for told in seen] == [1, 2, 3, 4, 5, 6]
+    assert seen[0].epsilon == 0.0 and seen[-1].epsilon >= site.ledger.epsilon()
+
+
+def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
+    privacy = replace(PRIVACY, unit='transition', delta=1e-5, budget=math.inf)
+    learner = replace(LEARNER, n_step=3)
+    site = Site(tmp_path / 'a', learner=learner, privacy=privacy)
+    site.trainer.train(START)
+    with TurnLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
+        lengths = [turn.records.n_transitions for turn in iter(log.kept, None)]
+    assert len(lengths) == 6 and sum(lengths) == site.trainer.transitions
+    history = site.ledger.history()
+    assert [each.steps for each in history] == lengths  # already the first round has enough
+    assert [each.sampling_probability for each in history] == pytest.approx(4 / np.cumsum(lengths))
+    assert {each.group for each in history} == {3}
+
+
+@pytest.mark.parametrize('replay', ['poisson', 'prioritised'])
+def test_stopped_anywhere_it_goes_on_to_the_very_same_weights(tmp_path, replay):
+    learner = replace(LEARNER, replay=replay)
+    privacy = replace(PRIVACY, budget=math.inf)
+    undisturbed = Site(tmp_path / 'a', learner=learner, privacy=privacy).train()
+    for stop_at in (0, 4, 9, 17):
+        asked = iter(range(1000))
+        with pytest.raises(TrainingStopped):
+            Site(tmp_path / str(stop_at), learner=learner, privacy=privacy).train(
+                stopped=lambda asked=asked, last=stop_at: next(asked) >= last
+            )
+        resumed = Site(tmp_path / str(stop_at), learner=learner, privacy=privacy).train()
+        np.testing.assert_array_equal(resumed, undisturbed)
+
+
+def kill_in_round_4(where):
+    """Prepare this process to be killed at some place of its fourth round."""
+
+    def die(*told):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def before(target, name, now=lambda *given, **named: True, act=die):
+        original = getattr(target, name)
+
+        def replaced(*given, **named):
+            if now(*given, **named):
+                act(*given)
+            return original(*given, **named)
+
+        setattr(target, name, replaced)
+
+    def half(file, data, at):
+        os.lseek(file, at, os.SEEK_SET)
+        os.write(file, data[: len(data) // 2])
+        die()
+
+    def in_round(self, *given, round=None, **named):
+        return round == 4 or getattr(given[0] if given else None, 'round', 0) == 4
+
+    if where == 'collecting':
+        before(GymCollector, 'collect', lambda self, policy, share, first, count: first == 15)
+    elif where == 'half of the patients written':
+        before(
+            TurnLog,
+            'append',
+            lambda self, records: self.count == 3,
+            lambda *told: before(os, 'pwrite', act=half),
+        )
+    elif where == 'before the charge':
+        before(Ledger, 'reserve', in_round)
+    elif where == 'before the first step':
+        reserve = Ledger.reserve
+
+        def once_charged(self, **named):
+            made = reserve(self, **named)
+            return die() if named['round'] == 4 else made
+
+        Ledger.reserve = once_charged
+    elif where == 'before the state is kept':
+        before(TurnCheckpoints, 'save', in_round)
+    else:
+        before(TurnCheckpoints, 'save', in_round, lambda *told: before(os, 'pwrite', act=half))
+
+
+@pytest.fixture(scope='module')
+def undisturbed(tmp_path_factory):
+    """Weights after all rounds, the ledger's head, and how long each log of patients was."""
+    site = Site(tmp_path_factory.mktemp('online') / 'a')
+    weights = site.train()
+    return weights, site.head
+
+
+@pytest.mark.parametrize(
+    'where, charged',
+    [
+        ('collecting', 2),
+        ('half of the patients written', 2),
+        ('before the charge', 2),
+        ('before the first step', 3),
+        ('before the state is kept', 3),
+        ('half of the state written', 3),
+    ],
+)
+def test_kill_9_costs_one_round_changes_nothing_and_charges_once(
+    tmp_path, monkeypatch, undisturbed, where, charged
+):
+    expected, head = undisturbed
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            kill_in_round_4(where)
+            Site(tmp_path / 'b').train()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    site, learned = Site(tmp_path / 'b'), learned_rounds(monkeypatch)
+    assert len(site.ledger.history()) == charged
+    np.testing.assert_array_equal(site.train(), expected)
+    assert learned == [4, 5, 6]
+    assert site.head == head
+
+
+def learned_rounds(monkeypatch):
+    """Return the rounds that are learned from now on."""
+    learned, reserve = [], Ledger.reserve
+    monkeypatch.setattr(
+        Ledger,
+        'reserve',
+        lambda self, **named: learned.append(named['round']) or reserve(self, **named),
+    )
+    return learned
+
+
+def run_to(directory, last, **settings):
+    """Let a hospital learn some rounds, and take it down."""
+    with pytest.raises(TrainingStopped):
+        site = Site(directory, **settings)
+        collect = site.collector.collect
+
+        def until(policy, share, first, count):
+            if first >= last * count:
+                raise TrainingStopped('enough')
+            return collect(policy, share, first, count)
+
+        site.collector.collect = until
+        site.train()
+    return directory
+
+
+def harm(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize('damaged, first', [((), 6), ((1,), 5), ((0,), 6), ((0, 1), 2)])
+def test_damaged_checkpoints_cost_time_and_nothing_else(
+    tmp_path, monkeypatch, undisturbed, damaged, first
+):
+    home = run_to(tmp_path / 'b', 5)
+    for parity in damaged:
+        harm(home / f'turn_{parity}.checkpoint')
+    learned = learned_rounds(monkeypatch)
+    site = Site(home)
+    np.testing.assert_array_equal(site.train(), undisturbed[0])
+    assert learned == list(range(first, 7))
+    assert site.head == undisturbed[1]
+
+
+def test_who_must_hear_of_every_round_has_them_run_anew_and_pays_nothing(tmp_path, undisturbed):
+    home = run_to(tmp_path / 'b', 4)
+    resumed, anew = [], []
+    Site(home).train(report=lambda told, weights: resumed.append(told.round))
+    site = Site(home)
+    weights = site.train(report=lambda told, weights: anew.append(told.round), anew=True)
+    assert (resumed, anew) == ([5, 6], [1, 2, 3, 4, 5, 6])
+    np.testing.assert_array_equal(weights, undisturbed[0])
+    assert site.head == undisturbed[1]
+    np.testing.assert_array_equal(Site(home).train(), undisturbed[0])
+
+
+def test_more_rounds_go_on_and_fewer_give_what_they_gave(tmp_path, monkeypatch, undisturbed):
+    short = Site(tmp_path / 'a', online=replace(ONLINE, rounds=4)).train()
+    home = run_to(tmp_path / 'b', 5)
+    np.testing.assert_array_equal(Site(home, online=replace(ONLINE, rounds=4)).train(), short)
+    learned = learned_rounds(monkeypatch)
+    np.testing.assert_array_equal(Site(home).train(), undisturbed[0])
+    assert learned == [6]
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'learner': replace(LEARNER, learning_rate=0.5)},
+        {'privacy': replace(PRIVACY, clip_norm=2.0)},
+        {'source': NoiseSource.seeded(8)},
+        {'start': START + 1},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_checkpoint_of_something_else_is_refused_and_left(tmp_path, changes):
+    home = run_to(tmp_path / 'b', 4)
+    start = changes.pop('start', START)
+    before = contents(home)
+    with pytest.raises(CheckpointError, match='other records, settings, starting weights'):
+        Site(home, **changes).train(start)
+    assert contents(home) == before
+
+
+def contents(home):
+    return {each.name: each.read_bytes() for each in home.iterdir() if 'journal' not in each.name}
+
+
+def test_a_checkpoint_that_was_charged_to_another_ledger_is_refused(tmp_path):
+    home, other = run_to(tmp_path / 'b', 4), tmp_path / 'c'
+    other.mkdir()
+    shutil.copy(home / 'turn_0.checkpoint', other)
+    with pytest.raises(CheckpointError, match='charged to another ledger, which may be'):
+        Site(other, hospital='hospital_2').train()
+    assert sorted(each.name for each in other.iterdir()) == ['ledger.sqlite', 'turn_0.checkpoint']
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    home = run_to(tmp_path / 'b', 4)
+    path = home / 'turn_0.checkpoint'
+    content = path.read_bytes()[:-32].replace(b'checkpoint 2', b'checkpoint 9')
+    path.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(CheckpointError, match='another version'):
+        Site(home).train()
+
+
+def test_a_ledger_that_is_older_than_the_checkpoint_is_refused(tmp_path):
+    home = run_to(tmp_path / 'b', 3)
+    shutil.copy(home / 'ledger.sqlite', tmp_path / 'backup')
+    run_to(home, 5)
+    shutil.copy(tmp_path / 'backup', home / 'ledger.sqlite')
+    with pytest.raises(LedgerCorruptError, match=r'has 2 entries and had [34]: .*turn_.*put back'):
+        Site(home).train()
+
+
+@pytest.mark.parametrize('kept', ['with the states', 'without them'])
+def test_patients_that_were_learned_from_are_not_collected_again(tmp_path, kept):
+    home = run_to(tmp_path / 'b', 3)
+    shutil.copy(home / 'patients.turns', tmp_path / 'backup')
+    run_to(home, 5)
+    shutil.copy(tmp_path / 'backup', home / 'patients.turns')
+    if kept == 'without them':
+        for parity in (0, 1):
+            (home / f'turn_{parity}.checkpoint').unlink()
+    with pytest.raises(RecordsError, match='the patients of 3 rounds, and round [45] was learned'):
+        Site(home).train()
+
+
+def test_patients_of_another_hospital_or_other_turns_are_refused(tmp_path):
+    home, other = run_to(tmp_path / 'b', 3), tmp_path / 'c'
+    with pytest.raises(RecordsError, match='collected for patients = 5, not 7'):
+        Site(home, online=replace(ONLINE, patients=7)).train()
+    other.mkdir()
+    shutil.copy(home / 'patients.turns', other)
+    with pytest.raises(RecordsError, match="hospital = 'hospital_1', not 'hospital_2'"):
+        Site(other, hospital='hospital_2').train()
+
+
+def test_only_its_owner_reads_what_is_kept(tmp_path):
+    home = run_to(tmp_path / 'b', 4)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in home.iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert {'patients.turns', 'turn_0.checkpoint', 'turn_1.checkpoint'} < set(modes)
+
+
+def test_it_stops_before_the_budget_is_passed_and_keeps_what_it_has(tmp_path):
+    site = Site(tmp_path / 'a', privacy=replace(PRIVACY, unit='transition', budget=0.52))
+    seen = []
+    with pytest.raises(BudgetExceededError):
+        site.trainer.train(START, report=lambda told, weights: seen.append(weights))
+    assert 0.0 < site.ledger.epsilon() <= 0.52
+    assert not np.array_equal(seen[-1], START)
+
+
+def test_the_same_number_is_the_same_patient_whatever_was_before():
+    from fdrl_ros.policy import Policy
+
+    collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
+    policy = Policy(START, SHAPE)
+    together = collector.collect(policy, 0.3, 5, 4)
+    alone = collector.collect(policy, 0.3, 7, 1)
+    own = slice(together.starts[2], together.starts[3])
+    np.testing.assert_array_equal(together.states[own], alone.states)
+    np.testing.assert_array_equal(together.actions[own], alone.actions)
+    assert together.patients[2] == alone.patients[0] == 'patient_7'
+
+
+def test_exploration_falls_in_a_line_and_stays():
+    told = [ONLINE.explored(each) for each in (1, 3, 5, 6)]
+    assert told == pytest.approx([1.0, 0.525, 0.05, 0.05])
+
+
+def test_records_put_together_are_of_different_patients():
+    collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
+    from fdrl_ros.policy import Policy
+
+    policy = Policy(START, SHAPE)
+    first, second = (collector.collect(policy, 0.5, at, 2) for at in (0, 2))
+    both = Records.joined([first, second])
+    assert both.n_patients == 4
+    assert both.digest() == collector.collect(policy, 0.5, 0, 4).digest()
+    with pytest.raises(RecordsError, match='twice'):
+        Records.joined([first, first])
+    with pytest.raises(RecordsError, match='no records'):
+        Records.joined([])
+
+
+@pytest.mark.parametrize(
+    'privacy, online, error',
+    [
+        ({'budget': 2.0}, {}, BudgetExceededError),
+        ({'batch': 31}, {}, PrivacyError),
+        ({}, {'warm_up': 31}, PrivacyError),
+        ({'delta': 0.04}, {}, PrivacyError),
+    ],
+)
+def test_rounds_that_cannot_all_be_trained_are_refused_before_anybody_is_treated(
+    tmp_path, privacy, online, error
+):
+    """Thirty patients in six rounds."""
+    site = Site(
+        tmp_path / 'a', online=replace(ONLINE, **online), privacy=replace(PRIVACY, **privacy)
+    )
+    site.collector.collect = None
+    with pytest.raises(error):
+        site.train()
+    assert site.head == (0, ())
+
+
+def test_what_the_rounds_cost_is_known_before_they_are_run(tmp_path):
+    site = Site(tmp_path / 'a')
+    site.train()
+    spent = epsilon_pld(site.head[1], PRIVACY.delta)
+    for budget, enough in ((1.001 * spent, True), (0.999 * spent, False)):
+        privacy = replace(PRIVACY, budget=budget)
+        other = Site(tmp_path / f'b{enough}', privacy=privacy)
+        with contextlib.nullcontext() if enough else pytest.raises(BudgetExceededError):
+            other.trainer.check_affordable()
+        other.ledger.close()
+
+
+def test_who_learned_nothing_is_told_so(tmp_path):
+    """How many transitions there will be, nobody knows before."""
+    privacy = replace(PRIVACY, unit='transition', delta=1e-4)
+    site = Site(tmp_path / 'a', online=replace(ONLINE, warm_up=100_000), privacy=privacy)
+    with pytest.raises(PrivacyError, match='nothing was learned'):
+        site.train()
+
+
+def test_a_patient_who_returns_is_refused_before_that_is_kept(tmp_path):
+    site = Site(tmp_path / 'a')
+    collect = site.collector.collect
+    site.collector.collect = lambda policy, share, first, count: collect(policy, share, 0, count)
+    with pytest.raises(RecordsError, match='twice'):
+        site.train()
+    np.testing.assert_array_equal(
+        Site(tmp_path / 'a').train(), Site(tmp_path / 'b').train(), 'it goes on undisturbed'
+    )
+
+
+def test_progress_counts_rounds(tmp_path):
+    told = []
+    Site(tmp_path / 'a').train(report=lambda progress, weights: told.append(progress))
+    assert [(each.step, each.steps) for each in told] == [(i, 6) for i in range(1, 7)]

@@ -1,0 +1,306 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A block is charged, durably, before anything of it is drawn, and kept durably after."""
+
+from collections.abc import Callable
+from dataclasses import replace
+import os
+from pathlib import Path
+import sqlite3
+import threading
+
+from fdrl_ros.errors import BudgetExceededError
+from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.stacked import StackedTrainers
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+import pytest
+
+SHAPE = NetworkShape(states=2, actions=2, hidden=(3,))
+LEARNER = LearnerSettings(epochs=3, transitions_per_patient=2, target_period=3)
+PRIVACY = PrivacySettings(batch=5, noise_multiplier=2.0, delta=1e-3, budget=50.0, clip_norm=1.0)
+POOR = replace(PRIVACY, budget=0.01)
+START = SHAPE.draw(np.random.default_rng(0))
+ONLINE = OnlineSettings(rounds=4, patients=5, warm_up=10)
+STEPS = 2  # of a block: 10 patients, 5 of them in a step
+
+WAYS = ['train', 'train_on', 'online', 'stacked']
+Told = list[tuple[str, str, int, int]]
+"""In order: what was done, in which hospital, in which round, and in which block or step."""
+
+
+class Heard(NoiseSource):
+    """A seeded source that tells of every draw."""
+
+    def __init__(self, hospital: str, told: Told) -> None:
+        super().__init__(hospital.encode().ljust(32), private=False)
+        self.hospital, self.told = hospital, told
+
+    def uniform_words(self, purpose, round, step, size):
+        self.told.append(('drawn', self.hospital, round, step))
+        return super().uniform_words(purpose, round, step, size)
+
+    def gaussian(self, purpose, round, step, size):
+        self.told.append(('drawn', self.hospital, round, step))
+        return super().gaussian(purpose, round, step, size)
+
+
+def records(patients: int = 10, first: int = 0) -> Records:
+    rng = np.random.default_rng(first)
+    count = 3 * patients
+    return Records(
+        states=rng.normal(size=(count, 2)),
+        actions=rng.integers(2, size=count),
+        rewards=rng.normal(size=count),
+        next_states=rng.normal(size=(count, 2)),
+        terminals=np.zeros(count, bool),
+        starts=np.arange(patients + 1) * 3,
+        patients=np.array([f'patient_{first + i}' for i in range(patients)]),
+    )
+
+
+class Collector:
+    """Patients who are there already."""
+
+    def collect(self, policy, exploration, first, count):
+        return records(count, first)
+
+
+def ledger_of(home: Path, hospital: str, privacy: PrivacySettings) -> Ledger:
+    return Ledger.open(
+        home / f'{hospital}.sqlite',
+        hospital=hospital,
+        unit=privacy.unit,
+        delta=privacy.delta,
+        budget=privacy.budget,
+    )
+
+
+def trainer_of(
+    home: Path, told: Told, hospital: str = 'a', privacy: PrivacySettings = PRIVACY
+) -> Trainer:
+    ledger, source = ledger_of(home, hospital, privacy), Heard(hospital, told)
+    return Trainer(records(), SHAPE, LEARNER, privacy, ledger, source, home / f'{hospital}.state')
+
+
+def run(way: str, home: Path, told: Told, privacy: PrivacySettings = PRIVACY) -> None:
+    """Train, in one of the ways in which something is ever drawn."""
+    if way == 'online':
+        ledger, source = ledger_of(home, 'a', privacy), Heard('a', told)
+        OnlineTrainer(Collector(), SHAPE, ONLINE, LEARNER, privacy, ledger, source, home).train(
+            START
+        )
+    elif way == 'stacked':
+        both = [trainer_of(home, told, each, privacy) for each in 'ab']
+        StackedTrainers(both).train(START, 1)
+    elif way == 'train':
+        alone = trainer_of(home, told, privacy=privacy)
+        alone.train(START, 1, report=lambda progress: None, stopped=lambda: False)
+    else:
+        alone, state = trainer_of(home, told, privacy=privacy), None
+        for round in (1, 2, 3):
+            state = alone.train_on(state, START, round, stopped=lambda: False)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Hear of every reservation that was granted, and with a `Heard` source of every draw."""
+    order: Told = []
+    reserve = Ledger.reserve
+
+    def heard(self, **named):
+        made = reserve(self, **named)
+        order.append(('reserved', self.owner.hospital, named['round'], named['block']))
+        return made
+
+    monkeypatch.setattr(Ledger, 'reserve', heard)
+    return order
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_every_block_is_reserved_before_anything_of_it_is_drawn(tmp_path, told, way):
+    run(way, tmp_path, told)
+    reserved: dict[tuple[str, int], int] = {}
+    first: dict[tuple[str, int], int] = {}
+    for what, hospital, round, number in told:
+        name = hospital, round
+        if what == 'reserved':
+            assert number == reserved.get(name, 0)
+            reserved[name] = number + 1
+        else:
+            # Steps are counted through the rounds of an online learner, blocks in each.
+            block = 0 if way in ('train_on', 'online') else number // STEPS
+            assert block < reserved.get(name, 0), f'{name}: step {number} was drawn too early'
+            first.setdefault(name, number)
+    assert set(first) == set(reserved)
+    rounds = {'online': {2, 3, 4}, 'train_on': {1, 2, 3}}.get(way, {1})
+    hospitals = 'ab' if way == 'stacked' else 'a'
+    assert set(reserved) == {(each, round) for each in hospitals for round in rounds}
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_a_block_that_the_ledger_refuses_draws_nothing(tmp_path, told, way):
+    with pytest.raises(BudgetExceededError):
+        run(way, tmp_path, told, POOR)
+    assert told == []
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_a_later_block_that_the_ledger_refuses_draws_nothing_either(
+    tmp_path, told, monkeypatch, way
+):
+    granted = Ledger.reserve
+    blocks = 2 if way == 'stacked' else 1
+
+    def reserve(self, **named):
+        if sum(what == 'reserved' for what, *_ in told) >= blocks:
+            raise BudgetExceededError(spent=1.0, wanted=2.0, budget=1.0)
+        return granted(self, **named)
+
+    monkeypatch.setattr(Ledger, 'reserve', reserve)
+    with pytest.raises(BudgetExceededError):
+        run(way, tmp_path, told)
+    drawn = {(hospital, round, step) for what, hospital, round, step in told if what == 'drawn'}
+    round, hospitals = (2 if way == 'online' else 1), ('ab' if way == 'stacked' else 'a')
+    steps = range(5 if way == 'online' else STEPS)
+    assert drawn == {(each, round, step) for each in hospitals for step in steps}
+
+
+def test_nobody_beside_one_whom_the_ledger_refuses_draws_anything(tmp_path, told, monkeypatch):
+    granted = Ledger.reserve
+
+    def reserve(self, **named):
+        if self.owner.hospital == 'b':
+            raise BudgetExceededError(spent=1.0, wanted=2.0, budget=1.0)
+        return granted(self, **named)
+
+    monkeypatch.setattr(Ledger, 'reserve', reserve)
+    with pytest.raises(BudgetExceededError):
+        run('stacked', tmp_path, told)
+    assert told == [('reserved', 'a', 1, 0)]
+
+
+def test_a_reservation_is_synced_with_the_end_of_its_journal(tmp_path, monkeypatch):
+    """What SQLite's connection says of itself when a reservation is written."""
+    opened, connect = [], sqlite3.connect
+    statements: list[str] = []
+
+    def noted(*given, **named):
+        opened.append(connect(*given, **named))
+        opened[-1].set_trace_callback(statements.append)
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, 'connect', noted)
+    ledger = ledger_of(tmp_path, 'a', PRIVACY)
+    statements.clear()
+    ledger.reserve(
+        round=1,
+        block=0,
+        noise_multiplier=2.0,
+        sampling_probability=0.5,
+        steps=2,
+        group=1,
+        inputs=bytes(32),
+    )
+    assert statements[0].startswith('BEGIN') and statements[-1] == 'COMMIT'
+    assert not any('PRAGMA' in each.upper() for each in statements)
+    (writer,) = [each for each in opened if is_open(each)]
+    assert writer.execute('PRAGMA synchronous').fetchone() == (3,)  # EXTRA
+    assert writer.execute('PRAGMA journal_mode').fetchone() == ('delete',)
+    ledger.close()
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute('SELECT 1')
+    except sqlite3.ProgrammingError:
+        return False
+    return True
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """Hear which files were synced, with what was in them."""
+    heard: list[tuple[str, bytes]] = []
+
+    def hear(sync):
+        def noted(file):
+            path = Path(os.readlink(f'/proc/self/fd/{file}'))
+            sync(file)
+            if path.is_file():
+                heard.append((path.name, path.read_bytes()))
+
+        return noted
+
+    for name in ('fsync', 'fdatasync'):
+        monkeypatch.setattr(os, name, hear(getattr(os, name)))
+    return heard
+
+
+def moves(monkeypatch: pytest.MonkeyPatch, note: Callable[[Path], None]) -> None:
+    replace_file = Path.replace
+
+    def noted(self, target):
+        note(self)
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, 'replace', noted)
+
+
+def test_a_checkpoint_is_whole_on_the_disk_before_it_takes_the_old_one_s_place(
+    tmp_path, monkeypatch, synced
+):
+    seen = []
+    moves(monkeypatch, lambda part: seen.append((part.name, part.read_bytes()) in synced))
+    run('train', tmp_path, [])
+    assert seen == [True] * LEARNER.epochs
+    assert synced[-1][1] == (tmp_path / 'a.state').read_bytes()
+
+
+def test_the_state_after_each_turn_is_on_the_disk_before_the_other_is_written(
+    tmp_path, monkeypatch, synced
+):
+    wrong, pwrite, fsync = [], os.pwrite, os.fsync
+    names = ['turn_0.checkpoint', 'turn_1.checkpoint']
+    writing = threading.Event()
+
+    def slow(file):
+        if Path(os.readlink(f'/proc/self/fd/{file}')).name in names:
+            writing.wait(0.05)  # a disk that is slower than whoever does not wait for it
+        fsync(file)
+
+    def noted(file, data, at):
+        path = Path(os.readlink(f'/proc/self/fd/{file}'))
+        if path.name in names:
+            other = tmp_path / names[1 - names.index(path.name)]
+            if other.exists() and (other.name, other.read_bytes()) not in synced:
+                wrong.append(path.name)
+                writing.set()
+        return pwrite(file, data, at)
+
+    monkeypatch.setattr(os, 'pwrite', noted)
+    monkeypatch.setattr(os, 'fsync', slow)
+    run('online', tmp_path, [])
+    assert wrong == []
+    for name in names:
+        assert (name, (tmp_path / name).read_bytes()) in synced
+
+
+def test_the_patients_of_a_turn_are_on_the_disk_before_anything_is_learned_from_them(
+    tmp_path, monkeypatch, synced
+):
+    reserve, seen = Ledger.reserve, []
+
+    def noted(self, **named):
+        whole = (tmp_path / 'patients.turns').read_bytes()
+        seen.append(('patients.turns', whole) in synced)
+        return reserve(self, **named)
+
+    monkeypatch.setattr(Ledger, 'reserve', noted)
+    run('online', tmp_path, [])
+    assert seen == [True] * 3

@@ -1,0 +1,112 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Records mean what they say, whatever types of numbers they come in."""
+
+from dataclasses import fields
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.transitions import Transitions
+import numpy as np
+import pytest
+
+
+def arrays(**changes):
+    """Return one patient's five steps."""
+    path = np.arange(6.0)[:, None]
+    return {
+        'states': path[:-1],
+        'actions': np.array([0, 1, 0, 1, 0]),
+        'rewards': np.arange(5.0),
+        'next_states': path[1:],
+        'terminals': np.array([False, False, False, False, True]),
+        'starts': np.array([0, 5]),
+        'patients': np.array(['a']),
+    } | changes
+
+
+@pytest.mark.parametrize('kind', [bool, int, float, np.uint8, list])
+def test_terminals_are_the_same_in_every_type(kind):
+    flags = arrays()['terminals']
+    given = flags.astype(int).tolist() if kind is list else flags.astype(kind)
+    made, expected = Records(**arrays(terminals=given)), Records(**arrays())
+    assert made.terminals.dtype == np.bool_
+    assert made.digest() == expected.digest()
+    discounts = Transitions.of(made, discount=0.9).discounts
+    np.testing.assert_allclose(discounts, [0.9, 0.9, 0.9, 0.9, 0.0])
+
+
+@pytest.mark.parametrize(
+    'name, value',
+    [
+        ('terminals', [0, 0, 2, 0, 1]),
+        ('terminals', [0.0, 0.0, 0.5, 0.0, 1.0]),
+        ('terminals', [0.0, 0.0, np.nan, 0.0, 1.0]),
+        ('actions', [0.5, 1.0, 0.0, 1.0, 0.0]),
+        ('actions', [0, 1, -1, 1, 0]),
+        ('actions', ['0', '1', '0', '1', '0']),
+        ('actions', np.zeros((5, 1), int)),
+        ('rewards', [0.0, 1.0, np.inf, 1.0, 0.0]),
+        ('rewards', ['a', 'b', 'c', 'd', 'e']),
+        ('rewards', [[0.0], [1.0, 2.0], 0.0, 0.0, 0.0]),
+        ('states', np.full((5, 1), np.nan)),
+        ('states', np.zeros(5)),
+        ('starts', [0.0, 4.5]),
+        ('patients', [7]),
+    ],
+)
+def test_numbers_that_would_mean_something_else_are_refused(name, value):
+    with pytest.raises(RecordsError):
+        Records(**arrays(**{name: value}))
+
+
+def test_other_types_are_converted_and_can_be_saved_and_loaded(tmp_path):
+    made = Records(
+        **arrays(
+            actions=[0.0, 1.0, 0.0, 1.0, 0.0],
+            rewards=[0, 1, 2, 3, 4],
+            patients=np.array(['a'], object),
+        )
+    )
+    assert made.digest() == Records(**arrays()).digest()
+    made.save(tmp_path / 'records.npz')
+    assert Records.load(tmp_path / 'records.npz', 1).digest() == made.digest()
+
+
+def test_returns_do_not_reach_beyond_an_episode_that_was_cut_off_where_the_next_begins():
+    """The second episode begins in the very state that the first was cut off in."""
+    states = np.array([[0.0], [1.0], [2.0], [1.0]])
+    following = np.array([[1.0], [2.0], [1.0], [0.0]])
+    told = Records(
+        states=states,
+        actions=np.zeros(4, int),
+        rewards=np.array([1.0, 1.0, 100.0, 100.0]),
+        next_states=following,
+        terminals=np.zeros(4, bool),
+        starts=np.array([0, 4]),
+        patients=np.array(['a']),
+        ends=np.array([0, 1, 0, 0]),
+    )
+    rewards = Transitions.of(told, discount=1.0, n_step=2).rewards
+    np.testing.assert_array_equal(rewards, [2.0, 1.0, 200.0, 100.0])
+
+
+def test_records_of_before_episode_ends_were_told_are_read(tmp_path):
+    made = Records(**arrays())
+    old = {each.name: getattr(made, each.name) for each in fields(made) if each.name != 'ends'}
+    np.savez(tmp_path / 'old.npz', **old)
+    assert Records.load(tmp_path / 'old.npz', 1).digest() == made.digest()
+
+
+def test_a_patient_who_is_not_known_is_refused_and_not_named(tmp_path):
+    made = Records(**arrays(patients=np.array(['patient_77'])))
+    made.save(tmp_path / 'records.npz')
+    made.require_known(['patient_1', 'patient_77'])
+    Records.load(tmp_path / 'records.npz', 1, {'patient_77'})
+    for refused in (
+        lambda: made.require_known(['patient_1']),
+        lambda: Records.load(tmp_path / 'records.npz', 1, {'patient_1'}),
+    ):
+        with pytest.raises(RecordsError, match='not known') as told:
+            refused()
+        assert '77' not in str(told.value)

@@ -1,0 +1,205 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What a learner sums into a return, and whom and what each of its steps draws."""
+
+from dataclasses import replace
+import math
+from pathlib import Path
+
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.transitions import Transitions
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise import NoiseSource
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+
+SHAPE = NetworkShape(states=2, actions=2, hidden=(3,))
+# A network that values everything at 0, and learns too slowly for that to change.
+NOTHING = np.zeros(SHAPE.n_parameters, np.float32)
+PRIVATE_REPLAY = LearnerSettings(
+    epochs=1,
+    transitions_per_patient=2,
+    optimizer='sgd',
+    learning_rate=1e-8,
+    proximal=0.0,
+    replay='prioritised_poisson',
+    priority_exponent=1.0,
+    importance_exponent=0.5,
+    expected_priority=0.6,
+)
+QUIET = PrivacySettings(batch=3, noise_multiplier=0.0, delta=1e-3, budget=math.inf, clip_norm=1.0)
+
+
+class Noting(Trainer):
+    """Keeps what each step took: its round, its step, the patients' numbers, the batch."""
+
+    noted: list
+
+    def batch(self, draw, round, step):
+        """Note it; states begin with the number of their patient."""
+        taken = super().batch(draw, round, step)
+        self.noted.append((round, step, taken.states[:, 0, 0].astype(int), taken))
+        return taken
+
+
+def patients(rewards, length: int = 2) -> Records:
+    """Make patients of some steps, each of which is its own episode and pays the same reward."""
+    numbers = np.repeat(np.arange(len(rewards)), length)
+    states = np.stack([numbers, np.arange(len(numbers))], axis=1)
+    return Records(
+        states=states.astype(np.float32),
+        actions=np.zeros(len(numbers), np.int64),
+        rewards=np.asarray(rewards, np.float32)[numbers],
+        next_states=states.astype(np.float32),
+        terminals=np.ones(len(numbers), bool),
+        starts=np.arange(len(rewards) + 1) * length,
+        patients=np.array([f'patient_{i}' for i in range(len(rewards))]),
+    )
+
+
+def noting(
+    home: Path, given: Records, steps: int, learner=PRIVATE_REPLAY, privacy=QUIET, name='a'
+) -> Noting:
+    ledger = Ledger.open(
+        home / f'{name}.sqlite',
+        hospital=name,
+        unit=privacy.unit,
+        delta=privacy.delta,
+        budget=privacy.budget,
+    )
+    source, place = NoiseSource.seeded(5), home / f'{name}.state'
+    made = Noting(given, SHAPE, learner, privacy, ledger, source, place, steps)
+    made.noted = []
+    return made
+
+
+def train(made: Noting) -> Noting:
+    made.train(NOTHING, 1, report=lambda told: None, stopped=lambda: False)
+    return made
+
+
+def joined(made: Noting, patient: int) -> list[int]:
+    """Return the steps that a patient joined."""
+    return [step for _, step, who, _ in made.noted if patient in who]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    lengths=strategies.lists(strategies.integers(1, 6), min_size=1, max_size=5),
+    n_step=strategies.integers(1, 7),
+    told=strategies.booleans(),
+    seed=strategies.integers(0, 2**20),
+)
+def test_no_return_reaches_across_a_patient_or_the_end_of_an_episode(lengths, n_step, told, seed):
+    """Every state is the same one, so that nothing but what is recorded tells them apart."""
+    rng = np.random.default_rng(seed)
+    count = sum(lengths)
+    terminals, ends = rng.random(count) < 0.3, rng.random(count) < 0.3
+    made = Records(
+        states=np.zeros((count, 1), np.float32),
+        actions=np.zeros(count, np.int64),
+        rewards=rng.normal(size=count).astype(np.float32),
+        next_states=np.zeros((count, 1), np.float32),
+        terminals=terminals,
+        starts=np.concatenate(([0], np.cumsum(lengths))),
+        patients=np.array([f'patient_{i}' for i in range(len(lengths))]),
+        ends=ends if told else None,
+    )
+    found = Transitions.of(made, discount=0.9, n_step=n_step)
+    for patient, length in enumerate(lengths):
+        start = made.starts[patient]
+        for at in range(start, start + length):
+            total, last = 0.0, at
+            for ahead in range(n_step):
+                last = at + ahead
+                total += 0.9**ahead * float(made.rewards[last])
+                if terminals[last] or (told and ends[last]) or last == start + length - 1:
+                    break
+            left = 0.0 if terminals[last] else 0.9 ** (last - at + 1)
+            assert found.rewards[at] == pytest.approx(total, abs=1e-5)
+            assert found.discounts[at] == pytest.approx(left, abs=1e-6)
+
+
+def test_each_step_of_each_round_draws_other_transitions(tmp_path):
+    learner = replace(PRIVATE_REPLAY, replay='poisson', transitions_per_patient=5)
+    long = patients([0.5, 0.5, 0.5], length=50)
+    made = noting(tmp_path, long, steps=6, learner=learner)  # 3 of 3 join each
+    for round in (1, 2, 3):
+        made.train(NOTHING, round, report=lambda told: None, stopped=lambda: False)
+    drawn = {(who, tuple(row)) for *_, who, taken in made.noted for row, who in rows(taken)}
+    # 5 of 50, 54 times: that two are the same is less likely than 1 in 100,000.
+    assert len(made.noted) == 18 and len(drawn) == 54
+
+
+def rows(taken):
+    return [(each[:, 1].tolist(), int(each[0, 0])) for each in taken.states]
+
+
+def test_private_replay_throws_a_coin_of_the_patient_s_own_error_not_of_a_share(tmp_path):
+    errors = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9, 1.0])
+    made = train(noting(tmp_path, patients(errors), steps=2500))
+    wanted = np.minimum(1.0, 3 / 10 / 0.6 * errors)  # L / n over the guess, times the priority
+    found = np.array([len(joined(made, each)) for each in range(10)])
+    # Everybody's first time is at priority 1; false alarm under another seed: 6e-6 in all.
+    spread = 5.0 * np.sqrt(2500 * wanted * (1.0 - wanted)) + 4.0
+    assert (np.abs(found - 2500 * wanted) <= spread).all()
+
+
+def test_nobody_s_error_moves_anybody_else_s_coin(tmp_path):
+    """One learns nothing, so a patient's priority is known; the others' errors differ tenfold."""
+    small, large = (
+        train(noting(tmp_path, patients([0.3, *[other] * 9]), steps=400, name=name))
+        for name, other in (('small', 0.08), ('large', 0.8))
+    )
+    assert joined(small, 0) == joined(large, 0)
+    assert 20 < len(joined(small, 0)) < 120
+    assert len(joined(small, 1)) < 0.3 * len(joined(large, 1))
+
+
+def test_private_replay_weighs_what_joins_too_often_down_and_nothing_up(tmp_path):
+    errors = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9, 1.0])
+    made = train(noting(tmp_path, patients(errors), steps=300))
+    seen = set()
+    for _, _, who, taken in made.noted:
+        # 1 in the first time, as it was not known before.
+        first = np.array([each not in seen for each in who])
+        priority = np.where(first, 1.0, errors[who])
+        expected = np.minimum(1.0, 0.6 / priority) ** 0.5
+        np.testing.assert_allclose(taken.weights, np.tile(expected[:, None], 2), rtol=1e-4)
+        assert taken.weights.max() <= 1.0
+        seen |= set(who.tolist())
+    assert len(seen) == 10
+
+
+@pytest.mark.parametrize('replay', ['prioritised', 'prioritised_poisson'])
+def test_priorities_are_carried_on_to_more_records(tmp_path, replay):
+    learner = replace(PRIVATE_REPLAY, replay=replay)
+    made = noting(tmp_path, patients(np.full(10, 0.25)), steps=1, learner=learner)
+    state = made.train_on(None, NOTHING, 1, stopped=lambda: False)
+    known = replace(state, priorities=np.linspace(0.05, 0.5, 10))
+    made.take(patients(np.full(14, 0.25)), 1)
+    after = made.train_on(known, NOTHING, 2, stopped=lambda: False)
+    (who,) = [set(each.tolist()) for round, _, each, _ in made.noted if round == 2]
+    for patient in range(14):
+        kept = known.priorities[patient] if patient < 10 else 1.0
+        expected = 0.25 if patient in who else kept
+        assert after.priorities[patient] == pytest.approx(expected, rel=1e-4)
+    assert 0 < len(who) < 14
+    assert known.priorities[0] == 0.05  # nobody else's state is changed
+
+
+def test_priorities_go_on_from_block_to_block(tmp_path):
+    """Three blocks of a round join and weigh as one block of as many steps does."""
+    errors = np.linspace(0.05, 1.0, 10)
+    one = train(noting(tmp_path, patients(errors), steps=30, name='one'))
+    learner = replace(PRIVATE_REPLAY, epochs=3)
+    three = train(noting(tmp_path, patients(errors), steps=10, learner=learner, name='three'))
+    for (_, step, who, taken), (_, other, whom, given_) in zip(
+        one.noted, three.noted, strict=True
+    ):
+        assert step == other and who.tolist() == whom.tolist()
+        np.testing.assert_array_equal(taken.weights, given_.weights)

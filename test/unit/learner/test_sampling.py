@@ -1,0 +1,150 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Who joins a step, by each scheme, and what the accountant is told of it."""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.sampling import replay_of
+from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
+import pytest
+from scipy import stats
+
+SOURCE = NoiseSource.seeded(5)
+PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0)
+
+
+def scheme(name, n_units=40, batch=8, priorities=None, **settings):
+    learner = LearnerSettings(replay=name, **settings)
+    return replay_of(n_units, batch, learner, SOURCE, priorities)
+
+
+def records(patients=40, length=3):
+    count = patients * length
+    return Records(
+        states=np.zeros((count, 2), np.float32),
+        actions=np.zeros(count, np.int64),
+        rewards=np.zeros(count, np.float32),
+        next_states=np.zeros((count, 2), np.float32),
+        terminals=np.zeros(count, bool),
+        starts=np.arange(patients + 1) * length,
+        patients=np.arange(patients).astype(str),
+    )
+
+
+def shares(replay, steps=3000, n_units=40):
+    joins = np.zeros(n_units)
+    for step in range(steps):
+        np.add.at(joins, replay.draw(1, step).units, 1)
+    return joins / steps
+
+
+def test_poisson_and_uniform_replay_let_everybody_join_alike():
+    # Chi-square; false alarm under another seed: 1e-6 each.
+    for name, variance in (('poisson', 0.2 * 0.8), ('uniform', 8 * (1 / 40) * (39 / 40))):
+        deviation = (shares(scheme(name)) - 0.2) * math.sqrt(3000 / variance)
+        assert (deviation**2).sum() < stats.chi2.isf(1e-6, 40)
+
+
+def test_uniform_batches_are_equally_large_and_poisson_ones_are_not():
+    sizes = {
+        name: {len(scheme(name).draw(1, step).units) for step in range(50)}
+        for name in ('poisson', 'uniform', 'prioritised')
+    }
+    assert sizes['uniform'] == sizes['prioritised'] == {8}
+    assert len(sizes['poisson']) > 5
+
+
+def test_published_replay_joins_in_proportion_to_priority_and_weighs_it_away():
+    priorities = np.linspace(0.1, 1.0, 40)
+    replay = scheme('prioritised', priorities=priorities, importance_exponent=1.0)
+    wanted = 8 * priorities / priorities.sum()
+    # One from each equal share of the sum: variance is below that of independent draws.
+    assert np.abs(shares(replay) - wanted).max() < 5.0 * math.sqrt(0.4 / 3000)
+    draw = replay.draw(1, 0)
+    products = draw.weights * priorities[draw.units]
+    assert products == pytest.approx(np.full(8, products[0]))
+    assert draw.weights.max() == 1.0
+
+
+def test_private_replay_lets_each_unit_join_by_its_own_priority_alone():
+    priorities = np.linspace(0.05, 1.0, 40)
+    replay = scheme('prioritised_poisson', priorities=priorities, expected_priority=0.5)
+    wanted = np.minimum(1.0, (8 / 40 / 0.5) * priorities)
+    limit = 5.0 * np.sqrt(wanted * (1.0 - wanted) / 3000) + 1e-12
+    assert (np.abs(shares(replay) - wanted) <= limit).all()
+    others = priorities.copy()
+    others[1:] = 1.0  # nobody's priority moves the coin of unit 0
+    moved = scheme('prioritised_poisson', priorities=others, expected_priority=0.5)
+    for step in range(300):
+        assert (0 in replay.draw(1, step).units) == (0 in moved.draw(1, step).units)
+
+
+@pytest.mark.parametrize('name', ['prioritised', 'prioritised_poisson'])
+def test_priorities_follow_the_errors_and_go_on_from_a_checkpoint(name):
+    replay = scheme(name, priority_exponent=0.5)
+    assert (replay.priorities == 1.0).all()
+    replay.learned(np.array([3, 7]), np.array([[0.25, -0.25], [-9.0, 0.0]], np.float32))
+    assert replay.priorities[3] == pytest.approx(0.5)
+    assert replay.priorities[7] == 1.0 and replay.priorities[0] == 1.0
+    again = scheme(name, priorities=replay.priorities, priority_exponent=0.5)
+    assert np.array_equal(again.draw(1, 5).units, replay.draw(1, 5).units)
+    replay.learned(np.array([0]), np.zeros((1, 1), np.float32))
+    assert replay.priorities[0] > 0.0  # everybody can still join
+    assert again.priorities[0] == 1.0  # and no two share a state
+
+
+def guarantee(learner=None, data=None, **privacy):
+    return Guarantee.of(
+        data or records(), learner or LearnerSettings(), replace(PRIVACY, **privacy)
+    )
+
+
+def test_poisson_is_charged_at_its_rate_and_private_replay_without_amplification():
+    assert guarantee().charge(7) == (2.0, 0.2, 7, 1)
+    private = LearnerSettings(replay='prioritised_poisson')
+    assert guarantee(private).charge(7) == (2.0, 1.0, 7, 1)
+
+
+@pytest.mark.parametrize('name', ['uniform', 'prioritised'])
+def test_replay_without_a_finite_epsilon_is_refused_under_a_budget(name):
+    learner = LearnerSettings(replay=name)
+    why = {'uniform': 'depends on who else', 'prioritised': 'through the sum of priorities'}
+    with pytest.raises(PrivacyError, match=f'{name} sampling has no finite .*{why[name]}'):
+        guarantee(learner)
+    assert guarantee(learner, budget=math.inf).charge(3).noise_multiplier == 0.0
+
+
+def test_no_noise_is_refused_under_a_budget():
+    with pytest.raises(PrivacyError, match='without noise there is no privacy'):
+        guarantee(noise_multiplier=0.0)
+    assert guarantee(noise_multiplier=0.0, budget=math.inf).charge(3).noise_multiplier == 0.0
+
+
+def test_clipping_transitions_protects_a_patient_as_a_group_of_a_public_size():
+    with pytest.raises(PrivacyError, match='most_transitions') as refused:
+        guarantee(clipped='transition', most_transitions=2)
+    assert ' 3' not in str(refused.value), 'how long the longest is, is private'
+    made = guarantee(clipped='transition', most_transitions=5)
+    assert (made.n_units, made.n_records, made.group) == (40, 120, 5)
+    assert made.charge(1).sampling_probability == pytest.approx(8 / (40 * 5))  # public numbers
+    assert made.charge(1).noise_multiplier == 2.0
+
+
+def test_returns_of_n_steps_make_a_transition_unit_a_group_of_n():
+    made = guarantee(LearnerSettings(n_step=4), unit='transition')
+    assert (made.n_units, made.group) == (120, 4)
+    assert made.charge(1).noise_multiplier == 1.0, 'records that change move a sum by 2 C'
+    assert guarantee(unit='transition').charge(1).noise_multiplier == 2.0
+    assert guarantee(LearnerSettings(n_step=4)).group == 1  # all of a patient is clipped as one
+
+
+def test_delta_is_held_against_whom_epsilon_protects():
+    with pytest.raises(PrivacyError, match='120 units'):
+        guarantee(unit='transition', delta=1.0 / 120.0)
+    guarantee(clipped='transition', most_transitions=5, delta=1.0 / 120.0)

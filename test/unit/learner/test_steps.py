@@ -1,0 +1,143 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the optimizers, of a round and of pre-training, held to the obvious slow loops."""
+
+from dataclasses import replace
+import math
+
+from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.optimizer import fresh_moments, optimizer_of
+from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
+from fdrl_ros.learner.records.transitions import Transitions
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.stacked import StackedTrainers
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy import NetworkShape
+import numpy as np
+import pytest
+
+from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START
+
+LEARNER = LearnerSettings(
+    epochs=3, transitions_per_patient=2, target_period=3, learning_rate=0.05, proximal=0.3
+)
+
+
+class SlowAdam:
+    """Adam, Algorithm 1 of Kingma and Ba (2015), number by number."""
+
+    def __init__(self, size: int, rate: float) -> None:
+        self.m, self.v, self.t, self.rate = [0.0] * size, [0.0] * size, 0, rate
+
+    def step(self, gradient) -> np.ndarray:
+        """Return what is added to each weight."""
+        self.t += 1
+        moved = []
+        for i, g in enumerate(gradient):
+            self.m[i] = 0.9 * self.m[i] + 0.1 * g
+            self.v[i] = 0.999 * self.v[i] + 0.001 * g * g
+            mean, square = self.m[i] / (1 - 0.9**self.t), self.v[i] / (1 - 0.999**self.t)
+            moved.append(-self.rate * mean / (math.sqrt(square) + 1e-8))
+        return np.array(moved)
+
+
+class SlowDescent:
+    """Plain descent."""
+
+    def __init__(self, size: int, rate: float) -> None:
+        self.rate = rate
+
+    def step(self, gradient) -> np.ndarray:
+        """Return what is added to each weight."""
+        return np.array([-self.rate * each for each in gradient])
+
+
+SLOW = {'adam': SlowAdam, 'sgd': SlowDescent}
+
+
+@pytest.mark.parametrize('kind', SLOW)
+def test_an_optimizer_takes_the_published_steps_and_goes_on_from_its_state(kind):
+    rng = np.random.default_rng(0)
+    optimizer = optimizer_of(kind, 0.01, fresh_moments(kind, 5), 0)
+    slow = SLOW[kind](5, 0.01)
+    for step in range(40):
+        gradient = rng.normal(size=5) * 10.0 ** rng.integers(-4, 3, size=5)
+        expected = slow.step(gradient)
+        np.testing.assert_allclose(optimizer.step(gradient.copy()), expected, rtol=1e-9)
+        if step == 20:
+            optimizer = optimizer_of(kind, 0.01, optimizer.moments.copy(), step + 1)
+
+
+def test_the_first_step_of_adam_is_the_learning_rate_against_the_slope():
+    """Without the correction of its bias it would be a tenth over the root of a thousandth."""
+    gradient = np.array([3.0, -0.02, 500.0])
+    found = optimizer_of('adam', 0.004, fresh_moments('adam', 3), 0).step(gradient.copy())
+    np.testing.assert_allclose(found, -0.004 * np.sign(gradient), rtol=1e-5)
+
+
+def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
+    """Run all steps of a round one by one on one hospital's private gradients."""
+    learner, dqn = made.learner, made.dqn
+    optimizer = SLOW[learner.optimizer](dqn.size, learner.learning_rate)
+    wide, target = start.astype(np.float64), start
+    replay = made.replay()
+    for step in range(learner.epochs * made.steps_per_block):
+        current = wide.astype(np.float32)
+        if step % learner.target_period == 0:
+            target = current
+        gradient = made.private_gradient(
+            replay, dqn.layered(current), dqn.layered(target), round, step
+        )
+        gradient = gradient + learner.proximal * (wide - start)[dqn.start :]
+        wide[dqn.start :] += optimizer.step(gradient)
+    return wide.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},
+        {'optimizer': 'sgd'},
+        {'target_period': 1},
+        {'target_period': 4},
+        {'replay': 'prioritised_poisson'},
+        {'frozen_layers': 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize('way', ['train', 'stacked'])
+def test_a_round_is_its_steps_written_out(tmp_path, changes, way):
+    """Blocks of 2 steps, so that target, moments and priorities are carried from one on."""
+    learner = replace(LEARNER, **changes)
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        made = Trainer(
+            records(), SHAPE, learner, PRIVACY, ledger, Heard('a', []), tmp_path / 'a.state'
+        )
+        if way == 'stacked':
+            (found,) = StackedTrainers([made]).train(START, 1)
+        else:
+            found = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
+        assert made.steps_per_block == 2
+        np.testing.assert_allclose(found.weights, slow_round(made, START), atol=1e-5)
+        assert np.abs(found.weights - START).max() > 1e-2
+
+
+@pytest.mark.parametrize('period', [1, 4, 100])
+def test_pre_training_is_its_steps_written_out(period):
+    shape = NetworkShape(states=2, actions=2, hidden=(4,))
+    given = replace(records(), terminals=np.zeros(30, bool))
+    settings = PretrainingSettings(
+        steps=11, batch=8, learning_rate=0.1, target_period=period, discount=0.9
+    )
+    found = pretrain(given, shape, settings, seed=3)
+    rng = np.random.default_rng(3)
+    wide = shape.draw(rng).astype(np.float64)
+    dqn, taken = DoubleDqn(shape), Transitions.of(given, discount=0.9)
+    adam, target = SlowAdam(len(wide), 0.1), wide.astype(np.float32)
+    for step in range(11):
+        current = wide.astype(np.float32)
+        if step % period == 0:
+            target = current
+        batch = taken.at(rng.integers(30, size=(8, 1)))
+        wide += adam.step(dqn.mean(dqn.layered(current), dqn.layered(target), batch))
+    np.testing.assert_allclose(found, wide.astype(np.float32), atol=1e-5)

@@ -1,0 +1,262 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Epsilon agrees with published values, closed forms and slow obvious versions, from above."""
+
+import math
+
+from dp_accounting.rdp import rdp_privacy_accountant
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.privacy.accountant import renyi
+from fdrl_ros.privacy.accountant.accountant import (
+    Charge,
+    check_delta,
+    epsilon_paper,
+    epsilon_pld,
+    epsilon_rdp,
+)
+from fdrl_ros.privacy.accountant.loss_distribution import BLUR, Composer
+from hypothesis import given, settings, strategies
+import numpy as np
+import pytest
+from scipy import integrate, optimize, special, stats
+
+DELTA = 1e-5
+# Two composed grids differ by less: each is an upper bound, rounded up by itself.
+GRID = 1.0 + BLUR
+# q, sigma, steps; epsilon at delta 1e-5 by Opacus' RDP and by dp-accounting's PLD.
+PUBLISHED = [
+    (0.01, 1.0, 250, 1.397, 0.994),
+    (0.01, 1.0, 10_000, 6.713, 6.191),
+    (0.1, 1.0, 250, 12.36, 11.23),
+    (0.1, 2.0, 10_000, 38.20, 36.01),
+    (0.64, 0.5, 250, 385.5, 365.9),
+    (0.64, 2.0, 250, 37.32, 35.08),
+    (0.64, 4.0, 250, 14.61, 13.63),
+    (0.64, 2.0, 10_000, 685.9, 660.9),
+    (0.64, 4.0, 10_000, 203.8, 196.6),
+]
+CHARGES = strategies.builds(
+    Charge,
+    strategies.sampled_from([0.8, 1.0, 2.0, 5.0]),
+    strategies.sampled_from([0.01, 0.128, 0.64, 1.0]),
+    strategies.integers(1, 300),
+    strategies.just(1),
+)
+
+
+def integrated_delta(epsilon, sigma, q=1.0):
+    """Integrate the positive part of P - e^epsilon Q over the outputs of one step."""
+
+    def divergence(upper, lower):
+        return integrate.quad(
+            lambda z: max(0.0, upper(z) - math.exp(epsilon) * lower(z)),
+            -12.0 * sigma,
+            1.0 + 12.0 * sigma,
+            limit=500,
+            epsabs=1e-12,
+            points=[0.0, 0.5, 1.0],
+        )[0]
+
+    def without(z):
+        return math.exp(-0.5 * (z / sigma) ** 2) / (sigma * math.sqrt(2.0 * math.pi))
+
+    def joined(z):
+        return (1.0 - q) * without(z) + q * without(z - 1.0)
+
+    return max(divergence(joined, without), divergence(without, joined))
+
+
+def pld_alone(sigma, q, steps, delta):
+    curve = steps * renyi.renyi_curve(sigma, q)
+    return Composer().epsilon({(sigma, q, 1): steps}, 0.0, curve[0], delta)
+
+
+def binomial_log_moment(sigma, q, order):
+    i = np.arange(order + 1)
+    terms = stats.binom.logpmf(i, order, q) + (i * i - i) / (2.0 * sigma**2)
+    return float(special.logsumexp(terms))
+
+
+@pytest.mark.parametrize('q, sigma, steps, rdp, pld', PUBLISHED)
+def test_epsilons_agree_with_published_ones(q, sigma, steps, rdp, pld):
+    charge = Charge(sigma, q, steps)
+    assert epsilon_pld([charge], DELTA) == pytest.approx(pld, rel=1.5e-3)
+    # Not above the library's by more than the spacing of our orders; lower where it has too few.
+    assert pld < epsilon_rdp([charge], DELTA) < 1.005 * rdp
+
+
+def test_large_q_keeps_the_orders_that_the_library_drops():
+    ours = epsilon_rdp([Charge(2.0, 0.64, 10_000)], DELTA)
+    assert ours < 1.03 * 660.9
+    assert ours < 0.63 * 1099.8
+
+
+@pytest.mark.parametrize('sigma', [0.5, 1.0, 3.0])
+@pytest.mark.parametrize('delta', [1e-2, 1e-5])
+def test_an_unsampled_release_costs_what_integration_says(sigma, delta):
+    epsilon = epsilon_pld([Charge(sigma, 1.0, 1)], delta)
+    assert integrated_delta(epsilon, sigma) == pytest.approx(delta, rel=1e-4)
+
+
+@pytest.mark.parametrize('q', [0.01, 0.128, 0.64])
+@pytest.mark.parametrize('sigma', [0.5, 1.0, 2.0])
+def test_a_sampled_step_costs_what_integration_says(sigma, q):
+    delta = 1e-3
+    exact = 0.0
+    if integrated_delta(0.0, sigma, q) > delta:
+        exact = optimize.brentq(
+            lambda epsilon: integrated_delta(epsilon, sigma, q) - delta, 0.0, 20.0
+        )
+    assert -1e-6 <= epsilon_pld([Charge(sigma, q, 1)], delta) - exact < 1e-6 + 2.0 * BLUR * exact
+
+
+@given(strategies.floats(0.3, 50.0), strategies.integers(1, 5000))
+def test_unsampled_steps_compose_as_one_gaussian(sigma, steps):
+    mu = math.sqrt(steps) / sigma
+    epsilon = epsilon_pld([Charge(sigma, 1.0, steps)], DELTA)
+    assert epsilon == pytest.approx(epsilon_pld([Charge(1.0 / mu, 1.0, 1)], DELTA), rel=1e-9)
+    spent = (
+        stats.norm.cdf(mu / 2.0 - epsilon / mu)
+        - math.exp(epsilon + stats.norm.logcdf(-mu / 2.0 - epsilon / mu))
+        if epsilon > 0.0
+        else 0.0
+    )
+    assert spent <= DELTA * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize('delta', [1e-10, 1e-8, 1e-5, 1e-2])
+@pytest.mark.parametrize('sigma, steps', [(1.0, 1), (10.0, 300), (100.0, 30_000)])
+def test_composing_on_the_grid_bounds_the_closed_form_down_to_the_least_delta(sigma, steps, delta):
+    exact = epsilon_pld([Charge(sigma, 1.0, steps)], delta)
+    on_grid = pld_alone(sigma, 1.0, steps, delta)
+    assert exact <= on_grid <= exact * (1.0 + 2.0 * BLUR)
+
+
+@pytest.mark.parametrize('sigma, q', [(0.5, 0.01), (1.0, 0.128), (2.0, 0.64), (20.0, 0.001)])
+def test_integrated_moments_agree_with_the_binomial_sum(sigma, q):
+    orders = np.array([2.0, 3.0, 5.0, 10.0])
+    integrated = renyi.integrated_log_moments(sigma, q, orders)
+    exact = [binomial_log_moment(sigma, q, int(order)) for order in orders]
+    assert integrated == pytest.approx(exact, rel=1e-9, abs=1e-12)
+
+
+def test_the_binomial_sum_is_the_one_written_out():
+    sigma, q, order = 1.5, 0.2, 7
+    total = sum(
+        math.comb(order, k)
+        * (1 - q) ** (order - k)
+        * q**k
+        * math.exp((k * k - k) / (2 * sigma**2))
+        for k in range(order + 1)
+    )
+    assert binomial_log_moment(sigma, q, order) == pytest.approx(math.log(total))
+
+
+@pytest.mark.parametrize('order', [1.05, 1.5, 2.5, 7.3])
+@pytest.mark.parametrize('sigma, q', [(0.5, 0.3), (1.0, 0.01), (2.0, 0.64), (4.0, 0.001)])
+def test_fractional_moments_are_the_integral_and_below_the_librarys_bound(sigma, q, order):
+    def surplus(z):  # of the moment over 1, so that tiny divergences keep their digits
+        ratio = 1.0 - q + q * math.exp((2.0 * z - 1.0) / (2.0 * sigma**2))
+        return stats.norm.pdf(z, scale=sigma) * (ratio**order - 1.0 - order * (ratio - 1.0))
+
+    slow = integrate.quad(surplus, -12 * sigma, order + 12 * sigma, limit=500, epsabs=1e-14)[0]
+    ours = renyi.integrated_log_moments(sigma, q, np.array([order]))[0]
+    assert ours == pytest.approx(math.log1p(slow), rel=1e-5, abs=1e-12)
+    # The library adds up the series of fractional orders without its signs.
+    assert ours <= rdp_privacy_accountant._compute_log_a_frac(q, sigma, order) + 1e-12
+
+
+@pytest.mark.parametrize('q, sigma, steps, rdp, pld', PUBLISHED)
+def test_the_loss_distribution_by_itself_is_tighter_than_renyi(q, sigma, steps, rdp, pld):
+    assert pld_alone(sigma, q, steps, DELTA) < epsilon_rdp([Charge(sigma, q, steps)], DELTA)
+
+
+@settings(max_examples=6, deadline=None)
+@given(CHARGES, CHARGES)
+def test_histories_compose(one, other):
+    both = epsilon_pld([one, other], DELTA)
+    assert both == epsilon_pld([other, one], DELTA)
+    assert both <= epsilon_rdp([one, other], DELTA)
+    assert both >= max(epsilon_pld([one], DELTA), epsilon_pld([other], DELTA)) / GRID
+    split = [other, one._replace(steps=1), one]
+    assert epsilon_pld(split, DELTA) == epsilon_pld(
+        [one._replace(steps=one.steps + 1), other], DELTA
+    )
+
+
+@settings(max_examples=6, deadline=None)
+@given(CHARGES)
+def test_epsilon_grows_with_steps_and_sampling_and_falls_with_noise(charge):
+    epsilon = epsilon_pld([charge], DELTA)
+    assert epsilon_pld([charge._replace(steps=charge.steps + 40)], DELTA) >= epsilon / GRID
+    louder = charge._replace(noise_multiplier=charge.noise_multiplier * 1.5)
+    assert epsilon_pld([louder], DELTA) <= epsilon * GRID
+    assert epsilon_pld([charge._replace(sampling_probability=1.0)], DELTA) >= epsilon / GRID
+    assert epsilon_pld([charge], DELTA / 10.0) >= epsilon / GRID
+
+
+def test_no_noise_is_no_privacy_and_no_steps_cost_nothing():
+    for epsilon in (epsilon_pld, epsilon_rdp):
+        assert epsilon([Charge(0.0, 0.1, 1)], DELTA) == math.inf
+        assert epsilon([Charge(1.0, 0.1, 5), Charge(0.0, 1.0, 1)], DELTA) == math.inf
+        assert epsilon([], DELTA) == 0.0
+        assert epsilon([Charge(0.0, 1.0, 0)], DELTA) == 0.0
+
+
+def test_hardly_any_noise_gives_a_finite_or_infinite_bound_but_never_a_small_one():
+    for sigma in (1e-200, 1e-9, 1e-3, 0.049, 0.05, 0.1):
+        for epsilon in (epsilon_pld, epsilon_rdp):
+            assert epsilon([Charge(sigma, 0.5, 100)], DELTA) > 30.0 / sigma
+
+
+def test_sampling_is_not_credited_where_noise_is_tiny():
+    assert epsilon_pld([Charge(0.04, 0.5, 3)], DELTA) == epsilon_pld([Charge(0.04, 1.0, 3)], DELTA)
+
+
+def test_a_tiny_epsilon_is_not_drowned_by_the_grid():
+    # One percent of what a step would cost at q = 1, and no more than Renyi says.
+    for charge in (Charge(4.0, 0.001, 10_000), Charge(1e5, 0.3, 10_000)):
+        assert 0.0 < epsilon_pld([charge], DELTA) <= epsilon_rdp([charge], DELTA) < 0.1
+
+
+def test_the_papers_epsilon_is_one_release_at_order_alpha():
+    assert epsilon_paper(2.0, 1.0) == 1.0
+    assert epsilon_paper(8.0, 4.0) == 0.25
+    assert epsilon_paper(2.0, 0.0) == math.inf
+    curve = renyi.renyi_curve(1.7, 1.0)
+    assert curve[50] == pytest.approx(epsilon_paper(renyi.ORDERS[50], 1.7))
+
+
+def test_delta_must_be_below_one_over_the_units():
+    check_delta(1e-4, 500)
+    for delta, units in ((2e-3, 500), (1 / 500, 500), (0.0, 500), (math.nan, 5), (0.1, 0)):
+        with pytest.raises(PrivacyError, match='delta'):
+            check_delta(delta, units)
+
+
+@pytest.mark.parametrize(
+    'charge',
+    [
+        (-1.0, 0.1, 1),
+        (math.nan, 0.1, 1),
+        (math.inf, 0.1, 1),
+        (1.0, 0.0, 1),
+        (1.0, 1.1, 1),
+        (1.0, math.nan, 1),
+        (1.0, 0.1, -1),
+        (1.0, 0.1, 1.5),
+        (1.0, 0.1, 1, 0),
+        (1.0, 0.1, 1, 1.5),
+    ],
+)
+@pytest.mark.parametrize('epsilon', [epsilon_pld, epsilon_rdp])
+def test_a_charge_that_cannot_be_is_refused(epsilon, charge):
+    with pytest.raises(PrivacyError):
+        epsilon([charge], DELTA)
+
+
+@pytest.mark.parametrize('delta', [0.0, 1.0, -1e-5, 1e-11, math.nan])
+@pytest.mark.parametrize('epsilon', [epsilon_pld, epsilon_rdp])
+def test_a_delta_that_cannot_be_is_refused(epsilon, delta):
+    with pytest.raises(PrivacyError, match='delta'):
+        epsilon([Charge(1.0, 0.1, 1)], delta)

@@ -1,0 +1,53 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Which word of the arm on its operating state counts, where it is heard twice."""
+
+from fdrl_ros.selector import Reason
+from fdrl_ros.selector.control.plausibility import Newest, SET_BACK
+import pytest
+
+from unit.selector.test_faults import Line, up
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ('stamps', 'believed'),
+    [
+        ((NOW, NOW + 0.01, NOW + 1e4), (True, True, True)),
+        ((NOW, NOW), (True, True)),
+        ((NOW, NOW - 0.001, NOW - SET_BACK, NOW), (True, False, False, True)),
+        ((NOW, 0.0, NOW - 1.0), (True, True, False)),
+        ((0.0, 0.0), (True, True)),
+        ((NOW, NOW - SET_BACK - 1.0, NOW - SET_BACK), (True, True, True)),
+        ((500.0, 0.01, 0.02, 0.015), (True, True, True, False)),
+    ],
+    ids=['newer', 'twice', 'older', 'unstamped', 'never stamped', 'set back', 'restarted'],
+)
+def test_what_is_older_is_not_believed_unless_the_clock_was_set(stamps, believed):
+    newest = Newest()
+    assert tuple(newest.believes(each) for each in stamps) == believed
+
+
+def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
+    line = Line(up)
+    for _ in range(20):
+        line.say()
+    assert line.loop.take_arm('PAUSED', True, NOW)
+    assert not line.loop.take_arm('ENABLED', True, NOW - 0.5)
+    for _ in range(20):
+        line.say()
+    assert line.last.reason == Reason.PAUSED
+    assert line.loop.take_arm('ENABLED', True, NOW + 0.5)
+    for _ in range(20):
+        line.say()
+    assert line.last.policy == 'global'
+
+
+def test_a_word_stamped_ahead_of_the_clock_silences_none_after_it():
+    loop = Line(up).loop
+    assert loop.take_arm('ENABLED', True, NOW + 3.0, NOW)
+    assert loop.take_arm('PAUSED', True, NOW + 0.1, NOW + 0.1)
+    assert not loop.take_arm('ENABLED', True, NOW, NOW + 0.2), 'what came in time has its order'
+    assert loop.take_arm('ENABLED', True, NOW + 0.4, NOW + 0.2), 'within the tolerance'
+    assert not loop.take_arm('PAUSED', True, NOW + 0.3, NOW + 0.3)

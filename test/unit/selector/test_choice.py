@@ -1,0 +1,145 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The selector: the better of two, without chatter."""
+
+import math
+
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.selector import Candidate, HOLD, Reason, Selector
+from fdrl_ros.surgery.gym.actions import STAY, TICK
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from support.choices import candidate, constant_value, observe, selector_with, values_of
+
+
+def test_the_clearly_better_policy_is_chosen():
+    selector = selector_with(
+        candidate('global', 0.5, action=3), candidate('hospital_1', 0.9, action=7)
+    )
+    selection = selector.select(*observe(values_of()), 0.001)
+    assert (selection.policy, selection.action) == ('hospital_1', 7)
+    assert (selection.value, selection.uncertainty) == pytest.approx((0.9, 0.0))
+    assert selection.reason == Reason.BEST == 'best'
+
+
+def test_the_surer_policy_is_preferred_to_a_doubtful_one():
+    selector = selector_with(candidate('doubtful', 1.0, std=0.8), candidate('sure', 0.6, std=0.05))
+    assert selector.select(*observe(values_of()), 0.0).policy == 'sure'
+
+
+def test_when_every_policy_is_doubtful_it_holds():
+    selector = selector_with(candidate('global', 0.3, std=0.8), hold_return=0.0)
+    selection = selector.select(*observe(values_of()), 0.0)
+    assert selection.holds and selection.reason == Reason.CAUTION
+    assert selection.action == STAY and selection.risk is not None
+
+
+def test_hold_has_a_value_like_the_others():
+    models = candidate('global', 0.3), Candidate(HOLD, None, constant_value(0.4))
+    assert selector_with(*models).select(*observe(values_of()), 0.0).value == pytest.approx(0.4)
+
+
+def test_the_choice_depends_on_the_state():
+    selector = selector_with(
+        candidate('soft', 1.0, slope=-1.0), candidate('stiff', 0.5), dwell=0.0
+    )
+    assert selector.select(*observe(values_of(force=0.1)), 0.0).policy == 'soft'
+    second = selector.select(*observe(values_of(force=2.5), 0.05), 0.05)
+    assert second.policy == 'stiff'
+
+
+def test_without_any_estimate_the_first_policy_runs():
+    selector = selector_with(candidate('global', action=4), candidate('hospital_1'))
+    selection = selector.select(*observe(values_of()), 0.0)
+    assert (selection.policy, selection.action, selection.reason) == ('global', 4, Reason.UNVALUED)
+    assert math.isnan(selection.value)
+
+
+def test_a_policy_without_estimate_never_beats_one_with():
+    selector = selector_with(candidate('unknown'), candidate('global', 0.1))
+    assert selector.select(*observe(values_of()), 0.0).policy == 'global'
+
+
+def test_without_policies_it_holds():
+    assert Selector().select(*observe(values_of()), 0.0).reason == Reason.NO_POLICY
+
+
+@hypothesis_settings(max_examples=60)
+@given(
+    st.lists(st.floats(0, 2.5), min_size=1, max_size=60),
+    st.sampled_from([0.1, 0.15, 0.3]),
+    st.booleans(),
+)
+def test_hysteresis_bounds_the_number_of_switches(forces, dwell, hold_in_the_middle):
+    hold = Candidate(HOLD, None, constant_value(0.6 if hold_in_the_middle else -9.0))
+    rising, falling = candidate('rising', 0.2, slope=1.0), candidate('falling', 1.2, slope=-1.0)
+    selector = selector_with(rising, falling, hold, dwell=dwell)
+    chosen = []
+    for k, force in enumerate(forces):
+        selection = selector.select(*observe(values_of(force=force), k * TICK), k * TICK)
+        chosen.append(selection.policy)
+    switches = sum(a != b for a, b in zip(chosen, chosen[1:], strict=False))
+    assert switches <= 2 * (len(forces) * TICK / dwell) + 1
+    moves = [name for name in chosen if name != HOLD]
+    to_policies = sum(b != HOLD and a != b for a, b in zip(chosen, chosen[1:], strict=False))
+    assert to_policies <= len(forces) * TICK / dwell + 1 or not moves
+
+
+def test_a_small_advantage_waits_for_patience_and_a_large_one_does_not():
+    selector = selector_with(
+        candidate('steady', 0.5), candidate('rising', 0.3, slope=1.0), margin=0.1, patience=1.0
+    )
+    chosen = {}
+    for k in range(30):
+        force = 0.0 if k == 0 else 0.6  # rising: 0.3, then 0.54 against 0.5
+        selection = selector.select(*observe(values_of(force=force), k * TICK), k * TICK)
+        chosen[k] = (selection.policy, selection.reason)
+    assert chosen[1] == ('steady', Reason.KEPT)
+    assert chosen[19] == ('steady', Reason.KEPT)
+    assert chosen[21] == ('rising', Reason.BEST)
+    large = selector_with(
+        candidate('steady', 0.5), candidate('rising', 0.3, slope=1.0), margin=0.1, dwell=0.15
+    )
+    large.select(*observe(values_of(force=0.0)), 0.0)
+    assert large.select(*observe(values_of(force=2.0), 0.1), 0.1).reason == Reason.KEPT
+    assert large.select(*observe(values_of(force=2.0), 0.2), 0.2).policy == 'rising'
+
+
+def test_candidates_are_replaced_all_or_none():
+    selector = selector_with(candidate('global', 0.5))
+    with pytest.raises(PolicyError):
+        selector.set_candidates([candidate('one', 0.5), candidate('one', 0.6)])
+    assert [each.name for each in selector.candidates] == ['global', HOLD]
+    selector.set_candidates([candidate('hospital_2', 0.5)])
+    assert selector.select(*observe(values_of()), 0.0).policy == 'hospital_2'
+
+
+@pytest.mark.parametrize(
+    'bad',
+    [
+        Candidate('global', None),
+        Candidate(HOLD, lambda s: 1),
+        Candidate('', lambda s: 1),
+        Candidate('global', lambda s: 1, constant_value(0.0, policy='ab'), digest=b'cd'),
+        Candidate('global', lambda s: 1, constant_value(0.0, size=2)),
+    ],
+)
+def test_a_candidate_that_contradicts_itself_is_refused(bad):
+    with pytest.raises(PolicyError):
+        Selector().set_candidates([bad])
+
+
+def test_the_same_input_gives_the_same_decisions():
+    rng = np.random.default_rng(1)
+    states = [values_of(force=float(f)) for f in rng.uniform(0, 3, size=50)]
+    runs = []
+    for _ in range(2):
+        selector = selector_with(candidate('a', 0.4, slope=0.5), candidate('b', 0.9, slope=-0.5))
+        runs.append(
+            [selector.select(*observe(v, k * TICK), k * TICK) for k, v in enumerate(states)]
+        )
+    assert [s.policy for s in runs[0]] == [s.policy for s in runs[1]]
+    assert [s.risk for s in runs[0]] == [s.risk for s in runs[1]]

@@ -1,0 +1,303 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The control loop keeps the beat of the state, starts where the tip is, and holds in silence."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.selector import Candidate, Limiter, Observation, Reason, Selector
+from fdrl_ros.selector.control.loop import ControlLoop, IDLE, PERIOD
+from fdrl_ros.selector.control.selector import SelectorSettings
+from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.settings import WorldSettings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+KINEMATIC = WorldSettings(mode='kinematic')
+PATIENT = public_cohort(3).patient(0)
+
+
+class Robot:
+    """An operation at 100 Hz under a control loop, with a clock of the test's own."""
+
+    def __init__(self, policy) -> None:
+        self.operation = Operation(KINEMATIC)
+        self.operation.reset(PATIENT)
+        selector = Selector()
+        selector.set_candidates([Candidate('global', policy)])
+        self.loop = ControlLoop(selector, Limiter())
+        self.now = 100.0
+        self.substeps = 0
+        self.targets = [np.array(PATIENT.start)]
+        self.selections = []
+
+    def beat(self, vitals: float = 1.0, speak: bool = True) -> None:
+        """Let one period pass: say the state, obey the set-point."""
+        if speak:
+            values = self.operation.values()
+            self.loop.take_tip(self.operation.target, self.now)
+            self.loop.take_patient(
+                self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals), self.now
+            )
+            cycle = self.loop.take_operation(
+                self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now
+            )
+        else:
+            cycle = self.loop.watchdog(self.now)
+        if cycle is not None and cycle.selection is not None:
+            self.selections.append(cycle.selection)
+        if cycle is not None and cycle.setpoint is not None:
+            self.operation.set_target(tuple(cycle.setpoint.position))
+        self.targets.append(np.array(self.operation.target))
+        self.substeps += 1
+        self.operation.advance(2 + (self.substeps % 5 in (0, 2)))
+        if self.substeps % 5 == 0:
+            self.operation.tick()
+        self.now += PERIOD
+
+    def half(self, fields, values, factor: float = 1.0) -> Observation:
+        return Observation(
+            patient=PATIENT.name,
+            names=tuple(each.name for each in fields),
+            values=np.array(values) * factor,
+            scales=np.array([each.scale for each in fields]),
+            received=self.now,
+            procedure=PATIENT.procedure.name,
+        )
+
+
+def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
+    sequence = [5, 4, 1, 3, 10, 5, 5, 6, 12, 4]
+    env = SurgeryEnv(public_cohort(3), KINEMATIC)
+    env.reset(options={'patient': PATIENT})
+    chosen = iter([*sequence, *[STAY] * 100])
+    robot = Robot(lambda state: next(chosen))
+    for action in sequence:
+        env.step(action)
+    for _ in range(5 * len(sequence) + 1):
+        robot.beat()
+    np.testing.assert_allclose(robot.targets[-1], env.operation.target, atol=1e-12)
+    assert [each.action for each in robot.selections[: len(sequence)]] == sequence
+
+
+def test_each_state_that_is_judged_shows_the_whole_move_before_it():
+    seen = []
+    robot = Robot(lambda state: seen.append(robot.operation.target) or 5)
+    for _ in range(26):
+        robot.beat()
+    np.testing.assert_allclose(np.diff(np.array(seen)[:, 2]), COARSE_STEP, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(ACTIONS) - 1), st.booleans()), max_size=40))
+def test_tip_is_never_faster_than_the_limit_whatever_is_said_or_left_out(beats):
+    action = [STAY]
+    robot = Robot(lambda state: action[0])
+    commanded = [(0, robot.targets[0])]
+    for beat, (number, speak) in enumerate(beats, 1):
+        action[0] = number
+        robot.beat(speak=speak)
+        if np.any(robot.targets[-1] != robot.targets[-2]):
+            commanded.append((beat, robot.targets[-1]))
+    for (first, before), (second, after) in pairwise(commanded):
+        way = np.linalg.norm(after - before)
+        # A set-point is one period ahead of its time.
+        assert way <= MAXIMUM_SPEED * PERIOD * (second - first + 1) + 1e-12
+
+
+def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
+    robot = Robot(lambda state: 5)
+    for _ in range(20):
+        robot.beat()
+    count = len(robot.selections)
+    for _ in range(5):
+        robot.beat(speak=False)
+    assert [each.reason for each in robot.selections[count:]] == [Reason.STALE]
+    held = robot.targets[-1]
+    for _ in range(30):
+        robot.beat(speak=False)
+    np.testing.assert_array_equal(robot.targets[-1], held)
+    robot.now += IDLE
+    assert robot.loop.watchdog(robot.now).setpoint is None
+
+
+@pytest.mark.parametrize('lost', ['operation', 'vitals'])
+def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_signs(lost):
+    robot = Robot(lambda state: 5)
+    for _ in range(20):
+        robot.beat()
+    cycle, ends = None, robot.now + 2.0 * IDLE
+    while robot.now < ends:
+        robot.now += PERIOD
+        if lost == 'operation':
+            vitals = robot.half(PATIENT_FIELDS, robot.operation.values()[OPERATION_SIZE:])
+            robot.loop.take_patient(vitals, robot.now)
+        else:
+            robot.loop.proceed(robot.now)
+            seen = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+            robot.loop.take_operation(seen, robot.now)
+        cycle = robot.loop.watchdog(robot.now)
+    assert cycle.selection is None or cycle.selection.holds
+    assert (cycle.setpoint is None) is (lost == 'operation')
+    assert robot.loop.deserted(robot.now) is (lost == 'operation')
+
+
+def test_not_a_number_holds_in_that_very_beat_and_the_next_good_state_counts():
+    robot = Robot(lambda state: 5)
+    for _ in range(10):
+        robot.beat()
+    for _ in range(6):
+        robot.beat(vitals=np.nan)
+    assert robot.selections[-1].reason is Reason.NOT_FINITE
+    robot.beat()
+    assert robot.selections[-1].policy == 'global'
+
+
+def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
+    robot = Robot(lambda state: 5)
+    robot.loop.selector.set_candidates([])
+    for _ in range(10):
+        robot.beat()
+    np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
+    loop = Robot(lambda state: 5).loop
+    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+    loop.take_tip(PATIENT.start, robot.now - PERIOD)
+    assert loop.take_operation(observed, robot.now) is None
+    assert loop.proceed(robot.now).setpoint is None, 'the tip is older'
+
+
+@pytest.mark.parametrize('age', [0.0, 0.5, 0.99, 1.01, 1.5])
+def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
+    robot = Robot(lambda state: STAY)
+    robot.beat()
+    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+    assert robot.loop.take_operation(observed, robot.now) is None
+    assert robot.loop.proceed(robot.now) is not None
+    # The vital signs are those of the beat before.
+    now = robot.now - PERIOD + age * robot.loop.selector.settings.state_timeout
+    cycle = robot.loop.watchdog(now)
+    if age < 1.0:
+        assert cycle is None
+    else:
+        assert cycle.selection.holds and cycle.selection.reason == Reason.STALE
+
+
+@pytest.mark.parametrize('timeout', [0.04, SelectorSettings().state_timeout])
+def test_silence_holds_within_fifty_milliseconds(timeout):
+    robot = Robot(lambda state: 5)
+    robot.loop.selector.settings = SelectorSettings(state_timeout=timeout)
+    for _ in range(20):
+        robot.beat()
+    last = robot.now - PERIOD
+    while robot.selections[-1].reason is not Reason.STALE:
+        robot.beat(speak=False)
+    assert robot.now - PERIOD - last <= 0.05 + 1e-9
+    with pytest.raises(SettingError):
+        SelectorSettings(state_timeout=0.041)
+
+
+def test_watchdog_is_quiet_while_states_come():
+    robot = Robot(lambda state: STAY)
+    robot.beat()
+    assert robot.loop.watchdog(robot.now) is None
+    assert pytest.approx(0.01) == PERIOD
+
+
+def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
+    robot = Robot(lambda state: 5)
+    places = []
+    for tip in ((0.0, np.nan, -0.1), (0.0, np.inf, -0.1), PATIENT.start):
+        robot.loop.take_tip(tip, robot.now)
+        observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+        assert robot.loop.take_operation(observed, robot.now) is None, 'it waits for vital signs'
+        places.append(robot.loop.proceed(robot.now).setpoint)
+        robot.loop.take_patient(robot.half(PATIENT_FIELDS, [80.0, 70.0, 98.0, 14.0]), robot.now)
+        robot.now += PERIOD
+    assert places[:2] == [None, None]
+    np.testing.assert_array_equal(places[2].position, PATIENT.start)
+
+
+def test_retraction_goes_along_the_shaft_to_the_trocar():
+    robot = Robot(lambda state: STAY)
+    tip = np.array([0.01, -0.02, -0.13])
+    robot.loop.take_tip(tip, robot.now)
+    values = np.array(robot.operation.values()[:OPERATION_SIZE])
+    values[INDEX['force']] = 2.0 * values[INDEX['force_limit']]
+    robot.loop.selector.set_candidates([Candidate('global', lambda state: STAY)])
+    places = []
+    for _ in range(20):
+        # No vital signs: the robot holds, and the force is too high.
+        half = robot.half(OPERATION_FIELDS, values)
+        cycle = robot.loop.take_operation(half, robot.now) or robot.loop.proceed(robot.now)
+        places.append(cycle.setpoint)
+        robot.now += PERIOD
+    assert places[-1].retracting
+    way = places[-1].position - tip
+    assert np.linalg.norm(way) > 1e-3
+    np.testing.assert_allclose(np.cross(way, tip), 0.0, atol=1e-12)
+    assert np.linalg.norm(places[-1].position) < np.linalg.norm(tip)
+
+
+def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monkeypatch):
+    robot, resets = Robot(lambda state: STAY), []
+    for _ in range(10):
+        robot.beat()
+    selector = robot.loop.selector
+    ended = selector.reset
+    monkeypatch.setattr(
+        selector, 'reset', lambda *given: resets.append(robot.now) or ended(*given)
+    )
+    values = robot.operation.values()[:OPERATION_SIZE]
+    for _ in range(3):
+        # The vital signs are those of the one before still.
+        other = replace(robot.half(OPERATION_FIELDS, values), patient='other')
+        robot.loop.take_operation(other, robot.now)
+        robot.now += PERIOD
+    assert len(resets) == 1
+
+
+def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
+    robot = Robot(lambda state: 0)
+    for _ in range(60):
+        robot.beat()
+    left = robot.targets[-1]
+    assert np.linalg.norm(left - PATIENT.start) > 0.01
+    robot.operation.reset(PATIENT)
+    robot.targets.append(np.array(robot.operation.target))
+    robot.selections.clear()
+    for _ in range(3):
+        robot.beat()
+    # Its first state is judged, whenever it comes, and no set-point leads back.
+    assert robot.selections[0].risk.cases == 2 and robot.selections[0].risk.case.steps == 1
+    steps = np.diff(robot.targets[-4:], axis=0)
+    assert (np.linalg.norm(steps, axis=1) <= MAXIMUM_SPEED * PERIOD + 1e-9).all()
+    assert np.linalg.norm(robot.targets[-1] - PATIENT.start) < 4 * MAXIMUM_SPEED * PERIOD
+
+
+@pytest.mark.parametrize('apart', [-0.009, -0.006, -0.004, 0.003])
+def test_an_arm_that_tells_its_tip_between_two_states_is_taken_from_a_fresh_one(apart):
+    robot, tips = Robot(lambda state: 0), []
+    take, target = robot.loop.take_tip, robot.operation.target
+
+    def tell(tip, now) -> None:
+        tips.append((tip, now + apart))
+        take(*tips[-1])
+
+    robot.loop.take_tip = tell
+    take((0.05, 0.05, -0.1), robot.now - 0.02)  # of before
+    robot.beat()
+    assert robot.loop._begun == (apart > -PERIOD / 2), 'older than the first state'
+    robot.beat()
+    assert robot.loop._begun
+    for _ in range(30):
+        robot.beat()
+    assert np.linalg.norm(robot.targets[-1] - target) > 0.005
+    steps = np.linalg.norm(np.diff(robot.targets, axis=0), axis=1)
+    assert steps.max() <= MAXIMUM_SPEED * PERIOD + 1e-9

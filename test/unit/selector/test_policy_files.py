@@ -1,0 +1,139 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A robot's policies survive a restart; what was damaged or forged meanwhile is put aside."""
+
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.policy import NetworkShape
+from fdrl_ros.selector import HOLD
+from fdrl_ros.selector.candidates.policy_files import ASIDE, PolicyFiles
+from fdrl_ros.selector.candidates.registry import PolicyRegistry
+from fdrl_ros.selector.candidates.supervision import Supervision
+import pytest
+from support.choices import constant_value
+from support.released import (
+    IDENTITIES,
+    model_of,
+    NAMES,
+    own,
+    released,
+    report_on,
+    ROSTER,
+    roster_of,
+    SHAPE,
+)
+
+NOTHING = Supervision()
+
+
+@pytest.fixture
+def files(tmp_path):
+    return PolicyFiles(tmp_path)
+
+
+def filled(files) -> PolicyRegistry:
+    """Return a registry whose two candidates are on the disk with all that was found of them."""
+    registry = PolicyRegistry(ROSTER, SHAPE)
+    for message in (released(1, 1), released(2, 2), own(3, 'hospital_1')):
+        version = registry.take(message, 12.5)
+        files.save(version)
+        registry.tested(version, report_on(version.policy))
+        files.save_report(version.report)
+        registry.value(version, model_of(version.policy))
+        files.save_model(version.digest, version.model.to_bytes())
+    return registry
+
+
+def reread(files, roster=ROSTER, shape=SHAPE, **settings):
+    registry = PolicyRegistry(roster, shape, **settings)
+    return registry, files.load(registry)
+
+
+def described(registry):
+    return [(x.name, x.round, x.digest, x.came, x.ready) for x in registry.versions]
+
+
+def test_after_a_restart_the_same_candidates_stand_at_once(files):
+    before = filled(files)
+    after, problems = reread(files)
+    assert problems == []
+    assert described(after) == described(before)
+    assert [each.digest for each in after.candidates(NOTHING)] == [
+        each.digest for each in before.candidates(NOTHING)
+    ]
+    assert after.pending(NOTHING) is None
+
+
+@pytest.mark.parametrize('place', [0, 20, 200, -1])
+def test_damaged_file_is_put_aside_and_nothing_else_is_lost(files, place):
+    before = filled(files)
+    victim = before.versions[0]
+    path = files.path(victim)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    after, problems = reread(files)
+    (problem,) = problems
+    assert path.name in problem and (files.folder / ASIDE / path.name).exists()
+    assert described(after) == described(before)[1:]
+    assert [each.round for each in after.standing(NOTHING)] == [1, 1], 'the one before it stands'
+    assert reread(files)[1] == [], 'it is said once'
+
+
+def test_policies_of_another_key_shape_or_kind_are_put_aside(files, tmp_path):
+    filled(files)
+    strangers = {name: Identity.generate(name) for name in NAMES}
+    registry, problems = reread(files, roster_of(strangers))
+    assert len(problems) == 3 and registry.versions == ()
+
+    filled(files)
+    registry, problems = reread(files, shape=NetworkShape(18, 15, (5,)))
+    assert len(problems) == 3 and 'weights' in problems[0]
+
+    before = filled(files)
+    good = files.path(before.versions[0])
+    (files.folder / 'another_name.policy').write_bytes(good.read_bytes())
+    (files.folder / 'empty.policy').write_bytes(b'')
+    verdict = b'{"came": 1}\n' + IDENTITIES['hospital_1'].sign(b'no message')
+    (files.folder / 'strange.policy').write_bytes(verdict)
+    registry, problems = reread(files)
+    assert len(problems) == 3
+    assert described(registry) == described(before)
+
+
+def test_model_or_test_that_is_damaged_is_put_aside_and_found_out_anew(files):
+    before = filled(files)
+    first, second = before.standing(NOTHING)
+    files.model(first.digest).write_bytes(b'')
+    files.report(second.digest).write_text('{}')
+    after, problems = reread(files)
+    damaged = [files.model(first.digest).name, files.report(second.digest).name]
+    assert all(each in '\n'.join(problems) for each in damaged) and len(problems) == 2
+    assert sorted(each.name for each in (files.folder / ASIDE).iterdir()) == sorted(damaged)
+    assert reread(files)[1] == [], 'it is said once'
+    assert after.pending(NOTHING).digest == first.digest
+    # The version before the newest is whole, and stands meanwhile.
+    assert [each.round for each in after.standing(NOTHING)] == [1]
+    other, _ = reread(files, basis='another test')
+    assert other.standing(NOTHING) == () and other.pending(NOTHING).report is None
+
+
+def test_forgotten_versions_leave_no_file_but_what_others_need(files):
+    registry = filled(files)
+    twin = registry.take(own(1, 'hospital_2'), 0.0)
+    files.save(twin)
+    oldest = next(each for each in registry.versions if (each.name, each.round) == ('global', 1))
+    left = [each for each in registry.versions if each is not oldest]
+    files.remove([oldest], left)
+    assert not files.path(oldest).exists() and files.model(oldest.digest).exists()
+    files.remove([twin], [each for each in left if each is not twin])
+    assert not files.model(oldest.digest).exists() and not files.report(oldest.digest).exists()
+
+
+def test_damaged_value_of_holding_is_put_aside(files):
+    filled(files)
+    files.save_model(HOLD, constant_value(0.0, policy=HOLD).to_bytes())
+    assert reread(files)[0].hold is not None
+    files.model(HOLD).write_bytes(b'damaged')
+    registry, (problem,) = reread(files)
+    assert registry.hold is None and problem.startswith(files.model(HOLD).name)
+    assert (files.folder / ASIDE / files.model(HOLD).name).read_bytes() == b'damaged'

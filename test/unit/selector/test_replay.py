@@ -1,0 +1,143 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A recording gone through again: the decisions of the selector on its states, bit for bit."""
+
+from dataclasses import replace
+from itertools import count
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.selector import Candidate, GateSettings, Observation, Reason, Selector
+from fdrl_ros.selector.replay import replay, Rules
+from fdrl_ros.shield import damage
+from fdrl_ros.surgery.data.bag import write_bag
+from fdrl_ros.surgery.data.bag_types import message_types, OPERATION, PATIENT, TOPICS
+from fdrl_ros.surgery.data.recording import demonstrations
+from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.procedures import procedure_named
+import numpy as np
+import pytest
+
+rosbag2 = pytest.importorskip('rosbags.rosbag2')
+
+CANDIDATES = [
+    Candidate('global', lambda state: int(abs(1e3 * float(state.sum()))) % 15),
+    Candidate('other', lambda state: 3),
+]
+
+
+@pytest.fixture(scope='module')
+def dataset(tmp_path_factory):
+    path = tmp_path_factory.mktemp('demonstrations') / 'demo'
+    return demonstrations('palpation', path, 2, world=WorldSettings(mode='kinematic'))
+
+
+@pytest.fixture(scope='module')
+def bag(dataset, tmp_path_factory):
+    path = tmp_path_factory.mktemp('bags') / 'bag'
+    write_bag(dataset, path)
+    return path
+
+
+def test_decisions_are_those_of_the_selector_on_the_recorded_states(dataset, bag):
+    found = replay(bag, CANDIDATES)
+    selector, expected = Selector(), []
+    selector.set_candidates(CANDIDATES)
+    now = 1.0
+    for episode in dataset.episodes:
+        for values in unscale(episode.states):
+            halves = [
+                Observation(
+                    episode.patient.name,
+                    tuple(each.name for each in fields),
+                    part,
+                    np.array([each.scale for each in fields]),
+                    now,
+                    episode.patient.procedure.name,
+                )
+                for fields, part in (
+                    (OPERATION_FIELDS, values[:OPERATION_SIZE]),
+                    (PATIENT_FIELDS, values[OPERATION_SIZE:]),
+                )
+            ]
+            expected.append(selector.select(*halves, now))
+            now += 0.05
+        now += 2.0 - 0.05
+    assert len(found) == len(expected) == sum(len(each.states) for each in dataset.episodes)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.policy, one.action, one.reason) == (other.policy, other.action, other.reason)
+        assert one.risk.total == pytest.approx(other.risk.total, abs=1e-9)
+    assert found[-1].risk.cases == 2
+
+
+def test_a_patient_who_is_operated_on_twice_is_two_cases(dataset, tmp_path):
+    one = dataset.episodes[0]
+    write_bag(replace(dataset, episodes=(one, one)), tmp_path / 'bag')
+    found = replay(tmp_path / 'bag', CANDIDATES)
+    assert len(found) == 2 * len(one.states), 'the first state of each was judged'
+    risks = [each.risk for each in found]
+    assert [each.cases for each in risks] == sorted([1, 2] * len(one.states))
+    first, second = (risks[k * len(one.states) :][: len(one.states)] for k in range(2))
+    assert [each.total for each in first] == pytest.approx([each.total for each in second])
+
+
+def _copy(source, target, heard_at):
+    """Copy the states of a bag to another one, as heard at other times; at None, not at all."""
+    with rosbag2.Reader(source) as reader:
+        messages = [(c.topic, at, data) for c, at, data in reader.messages()]
+    with rosbag2.Writer(target, version=9, storage_plugin=rosbag2.StoragePlugin.MCAP) as writer:
+        known = {
+            name: writer.add_connection(
+                f'/robot_1/{name}', TOPICS[name], typestore=message_types()
+            )
+            for name in (OPERATION, PATIENT)
+        }
+        for topic, at, data in messages:
+            name = topic.rpartition('/')[2]
+            heard = heard_at(name, at) if name in known else None
+            if heard is not None:
+                writer.write(known[name], heard, data)
+
+
+def test_neither_the_pace_of_a_recording_nor_the_order_of_its_topics_decides(bag, tmp_path):
+    expected = [each._replace(time=0.0) for each in replay(bag, CANDIDATES)]
+    for number, pace in enumerate((0.1, 7.0)):
+        path = tmp_path / f'bag{number}'
+
+        def heard(topic, at, pace=pace):
+            """Hear vital signs 5 us after the state that they belong to."""
+            return int(at * pace) + (5000 if topic == PATIENT else 0)
+
+        _copy(bag, path, heard)
+        found = [each._replace(time=0.0) for each in replay(path, CANDIDATES)]
+        assert list(map(repr, found)) == list(map(repr, expected))
+
+
+def test_following_feels_what_the_robot_felt_without_vital_signs(bag, tmp_path, monkeypatch):
+    harmful = replace(procedure_named('palpation'), warn_force=0.0)
+    monkeypatch.setattr(damage, 'procedure_named', lambda name: harmful)
+    lost, numbers = tmp_path / 'lost', count()
+
+    def heard(topic, at):
+        return None if topic == PATIENT and 14 <= next(numbers) < 20 else at
+
+    _copy(bag, lost, heard)
+    whole, told = ([each.risk for each in replay(path, CANDIDATES)] for path in (bag, lost))
+    assert [each is None for each in told] == [14 <= k < 20 for k in range(len(whole))]
+    assert told[20].damage == whole[20].damage > 2.0 * told[13].damage > 0.0
+    decided = [each.stamp for each in replay(lost, CANDIDATES) if each.risk is not None]
+    followed = replay(lost, CANDIDATES, decided=decided)
+    assert [each.risk for each in followed] == told
+
+
+def test_settings_of_gate_and_selector_count(bag):
+    held = replay(bag, CANDIDATES, Rules(gate=GateSettings(close_at=0.0, open_below=0.0)))
+    assert {each.reason for each in held} == {Reason.RISK_GATE}
+    assert {each.reason for each in replay(bag, [])} == {Reason.NO_POLICY}
+
+
+def test_what_is_no_recording_of_a_robot_is_refused(bag, tmp_path):
+    with pytest.raises(RecordsError):
+        replay(tmp_path / 'none', CANDIDATES)
+    with pytest.raises(RecordsError, match='robot_2'):
+        replay(bag, CANDIDATES, robot='robot_2')

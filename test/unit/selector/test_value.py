@@ -1,0 +1,417 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The value model: what it learns, how sure it is, how it travels, what it refuses."""
+
+import dataclasses
+
+from fdrl_ros.errors import PolicyError, RecordsError, StateError
+from fdrl_ros.runtime import kernels
+from fdrl_ros.selector import (
+    Experience,
+    fit_value,
+    measured_misfit,
+    returns_to_go,
+    StateValue,
+    ValueBank,
+    ValueModel,
+    ValueSettings,
+)
+from fdrl_ros.selector.value.basis import basis_of, REACH
+from fdrl_ros.selector.value.fitting import thinned
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+SIZE = 6
+SMALL = ValueSettings(features=48, groups=12, stride=1)
+
+
+def truth(states):
+    return 0.5 * np.sin(states[:, 0]) + 0.3 * states[:, 1] - 0.2 * states[:, 2] ** 2
+
+
+def danger(states):
+    return 0.3 + 0.1 * np.cos(states[:, 3])
+
+
+def episodes(seed, cases=150, steps=12, noise=0.4):
+    """Return states of cases that drift, with a return whose noise a whole case shares."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(cases, 1, SIZE))
+    states = (0.8 * centres + 0.4 * rng.normal(size=(cases, steps, SIZE))).reshape(-1, SIZE)
+    shared = np.repeat(noise * rng.normal(size=cases), steps)
+    return states, truth(states) + shared, np.repeat(np.arange(cases), steps)
+
+
+def rewards_of(returns, cases, discount=SMALL.discount):
+    """Return the rewards that make these returns."""
+    going = np.r_[cases[1:] == cases[:-1], False]
+    return returns - discount * going * np.r_[returns[1:], 0.0]
+
+
+def experience(seed, cases=150, **kind):
+    states, returns, names = episodes(seed, cases, **kind)
+    risks = rewards_of(danger(states), names)
+    return Experience(states, rewards_of(returns, names), risks, names)
+
+
+def fitted(seed, cases=150, settings=SMALL, **kind):
+    return fit_value(experience(seed, cases, **kind), settings)
+
+
+@pytest.fixture(scope='module')
+def value():
+    return fitted(1)
+
+
+@pytest.fixture(scope='module')
+def model(value):
+    return ValueModel('ab' * 32, {'palpation': value, 'reach': fitted(11)})
+
+
+def test_returns_follow_their_recursion():
+    np.testing.assert_allclose(returns_to_go(np.array([1.0, 2.0, 4.0]), 0.5), [3.0, 4.0, 4.0])
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=20), st.floats(0, 1))
+def test_returns_equal_the_sum_of_discounted_rewards(rewards, discount):
+    slow = [
+        sum(discount ** (k - t) * rewards[k] for k in range(t, len(rewards)))
+        for t in range(len(rewards))
+    ]
+    np.testing.assert_allclose(returns_to_go(np.array(rewards), discount), slow, atol=1e-9)
+
+
+def test_it_predicts_unseen_cases_better_than_their_mean(value):
+    states, returns, _ = episodes(3)
+    mean, _ = value.mean_and_std(states)
+    assert np.sqrt(np.mean((returns - mean) ** 2)) < 0.8 * returns.std()
+    assert np.corrcoef(mean, truth(states))[0, 1] > 0.85
+    assert np.corrcoef(value.risk(states), danger(states))[0, 1] > 0.85
+
+
+@pytest.mark.parametrize('trace', [0.0, 0.5, 0.9, 1.0])
+def test_at_every_trace_it_finds_the_same_truth(trace):
+    settings = dataclasses.replace(SMALL, trace=trace)
+    states = episodes(3)[0]
+    mean, _ = fitted(1, 400, settings, noise=0.05).mean_and_std(states)
+    assert np.corrcoef(mean, truth(states))[0, 1] > 0.94
+
+
+def slow_fit(known, settings, penalty):
+    """Solve the equations of LSTD(lambda) state by state, as Boyan wrote them."""
+    basis = basis_of(SIZE, settings.features)
+    matrix, target = np.zeros((basis.width, basis.width)), np.zeros(basis.width)
+    square = 0.0
+    for case in np.unique(known.cases):
+        rows = np.flatnonzero(known.cases == case)
+        trace = np.zeros(basis.width)
+        for row in rows:
+            features = basis(known.states[row : row + 1])[0]
+            trace = settings.discount * settings.trace * trace + features
+            following = np.zeros(basis.width)
+            if row != rows[-1]:
+                following = basis(known.states[row + 1 : row + 2])[0]
+            matrix += np.outer(trace, features - settings.discount * following)
+            target += trace * known.rewards[row]
+            square += float(features[1:] @ features[1:])
+    ridge = penalty * square / (basis.width - 1) * np.eye(basis.width)
+    ridge[0, 0] = 0.0
+    return np.linalg.solve(matrix + ridge, target)
+
+
+@pytest.mark.parametrize('trace', [0.0, 0.9, 1.0])
+def test_it_solves_the_published_equations(trace):
+    settings = ValueSettings(features=5, groups=4, trace=trace, stride=1)
+    known = experience(2, cases=20)
+    weights = fit_value(known, settings).weights[0]
+    slow = [slow_fit(known, settings, penalty) for penalty in (1e-5, 1e-4, 1e-3, 1e-2)]
+    assert min(np.abs(weights - each).max() for each in slow) < 1e-9
+
+
+@pytest.mark.parametrize('stride', [2, 5, 40])
+def test_thinned_cases_keep_their_first_states_and_all_returns(stride):
+    known = experience(2, cases=20)
+    thin = thinned(known, stride, 0.9)
+    place = 0
+    for case in range(20):
+        rows = np.flatnonzero(known.cases == case)
+        own = np.flatnonzero(thin.cases == case)
+        np.testing.assert_array_equal(thin.states[own], known.states[rows[::stride]])
+        for name in ('rewards', 'risks'):
+            every = returns_to_go(getattr(known, name)[rows], 0.9)
+            some = returns_to_go(getattr(thin, name)[own], 0.9**stride)
+            np.testing.assert_allclose(some, every[::stride])
+        place += len(own)
+    assert place == len(thin.states)
+
+
+def test_with_a_stride_it_is_the_fit_to_what_was_thinned():
+    settings = dataclasses.replace(SMALL, trace=0.8, stride=3)
+    known = experience(2, cases=30)
+    thin = thinned(known, 3, settings.discount)
+    of_thin = dataclasses.replace(
+        settings, discount=settings.discount**3, trace=settings.trace**3, stride=1
+    )
+    one, two = fit_value(known, settings), fit_value(thin, of_thin)
+    np.testing.assert_allclose(one.weights, two.weights)
+    np.testing.assert_array_equal(one.high, known.states.max(axis=0))
+
+
+def test_a_measured_misfit_makes_intervals_hold_as_often_as_they_say():
+    rng = np.random.default_rng(3)
+    held = []
+    for _ in range(400):
+        off = rng.normal(size=65) * np.where(rng.random(65) < 0.2, 3.0, 0.5)
+        noise = 0.3 * rng.normal(size=65)
+        stds = np.full(64, 0.2)
+        misfit = measured_misfit((off + noise)[:64], np.full(64, 0.3), stds)
+        held.append(abs(off[64]) <= 1.645 * np.hypot(0.2, misfit))
+    assert np.mean(held) == pytest.approx(0.9, abs=0.045)
+
+
+def test_what_errs_less_than_it_says_has_no_misfit():
+    assert measured_misfit(np.full(30, 0.1), np.zeros(30), np.ones(30)) == 0.0
+    assert measured_misfit(np.array([1.645]), np.zeros(1), np.zeros(1)) == pytest.approx(1, 1e-3)
+
+
+def test_a_misfit_is_taken_from_the_noise(value):
+    states = episodes(4)[0]
+    wider = value.with_misfit(0.3)
+    assert np.hypot(wider.noise, wider.misfit) == pytest.approx(value.noise)
+    grown = wider.mean_and_std(states)[1] ** 2 - value.mean_and_std(states)[1] ** 2
+    np.testing.assert_allclose(grown, 0.09)
+    assert value.with_misfit(50.0).noise == 0.0
+    with pytest.raises(PolicyError):
+        value.with_misfit(float('nan'))
+
+
+def test_returns_lie_as_far_from_the_estimate_as_its_noise_says():
+    scores = []
+    for seed in range(5):
+        states, returns, _ = episodes(seed + 100)
+        mean, std = fitted(seed).mean_and_std(states)
+        scores.append((returns - mean) ** 2 / (std**2 + fitted(seed).noise ** 2))
+    assert np.mean(scores) == pytest.approx(1.0, abs=0.1)
+
+
+def test_intervals_for_the_expectation_shrink_with_more_cases():
+    widths = [
+        np.mean([fitted(seed, cases).mean_and_std(episodes(seed + 50)[0])[1] for seed in range(4)])
+        for cases in (60, 480)
+    ]
+    assert widths[1] < 0.85 * widths[0]
+
+
+def test_intervals_for_the_expectation_hold_it_once_the_misfit_was_measured():
+    inside = []
+    for seed in range(6):
+        found = fitted(seed)
+        near, far = (episodes(seed + more)[0] for more in (50, 70))
+        mean, std = found.mean_and_std(near)
+        misfit = measured_misfit(mean - truth(near), np.zeros(len(near)), std)
+        mean, std = found.with_misfit(misfit).mean_and_std(far)
+        inside.append(np.abs(mean - truth(far)) <= 1.645 * std)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
+
+
+def test_noise_and_estimate_are_told_apart(value):
+    assert value.noise == pytest.approx(0.4, abs=0.08)
+    assert value.mean_and_std(episodes(4)[0])[1].mean() < 0.3
+
+
+def test_far_from_what_was_met_it_is_not_sure(value):
+    near, far = value.mean_and_std(np.array([np.zeros(SIZE), np.full(SIZE, 30.0)]))[1]
+    assert far > 10 * near
+
+
+def test_steps_of_one_case_are_not_counted_as_independent():
+    honest = fitted(5, cases=40)
+    known = experience(5, cases=40)
+    # The same steps, but every case cut into pieces that pretend to be cases.
+    cut = dataclasses.replace(known, cases=np.arange(len(known.cases)) // 2)
+    returns = truth(known.states) + np.repeat((episodes(5, 40)[1] - truth(known.states))[::12], 12)
+    fooled = fit_value(
+        dataclasses.replace(cut, rewards=rewards_of(returns, cut.cases)),
+        SMALL,
+    )
+    features = honest.basis(known.states)
+    spread = [
+        np.sqrt(np.square(features @ each.deviations[0].T).sum(axis=1)).mean()
+        for each in (honest, fooled)
+    ]
+    assert spread[0] > 1.3 * spread[1]
+
+
+def test_the_same_cases_give_the_same_model():
+    one, two = (ValueModel('', {'reach': fitted(6, cases=20)}) for _ in range(2))
+    assert one.to_bytes() == two.to_bytes()
+
+
+def test_a_difference_of_policies_with_the_same_patients_is_surer_than_each():
+    known = experience(7, noise=1.0)
+    better = dataclasses.replace(
+        known,
+        rewards=known.rewards + rewards_of(0.2 * np.ones(len(known.cases)), known.cases),
+    )
+    models = [ValueModel('', {'reach': fit_value(each, SMALL)}) for each in (known, better)]
+    found = ValueBank(models).estimate('reach', np.zeros(SIZE))
+    alone = found.means[1] - found.means[0] - 1.28 * np.hypot(*found.stds)
+    sure = found.advantages(0, 1.28)[1]
+    assert sure == pytest.approx(0.2, abs=0.05)
+    assert sure > alone + 0.1
+
+
+@pytest.mark.parametrize('compiled', [True, False], ids=['compiled', 'numpy'])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_bank_equals_the_models_one_by_one(compiled, seed):
+    rng = np.random.default_rng(seed)
+    models = [_drawn(rng), None, _drawn(rng), _drawn(rng)]
+    weight = float(rng.uniform(0, 2))
+    if compiled and not kernels.built():
+        pytest.skip('the compiled arithmetic was not built here (native/build.py)')
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(kernels, 'lib', None)
+        bank = ValueBank(models, weight)
+        state = rng.normal(size=SIZE) * 3
+        told = {name: bank.estimate(name, state) for name in ('palpation', 'reach', 'nowhere')}
+        leads = {name: found.advantages(0, 1.5) for name, found in told.items()}
+    for name, found in told.items():
+        stds, over = found.stds, leads[name]
+        for row, each in enumerate(models):
+            one = None if each is None else each.estimates.get(name)
+            if one is None:
+                assert np.isnan([found.means[row], stds[row], found.risks[row]]).all()
+                continue
+            features = one.basis(state[None])[0]
+            mean = features @ (one.weights[0] - weight * one.weights[1])
+            strange = (one.caution * one.outside(state)) ** 2
+            members = (one.deviations[0] - weight * one.deviations[1]) @ features
+            std = np.sqrt(members @ members + one.misfit**2 + strange)
+            np.testing.assert_allclose([found.means[row], stds[row]], [mean, std], rtol=1e-9)
+            assert found.risks[row] == pytest.approx(float(one.risk(state)))
+            if row and name in models[0].estimates:
+                first = models[0].estimates[name]
+                other = (first.deviations[0] - weight * first.deviations[1]) @ features
+                apart = np.square(members - other).sum() + strange
+                apart += (first.caution * first.outside(state)) ** 2
+                gain = mean - features @ (first.weights[0] - weight * first.weights[1])
+                assert over[row] == pytest.approx(gain - 1.5 * np.sqrt(apart))
+
+
+@pytest.mark.skipif(not kernels.built(), reason='the compiled arithmetic was not built here')
+def test_a_state_of_another_size_is_refused_before_it_is_read():
+    bank = ValueBank([_drawn(np.random.default_rng(0))])
+    for shape in ((SIZE - 1,), (SIZE + 1,), (1, SIZE)):
+        with pytest.raises(StateError, match='expected'):
+            bank.estimate('palpation', np.zeros(shape))
+
+
+def _drawn(rng):
+    """Return a model of any numbers, of one procedure or two."""
+    width = basis_of(SIZE, 7).width
+
+    def one():
+        low = rng.normal(size=SIZE) - 1.0
+        return StateValue(
+            weights=rng.normal(size=(2, width)),
+            deviations=rng.normal(size=(2, 5, width)),
+            low=low,
+            high=low + rng.uniform(0, 3, SIZE),
+            spread=rng.uniform(0.2, 2, SIZE),
+            misfit=float(rng.uniform()),
+            noise=1.0,
+            caution=float(rng.uniform()),
+        )
+
+    names = ['palpation', 'reach'][: int(rng.integers(1, 3))]
+    return ValueModel('', {name: one() for name in names})
+
+
+def test_one_state_is_expanded_as_many_are():
+    basis = basis_of(SIZE, 9)
+    states = np.random.default_rng(0).normal(size=(50, SIZE)) * 4
+    expanded = basis(states)
+    for state, row in zip(states, expanded, strict=True):
+        one = np.concatenate([[1.0], np.clip(state, -REACH, REACH), np.full(9 + 2, np.nan)])
+        basis.complete(one)
+        np.testing.assert_allclose(one[:-2], row, rtol=1e-12)
+        assert np.isnan(one[-2:]).all()
+    assert np.abs(expanded[:, 1 : 1 + SIZE]).max() == REACH
+
+
+def test_a_model_travels_as_bytes(model):
+    back = ValueModel.from_bytes(model.to_bytes(), policy='ab' * 32)
+    states = episodes(9)[0]
+    assert list(back.estimates) == list(model.estimates)
+    for name, one in model.estimates.items():
+        again = back.estimates[name]
+        np.testing.assert_array_equal(again.mean_and_std(states), one.mean_and_std(states))
+        np.testing.assert_array_equal(again.risk(states), one.risk(states))
+
+
+def test_a_model_of_another_basis_is_refused(model, monkeypatch):
+    data = model.to_bytes()
+    monkeypatch.setattr(basis_of(SIZE, SMALL.features), 'digest', 'another')
+    with pytest.raises(PolicyError, match='another basis'):
+        ValueModel.from_bytes(data)
+
+
+def test_a_model_of_another_policy_is_refused(model):
+    with pytest.raises(PolicyError, match='expected cd'):
+        ValueModel.from_bytes(model.to_bytes(), policy='cd' * 32)
+
+
+@pytest.mark.parametrize('cut', [0, 10, 200, -100])
+def test_damaged_bytes_are_refused(model, cut):
+    with pytest.raises(PolicyError):
+        ValueModel.from_bytes(model.to_bytes()[:cut])
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'weights': np.zeros((2, 5))},
+        {'deviations': np.zeros((2, 12, 7))},
+        {'spread': np.zeros(SIZE)},
+        {'low': np.full(SIZE, np.nan)},
+        {'low': np.zeros(0)},
+        {'noise': -1.0},
+        {'misfit': float('nan')},
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(value, change):
+    with pytest.raises(PolicyError):
+        dataclasses.replace(value, **change)
+
+
+def test_models_of_different_forms_go_nowhere_together(value):
+    other = fitted(1, settings=ValueSettings(features=8, groups=4))
+    with pytest.raises(PolicyError):
+        ValueModel('', {'reach': value, 'follow': other})
+    with pytest.raises(PolicyError):
+        ValueBank([ValueModel('', {'reach': value}), ValueModel('', {'reach': other})])
+    with pytest.raises(PolicyError):
+        ValueModel('', {})
+
+
+@pytest.mark.parametrize(
+    'change',
+    [
+        {'states': np.zeros((119, SIZE))},
+        {'rewards': np.zeros(119)},
+        {'cases': np.repeat(np.arange(10), 12)[:-1]},
+        {'cases': np.repeat(np.arange(10), 12) + 0.5},
+        {'states': np.full((120, SIZE), np.nan)},
+        {'rewards': np.full(120, np.inf)},
+        {'risks': np.full(120, np.nan)},
+        {'cases': np.zeros(120, int)},
+        {'cases': np.tile(np.arange(10), 12)},
+    ],
+)
+def test_experience_that_makes_no_estimate_is_refused(change):
+    bad = dataclasses.replace(experience(1, cases=10), **change)
+    with pytest.raises(RecordsError):
+        fit_value(bad, SMALL)

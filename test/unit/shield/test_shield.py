@@ -1,0 +1,263 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The shield: what it predicts is never below what comes, and what it replaces is defined."""
+
+import dataclasses
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.experiments.shield.attack import patients_of
+from fdrl_ros.selector import Shield, ShieldSettings, Veto
+from fdrl_ros.shield.batch import BatchShield
+from fdrl_ros.shield.damage import DamageMeter
+from fdrl_ros.shield.shield import COARSE_UP, FINE_UP, LADDERS
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
+from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.outcome import FAILURES
+from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+NAMES = [each.name for each in PROCEDURES]
+KINEMATIC = WorldSettings(mode='kinematic')
+DOWN, WORKSPACE = 4, FAILURES.index('workspace')
+
+
+def state_of(procedure='palpation', **values):
+    """Return a state at rest, far above the organ unless said otherwise, shape (STATE_SIZE,)."""
+    operation = Operation(KINEMATIC)
+    operation.reset(public_cohort(3, procedures=(procedure,)).patient(0))
+    state = np.array(operation.values())
+    for name, value in values.items():
+        state[INDEX[name]] = value
+    return state
+
+
+def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None):
+    """Operate under a shield; yield states before, verdicts, and the peaks that followed."""
+    cohort = public_cohort(5, heterogeneity, (procedure,))
+    batch = BatchSurgery([cohort.patient(each, 'test') for each in range(count)])
+    batch.reset()
+    shield = BatchShield(shield_settings or ShieldSettings(), procedure, count)
+    for _ in range(ticks):
+        values = batch.values()
+        verdicts = shield.review(values, choose(batch))
+        peaks = batch.step(verdicts.actions)[4]['peak_force']
+        yield values, verdicts, peaks
+        rows = np.flatnonzero(~batch.over)
+        if not len(rows):
+            return
+        batch.keep(rows)
+        shield.keep(rows)
+
+
+@pytest.mark.parametrize('procedure', NAMES)
+def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
+    rng = np.random.default_rng(1)
+
+    def choose(batch):
+        """Go down in most cases, so that there is force, and anywhere in the rest."""
+        anywhere = rng.integers(0, ACTION_COUNT, len(batch.over))
+        down = rng.choice([4, 10], len(batch.over))
+        expert = expert_costs(batch).argmin(axis=1)
+        kind = rng.random(len(batch.over))
+        return np.where(kind < 0.4, down, np.where(kind < 0.7, anywhere, expert))
+
+    touched = 0
+    for _, verdicts, peaks in operate(procedure, 1.0, 40, 60, choose):
+        rows = np.arange(len(peaks))
+        assert (peaks <= verdicts.hard[verdicts.actions, rows] + 1e-9).all()
+        touched += int((peaks > 0.05).sum())
+    assert touched > 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(NAMES),
+    st.integers(0, 200),
+    st.lists(st.integers(0, ACTION_COUNT - 1), min_size=30, max_size=30),
+    st.sampled_from([0.0, 2.0]),
+)
+def test_one_robot_is_told_what_many_are(procedure, number, asked, damage_limit):
+    patient = public_cohort(3, 1.0, (procedure,)).patient(number)
+    batch = BatchSurgery([patient])
+    batch.reset()
+    chosen = ShieldSettings(damage_limit=damage_limit)
+    many, one, meter, now = BatchShield(chosen, procedure, 1), Shield(chosen), DamageMeter(), 0.0
+    for action in asked:
+        values = batch.values()
+        verdicts = many.review(values, np.array([action]))
+        meter.add(float(values[0, INDEX['force']]), procedure, now)
+        verdict = one.review(values[0], procedure, action, now, damage=meter.total)
+        assert verdict.action == verdicts.actions[0] and verdict.asked == action
+        assert verdict.force == pytest.approx(verdicts.usual[verdict.action, 0], abs=1e-9)
+        assert verdict.worst == pytest.approx(verdicts.hard[verdict.action, 0], abs=1e-9)
+        assert (verdict.veto == Veto.NONE) == (verdict.action == action)
+        batch.step(verdicts.actions)
+        now += TICK
+        if batch.over.any():
+            return
+
+
+def test_what_replaces_an_action_is_the_same_way_finer_then_staying_then_up():
+    assert LADDERS[DOWN] == (4, 10, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[0] == (0, 6, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[10] == (10, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[OPEN_JAW] == (OPEN_JAW, STAY, FINE_UP, COARSE_UP)
+    assert LADDERS[CLOSE_JAW] == (CLOSE_JAW, STAY, FINE_UP, COARSE_UP)
+    for asked, ladder in enumerate(LADDERS):
+        assert ladder[0] == asked and {STAY, FINE_UP, COARSE_UP} <= set(ladder)
+
+
+@pytest.mark.parametrize(('force', 'veto'), [(0.0, ''), (1.0, 'force'), (9.9, 'hard_stop')])
+def test_the_reason_of_a_veto_is_the_limit_that_would_be_passed(force, veto):
+    state = state_of(goal_error_z=-0.005, force=force, contact=1.0)
+    verdict = Shield().review(state, 'palpation', STAY, 0.0, holding=True)
+    assert verdict.veto == veto
+    strict = Shield(ShieldSettings(keep_limit=True)).review(state, 'palpation', STAY, 0.0)
+    assert strict == verdict
+    asked = Shield().review(state, 'palpation', STAY, 0.0)
+    assert asked.veto == (veto if veto != 'force' else '')
+    assert verdict.action == (STAY if not veto else verdict.action)
+    if veto:
+        assert ACTIONS[verdict.action].displacement[2] > 0.0
+
+
+def test_a_tip_at_the_edge_of_the_workspace_goes_no_further_but_back():
+    shield = Shield()
+    state = state_of(goal_error_x=0.0399, goal_error_y=0.0)
+    assert shield.review(state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
+    assert shield.review(state, 'palpation', 0, 1.0).veto is Veto.NONE
+    above = state_of(goal_error_z=0.044)
+    assert shield.review(above, 'palpation', COARSE_UP, 2.0).action == STAY
+
+
+def test_damage_that_would_pass_its_limit_is_vetoed():
+    loose = ShieldSettings(keep_limit=False, damage_limit=0.05, stiffest=5000.0)
+    shield = Shield(loose)
+    state = state_of('retraction', goal_error_z=-0.02, force=2.6, contact=1.0, force_limit=10.0)
+    reasons = [
+        shield.review(state, 'retraction', STAY, TICK * each, damage=0.01 * each).veto
+        for each in range(9)
+    ]
+    assert Veto.DAMAGE in reasons
+
+
+def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must():
+    shield = Shield(ShieldSettings(damage_limit=0.05))
+    many = BatchShield(shield.settings, 'retraction', 1)
+    pressed = state_of('retraction', goal_error_z=-0.004, force=2.6, contact=1.0)
+    free = state_of('retraction', goal_error_z=0.02)
+    vetoes, done, meter = [], [], DamageMeter()
+    for tick in range(30):
+        state = pressed if tick < 9 else free
+        meter.add(state[INDEX['force']], 'retraction', TICK * tick)
+        verdict = shield.review(state, 'retraction', STAY, TICK * tick, damage=meter.total)
+        assert many.review(state[None], np.array([STAY])).actions[0] == verdict.action
+        vetoes.append(verdict.veto)
+        done.append(verdict.action)
+    assert vetoes[8] is Veto.DAMAGE and done[8] == COARSE_UP
+    assert done[9:] == [STAY] * 21
+
+
+def test_damage_drives_no_tip_out_of_the_workspace():
+    left, up = 0, 0
+    batch = BatchSurgery(patients_of('palpation', 0, 24, 1.0))
+    batch.reset()
+    shield = BatchShield(ShieldSettings(), 'palpation', 24)
+    shield.damage.total = np.full(24, 2.5)
+    for _ in range(150):
+        values = batch.values()
+        values[:, INDEX['force_limit']] = procedure_named('palpation').force_limit
+        verdicts = shield.review(values, np.full(len(values), DOWN))
+        failure = batch.step(verdicts.actions)[4]['failure']
+        left += int((failure == WORKSPACE).sum())
+        up += int((verdicts.actions == COARSE_UP).sum())
+        rows = np.flatnonzero(~batch.over)
+        if not len(rows):
+            break
+        batch.keep(rows)
+        shield.keep(rows)
+    assert up > 0 and left == 0
+
+
+@pytest.mark.parametrize(
+    ('height', 'action'), [(0.03, COARSE_UP), (0.0405, FINE_UP), (0.044, STAY)]
+)
+def test_where_nothing_is_allowed_the_tip_goes_up_but_not_out_of_the_workspace(height, action):
+    state = state_of(goal_error_z=height, force=9.9, contact=1.0)
+    verdict = Shield().review(state, 'palpation', DOWN, 0.0)
+    assert verdict.veto is Veto.HARD_STOP and verdict.action == action
+    many = BatchShield(ShieldSettings(), 'palpation', 1)
+    assert many.review(state[None], np.array([DOWN])).actions[0] == action
+
+
+def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():
+    state = state_of(goal_error_z=0.03, force=2.0, contact=1.0)
+    verdict = Shield().review(state, 'palpation', STAY, 0.0, holding=True)
+    assert verdict.veto is not Veto.NONE
+
+
+@pytest.mark.parametrize('aside', [-0.19, 0.0, 0.19])
+def test_a_robot_that_holds_at_the_edge_of_the_workspace_is_drawn_back_along_the_shaft(aside):
+    at = {'goal_error_x': 0.0395, 'goal_error_y': 0.0, 'goal_error_z': -0.006, 'lag': 0.0}
+    state, away = state_of(**at, force=8.0, contact=1.0), (aside, 0.0, 0.98)
+    assert Shield().keep(state, 'palpation', 0.0, away).action == COARSE_UP
+    assert Shield().review(state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
+
+
+@pytest.mark.parametrize('gap', [0.0, 0.01])
+def test_a_move_that_has_not_begun_is_reckoned_with_whenever_the_next_state_comes(gap):
+    shield, state = Shield(), state_of(goal_error_z=-0.002, force=0.3, contact=1.0)
+    assert shield.review(state, 'palpation', DOWN, 0.0).action == DOWN
+    still = Shield()
+    still.review(state, 'palpation', STAY, 0.0)
+    late, rested = (each.review(state, 'palpation', STAY, TICK) for each in (shield, still))
+    assert late.worst > rested.worst + 0.1
+    late, rested = (each.aside().keep(state, 'palpation', TICK + gap) for each in (shield, still))
+    assert late.worst > rested.worst + 0.1
+
+
+def test_what_is_reckoned_with_is_the_way_along_the_shaft():
+    """The waypoint of an incision moves: nothing but the booking tells of a way aside."""
+    state = state_of('incision', goal_error_z=-0.006, force=2.0, contact=1.0)
+    worst = []
+    for away in ((0.0, 0.0, 1.0), (0.19, 0.0, 0.98)):
+        shield = Shield()
+        verdict = shield.review(state, 'incision', STAY, 0.0, True, away)
+        assert verdict.action == COARSE_UP
+        worst.append(shield.review(state, 'incision', STAY, TICK).worst)
+    assert worst[1] > worst[0] + 1e-3
+
+
+@pytest.mark.parametrize(('beside', 'veto'), [(0.015, Veto.HARD_STOP), (0.0, Veto.NONE)])
+def test_no_ring_is_lowered_beside_its_peg(beside, veto):
+    """Nothing pulls above the peg, and all that the ring is off does below its top."""
+    at = {'goal_error_x': beside, 'goal_error_y': 0.0, 'goal_error_z': 0.0091, 'lag': 0.001}
+    state = state_of('peg_transfer', **at, jaw=0.0, grasped=1.0)
+    assert Shield().review(state, 'peg_transfer', DOWN, 0.0).veto is veto
+
+
+def test_a_shield_that_is_not_active_lets_everything_pass():
+    shield = Shield(ShieldSettings(active=False))
+    state = state_of(goal_error_z=-0.005, force=9.9, contact=1.0)
+    assert shield.review(state, 'palpation', DOWN, 0.0).action == DOWN
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(StateError):
+        Shield().choose(STAY)
+    with pytest.raises(SettingError):
+        Shield().review(state_of(), 'unheard of', STAY, 0.0)
+    with pytest.raises(SettingError):
+        Shield(ShieldSettings(damping=8.0, speed=0.08)).review(state_of(), 'reach', STAY, 0.0)
+    with pytest.raises(SettingError, match='accelerations'):
+        Shield(ShieldSettings(damping=8.0, speed=0.05, acceleration=1.2))
+    with pytest.raises(SettingError):
+        dataclasses.replace(ShieldSettings().wide(), stiffest=1.0)

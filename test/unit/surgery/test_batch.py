@@ -1,0 +1,491 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Batches: each row is the operation that its patient has alone, whoever else is in the batch."""
+
+import dataclasses
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.surgery.arm.batch_arm import HIGH, LOW, refuse_unreachable
+from fdrl_ros.surgery.arm.kinematics import UnreachableError
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEPS, TICK
+from fdrl_ros.surgery.gym.batch import BatchSurgery, NO_FAILURE
+from fdrl_ros.surgery.gym.operation import FAILURES, Operation
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
+from fdrl_ros.surgery.patient.batch_events import Breathing
+from fdrl_ros.surgery.patient.batch_physiology import BatchPhysiology
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.patient.events import breathing_factor, breathing_motion, Event, KINDS
+from fdrl_ros.surgery.patient.physiology import Physiology
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import expert
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+WORLD = WorldSettings(mode='kinematic')
+CLOSE = {'rtol': 1e-9, 'atol': 1e-12}
+COHORT = Cohort(1, 3, 0.7, 4, procedures=PROCEDURE_NAMES)
+COUGHS = (
+    Event('breathing', 0.1, 1.1, 1.8),
+    Event('breathing', 0.9, 3.0, 1.3),
+    Event('breathing', 2.0, 0.5, 1.6),
+    Event('bleed', 0.0, 2.0, 30.0),
+    Event('bleed', 1.03, 0.4, 12.0),
+    Event('desaturation', 0.55, 40.0, 9.0),
+    Event('desaturation', 1.0, 0.3, 5.0),
+)
+
+
+def cast(heterogeneity, count):
+    """Return patients of every procedure, each third of them with a cough and more."""
+    cohort = Cohort(1, 3, heterogeneity, 4, procedures=PROCEDURE_NAMES)
+    people = [
+        cohort.patient(index, procedure=PROCEDURE_NAMES[index % len(PROCEDURE_NAMES)])
+        for index in range(count)
+    ]
+    return [
+        dataclasses.replace(each, events=COUGHS) if index % 3 == 0 else each
+        for index, each in enumerate(people)
+    ]
+
+
+def alone(patient, world=WORLD, rng=None):
+    operation = Operation(world, rng)
+    operation.reset(patient)
+    return operation
+
+
+def go_on(operation, action):
+    operation.act(ACTIONS[int(action)])
+    operation.advance(SUBSTEPS)
+    return operation.tick()
+
+
+def compare(batch, row, step, operation, outcome):
+    """Hold one row of a step against the operation that is in it."""
+    states, rewards, terminated, truncated, info = step
+    np.testing.assert_allclose(batch.values()[row], operation.values(), **CLOSE)
+    np.testing.assert_allclose(states[row], operation.state(), rtol=2e-7, atol=1e-9)
+    np.testing.assert_allclose(rewards[row], outcome.reward, rtol=1e-9, atol=1e-10)
+    assert (terminated[row], truncated[row]) == (outcome.terminated, outcome.truncated)
+    assert info['success'][row] == outcome.success
+    assert info['critical'][row] == outcome.critical
+    failure = info['failure'][row]
+    assert ('' if failure == NO_FAILURE else FAILURES[failure]) == outcome.failure
+    for name in ('peak_force', 'mean_force', 'damage'):
+        np.testing.assert_allclose(info[name][row], getattr(outcome, name), **CLOSE)
+    np.testing.assert_allclose(info['force'][row], operation.load, **CLOSE)
+    np.testing.assert_allclose(info['tip'][row], operation.arm.position, **CLOSE)
+    np.testing.assert_allclose(info['jaw'][row], operation.jaw.angle, **CLOSE)
+    body = operation.physiology
+    np.testing.assert_allclose(info['mean_arterial_pressure'][row], body.pressure, **CLOSE)
+    assert (info['news2'][row], info['sofa'][row]) == (body.news2().total, body.sofa().total)
+    np.testing.assert_allclose(batch.time_above[:, row], operation.time_above, **CLOSE)
+
+
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
+@pytest.mark.parametrize('share', [0.0, 0.7, 1.0])
+def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, share):
+    rng = np.random.default_rng(int(10 * share))
+    people = cast(heterogeneity, 14)
+    batch = BatchSurgery(people)
+    states = batch.reset()
+    operations = [alone(each) for each in people]
+    np.testing.assert_array_equal(states, [each.state() for each in operations])
+    ended = set()
+    while operations:
+        experts = [expert(each.state(), each.patient, WORLD) for each in operations]
+        same_states = batch.states() == np.array([each.state() for each in operations])
+        for row, costs in enumerate(expert_costs(batch)):
+            # Costs are rounded to 1e-7 m, states to float32.
+            step = 1.01e-7 if same_states[row].all() else 1e-6
+            np.testing.assert_allclose(costs, experts[row][1], rtol=1e-12, atol=step)
+        actions = [
+            best if rng.random() < share else int(rng.integers(ACTION_COUNT))
+            for best, _costs in experts
+        ]
+        step = batch.step(actions)
+        for row, operation in enumerate(operations):
+            outcome = go_on(operation, actions[row])
+            compare(batch, row, step, operation, outcome)
+            if operation.done:
+                ended.add((operation.patient.procedure.name, outcome.success))
+        np.testing.assert_array_equal(batch.over, [each.done for each in operations])
+        going = [each for each in operations if not each.done]
+        if going and len(going) < len(operations):
+            batch.keep(np.flatnonzero(~batch.over))
+        operations = going
+    assert {name for name, _success in ended} == set(PROCEDURE_NAMES)
+    assert share < 1.0 or sum(success for _name, success in ended) >= 6
+
+
+def test_pressure_and_a_poor_sensor_do_to_rows_what_they_do_alone(monkeypatch):
+    monkeypatch.setattr('fdrl_ros.surgery.tissue.contact.PRESSURE_LIMIT', 1e3)
+    world = dataclasses.replace(WORLD, force_noise=0.05)
+    people = cast(1.0, 7)
+    batch = BatchSurgery(people, world)
+    batch.reset(rngs=[np.random.default_rng(row) for row in range(7)])
+    operations = [
+        alone(each, world, np.random.default_rng(row)) for row, each in enumerate(people)
+    ]
+    for _ in range(30):
+        step = batch.step([4] * 7)  # down
+        for row, operation in enumerate(operations):
+            compare(batch, row, step, operation, go_on(operation, 4))
+        if batch.over.any():
+            break
+    assert any(each.damage > 0.001 for each in operations)
+
+
+def test_a_patient_who_bleeds_fails_by_vitals_in_the_same_tick():
+    bleeding = dataclasses.replace(
+        COHORT.patient(0, procedure='reach'), events=(Event('bleed', 1.0, 40.0, 70.0),)
+    )
+    world = dataclasses.replace(WORLD, horizon=3000)
+    batch, operation = BatchSurgery([bleeding, COHORT.patient(1)], world), alone(bleeding, world)
+    batch.reset()
+    while not operation.done:
+        step = batch.step([STAY, STAY])
+        outcome = go_on(operation, STAY)
+        assert step[3][0] == outcome.truncated
+    compare(batch, 0, step, operation, outcome)
+    assert outcome.failure == 'vitals'
+    assert outcome.critical
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_the_order_and_the_company_of_patients_do_not_matter(data):
+    people = cast(1.0, 10)
+    order = data.draw(st.permutations(range(10)))[: data.draw(st.integers(1, 10))]
+    actions = np.random.default_rng(data.draw(st.integers(0, 99))).integers(
+        ACTION_COUNT, size=(25, 10)
+    )
+    one, other = BatchSurgery(people), BatchSurgery([people[each] for each in order])
+    one.reset(), other.reset()
+    for each in actions:
+        full = one.step(each)
+        part = other.step(each[list(order)])
+        np.testing.assert_allclose(other.values(), one.values()[list(order)], **CLOSE)
+        np.testing.assert_allclose(part[1], full[1][list(order)], rtol=1e-9, atol=1e-10)
+        for name, values in part[4].items():
+            np.testing.assert_allclose(values, full[4][name][list(order)], **CLOSE)
+        if one.over.any():
+            break
+
+
+def test_a_batch_repeats_itself_bit_by_bit():
+    people = cast(1.0, 21)
+    actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(40, 21))
+    said = []
+    for _ in range(2):
+        batch = BatchSurgery(people)
+        batch.reset()
+        said.append(b'')
+        for each in actions:
+            states, rewards, *_rest = batch.step(each)
+            said[-1] += states.tobytes() + rewards.tobytes()
+            for row in np.flatnonzero(batch.over).tolist():
+                batch.replace(row, people[(row * 5 + 1) % 21])
+    assert said[0] == said[1]
+
+
+def test_a_new_patient_begins_as_alone_and_disturbs_nobody():
+    people = cast(1.0, 7)
+    batch, untouched = BatchSurgery(people), BatchSurgery(people)
+    batch.reset(), untouched.reset()
+    rng = np.random.default_rng(2)
+    for time in range(40):
+        if time % 8 == 5:
+            patient = COHORT.patient(100 + time, procedure=PROCEDURE_NAMES[time % 7])
+            state, operation = batch.replace(3, patient), alone(patient)
+            np.testing.assert_array_equal(state, operation.state())
+        actions = rng.integers(ACTION_COUNT, size=7)
+        actions[3] = min(actions[3], 11)
+        step, same = batch.step(actions), untouched.step(actions)
+        if time >= 5:
+            compare(batch, 3, step, operation, go_on(operation, actions[3]))
+        others = np.arange(7) != 3
+        np.testing.assert_allclose(step[0][others], same[0][others], rtol=1e-6, atol=1e-8)
+        for each in (batch, untouched):
+            for row in np.flatnonzero(each.over).tolist():
+                assert row == 3 or batch.over[row] == untouched.over[row]
+                each.replace(row, COHORT.patient(row))
+                if each is batch and row == 3:
+                    operation = alone(COHORT.patient(3))
+
+
+def test_what_a_step_returned_does_not_change_later():
+    batch = BatchSurgery(cast(0.0, 7))
+    batch.reset()
+    step = batch.step(np.full(7, 4))
+    kept = [np.copy(each) for each in (*step[:4], *step[4].values())]
+    for _ in range(5):
+        batch.step(np.full(7, 4))
+    batch.replace(0, COHORT.patient(3))
+    for before, after in zip(kept, (*step[:4], *step[4].values()), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_misuse_is_refused_and_nothing_moves():
+    with pytest.raises(SettingError, match='mode'):
+        BatchSurgery(settings=WorldSettings(mode='dynamic'))
+    with pytest.raises(SettingError, match='settings'):
+        BatchSurgery(settings='kinematic')
+    batch = BatchSurgery()
+    for wrong in (
+        lambda: batch.step([]),
+        lambda: batch.replace(0, COHORT.patient(0)),
+        batch.reset,
+    ):
+        with pytest.raises(StateError):
+            wrong()
+    people = cast(0.0, 3)
+    batch.reset(people)
+    before = batch.values()
+    for actions in (
+        [0, 1],
+        [[0, 1, 2]],
+        [0, 1, ACTION_COUNT],
+        [0, -1, 2],
+        [0.0, 1.0, 2.0],
+        [True, False, True],
+        ['a', 'b', 'c'],
+        None,
+    ):
+        with pytest.raises(StateError, match='actions'):
+            batch.step(actions)
+    for row, patient in ((3, people[0]), (-1, people[0]), (0.5, people[0]), (0, 'somebody')):
+        with pytest.raises(StateError):
+            batch.replace(row, patient)
+    for rows in ([], [0, 0], [3], [-1], [0.0], 1):
+        with pytest.raises(StateError, match='rows'):
+            batch.keep(rows)
+    with pytest.raises(StateError, match='Patient'):
+        batch.reset([people[0], None])
+    np.testing.assert_array_equal(batch.values(), before)
+    step = batch.step([STAY, STAY, STAY])
+    for row, each in enumerate(people):
+        operation = alone(each)
+        compare(batch, row, step, operation, go_on(operation, STAY))
+
+
+def test_a_point_out_of_reach_is_refused_and_nothing_moves():
+    low = dataclasses.replace(
+        COHORT.patient(0),
+        start=(0.0, 0.0, -0.2436),
+        goal=(0.0, 0.0, -0.24),
+        registration_error=-0.02,
+    )
+    batch = BatchSurgery([COHORT.patient(1), low])
+    batch.reset()
+    before = batch.values()
+    with pytest.raises(UnreachableError):
+        batch.step([4, 4])
+    np.testing.assert_array_equal(batch.values(), before)
+    batch.step([4, 5])
+    with pytest.raises(UnreachableError):
+        batch.replace(0, dataclasses.replace(low, start=(0.5, 0.0, -0.1)))
+    for name in ('goal', 'destination'):
+        with pytest.raises(UnreachableError):
+            batch.replace(0, dataclasses.replace(COHORT.patient(2), **{name: (0.5, 0.5, -0.13)}))
+    assert batch.patients[0] == COHORT.patient(1)
+
+
+def test_the_box_that_needs_no_closer_look_can_be_reached():
+    sides = [np.linspace(low, high, 9) for low, high in zip(LOW[:, 0], HIGH[:, 0], strict=True)]
+    points = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 3)
+    refuse_unreachable(points.T)
+    operation = alone(COHORT.patient(0))
+    for point in points.tolist():
+        operation.set_target(tuple(point))
+
+
+def test_after_the_end_a_step_is_refused_until_the_row_is_replaced_or_left_out():
+    world = dataclasses.replace(WORLD, horizon=2)
+    people = cast(0.0, 3)
+    batch = BatchSurgery(people, world)
+    batch.reset()
+    batch.step([STAY] * 3)
+    batch.replace(1, people[2])
+    assert batch.step([STAY] * 3)[3].tolist() == [True, False, True]
+    with pytest.raises(StateError, match=r'\[0, 2\] are over'):
+        batch.step([STAY] * 3)
+    batch.keep([1, 0])
+    assert [each.name for each in batch.patients] == [people[2].name, people[0].name]
+    batch.replace(1, people[1])
+    assert batch.step([STAY] * 2)[3].tolist() == [True, False]
+
+
+def test_copies_go_on_as_the_operations_that_they_are_of_and_leave_those_alone():
+    batch, rng = BatchSurgery(cast(0.8, 7), WORLD), np.random.default_rng(5)
+    batch.reset()
+    for _ in range(12):
+        batch.step(rng.integers(ACTION_COUNT, size=7))
+    before = batch.states()
+    twin = batch.copies(3)
+    first, other = rng.integers(ACTION_COUNT, size=(2, 7))
+    ahead = twin.step(np.concatenate([first, other, first]))[0]
+    np.testing.assert_array_equal(batch.states(), before)
+    own = batch.step(first)[0]
+    np.testing.assert_array_equal(ahead[:7], own)
+    np.testing.assert_array_equal(ahead[14:], own)
+    assert not np.array_equal(ahead[7:14], own)
+
+
+def test_operations_with_a_noisy_sensor_cannot_be_copied():
+    batch = BatchSurgery(cast(0.5, 7), dataclasses.replace(WORLD, force_noise=0.05))
+    batch.reset(rngs=[np.random.default_rng(each) for each in range(7)])
+    with pytest.raises(StateError, match='noisy'):
+        batch.copies(2)
+
+
+def test_noise_comes_from_the_generator_of_the_row():
+    noisy = dataclasses.replace(WORLD, force_noise=0.15)
+    people = cast(0.5, 7)
+    with pytest.raises(StateError, match='generators'):
+        BatchSurgery(people, noisy).reset()
+    batch = BatchSurgery(people, noisy)
+    batch.reset(rngs=[np.random.default_rng(each) for each in range(7)])
+    operations = [
+        alone(each, noisy, np.random.default_rng(row)) for row, each in enumerate(people)
+    ]
+    for _ in range(6):
+        step = batch.step(np.full(7, 4))
+        for row, each in enumerate(operations):
+            compare(batch, row, step, each, go_on(each, 4))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            Event,
+            st.just('breathing'),
+            st.floats(0.0, 4.0),
+            st.floats(0.01, 3.0),
+            st.floats(1.0, 3.0),
+        ),
+        max_size=4,
+    )
+)
+def test_organs_move_as_one_organ_does_through_any_events(events):
+    patient = dataclasses.replace(COHORT.patient(0), events=tuple(events))
+    breathing = Breathing(3)
+    for row in range(3):
+        breathing.put(row, patient if row == 1 else COHORT.patient(row))
+    rate = 2.0 * np.pi * patient.respiratory_rate / 60.0
+    for tick in range(120):
+        heights, speeds, factors = breathing.motion(np.full(3, tick * TICK))
+        for moment in (0, 1, 6, 12, 13):
+            time = tick * TICK + breathing.ahead[moment, 1]
+            expected = breathing_motion(
+                patient.breathing_amplitude, rate, patient.breathing_phase, events, time
+            )
+            found = (heights[moment, 1], speeds[moment, 1])
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+            assert factors[moment, 1] == pytest.approx(breathing_factor(events, time)[0])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            Event,
+            st.sampled_from(KINDS),
+            st.floats(0.0, 30.0),
+            st.floats(0.1, 60.0),
+            st.floats(1.0, 60.0),
+        ),
+        max_size=5,
+    ),
+    st.floats(0.0, 30.0),
+    st.floats(0.0, 2.0),
+)
+def test_bodies_live_as_one_body_does_through_any_events(events, force, damage):
+    people = [dataclasses.replace(COHORT.patient(0), events=tuple(events)), COHORT.patient(1)]
+    bodies, alive = BatchPhysiology(2), [Physiology(each) for each in people]
+    for row, each in enumerate(people):
+        bodies.put(row, each, Physiology(each))
+    for tick in range(900):
+        on = tick // 100 % 2
+        time = (tick + 1) * TICK
+        coughs = np.array([breathing_factor(each.events, time)[0] for each in people])
+        bodies.advance(TICK, np.full(2, force * on), np.full(2, damage * on), coughs)
+        for each in alive:
+            each.advance(TICK, force * on, damage * on)
+    for row, each in enumerate(alive):
+        now = [value[row] for value in bodies.values()]
+        np.testing.assert_allclose(now, each.values(), rtol=1e-9)
+        np.testing.assert_allclose(bodies.blood_loss[row], each.blood_loss, rtol=1e-9)
+        assert bodies.low_time[row] == pytest.approx(each.low_time)
+        assert bodies.hypotensive[row] == each.hypotensive
+
+
+@pytest.mark.parametrize('noise', [0.0, 0.15])
+def test_the_vector_env_is_gymnasiums_own_over_single_ones(noise):
+    world = dataclasses.replace(WORLD, force_noise=noise, horizon=30)
+    given_both = {'settings': world, 'procedures': 'all', 'heterogeneity': 1.0}
+    single = SyncVectorEnv(
+        [lambda: SurgeryEnv(**given_both)] * 5, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+    many = VectorSurgeryEnv(5, **given_both)
+    assert many.metadata['autoreset_mode'] == AutoresetMode.SAME_STEP
+    assert single.single_observation_space == many.single_observation_space
+    assert (single.action_space, single.observation_space) == (
+        many.action_space,
+        many.observation_space,
+    )
+    rng, ends, compared = np.random.default_rng(0), 0, set()
+    for seed in (7, None):
+        state, info = single.reset(seed=seed)
+        found, said = many.reset(seed=seed)
+        np.testing.assert_array_equal(found, state)
+        unknown = {each.lstrip('_') for each in info.keys() - said.keys()}
+        assert unknown == {'patient'}
+        for _ in range(70):
+            actions = rng.integers(ACTION_COUNT, size=5)
+            *step, info = single.step(actions)
+            *found, said = many.step(actions)
+            for one, other in zip(found, step, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+            assert ('final_obs' in info) == ('final_obs' in said)
+            pairs = [(info, said)]
+            if 'final_obs' in info:
+                pairs.append((info['final_info'], said['final_info']))
+                np.testing.assert_array_equal(said['_final_obs'], info['_final_obs'])
+                np.testing.assert_array_equal(said['_final_info'], info['_final_info'])
+                for row in np.flatnonzero(info['_final_obs']):
+                    one, other = said['final_obs'][row], info['final_obs'][row]
+                    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+                    ends += 1
+            for one, other in pairs:
+                final = {'final_obs', 'final_info'}
+                for name in {each.lstrip('_') for each in one.keys() & other.keys()} - final:
+                    there = one[f'_{name}']
+                    np.testing.assert_array_equal(other[f'_{name}'], there)
+                    wanted = one[name][there].tolist()
+                    if name == 'failure':
+                        wanted = [FAILURES.index(each) if each else NO_FAILURE for each in wanted]
+                    np.testing.assert_allclose(other[name][there], wanted, **CLOSE)
+                    compared.add(name)
+    assert ends > 15
+    assert compared >= {'tip', 'failure', 'mean_force', 'mean_arterial_pressure', 'news2', 'sofa'}
+
+
+def test_the_vector_env_refuses_what_it_cannot_do():
+    with pytest.raises(SettingError, match='num_envs'):
+        VectorSurgeryEnv(0)
+    env = VectorSurgeryEnv(2)
+    with pytest.raises(StateError):
+        env.step(np.zeros(2, np.int64))
+    with pytest.raises(SettingError, match='seed'):
+        env.reset(seed=[1])
+    with pytest.raises(SettingError, match='options'):
+        env.reset(options={'patient': public_cohort(0).patient(0)})
+    assert env.reset(seed=[1, None])[0].shape == (2, STATE_SIZE)

@@ -1,0 +1,183 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What is closed refuses, and never reaches the PyBullet client of somebody else."""
+
+import gc
+
+from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
+from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS
+from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.render.camera import Camera
+from fdrl_ros.surgery.render.endoscope import Endoscope
+from fdrl_ros.surgery.render.picture import picture
+from fdrl_ros.surgery.render.stage import Stage
+from fdrl_ros.surgery.render.view import View
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+import numpy as np
+import pybullet
+import pytest
+
+PATIENT = public_cohort(0).patient(0)
+MODES = pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+STILL = (0.0, 0.0, 0.0)
+
+
+def refuses(*calls, what='env'):
+    """Hold every one of the calls against the one error that a closed thing answers with."""
+    for call in calls:
+        with pytest.raises(StateError, match=f'the {what} is closed'):
+            call()
+
+
+def env_of(mode, **given):
+    env = SurgeryEnv(settings=WorldSettings(mode=mode), **given)
+    env.reset(options={'patient': PATIENT})
+    return env
+
+
+@MODES
+def test_a_closed_env_refuses_everything_and_touches_no_other(mode):
+    closed = env_of(mode, render_mode='rgb_array')
+    closed.step(1)
+    closed.render()
+    closed.close()
+    other = env_of(mode, render_mode='rgb_array')  # PyBullet gives it the numbers of before
+    before = other.operation.values(), other.operation.arm.joints().tolist()
+    for _ in range(2):
+        refuses(
+            lambda: [closed.step(1) for _ in range(20)],
+            lambda: closed.step('no action'),
+            closed.reset,
+            lambda: closed.reset(seed=1, options={'patient': PATIENT}),
+            closed.render,
+            lambda: closed.patient,
+        )
+        closed.close()
+    assert (other.operation.values(), other.operation.arm.joints().tolist()) == before
+    alone = env_of(mode)
+    for action in (1, 1, 4, 4, 4, 12):
+        assert np.array_equal(other.step(action)[0], alone.step(action)[0])
+    assert other.render() is not None
+    other.close(), alone.close()
+
+
+@MODES
+def test_an_env_closed_before_its_first_patient_says_that_it_is_closed(mode):
+    env = SurgeryEnv(settings=WorldSettings(mode=mode))
+    env.close()
+    refuses(env.reset, env.render, lambda: env.step(1), lambda: env.patient)
+
+
+@MODES
+def test_a_closed_operation_refuses_everything(mode):
+    operation = Operation(WorldSettings(mode=mode))
+    operation.reset(PATIENT)
+    operation.close(), operation.close()
+    refuses(
+        lambda: operation.reset(PATIENT),
+        lambda: operation.patient,
+        lambda: operation.time,
+        lambda: operation.waypoint,
+        lambda: operation.set_target(PATIENT.goal),
+        lambda: operation.set_joint_target([0.0, 0.0, 0.1, 0.0, 0.0, 0.0], 2),
+        operation.setpoint_joints,
+        operation.halt,
+        lambda: operation.act(ACTIONS[1]),
+        lambda: operation.act(ACTIONS[12]),
+        lambda: operation.advance(SUBSTEPS),
+        operation.tick,
+        operation.values,
+        operation.state,
+        lambda: picture(operation, 16, 16),
+        what='operation',
+    )
+
+
+def test_every_call_of_a_closed_arm_is_refused_before_pybullet_hears_of_it():
+    held = [0.1, 0.1, 0.1, 0.2, 0.2, 0.2]
+    for bent in (False, True):
+        arm = DynamicArm()
+        arm.place(PATIENT.start, 0.02)
+        if bent:
+            arm.step_joints(held, STILL)
+        client = arm._client
+        arm.close(), arm.close()
+        other = DynamicArm()
+        other.place(PATIENT.start, 0.02)
+        assert other._client == client
+        before = other.joints().tolist()
+        refuses(
+            lambda arm=arm: arm.place(PATIENT.goal, 0.02),
+            lambda arm=arm: arm.step(PATIENT.goal, STILL),
+            lambda arm=arm: arm.step(PATIENT.goal, (0.0, 0.0, 1.0)),
+            lambda arm=arm: arm.step_joints(held, STILL),
+            arm.joints,
+            arm.efforts,
+            what='arm',
+        )
+        assert other.joints().tolist() == before
+        other.close()
+
+
+def test_who_is_closed_and_forgotten_disconnects_nobody():
+    for make in (DynamicArm, Stage, SurgeryEnv, lambda: Endoscope(Camera(16, 16))):
+        closed = make()
+        closed.close()
+        others = [DynamicArm() for _ in range(3)]
+        closed.close()
+        del closed
+        gc.collect()
+        for each in others:
+            assert pybullet.isConnected(each._client)
+            each.place(PATIENT.start, 0.02)
+            each.close()
+
+
+def test_a_closed_endoscope_and_a_closed_stage_draw_nothing():
+    endoscope, stage = Endoscope(Camera(16, 16)), Stage()
+    view = View(waypoint=(0.0, 0.0, -0.12), cut=((0.0, 0.0, -0.13), (0.01, 0.0, -0.13)))
+    joints = [0.0, 0.0, 0.12, 0.0, 0.0, 0.0]
+    endoscope.capture(joints, 0.0, view)
+    stage.show(joints, 0.0, view)
+    endoscope.close(), stage.close()
+    others = [Stage(), Stage()]
+    bodies = [pybullet.getNumBodies(each.client) for each in others]
+    refuses(lambda: endoscope.capture(joints), what='endoscope')
+    refuses(
+        lambda: stage.show(joints, 0.0, View()),
+        lambda: stage.shoot(Camera(16, 16), (0.0, 0.0, 1.0)),
+        what='stage',
+    )
+    assert [pybullet.getNumBodies(each.client) for each in others] == bodies
+    for each in (endoscope, stage, *others):
+        each.close()
+
+
+def test_closed_batches_and_vector_envs_refuse_everything():
+    batch = BatchSurgery([PATIENT, PATIENT])
+    batch.reset()
+    stay = np.full(2, 12)
+    batch.close(), batch.close()
+    refuses(
+        batch.reset,
+        lambda: batch.reset([PATIENT]),
+        lambda: batch.replace(0, PATIENT),
+        lambda: batch.keep([0]),
+        lambda: batch.step(stay),
+        batch.motion,
+        batch.values,
+        batch.states,
+        batch.info,
+        lambda: expert_costs(batch),
+        what='batch',
+    )
+    env = VectorSurgeryEnv(2, Cohort(0, 3, 0.5, 1))
+    env.reset(seed=0)
+    env.close(), env.close()
+    refuses(env.reset, lambda: env.reset(seed=1), lambda: env.step(stay))

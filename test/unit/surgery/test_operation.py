@@ -1,0 +1,303 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Operations: set-points, forces, endings, and the same world at 100 Hz as at 20 Hz."""
+
+import dataclasses
+import math
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.surgery.arm.kinematics import UnreachableError
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, displacement
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import INDEX, STATE_FIELDS
+from fdrl_ros.surgery.patient.cohort import Cohort, mixture, public_cohort
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
+from fdrl_ros.surgery.tasks.procedures import procedure_named
+import numpy as np
+import pytest
+
+KINEMATIC = WorldSettings(mode='kinematic')
+STILL = dataclasses.replace(
+    public_cohort(0).patient(0), breathing_amplitude=0.0, registration_error=0.0
+)
+
+
+def begin(patient=STILL, settings=KINEMATIC, **given):
+    operation = Operation(settings, **given)
+    operation.reset(patient)
+    return operation
+
+
+def press(operation, depth, ticks=10):
+    """Go straight down at the goal to a depth below the planned surface, and wait."""
+    x, y, z = operation.patient.goal
+    operation.arm.place((x, y, z + 0.001), operation.patient.servo_lag)
+    operation.setpoint = (x, y, z + 0.001)
+    operation.set_target((x, y, z - depth))
+    for _ in range(ticks):
+        operation.advance(12)
+        outcome = operation.tick()
+        if operation.done:
+            break
+    return outcome
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_the_force_at_rest_is_hertz_within_one_per_cent(mode):
+    operation = begin(settings=WorldSettings(mode=mode))
+    press(operation, 0.006, ticks=12)
+    hertz = operation.tissue.stiffness * 0.006**1.5
+    assert operation.force[2] == pytest.approx(hertz, rel=0.01)
+    operation.close()
+
+
+def test_the_setpoint_never_moves_faster_than_fifty_millimetres_a_second():
+    operation = begin()
+    x, y, z = operation.setpoint
+    operation.set_target((x + 0.02, y - 0.01, z - 0.005))
+    for _ in range(150):
+        before = operation.setpoint
+        operation.advance(1)
+        assert np.linalg.norm(np.subtract(operation.setpoint, before)) <= 0.05 / 240 + 1e-12
+    assert operation.setpoint == operation.target
+
+
+def test_damage_is_the_integral_of_force_above_the_warning():
+    operation = begin(dataclasses.replace(STILL, young_modulus=8000.0))
+    depth = operation.tissue.depth_for(0.9)
+    press(operation, depth, ticks=4)
+    before = operation.damage
+    operation.advance(240)
+    expected = operation.force[2] - operation.patient.procedure.warn_force
+    if STILL.procedure.name == 'palpation':
+        assert operation.damage - before == pytest.approx(expected, rel=0.01)
+    else:
+        assert operation.damage == 0.0
+
+
+def test_a_pressure_above_what_tissue_bears_harms_at_a_force_that_does_not(monkeypatch):
+    bearable = 3e3
+    monkeypatch.setattr('fdrl_ros.surgery.tissue.contact.PRESSURE_LIMIT', bearable)
+    procedure = dataclasses.replace(STILL.procedure, warn_force=8.0, force_limit=9.0)
+    patient = dataclasses.replace(STILL, procedure=procedure, young_modulus=12e3, damping=0.0)
+    operation = begin(patient)
+    x, y, z = patient.goal
+    operation.arm.place((x, y, z + 0.001), patient.servo_lag)
+    operation.setpoint = (x, y, z + 0.001)
+    operation.set_target((x, y, z - 0.012))
+    expected = 0.0
+    for _ in range(120):
+        operation.advance(1)
+        depth = operation.tissue.rest - operation.arm.position[2]
+        if depth > 0.0:
+            load = operation.tissue.normal_force(depth)
+            pressure = load / (math.pi * procedure.contact_radius * depth)
+            expected += load * max(0.0, pressure / bearable - 1.0) / 240
+    assert expected > 0.01
+    assert operation.damage == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_perfect_sensor_feels_the_surface_at_once():
+    operation = begin()
+    press(operation, 0.006, ticks=8)
+    depth = operation.tissue.rest - operation.touched
+    assert operation.tissue.normal_force(depth) == pytest.approx(0.02, abs=0.02)
+
+
+@pytest.mark.parametrize(('noise', 'deepest'), [(0.05, 0.008), (0.15, 0.013)])
+def test_a_noisy_sensor_feels_the_surface_later_and_by_what_it_measures(noise, deepest):
+    world = WorldSettings(mode='kinematic', force_noise=noise, horizon=1000)
+    patient = dataclasses.replace(STILL, procedure=procedure_named('retraction'))
+    for seed in range(20):
+        operation = begin(patient, world, rng=np.random.default_rng(seed))
+        press(operation, 0.015, ticks=4)
+        heard = [operation.measured_force]
+        while operation.touched is None:
+            operation.advance(12)
+            operation.tick()
+            assert operation.values()[INDEX['contact']] == (operation.touched is not None)
+        assert heard[0] != operation.load
+        assert 0.0 < operation.tissue.rest - operation.touched
+        assert operation.tissue.rest - operation.touched <= deepest + 0.0025
+
+
+def test_noise_alone_is_hardly_ever_felt():
+    """False alarm: 4 standard deviations a tick, about 1 operation of 6 s in 500; fixed seeds."""
+    world = WorldSettings(mode='kinematic', force_noise=0.15, horizon=1000)
+    felt = 0
+    for seed in range(40):
+        operation = begin(settings=world, rng=np.random.default_rng(seed))
+        for _ in range(120):
+            operation.advance(12)
+            operation.tick()
+        felt += operation.touched is not None
+    assert felt <= 1
+
+
+def test_holding_the_target_force_succeeds_after_the_holding_time():
+    operation = begin()
+    depth = operation.tissue.depth_for(STILL.procedure.target_force)
+    outcome = press(operation, depth, ticks=59)
+    assert outcome.success
+    assert outcome.terminated
+    assert not outcome.truncated
+    assert outcome.failure == ''
+    assert operation.scene.held == pytest.approx(STILL.procedure.hold_time)
+
+
+def test_too_much_force_ends_the_operation_and_ten_newtons_are_critical():
+    stiff = dataclasses.replace(STILL, young_modulus=26000.0)
+    outcome = press(begin(stiff), 0.02, ticks=59)
+    assert (outcome.failure, outcome.terminated, outcome.critical) == ('force', True, False)
+    operation = begin(stiff)
+    x, y, z = stiff.goal
+    operation.arm.place((x, y, z - 0.04), stiff.servo_lag)
+    operation.setpoint = operation.target = (x, y, z - 0.04)
+    operation.advance(1)
+    assert operation.tick().critical
+
+
+@pytest.mark.parametrize(
+    'shift', [(0.041, 0.0, 0.01), (0.0, -0.041, 0.01), (0.0, 0.0, 0.046), (0.0, 0.0, -0.081)]
+)
+def test_leaving_the_workspace_is_a_critical_failure(shift):
+    air = dataclasses.replace(STILL, young_modulus=100.0)
+    operation = begin(air)
+    point = tuple(np.add(air.goal, shift).tolist())
+    operation.arm.place(point, air.servo_lag)
+    operation.setpoint = operation.target = point
+    operation.advance(12)
+    outcome = operation.tick()
+    assert (outcome.failure, outcome.critical, outcome.terminated) == ('workspace', True, True)
+
+
+def test_time_truncates_and_does_not_terminate():
+    operation = begin()
+    for _ in range(operation.horizon):
+        operation.advance(12)
+        outcome = operation.tick()
+    assert (outcome.failure, outcome.truncated, outcome.terminated) == ('time', True, False)
+
+
+def test_a_bleeding_patient_fails_by_vitals():
+    operation = begin()
+    operation.physiology.bleed(2600.0)
+    operation.physiology.low_time = 59.99
+    for _ in range(40):
+        operation.advance(12)
+        outcome = operation.tick()
+        if operation.done:
+            break
+        operation.physiology.low_time = max(operation.physiology.low_time, 59.99)
+    assert (outcome.failure, outcome.critical) == ('vitals', True)
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_setpoints_at_100_hz_give_the_world_of_the_discrete_actions(mode):
+    settings = WorldSettings(mode=mode)
+    patient = mixture(3, 0.5, 0).patient(4)
+    slow, fast = begin(patient, settings), begin(patient, settings)
+    for _ in range(25):
+        action, _costs = expert(slow.state(), patient, settings)
+        start, move = slow.target, displacement(action)
+        slow.set_target(tuple(np.add(start, move)))
+        slow.advance(12)
+        slow.tick()
+        for part, substeps in enumerate((2, 3, 2, 3, 2), 1):
+            fast.set_target(tuple(np.add(start, np.multiply(move, part / 5))))
+            fast.advance(substeps)
+        fast.tick()
+        assert np.abs(np.subtract(slow.arm.position, fast.arm.position)).max() < 1e-4
+        if slow.done:
+            break
+    assert slow.ticks == fast.ticks > 10
+    slow.close(), fast.close()
+
+
+def test_both_modes_agree_on_force_and_height():
+    patient = mixture(3, 1.0, 0).patient(2)
+    worlds = [begin(patient, WorldSettings(mode=each)) for each in ('dynamic', 'kinematic')]
+    while not worlds[1].done:
+        action, _costs = expert(worlds[1].state(), patient)
+        for world in worlds:
+            world.set_target(tuple(np.add(world.target, displacement(action))))
+            world.advance(12)
+            world.tick()
+        heights = [each.arm.position[2] for each in worlds]
+        assert heights[0] == pytest.approx(heights[1], abs=1e-4)
+    assert all(each.scene.held >= patient.procedure.hold_time - 1e-9 for each in worlds)
+    worlds[0].close()
+
+
+def test_values_are_what_the_fields_say():
+    operation = begin()
+    press(operation, 0.005, ticks=5)
+    values = operation.values()
+    assert len(values) == len(STATE_FIELDS)
+    x, y, z = np.subtract(operation.target, STILL.goal)
+    assert values[INDEX['goal_error_x'] : INDEX['goal_error_z'] + 1] == pytest.approx([x, y, z])
+    assert values[INDEX['force']] == operation.force[2]
+    assert values[INDEX['time_left']] == pytest.approx(1 - 5 / 60)
+    assert values[INDEX['contact']] == 1.0
+    assert values[INDEX['depth']] == pytest.approx(0.005, abs=0.002)
+    assert values[INDEX['palpation']] + values[INDEX['retraction']] == 1.0
+
+
+def test_force_noise_is_in_the_measurement_only_and_needs_a_generator():
+    noisy = WorldSettings(mode='kinematic', force_noise=0.15)
+    operation = begin(settings=noisy, rng=np.random.default_rng(0))
+    press(operation, 0.005, ticks=5)
+    assert operation.measured_force != operation.force[2]
+    with pytest.raises(StateError, match='generator'):
+        press(begin(settings=noisy), 0.005)
+
+
+def test_misuse_is_refused_and_leaves_the_target_alone():
+    operation = Operation(KINEMATIC)
+    with pytest.raises(StateError, match='reset'):
+        operation.set_target((0.0, 0.0, -0.1))
+    operation.reset(STILL)
+    with pytest.raises(UnreachableError):
+        operation.set_target((0.0, 0.0, -0.5))
+    before = operation.target
+    for wrong in ((math.nan, 0.0, -0.1), (0.0, 0.0), (0.0,) * 4, 'xyz', None, (0.0, True, -0.1)):
+        with pytest.raises(StateError, match='expected three finite numbers'):
+            operation.set_target(wrong)
+    for joints in ([0.0] * 5, [0.0] * 5 + [math.inf], ['a'] * 6, None, [True] * 6):
+        with pytest.raises(StateError, match='expected six finite numbers'):
+            operation.set_joint_target(joints, 12)
+    assert operation.target is before
+    assert operation.target == STILL.start
+    for wrong in (0, -1, 2.5, None):
+        with pytest.raises(StateError, match='sub-steps'):
+            operation.set_joint_target([0.0, 0.0, 0.12, 0.0, 0.0, 0.0], wrong)
+    for wrong in (-3, 1.5, 'x', None):
+        with pytest.raises(StateError, match='sub-steps'):
+            operation.advance(wrong)
+    assert operation.substeps == 0
+    for wrong in (None, 'x', math.nan, 9.0, True):
+        with pytest.raises(StateError, match='jaw'):
+            operation.jaw.aim(wrong)
+    with pytest.raises(StateError, match='advance'):
+        operation.tick()
+    for wrong in ('x', {'mode': 'kinematic'}):
+        with pytest.raises(SettingError, match='settings'):
+            Operation(wrong)
+    with pytest.raises(SettingError, match='mode'):
+        WorldSettings(mode='magic')
+
+
+def test_every_random_walk_ends_with_one_outcome():
+    operation = Operation(KINEMATIC)
+    rng = np.random.default_rng(5)
+    for index in range(40):
+        operation.reset(Cohort(index % 3, 3, 1.0, 0).patient(index))
+        while not operation.done:
+            operation.act(ACTIONS[int(rng.integers(ACTION_COUNT))])
+            operation.advance(12)
+            outcome = operation.tick()
+            assert np.isfinite(operation.state()).all()
+            assert np.isfinite(outcome.reward)
+        assert outcome.success == (outcome.failure == '')
+        assert outcome.terminated != outcome.truncated

@@ -1,0 +1,297 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The Gymnasium env: its rules, its determinism, and no leak between instances."""
+
+from dataclasses import replace
+from functools import partial
+import hashlib
+import importlib
+import math
+from pathlib import Path
+import re
+import subprocess
+import sys
+import warnings
+
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.surgery.arm.kinematics import UnreachableError
+from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.episode import run_episode
+from fdrl_ros.surgery.gym.registration import ENV_IDS
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.surgery.gym.surgery_env import ENV_ID, env_id, SurgeryEnv
+from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Cohort, mixture, public_cohort
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
+import gymnasium
+from gymnasium.utils.env_checker import check_env
+import numpy as np
+import pybullet
+import pytest
+
+KINEMATIC = WorldSettings(mode='kinematic')
+
+
+def walk(env, seed, steps=60):
+    """Return everything that an env says on a seeded random walk."""
+    state, _info = env.reset(seed=seed)
+    rng = np.random.default_rng(seed)
+    said = [state]
+    for _ in range(steps):
+        state, reward, terminated, truncated, info = env.step(int(rng.integers(ACTION_COUNT)))
+        said += [state, reward, info['force'], info['mean_arterial_pressure']]
+        if terminated or truncated:
+            said.append(env.reset()[0])
+    return b''.join(np.asarray(each).tobytes() for each in said)
+
+
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_gymnasium_finds_nothing_to_warn_of(mode, heterogeneity):
+    env = gymnasium.make(
+        ENV_ID,
+        cohort=Cohort(2, 3, heterogeneity, 0),
+        settings=WorldSettings(mode=mode),
+        render_mode='rgb_array',
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(env.unwrapped, skip_render_check=heterogeneity != 0.5)
+    env.close()
+
+
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
+def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, mode, heterogeneity):
+    settings = WorldSettings(mode=mode)
+    env = gymnasium.make(env_id(procedure), settings=settings, heterogeneity=heterogeneity)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(env.unwrapped, skip_render_check=True)
+    assert env.unwrapped.patient.procedure.name == procedure
+    env.close()
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_a_seed_gives_the_same_bits_whatever_came_before(mode):
+    env, other = (SurgeryEnv(settings=WorldSettings(mode=mode)) for _ in range(2))
+    first = walk(env, 3)
+    walk(env, 4)
+    assert walk(env, 3) == first
+    assert walk(other, 3) == first
+    assert walk(other, 5) != first
+    env.close(), other.close()
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_two_processes_say_the_same_bits_in_every_procedure(mode):
+    program = (
+        'import hashlib, sys\n'
+        f'sys.path.insert(0, {str(Path(__file__).parent)!r})\n'
+        'from test_surgery import digest\n'
+        f'print(digest({mode!r}))'
+    )
+    said = subprocess.run(
+        [sys.executable, '-c', program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout.strip() == digest(mode)
+
+
+def digest(mode):
+    """Return a hash of what seeded walks through all procedures say."""
+    env = SurgeryEnv(settings=WorldSettings(mode=mode), procedures='all', heterogeneity=1.0)
+    said = b''.join(walk(env, seed, 25) for seed in range(14))
+    env.close()
+    return hashlib.sha256(said).hexdigest()
+
+
+def test_envs_side_by_side_in_all_procedures_do_not_touch_each_other():
+    settings = WorldSettings(mode='dynamic')
+    made = [
+        partial(SurgeryEnv, settings=settings, procedures=each, heterogeneity=1.0)
+        for each in (*PROCEDURE_NAMES, 'all')
+    ]
+    expected = []
+    for seed, make in enumerate(made):
+        alone = make()
+        expected.append(walk(alone, seed))
+        alone.close()
+    envs = [make() for make in made]
+    rngs = [np.random.default_rng(seed) for seed in range(8)]
+    said = [[env.reset(seed=seed)[0]] for seed, env in enumerate(envs)]
+    for _ in range(60):
+        for env, rng, words in zip(envs, rngs, said, strict=True):
+            state, reward, terminated, truncated, info = env.step(int(rng.integers(ACTION_COUNT)))
+            words += [state, reward, info['force'], info['mean_arterial_pressure']]
+            if terminated or truncated:
+                words.append(env.reset()[0])
+    got = [b''.join(np.asarray(each).tobytes() for each in words) for words in said]
+    assert got == expected
+    for env in envs:
+        env.close()
+
+
+def test_closed_and_forgotten_envs_give_their_physics_client_back():
+    kept = DynamicArm()
+    for _ in range(3):
+        env = SurgeryEnv()
+        client = env.operation.arm._client
+        assert pybullet.isConnected(client)
+        env.close()
+        env.close()
+        assert not pybullet.isConnected(client)
+        forgotten = DynamicArm()
+        client = forgotten._client
+        del forgotten
+        assert not pybullet.isConnected(client)
+    assert pybullet.isConnected(kept._client)
+
+
+def test_the_picture_shows_something():
+    env = SurgeryEnv(settings=KINEMATIC, render_mode='rgb_array')
+    env.reset(seed=0)
+    image = env.render()
+    assert image.shape == (240, 320, 3)
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
+    assert SurgeryEnv(settings=KINEMATIC).render() is None
+
+
+def test_misuse_is_refused():
+    env = SurgeryEnv(settings=KINEMATIC)
+    with pytest.raises(StateError, match='reset'):
+        env.step(0)
+    env.reset(seed=0)
+    before = env.operation.values()
+    for wrong in (15, math.nan, 'x', None, True, np.zeros(2, int)):
+        with pytest.raises(StateError, match='expected a whole number from 0 to 14'):
+            env.step(wrong)
+    assert env.operation.values() == before
+    with pytest.raises(SettingError, match='options'):
+        env.reset(options={'colour': 1})
+    with pytest.raises(SettingError, match='options'):
+        env.reset(options='patient')
+    with pytest.raises(SettingError, match='patient'):
+        env.reset(options={'patient': 'nobody'})
+    with pytest.raises(SettingError, match='render_mode'):
+        SurgeryEnv(settings=KINEMATIC, render_mode='human')
+    patient = public_cohort(0).patient(0)
+    run_episode(env, lambda state: expert(state, patient)[0], patient)
+    with pytest.raises(StateError, match='over'):
+        env.step(12)
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_a_reset_that_is_refused_leaves_the_old_operation_whole(mode):
+    settings = WorldSettings(mode=mode, force_noise=0.1)
+    env, other = (SurgeryEnv(settings=settings) for _ in range(2))
+    at_table = public_cohort(0).patient(0)
+    far = replace(at_table, start=(0.5, 0.0, -0.1))
+    broken = replace(at_table)
+    object.__setattr__(broken, 'events', None)  # as no patient can be
+    for each in (env, other):
+        each.reset(seed=0)
+        for _ in range(3):
+            each.step(4)
+    for wrong in (
+        far,
+        *(replace(at_table, **{e: (0.5, 0.5, -0.13)}) for e in ('goal', 'destination')),
+    ):
+        with pytest.raises(UnreachableError):
+            env.reset(options={'patient': wrong})
+    with pytest.raises(TypeError):
+        env.reset(options={'patient': broken})
+    for _ in range(15):
+        *one, _ = env.step(4)
+        *two, _ = other.step(4)
+        np.testing.assert_array_equal(one[0], two[0])
+        assert one[1:] == two[1:]
+        if one[2]:
+            break
+    env.close(), other.close()
+
+
+def test_an_episode_holds_what_happened():
+    patient = mixture(3, 0.5, 0).patient(0)
+    env = SurgeryEnv(settings=KINEMATIC)
+    episode = run_episode(env, lambda state: expert(state, patient)[0], patient)
+    length = episode.length
+    assert episode.success
+    assert episode.terminated
+    assert episode.failure == ''
+    assert episode.states.shape == (length + 1, STATE_SIZE)
+    for each in (episode.rewards, episode.forces, episode.damages, episode.critical):
+        assert each.shape == (length,)
+    assert np.all(np.diff(episode.damages) >= 0)
+    assert not episode.critical.any()
+    assert episode.forces.max() < patient.procedure.force_limit
+    assert episode.patient is patient
+
+
+def test_random_hands_rarely_succeed():
+    env, rng = SurgeryEnv(settings=KINEMATIC), np.random.default_rng(2)
+    patients = [public_cohort(0).patient(each) for each in range(40)]
+    won = [run_episode(env, lambda _: rng.integers(ACTION_COUNT), each) for each in patients]
+    assert sum(each.success for each in won) <= 2
+    env.close()
+
+
+def test_info_says_what_the_table_says_and_the_greatest_force_is_the_operations():
+    text = (Path(__file__).parents[3] / 'docs/library.md').read_text()
+    told = re.findall(r'^\| `(\w+)` \|', text.split('What `info` says')[1].split('\n## ')[0], re.M)
+    patient = public_cohort(0).patient(3)
+    env, many = SurgeryEnv(settings=KINEMATIC), VectorSurgeryEnv(1)
+    _state, info = env.reset(options={'patient': patient})
+    many.reset(seed=0)
+    assert list(info) == told and info['greatest_force'] == 0.0
+    said = {each for each in many.step([12])[-1] if not each.startswith('_')}
+    assert said == set(told) - {'patient'}
+    peaks = []
+    state, over = env.operation.state(), False
+    while not over:
+        state, _reward, terminated, truncated, info = env.step(expert(state, patient)[0])
+        peaks.append(info['peak_force'])
+        assert list(info) == told and info['greatest_force'] == max(peaks)
+        over = terminated or truncated
+    assert info['success'] and info['greatest_force'] > info['peak_force'] > 0.0
+    assert env.reset(options={'patient': patient})[1]['greatest_force'] == 0.0
+    env.close(), many.close()
+
+
+def test_one_import_registers_every_env_that_the_docs_name():
+    text = (Path(__file__).parents[3] / 'docs/library.md').read_text()
+    named = set(re.findall(r'fdrl_ros/[A-Za-z]+-v0', text.split('\n## ')[1]))
+    code = """
+import warnings; warnings.simplefilter('error')
+import fdrl_ros.surgery.gym.surgery_env, gymnasium, sys
+assert not any('paper_world' in each or 'icu_sepsis' in each for each in sys.modules)
+ours = [each for each in gymnasium.registry if each.startswith('fdrl_ros/')]
+import fdrl_ros.worlds.paper.env, fdrl_ros.worlds.icu_sepsis.env
+print(*ours)
+gymnasium.make('fdrl_ros/PaperWorld-v0').reset(seed=0)
+gymnasium.make('fdrl_ros/NeedlePass-v0').close()
+"""
+    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert set(said.stdout.split()) == named == set(ENV_IDS)
+    for each in ENV_IDS:
+        spec = gymnasium.registry[each]
+        for place in filter(None, (spec.entry_point, spec.vector_entry_point)):
+            module, name = place.split(':')
+            assert hasattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize('make', [SurgeryEnv, partial(VectorSurgeryEnv, 1)])
+def test_an_env_of_one_procedure_takes_nobody_for_another(make):
+    cohort = Cohort(0, 3, 0.8, 1, procedures=('retraction',))
+    for given in ({'procedures': 'peg_transfer'}, {'procedures': 'all'}):
+        with pytest.raises(SettingError, match='those of the cohort, or none: it does retraction'):
+            make(cohort=cohort, settings=KINEMATIC, **given)
+    with pytest.raises(SettingError, match='the cohort has its own'):
+        make(cohort=cohort, settings=KINEMATIC, heterogeneity=0.8)
+    make(cohort=cohort, settings=KINEMATIC, procedures='retraction').reset(seed=0)
+    env = gymnasium.make(env_id('peg_transfer'), settings=KINEMATIC)
+    with pytest.raises(SettingError, match='expected one for peg_transfer'):
+        env.reset(options={'patient': cohort.patient(0)})
+    env.close()

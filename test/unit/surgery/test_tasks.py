@@ -1,0 +1,378 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks: when they progress, how they are lost, what is left of them; by closed forms."""
+
+import dataclasses
+import math
+
+from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.actions import ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.patient.cohort import Cohort, mixture
+from fdrl_ros.surgery.patient.events import Event
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
+from fdrl_ros.surgery.tasks.registry import task_of, TASKS
+from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene
+from fdrl_ros.surgery.tissue.contact import Tissue
+from hypothesis import example, given, settings, strategies
+import numpy as np
+import pytest
+
+KINEMATIC = WorldSettings(mode='kinematic')
+MILLIMETRE = 0.001
+WITH_JAW = ('needle_pass', 'peg_transfer')
+near = strategies.floats(-0.02, 0.02)
+share = strategies.floats(0.0, 1.0)
+
+
+def patient_for(procedure, index=0, still=True):
+    """Return a patient; a still one does not breathe and lies where the plan says."""
+    found = Cohort(1, 3, 0.5, 5, procedures=PROCEDURE_NAMES).patient(index, procedure=procedure)
+    if not still:
+        return found
+    return dataclasses.replace(found, breathing_amplitude=0.0, registration_error=0.0, events=())
+
+
+def task_for(procedure, index=0, still=True):
+    patient = patient_for(procedure, index, still)
+    return task_of(patient, Tissue(patient))
+
+
+def reading(tip, jaw=0.0, time=1.0, normal=0.0):
+    return Reading(tip, normal, jaw, time, TICK)
+
+
+def begin(procedure, patient=None):
+    operation = Operation(KINEMATIC)
+    operation.reset(patient or patient_for(procedure))
+    return operation
+
+
+def act(operation, action, times=1):
+    for _ in range(times):
+        operation.act(ACTIONS[action])
+        operation.advance(12)
+        outcome = operation.tick()
+        if operation.done:
+            break
+    return outcome
+
+
+def operate(operation, until):
+    """Let the expert operate until something is so, or the end."""
+    outcome = None
+    while not operation.done and not until(operation):
+        action = expert(operation.state(), operation.patient, KINEMATIC)[0]
+        outcome = act(operation, action)
+    return outcome
+
+
+# Incision.
+
+
+def blade(task, along, beside, depth):
+    x, y, z = task.goal
+    return (
+        x + along * task.along_x - beside * task.along_y,
+        y + along * task.along_y + beside * task.along_x,
+        z - depth,
+    )
+
+
+@settings(max_examples=100)
+@given(share, strategies.floats(-0.004, 0.016), strategies.floats(-0.003, 0.003), near)
+@example(0.0, 0.002, 0.0, 0.003)
+@example(0.0, 0.0, 0.0, 0.007)  # the limit itself, which rounding puts on either side
+def test_a_cut_grows_only_near_its_line_and_depth_and_by_one_bite_at_most(
+    done, along, beside, depth
+):
+    task, scene = task_for('incision'), Scene(done=done)
+    failure = task.judge(scene, reading(blade(task, along, beside, depth)))
+    front = done * task.length
+    margins = [
+        constant('incision.line_tolerance') - abs(beside),
+        constant('incision.depth_tolerance') - abs(depth - constant('incision.depth')),
+        along - front,
+        front + constant('incision.bite') - along,
+    ]
+    deeper = depth - constant('incision.depth_limit')
+    if abs(deeper) > 1e-9:
+        assert failure == ('depth' if deeper > 0.0 else '')
+    if min(margins) > 1e-9:
+        assert scene.done == pytest.approx(min(along / task.length, 1.0), abs=1e-9)
+    elif min(margins) < -1e-9:
+        assert scene.done == pytest.approx(done, abs=1e-15)
+    assert -1e-12 <= scene.done - done <= (constant('incision.bite') + 1e-9) / task.length
+
+
+def test_a_blade_that_jumps_ahead_cuts_nothing():
+    task, scene = task_for('incision'), Scene()
+    depth = constant('incision.depth')
+    for along in (0.0031, 0.006, 0.009):
+        task.judge(scene, reading(blade(task, along, 0.0, depth)))
+        assert scene.done == 0.0
+    for along in (0.0029, 0.0058, 0.0087):
+        task.judge(scene, reading(blade(task, along, 0.0, depth)))
+        assert scene.done == pytest.approx(min(along / task.length, 1.0))
+
+
+def test_cutting_too_deep_ends_the_operation():
+    operation = begin('incision')
+    x, y, z = operation.patient.goal
+    operation.set_target((x, y, z - constant('incision.depth_limit') - 0.001))
+    while not operation.done:
+        operation.advance(12)
+        outcome = operation.tick()
+    assert (outcome.failure, outcome.terminated, outcome.success) == ('depth', True, False)
+    assert operation.arm.position[2] < z - constant('incision.depth_limit')
+
+
+# Needle and ring.
+
+
+@pytest.mark.parametrize('procedure', WITH_JAW)
+def test_grasping_needs_a_jaw_that_was_open(procedure):
+    task = task_for(procedure)
+    scene = task.begin()
+    for jaw, grasped in ((0.0, False), (0.2, False), (0.9, False), (0.45, True)):
+        assert task.judge(scene, reading(task.pick, jaw)) == ''
+        assert scene.grasped == grasped
+        assert scene.done == (0.5 if grasped else 0.0)
+
+
+@pytest.mark.parametrize('procedure', WITH_JAW)
+@given(near, near, near)
+def test_a_jaw_grasps_within_its_tolerance_alone(procedure, x, y, z):
+    task = task_for(procedure)
+    scene = task.begin()
+    tip = tuple((np.array(task.pick) + (x, y, z)).tolist())
+    task.judge(scene, reading(tip, 1.0))
+    task.judge(scene, reading(tip, 0.0))
+    over = max(abs(x), abs(y), abs(z)) - task.pick_tolerance
+    if abs(over) > 1e-9:
+        assert scene.grasped == (over < 0.0)
+
+
+@pytest.mark.parametrize('procedure', WITH_JAW)
+@given(near, near, near)
+def test_letting_go_elsewhere_is_a_drop_and_at_the_place_it_is_success(procedure, x, y, z):
+    task = task_for(procedure)
+    scene = Scene(done=0.5, grasped=True, object=task.pick)
+    tip = tuple((np.array(task.place) + (x, y, z)).tolist())
+    failure = task.judge(scene, reading(tip, 0.6))
+    over = max(abs(x), abs(y), abs(z)) - task.place_tolerance
+    assert not scene.grasped
+    if over < -1e-9:
+        assert (failure, scene.done, scene.object) == ('', 1.0, tip)
+    elif over > 1e-9:
+        assert failure == 'drop' and scene.done < 1.0
+
+
+def test_a_needle_let_go_on_the_way_is_lost():
+    operation = begin('needle_pass')
+    operate(operation, lambda each: each.scene.grasped)
+    act(operation, 5)
+    assert operation.scene.object == operation.arm.position
+    outcome = act(operation, OPEN_JAW, 10)
+    assert (outcome.failure, outcome.terminated) == ('drop', True)
+
+
+@settings(max_examples=100)
+@given(strategies.floats(0.0, 0.005), strategies.floats(-math.pi, math.pi), strategies.booleans())
+def test_a_peg_pulls_like_a_spring_beyond_its_play(distance, angle, second):
+    task = task_for('peg_transfer')
+    centre = task.place if second else task.pick
+    x, y = centre[0] + distance * math.cos(angle), centre[1] + distance * math.sin(angle)
+    wanted = constant('peg_transfer.spring') * max(distance - constant('peg_transfer.play'), 0.0)
+    pull = task.resistance(1.0, x, y, task.top - MILLIMETRE)
+    assert math.hypot(*pull) == pytest.approx(wanted, abs=1e-6)
+    assert pull == pytest.approx((-wanted * math.cos(angle), -wanted * math.sin(angle)), abs=1e-6)
+    assert np.hypot(*task.resistance(1.0, x, y, task.top)) == 0.0
+    assert np.hypot(*task.resistance(1.0, x, y, task.clear)) == 0.0
+    assert np.hypot(*task.resistance(0.0, x, y, task.top - MILLIMETRE)) == 0.0
+
+
+def test_a_ring_dragged_sideways_passes_the_force_limit():
+    operation = begin('peg_transfer')
+    operate(operation, lambda each: each.scene.grasped)
+    assert operation.load == pytest.approx(0.0, abs=0.1)
+    way_x = operation.task.place[0] - operation.task.pick[0]
+    loads = []
+    while not operation.done:
+        outcome = act(operation, 0 if way_x > 0.0 else 1)
+        loads.append(outcome.peak_force)
+    limit = operation.patient.procedure.force_limit
+    assert (outcome.failure, outcome.terminated) == ('force', True)
+    assert loads == sorted(loads) and loads[-1] > limit
+    deepest = operation.arm.position
+    gap = math.hypot(deepest[0] - operation.task.pick[0], deepest[1] - operation.task.pick[1])
+    spring, play = constant('peg_transfer.spring'), constant('peg_transfer.play')
+    assert operation.load == pytest.approx(spring * (gap - play), rel=1e-9)
+
+
+@pytest.mark.parametrize('procedure', sorted(set(PROCEDURE_NAMES) - set(WITH_JAW)))
+def test_orders_to_a_jaw_that_is_not_used_do_nothing(procedure):
+    told, still = begin(procedure), begin(procedure)
+    for action in (OPEN_JAW, CLOSE_JAW, OPEN_JAW, OPEN_JAW):
+        rewards = [act(told, action).reward, act(still, STAY).reward]
+        assert rewards[0] == rewards[1]
+        np.testing.assert_array_equal(told.state(), still.state())
+    assert told.jaw.angle == told.jaw.target == 0.0
+
+
+# Reach and follow.
+
+
+@given(strategies.lists(strategies.booleans(), min_size=1, max_size=80))
+@example([True] * 8)
+@example([True] * 7 + [False] + [True] * 7)
+def test_follow_counts_time_with_breaks_and_reach_without(there):
+    for procedure in ('reach', 'follow'):
+        task, scene, run, total = task_for(procedure), Scene(), 0, 0
+        for tick, at in enumerate(there):
+            time = tick * TICK
+            x, y, z = task.waypoint(0.0, scene.done, time)
+            off = 0.9 if at else 1.1
+            tip = (x + off * task.tolerance, y, z - 0.5 * task.tolerance)
+            assert task.judge(scene, reading(tip, time=time)) == ''
+            run, total = (run + 1 if at else 0), total + at
+            ticks = run if procedure == 'reach' else total
+            wanted = min(ticks * TICK / task.procedure.hold_time, 1.0)
+            assert scene.done == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_hold_of_a_press_starts_anew_when_the_force_leaves_its_band():
+    task, scene = task_for('palpation'), Scene()
+    target, band = task.procedure.target_force, task.procedure.tolerance
+    for normal in (target, target + 0.99 * band, target - 0.99 * band):
+        before = scene.done
+        task.judge(scene, reading(task.goal, normal=normal))
+        assert scene.done == pytest.approx(before + TICK / task.procedure.hold_time)
+    task.judge(scene, reading(task.goal, normal=target + 1.01 * band))
+    assert scene.done == 0.0
+    x, y, z = task.goal
+    task.judge(scene, reading((x + 0.0021, y, z), normal=target))
+    assert scene.done == 0.0
+
+
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
+def test_waypoints_are_continuous_in_time(procedure):
+    patient = dataclasses.replace(
+        patient_for(procedure, still=False), events=(Event('breathing', 1.0, 2.5, 1.8),)
+    )
+    task = task_of(patient, Tissue(patient))
+    step = 0.002
+    way = np.array([task.waypoint(0.0, 0.3, each) for each in np.arange(0.0, 6.0, step).tolist()])
+    stride = np.linalg.norm(np.diff(way, axis=0), axis=1)
+    if procedure != 'follow':
+        assert stride.max() == 0.0
+        return
+    rate = 2.0 * math.pi * patient.respiratory_rate / 60.0
+    breath = patient.breathing_amplitude * 1.8 * (rate + 2.0 / constant('events.ramp'))
+    speed = math.hypot(task.rate * task.radius, breath)
+    assert 0.9 * task.rate * task.radius * step < stride.max() < 1.1 * speed * step
+
+
+# All of them: what remains.
+
+
+@settings(max_examples=100)
+@given(
+    strategies.sampled_from(PROCEDURE_NAMES),
+    strategies.integers(0, 5),
+    strategies.lists(
+        strategies.tuples(
+            near,
+            near,
+            near,
+            strategies.floats(0.0, 6.0),
+            share,
+            *[strategies.booleans()] * 2,
+            share,
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_formulas_give_arrays_what_they_give_numbers_and_no_cost_is_negative(
+    procedure, index, drawn
+):
+    task = task_for(procedure, index, still=False)
+    columns = np.array(drawn, np.float64).T
+    x, y, z = (columns[axis] + task.goal[axis] for axis in range(3))
+    time, jaw, told, grasped, done = columns[3:]
+    surface = np.array([task.tissue.surface(each)[0] for each in time.tolist()])
+    given_ = (x, y, z, surface, time, jaw, told, grasped, done)
+    together = np.broadcast_to(task.remaining(Prospect(*given_)), x.shape)
+    points = np.array(
+        [np.broadcast_to(each, x.shape) for each in task.waypoint(*given_[-2:], time)]
+    )
+    pulls = np.array(
+        [np.broadcast_to(each, x.shape) for each in task.resistance(grasped, x, y, z)]
+    )
+    assert np.all(together >= 0.0)
+    for row in range(len(drawn)):
+        alone = [float(each[row]) for each in given_]
+        assert task.remaining(Prospect(*alone)) == pytest.approx(
+            together[row], rel=1e-12, abs=1e-15
+        )
+        point = task.waypoint(*alone[-2:], alone[4])
+        assert point == pytest.approx(points[:, row].tolist(), rel=1e-12, abs=1e-15)
+        pull = task.resistance(alone[7], *alone[:3])
+        assert pull == pytest.approx(pulls[:, row].tolist() if pulls.size else (), abs=1e-12)
+        assert task.rigid or not any(pull)
+
+
+@settings(max_examples=80)
+@given(
+    strategies.sampled_from(PROCEDURE_NAMES),
+    strategies.lists(
+        strategies.tuples(
+            *[strategies.floats(-0.003, 0.003)] * 3,
+            strategies.floats(0.0, 3.0),
+            *[share] * 3,
+            strategies.booleans(),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_judgement_gives_arrays_what_it_gives_numbers(procedure, drawn):
+    task = task_for(procedure)
+    columns = np.array(drawn, np.float64).T
+    grasped = columns[7] > 0.5
+    goals = [task.waypoint(float(each), 0.3, 1.0) for each in grasped]
+    tips = columns[:3].T + np.array(goals)
+    normal, jaw, before, done = columns[3:7]
+    held = done * 0.5
+    stack = Scene(done.copy(), held.copy(), grasped.copy(), before.copy())
+    lost = np.broadcast_to(
+        task.progress(stack, Reading(tuple(tips.T), normal, jaw, 1.0, TICK)), grasped.shape
+    )
+    for row in range(len(drawn)):
+        scene = Scene(float(done[row]), float(held[row]), bool(grasped[row]), float(before[row]))
+        tip = tuple(tips[row].tolist())
+        failure = task.judge(scene, reading(tip, float(jaw[row]), 1.0, float(normal[row])))
+        assert failure == (task.loss if lost[row] else '')
+        assert scene.done == pytest.approx(stack.done[row], abs=1e-12)
+        assert scene.held == pytest.approx(stack.held[row], abs=1e-12)
+        assert scene.grasped == stack.grasped[row]
+
+
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
+def test_hardly_anything_remains_at_success(procedure):
+    for index in range(6):
+        operation = begin(procedure, mixture(3, 0.5, 1, (procedure,)).patient(index))
+        began = operation._remaining
+        outcome = operate(operation, lambda each: False)
+        assert outcome.success
+        assert operation._remaining <= min(0.0025, 0.2 * began)
+        assert outcome.reward > 0.5 * KINEMATIC.success_reward
+
+
+def test_every_procedure_has_a_task_and_a_failure_of_its_own_only_where_one_can_be():
+    assert tuple(sorted(TASKS)) == tuple(sorted(PROCEDURE_NAMES))
+    losses = {name: task.loss for name, task in TASKS.items() if task.loss}
+    assert losses == {'incision': 'depth', 'needle_pass': 'drop', 'peg_transfer': 'drop'}

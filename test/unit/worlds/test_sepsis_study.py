@@ -1,0 +1,311 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The sepsis experiments: public starts, noise for an epsilon, parts that last, honest sums."""
+
+from dataclasses import replace
+import io
+import json
+import math
+from pathlib import Path
+
+from click.testing import CliRunner
+from fdrl_ros.cli.commands import main
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.errors import SettingError, StoreError, TrainingStopped
+from fdrl_ros.policy import Policy
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
+from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
+from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
+from fdrl_ros.worlds.icu_sepsis.study import plot
+from fdrl_ros.worlds.icu_sepsis.study.learning import noise_multiplier, phases_of, SepsisCollector
+from fdrl_ros.worlds.icu_sepsis.study.pace import left_words, TimeLeft, work_of
+from fdrl_ros.worlds.icu_sepsis.study.planning import planned
+from fdrl_ros.worlds.icu_sepsis.study.public_start import (
+    actions_of,
+    inputs_of,
+    public_values,
+    public_weights,
+    SHAPE,
+)
+from fdrl_ros.worlds.icu_sepsis.study.settings import (
+    Arm,
+    EPSILONS,
+    paper_arms,
+    REPLAYS,
+    SepsisSettings,
+    Start,
+)
+from fdrl_ros.worlds.icu_sepsis.study.study import (
+    measure,
+    part_path,
+    run_sepsis,
+    target_arms,
+    wanted,
+)
+from fdrl_ros.worlds.icu_sepsis.study.summary import fae, quartiles, summarise
+from fdrl_ros.worlds.icu_sepsis.values import optimum, survival
+import numpy as np
+import pytest
+from rich.console import Console
+
+SMALL = SepsisSettings(
+    runs=1, seeds=0, patients=60, new_patients=20, batch=30, learning_rate=0.1, scale=2.0
+)
+GUESS = Start(10.0)
+ONE = Arm('online', GUESS, 8.0)
+ARMS = [ONE, Arm('online', GUESS)]
+
+
+def nothing(*told):
+    """Say nothing."""
+
+
+def never():
+    return False
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+    """Run two arms once: where the parts are, and the parts."""
+    directory = tmp_path_factory.mktemp('sepsis')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('fdrl_ros.worlds.icu_sepsis.study.study.paper_arms', lambda settings: ARMS)
+        return directory, run_sepsis(directory, SMALL)
+
+
+@pytest.fixture
+def two_arms(monkeypatch):
+    """Let the experiments consist of two arms."""
+    for place in ('study', 'summary'):
+        monkeypatch.setattr(
+            f'fdrl_ros.worlds.icu_sepsis.study.{place}.paper_arms', lambda settings: ARMS
+        )
+
+
+# What is publicly known.
+
+
+def test_the_start_is_the_optimum_of_the_public_guess():
+    found = actions_of(public_weights(public_values(GUESS, 3), 4.0), inputs_of(4.0))
+    guess = perturbed(icu_sepsis(), 10.0, 3)
+    best = optimum(guess)
+    states = np.arange(713)
+    np.testing.assert_allclose(best.action_values[states, found], best.values, atol=1e-4)
+    assert icu_sepsis().admissible[states, found].all()
+
+
+def test_the_start_has_the_values_that_it_was_given():
+    values = public_values(GUESS, 3)
+    found = Policy(public_weights(values, 4.0), SHAPE).q_values(inputs_of(4.0)[:713])
+    np.testing.assert_allclose(found, values, atol=1e-5)
+
+
+def test_without_a_guess_nothing_is_known_but_what_is_usual():
+    values, usual = public_values(Start(), 0), icu_sepsis().admissible
+    assert len(np.unique(values)) == 2 and np.all(values[usual] > values[~usual].max())
+
+
+def test_the_hospital_tries_only_what_is_usual():
+    inputs = inputs_of(1.0)
+    policy = Policy(public_weights(public_values(Start(), 0), 1.0), SHAPE)
+    found = SepsisCollector(inputs, 5).collect(policy, 1.0, 0, 200)
+    assert icu_sepsis().admissible[found.states[:, 0].astype(int), found.actions].all()
+    assert set(np.unique(found.rewards)) <= {-1.0, 0.0, 1.0}
+    again = SepsisCollector(inputs, 5).collect(policy, 1.0, 0, 200)
+    other = SepsisCollector(inputs, 5).collect(policy, 1.0, 200, 200)
+    assert again.digest() == found.digest() != other.digest()
+    assert not set(found.patients) & set(other.patients)
+
+
+# Epsilon.
+
+
+@pytest.mark.parametrize('replay', ['poisson', 'prioritised_poisson'])
+def test_noise_keeps_the_epsilon_that_it_is_for(replay):
+    settings = replace(SMALL, patients=200, new_patients=40, batch=50)
+    arm = Arm('online', GUESS, 4.0, replay)
+    sigma = noise_multiplier(settings, arm)
+    rates = [(rate if replay == 'poisson' else 1.0, n) for rate, n in phases_of(settings)]
+    spent = epsilon_pld([(sigma, rate, steps) for rate, steps in rates], settings.delta)
+    assert 0.99 * 4.0 <= spent <= 4.0
+
+
+def test_the_papers_replay_has_the_noise_but_not_the_epsilon():
+    arm = Arm('online', GUESS, 8.0, 'prioritised')
+    assert not arm.private and not Arm('online', GUESS).private
+    assert noise_multiplier(SMALL, arm) == noise_multiplier(SMALL, ONE) > 0.0
+
+
+# Settings.
+
+
+CONTRADICTIONS = [
+    ('--patients 100', 'patients = 100: expected at least new_patients = 1000, one round'),
+    ('--batch 30000', 'batch = 30000: expected at most the 20000 patients of all rounds'),
+    ('--delta 0.01', 'delta = 0.01: expected below 1 / 100000, the patients of the largest run'),
+    ('--delta 1e-4 --seeds 0', 'delta = 0.0001: expected below 1 / 20000'),
+    ('--plain-patients 2 --plain-rounds 3', 'plain_batch = 200: expected at most the 6 patients'),
+]
+
+
+@pytest.mark.parametrize(('flags', 'words'), CONTRADICTIONS)
+def test_contradictions_are_refused_before_anything_begins(flags, words, tmp_path):
+    directory = tmp_path / 'run'
+    result = CliRunner().invoke(main, ['sepsis', '--directory', str(directory), *flags.split()])
+    assert result.exit_code == 1 and words in result.output
+    assert not directory.exists()
+
+
+def test_the_settings_that_are_offered_fit_together():
+    for settings in (SepsisSettings(), SepsisSettings().quick(), SMALL):
+        settings.check()
+    replace(SepsisSettings(), delta=1e-5, seeds=0).check()
+    with pytest.raises(SettingError, match='delta'):
+        run_sepsis(Path('nowhere'), replace(SepsisSettings(), delta=1e-5))
+
+
+# Runs.
+
+
+def test_a_private_run_spends_what_it_may(whole):
+    directory, (part, plain) = whole
+    assert 7.9 <= part['epsilon'] <= 8.0 and plain['epsilon'] is None
+    assert part['patients'] == [0, 20, 40, 60]
+    # Below 30 patients nothing is learned.
+    assert part['survival'][0] == part['survival'][1] == pytest.approx(0.8245, abs=0.01)
+    assert part['final']['survival'] == part['survival'][-1]
+    assert sum(part['final']['actions']['low']) == pytest.approx(1.0)
+    assert not list((directory / 'unfinished').iterdir())
+
+
+def test_an_offline_run_says_what_it_promises(tmp_path):
+    settings = replace(SMALL, clinician_patients=50)
+    part = measure(
+        tmp_path, settings, Arm('offline', GUESS, 8.0), 1, report=nothing, stopped=never
+    )
+    assert 7.9 <= part['epsilon'] <= 8.0 and part['patients'] == [0, 50]
+
+
+def test_a_stopped_experiment_goes_on_and_ends_with_the_same_numbers(tmp_path, two_arms, whole):
+    def numbers(parts):
+        return [{k: v for k, v in each.items() if k != 'seconds'} for each in parts]
+
+    asked = iter(range(10**6))
+    with pytest.raises(TrainingStopped):
+        run_sepsis(tmp_path, SMALL, stopped=lambda: next(asked) > 5)
+    kept = list((tmp_path / 'parts').iterdir())
+    assert len(kept) == 1 and list((tmp_path / 'unfinished').iterdir())
+    stamp = kept[0].stat().st_mtime_ns
+    said = []
+    assert numbers(run_sepsis(tmp_path, SMALL, report=said.append)) == numbers(whole[1])
+    assert kept[0].stat().st_mtime_ns == stamp
+    assert [each.done for each in said if each.who == 'all runs'] == [1, 2]
+    assert {each.what for each in said} == {'sepsis', 'sepsis run'}
+    with pytest.raises(StoreError, match='other settings'):
+        run_sepsis(tmp_path, replace(SMALL, clip_norm=2.0))
+    assert len(run_sepsis(tmp_path, replace(SMALL, workers=2, phi=0.9))) == 2
+    part_path(tmp_path, ONE, 1).write_text('{"settings": ')
+    with pytest.raises(StoreError, match='cannot be read'):
+        run_sepsis(tmp_path, SMALL)
+
+
+def test_every_arm_has_a_file_of_its_own():
+    settings = SepsisSettings()
+    names = [part_path(Path(), arm, seed).name for arm, seed in wanted(settings)]
+    assert len(set(names)) == len(names)
+    assert len(paper_arms(settings)) == len(EPSILONS) * len(REPLAYS)
+    assert not {each.name for each in paper_arms(settings)} & {
+        each.name for each in target_arms(settings)
+    }
+
+
+# What the data can tell.
+
+
+def test_5000_patients_tell_a_planner_something_but_not_enough():
+    plan = planned(clinician_records(5000, 2), Start(), 2)
+    assert 0.79 < survival(icu_sepsis(), plan) < 0.82
+
+
+# Sums.
+
+
+def test_fae_is_the_first_time_and_infinity_if_there_is_none():
+    part = {'patients': [0, 10, 20, 30], 'survival': [0.7, 0.9, 0.8, 0.95]}
+    assert fae(part, 0.7) == 0.0 and fae(part, 0.85) == 10.0
+    assert fae(part, 0.93) == 30.0 and fae(part, 0.96) == math.inf
+
+
+def test_quartiles_bear_infinity():
+    assert quartiles([3.0, 1.0, 2.0, math.inf, math.inf]) == (2.0, 3.0, math.inf)
+    assert quartiles([1.0, 2.0, 3.0, 5.0])[1] == 2.5
+    assert quartiles([1.0]) == (1.0, 1.0, 1.0)
+
+
+def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
+    monkeypatch.setattr(plot, 'DOTS', 20)
+    directory, parts = whole
+    words = (
+        'sepsis --runs 1 --seeds 0 --patients 60 --new-patients 20 --batch 30 --phi 0.5 '
+        f'--learning-rate 0.1 --scale 2.0 --directory {directory}'
+    )
+    result = CliRunner().invoke(main, words.split())
+    assert result.exit_code == 0, result.output
+    assert 'not a medical device' in result.output and 'NOT PRIVATE' in result.output
+    assert 'epsilon is that of one patient, at delta 1e-06' in result.output
+    found = json.loads((directory / 'sepsis.json').read_text())
+    assert [each['epsilon'] for each in found['arms']] == [8.0, None]
+    assert found['arms'][0]['fae'] == {
+        'median': 0.0,
+        'quartiles': [0.0, 0.0],
+        'reached': 1,
+        'values': [0.0],
+    }
+    assert found['arms'][0]['survival']['values'] == [parts[0]['final']['survival']]
+    assert set(found['heat_maps']) == {'clinicians', 'DQN', 'DP-DQN, epsilon 8'}
+    for bands in found['heat_maps'].values():
+        for band in ('all', 'low', 'medium', 'high'):
+            assert sum(bands[band]['shares']['mean']) == pytest.approx(1.0)
+            assert bands[band]['shares']['low'] is None  # of one run
+    assert 'too few to say what depends on epsilon' in result.output
+    assert 'rises as epsilon falls' not in result.output.replace('Paper: rises', '')
+    assert found['bands']['low']['values'] and found['references']['optimum']['survival'] > 0.875
+    for name in ('fae', 'mortality', 'actions'):
+        assert (directory / f'sepsis_{name}.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_log_gets_few_lines_and_the_time_that_is_left(tmp_path, two_arms):
+    console = Console(file=io.StringIO(), force_terminal=False, width=100)
+    with ProgressBars(console) as bars:
+        run_sepsis(tmp_path, SMALL, report=bars)
+    first, second, last = console.file.getvalue().splitlines()
+    assert first == 'sepsis: all runs 0/2' and last == 'sepsis: all runs 2/2'
+    assert second == 'sepsis: all runs 1/2 about 10 s left'
+
+
+def test_time_left_goes_by_the_patients_that_are_left(monkeypatch):
+    now = iter([0.0, 60.0, 120.0])
+    monkeypatch.setattr('time.perf_counter', lambda: next(now))
+    settings = SepsisSettings()
+    small, large = Arm('online', GUESS), Arm('online', GUESS, patients=100000)
+    share = work_of(settings, large) / work_of(settings, small)
+    assert share > 3.0
+    left = TimeLeft(settings, [small, large])
+    assert left.finish(small.name) == left_words(60.0 * share)
+    assert left.finish(large.name) == ''
+    found = [left_words(each) for each in (3.0, 58.0, 140.0, 6e3)]
+    assert found == [f'about {each} left' for each in ('10 s', '60 s', '2 min', '1.7 h')]
+
+
+def test_targets_are_paired_with_their_start():
+    part = {
+        'arm': {'name': Arm('offline', GUESS, 8.0).name},
+        'survival': [0.8, 0.81],
+        'final': {'survival': 0.81},
+        'averaged': {'survival': 0.83},
+    }
+    settings = SepsisSettings(seeds=2)
+    summary = summarise([{**part, 'seed': 2}, {**part, 'seed': 1}], settings)
+    (row,) = summary['targets']
+    assert row['runs'] == 2 and row['averaged_gain']['mean'] == pytest.approx(0.03)
