@@ -23,10 +23,9 @@ from fdrl_ros.deployment.prepare import Layout, prepare
 from fdrl_ros.federation.journal.entry import Entry
 from fdrl_ros.federation.journal.journal import FILE
 from fdrl_ros.federation.journal.reader import read
+from node.conftest import PLAN, play
 import pytest
 from support.hosts_network import Network
-
-from node.conftest import PLAN, play
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
 HOSTS = (('aggregator', 'key_authority'), *((name,) for name in HOSPITALS))

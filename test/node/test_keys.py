@@ -10,9 +10,8 @@ from fdrl_ros.crypto.keys.rotation import change_passphrase, private_keys, Succe
 from fdrl_ros.crypto.keys.sealed_key import label
 from fdrl_ros.deployment.bringup import federation_graph, server_graph
 from fdrl_ros.deployment.prepare import Layout
-import pytest
-
 from node.conftest import PLAN
+import pytest
 
 FILE = """
 /**:

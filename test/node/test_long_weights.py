@@ -24,13 +24,12 @@ from fdrl_ros.nodes.parties.long_weights import BESIDE, SHORT, WeightsIn, Weight
 from fdrl_ros.nodes.parties.memory_file import fetch, KEPT, MemoryFiles
 from fdrl_ros.nodes.parties.pieces import Assembly, cut, PIECE
 from fdrl_ros.nodes.watch import Said, Watch
+from node.conftest import Live, PLAN, play
 import numpy as np
 import pytest
 import rclpy
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
-
-from node.conftest import Live, PLAN, play
 
 SIZE = 5 * PIECE + 1000
 GENERATOR = np.random.default_rng(5)

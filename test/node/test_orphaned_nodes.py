@@ -15,12 +15,11 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import seconds
 from fdrl_ros.nodes.common import qos
 from geometry_msgs.msg import PoseStamped
+from node.test_operating_room import released
+from node.test_selector_states import Foreign, moving
 import pytest
 from support.operating_room import Room
 from support.orphans import descendants, ended, watched
-
-from node.test_operating_room import released
-from node.test_selector_states import Foreign, moving
 
 SOON = 0.5
 """Time after a loss in which the last command leaves, second."""

@@ -19,12 +19,11 @@ from fdrl_ros.selector.candidates.supervision import (
 )
 from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
 from geometry_msgs.msg import PoseStamped
+from node.test_operating_room import Patient, position
 import pytest
 from std_msgs.msg import String
 from support.operating_room import Room
 from support.signed import global_policy, own_policy
-
-from node.test_operating_room import Patient, position
 
 
 class Theatre:

@@ -18,13 +18,12 @@ from fdrl_ros.selector import Candidate
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
 from fdrl_ros.shield.observation import nanoseconds
 from fdrl_ros.surgery.gym.actions import TICK
-import pytest
-from rosgraph_msgs.msg import Clock
-from support.operating_room import Room
-
 from node.test_managed_node import Process
 from node.test_operating_room import released
 from node.test_selector_states import Foreign, moving, reason
+import pytest
+from rosgraph_msgs.msg import Clock
+from support.operating_room import Room
 
 BEATS = round(TICK / PERIOD)
 """States in a control period: the arm says one each 10 ms at most."""

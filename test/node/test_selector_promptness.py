@@ -8,11 +8,10 @@ from fdrl_ros.nodes import selector as selector_module
 from fdrl_ros.selector import Reason, Selection
 from fdrl_ros.selector.control.limiter import SetPoint
 from fdrl_ros.selector.control.loop import Cycle
+from node.test_managed_node import Process
 import numpy as np
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
-
-from node.test_managed_node import Process
 
 
 @pytest.fixture

@@ -11,14 +11,13 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from geometry_msgs.msg import PoseStamped
+from node.test_managed_node import Process, run
+from node.test_operating_room import Patient
+from node.test_selector_states import reason
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from support.signed import global_policy
-
-from node.test_managed_node import Process, run
-from node.test_operating_room import Patient
-from node.test_selector_states import reason
 
 
 def in_plan(old: str, new: str):

@@ -16,12 +16,11 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, Rules
 from geometry_msgs.msg import PoseStamped
+from node.test_operating_room import released
+from node.test_selector_states import Foreign, reason
 import pytest
 from support.recorder import Recorder
 from support.signed import own_policy
-
-from node.test_operating_room import released
-from node.test_selector_states import Foreign, reason
 
 pytest.importorskip('rosbags.rosbag2')
 

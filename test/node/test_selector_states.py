@@ -16,11 +16,10 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.shield.observation import nanoseconds
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
+from node.test_operating_room import position, released
 import numpy as np
 from rclpy.duration import Duration
 from support.operating_room import Room
-
-from node.test_operating_room import position, released
 
 
 class Foreign:

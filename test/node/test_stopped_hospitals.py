@@ -13,9 +13,8 @@ from fdrl_ros.learner.calibration import Size
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.nodes.watch import Felt, Progressed, Spent
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
-import pytest
-
 from node.conftest import PLAN, play
+import pytest
 
 NAME = 'hospital_1'
 ERROR = 2

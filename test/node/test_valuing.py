@@ -24,13 +24,12 @@ from fdrl_ros.nodes.robot import valuation
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.candidates.registry import PolicyRegistry
+from node.test_managed_node import Process
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from support.choices import constant_value
 from support.released import report_on
 from support.signed import global_policy, own_policy
-
-from node.test_managed_node import Process
 
 
 def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(

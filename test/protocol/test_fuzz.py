@@ -28,12 +28,11 @@ from fdrl_ros.federation.protocol.message import (
     RoundStatus,
 )
 from hypothesis import given, HealthCheck, settings, strategies
+from protocol.conftest import Bench, SHAPE
 import pytest
 from support.dropouts import keys_read_once
 from support.federation_bench import identities_of
 from support.fuzzing import Fuzzer, state_of
-
-from protocol.conftest import Bench, SHAPE
 
 HOSPITALS = [f'hospital_{i}' for i in range(1, 5)]
 PHASES = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)

@@ -6,10 +6,9 @@ from fdrl_ros.federation.journal.journal import FILE, Journal, read
 from fdrl_ros.federation.journal.rounds import compare
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import Phase
-import pytest
-
 from protocol.conftest import Bench
 from protocol.test_refusals import resealed
+import pytest
 
 
 class Journaled(Bench):

@@ -14,10 +14,9 @@ from math import prod
 from fdrl_ros.crypto.he.checksum import check_sums
 from fdrl_ros.policy import digest_of
 import numpy as np
+from protocol.conftest import Bench, START
 import pytest
 import tenseal.sealapi as seal
-
-from protocol.conftest import Bench, START
 
 LIAR = 'hospital_3'
 

@@ -9,10 +9,9 @@ from fdrl_ros.federation.hospital import round_log
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatus, Verdict
 from fdrl_ros.privacy.ledger.entry import DIGEST
-import pytest
-
 from protocol.conftest import Bench
 from protocol.test_refusals import Tap
+import pytest
 
 NAME = 'hospital_1'
 ENDS = ('', '-wal')  # a state file, and the newest writes to it while it is open

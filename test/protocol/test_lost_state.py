@@ -23,11 +23,10 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, sign_order
+from protocol.test_journals import Journaled
 import pytest
 from support.dropouts import keys_read_once
 from support.restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
-
-from protocol.test_journals import Journaled
 
 PHASES = (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 LOSSES = [
@@ -96,7 +95,7 @@ class Watched(Journaled):
 
 
 def warnings(caplog):
-    return [each.getMessage() for each in caplog.records if 'recall' in each.name]
+    return [each.getMessage() for each in caplog.records if 'recovery' in each.name]
 
 
 @pytest.mark.parametrize(('phase', 'loss'), LOSSES)

@@ -20,6 +20,8 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Verdict,
 )
+from protocol.conftest import Bench
+from protocol.test_refusals import resealed, Tap
 import pytest
 from support.dropouts import keys_read_once
 from support.liar import (
@@ -28,9 +30,6 @@ from support.liar import (
     lie_at_random,
     Story,
 )
-
-from protocol.conftest import Bench
-from protocol.test_refusals import resealed, Tap
 
 FIRST, SECOND = (1, 1), (1, 2)
 

@@ -18,10 +18,9 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
-import pytest
-
 from protocol.conftest import Bench
 from protocol.test_refusals import refusals, resealed, Tap
+import pytest
 
 VICTIM = 'hospital_3'
 

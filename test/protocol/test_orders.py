@@ -11,11 +11,10 @@ from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureEr
 from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, REFUSED_KEPT, sign_order
-import pytest
-from support.fuzzing import state_of
-
 from protocol.conftest import Bench
 from protocol.test_journals import Journaled
+import pytest
+from support.fuzzing import state_of
 
 NOON = 1_800_000_000.0
 """Some time, in seconds since 1970."""

@@ -16,10 +16,9 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.policy import decode_weights
 import numpy as np
-import pytest
-
 from protocol.conftest import Bench, SHAPE
 from protocol.test_refusals import resealed, Tap
+import pytest
 
 
 def ends_with(bench, names):

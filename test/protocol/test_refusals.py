@@ -29,9 +29,8 @@ from fdrl_ros.federation.protocol.message import (
 from fdrl_ros.policy import digest_of, encode_weights
 from hypothesis import given, settings, strategies
 import numpy as np
-import pytest
-
 from protocol.conftest import Bench, SHAPE, START
+import pytest
 
 
 @dataclass(frozen=True)

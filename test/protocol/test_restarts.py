@@ -11,6 +11,7 @@ some 50 of the thousand points of a run of two rounds, and 30 kills in one of fo
 from random import Random
 
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase
+from protocol.conftest import Bench
 import pytest
 from support.dropouts import CHUNKED, DroppingFederation, keys_read_once, secret_of, Stage
 from support.liar import draw_liar, Story
@@ -21,8 +22,6 @@ from support.restarts import (
     policy_of,
     RestartBench,
 )
-
-from protocol.conftest import Bench
 
 EVERY = 18
 

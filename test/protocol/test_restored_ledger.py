@@ -12,11 +12,10 @@ from fdrl_ros.federation.protocol.message import (
     MOST_DETAIL,
     Phase,
 )
-import pytest
-
 from protocol.conftest import Bench
 from protocol.test_ledger_links import backup, NAME, restore, run_to_policy
 from protocol.test_refusals import Tap
+import pytest
 
 
 class Restored:

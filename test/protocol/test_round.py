@@ -8,9 +8,8 @@ from fdrl_ros.federation.key_authority.released import Validation
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.policy import decode_weights
 import numpy as np
-import pytest
-
 from protocol.conftest import Bench, ENCRYPTION, SHAPE, START
+import pytest
 
 
 def weights_of(bench, name='hospital_1'):

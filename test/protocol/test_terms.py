@@ -14,10 +14,9 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.policy import decode_weights
 import numpy as np
-import pytest
-
 from protocol.conftest import Bench, SHAPE, START
 from protocol.test_refusals import Tap
+import pytest
 
 PERSONAL = ('advantage',)
 SHARED = SHAPE.shared(PERSONAL)

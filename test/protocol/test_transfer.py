@@ -18,10 +18,9 @@ from fdrl_ros.federation.protocol.message import (
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
-import pytest
-
 from protocol.conftest import Bench, SHAPE
 from protocol.test_refusals import resealed, Tap
+import pytest
 
 LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
 

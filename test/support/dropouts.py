@@ -30,7 +30,6 @@ from fdrl_ros.federation.protocol.party import Job, Outcome
 from fdrl_ros.policy import decode_weights, NetworkShape
 import numpy as np
 from pytest import MonkeyPatch
-
 from support.federation_bench import Bench, ENCRYPTION
 from support.shuffled_federation import ShuffledFederation
 

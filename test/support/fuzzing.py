@@ -42,7 +42,6 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.store import Store
 import numpy as np
-
 from support.federation_bench import Bench
 
 ROLES: dict[type[Message], str] = {

@@ -34,7 +34,6 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.party import Outcome
 from fdrl_ros.policy import digest_of
-
 from support.coalition import Coalition, FixedSeeds, learned
 from support.federation_bench import Bench, ENCRYPTION, SHAPE
 

@@ -9,7 +9,6 @@ from typing import Any
 from fdrl_ros.surgery.data.bag_types import ARM_STATE, ARM_STATE_KINDS, message_types, TOPICS
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
-
 from support.operating_room import Room
 
 

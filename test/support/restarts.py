@@ -32,7 +32,6 @@ from fdrl_ros.federation.protocol.party import Outcome
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.policy import NetworkShape
-
 from support.federation_bench import Bench, identities_of, KnownLearner
 from support.shuffled_federation import ShuffledFederation
 

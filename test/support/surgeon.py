@@ -18,7 +18,6 @@ from geometry_msgs.msg import PoseStamped
 import numpy as np
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
-
 from support.operating_room import Room
 
 LABEL = 'robot_1.env'

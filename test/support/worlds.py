@@ -19,7 +19,6 @@ from fdrl_ros.crypto.masking.sharing import positions, PRIME
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Message
 import numpy as np
-
 from support.coalition import Coalition, FixedSeeds, learned, MASK, Row
 from support.dropouts import CHUNKED, DroppingFederation, secret_of, Stage
 from support.federation_bench import Bench, identities_of, KnownLearner

@@ -7,7 +7,7 @@ from pathlib import Path
 import stat
 
 from fdrl_ros.privacy.ledger.chain import Chain
-from fdrl_ros.privacy.ledger.copy import in_use, journal_is_hot, opened_copy
+from fdrl_ros.privacy.ledger.snapshot import in_use, journal_is_hot, opened_copy
 from fdrl_ros.privacy.ledger.tables import (
     check_form,
     Damage,

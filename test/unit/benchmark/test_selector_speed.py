@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from support.choices import observe, values_of
-
 from unit.selector.test_faults import Line, number, SECOND
 
 

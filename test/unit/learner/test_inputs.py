@@ -12,7 +12,6 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
-
 from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START, Told
 
 LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, replay='prioritised_poisson')

@@ -12,7 +12,6 @@ from fdrl_ros.policy import NetworkShape, Policy
 import gymnasium
 import numpy as np
 import pytest
-
 from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START
 
 ONLINE = OnlineSettings(

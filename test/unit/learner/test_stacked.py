@@ -14,7 +14,6 @@ from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
-
 from unit.learner.test_trainer import records
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(6, 5))

@@ -5,7 +5,6 @@
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.control.plausibility import Newest, SET_BACK
 import pytest
-
 from unit.selector.test_faults import Line, up
 
 NOW = 1_700_000_000.0

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-
 from unit.selector.test_control import Robot
 
 SECOND = 1_000_000_000

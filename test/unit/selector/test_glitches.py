@@ -9,7 +9,6 @@ from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
 from support.choices import candidate, observe, selector_with, values_of
-
 from unit.selector.test_faults import Line, up
 
 

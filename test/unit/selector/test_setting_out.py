@@ -8,7 +8,6 @@ from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.surgery.patient.cohort import public_cohort
 import numpy as np
 import pytest
-
 from unit.selector.test_faults import freeze, Line, up
 
 FIRST, NEXT = (public_cohort(3, procedures=('palpation',)).patient(each) for each in (0, 1))

@@ -6,7 +6,6 @@ from fdrl_ros.selector import Candidate, HOLD, Reason
 from fdrl_ros.surgery.gym.actions import STAY
 import numpy as np
 import pytest
-
 from unit.selector.test_control import Robot
 
 UP = 5
