@@ -7,7 +7,7 @@ How fast 20 MB (5 million weights) get from one process to another, and what wai
 
 Transport only: from the bytes in one process to the same bytes in the other, where a callback has
 them. Signatures, hashes and files on disk are not in it. All ways are measured in turns, each
-between two processes of its own: ours on one host, ours to another host (here over loopback), one
+between two processes of its own: ours in chunks, one
 ROS message with the middleware as it comes, and a TCP connection. Then a small message is sent 50
 times a second between the same two processes while 20 MB go again and again: how late is it?
 """
@@ -25,20 +25,15 @@ from typing import Any
 
 from fdrl_ros.deployment.bringup import BringupSettings, free_domains, middleware
 import numpy as np
-from transport_ends import MEMORY, MESSAGE, PIECES, SOCKET, TICK, WAYS
+from transport_ends import CHUNKS, MESSAGE, SOCKET, TICK, WAYS
 from turns import check, circumstances, Measurement, options, progress, Row, Table, write
-
-GOAL = 10.0
-"""Milliseconds for 20 MB on one machine."""
 
 QUIET = 'the same without transfers'
 PLAIN = 'one ROS message, Fast DDS as it comes'
 ROWS = (
-    Row('transfer_20mb_ms', MEMORY, MESSAGE, PLAIN, GOAL, False),
-    Row('transfer_over_socket', MEMORY, SOCKET, 'a TCP connection, ms', None, False, 'own/peer'),
-    Row('pieces_20mb_ms', PIECES, MESSAGE, PLAIN, None, False),
-    Row('small_p99_ms', f'{MEMORY} small', 'quiet small', QUIET, None, False),
-    Row('small_p99_pieces_ms', f'{PIECES} small', 'quiet small', QUIET, None, False),
+    Row('transfer_20mb_ms', CHUNKS, MESSAGE, PLAIN, None, False),
+    Row('transfer_over_socket', CHUNKS, SOCKET, 'a TCP connection, ms', None, False, 'own/peer'),
+    Row('small_p99_ms', f'{CHUNKS} small', 'quiet small', QUIET, None, False),
     Row('small_p99_message_ms', f'{MESSAGE} small', 'quiet small', QUIET, None, False),
 )
 
@@ -116,11 +111,11 @@ def found_by(given: argparse.Namespace) -> dict[str, Measurement]:
                 while time.perf_counter() < end:
                     taken.append(pair.send())
                 found[way].samples.append(statistics.median(taken))
-            for way in (MEMORY, PIECES, MESSAGE):
+            for way in (CHUNKS, MESSAGE):
                 progress(f'{turn}: small messages beside {way}')
                 found[f'{way} small'].samples.append(pairs[way].small(count, sending=True))
             progress(f'{turn}: small messages alone')
-            found['quiet small'].samples.append(pairs[MEMORY].small(count, sending=False))
+            found['quiet small'].samples.append(pairs[CHUNKS].small(count, sending=False))
     finally:
         for pair in pairs.values():
             pair.end()

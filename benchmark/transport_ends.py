@@ -18,12 +18,11 @@ import threading
 import time
 from typing import Any
 
+from builtin_interfaces.msg import Time
+from fdrl_ros.federation.protocol.message import Envelope, GlobalPolicy
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.nodes.parties import long_weights
-from fdrl_ros.nodes.parties.long_weights import BESIDE, WeightsIn, WeightsOut
-from fdrl_ros.nodes.parties.pieces import PERIOD
-from fdrl_ros.runtime.worker_thread import Worker
+from fdrl_ros.nodes.parties.weights_topic import PERIOD, PolicyPublisher, PolicyReader
 import numpy as np
 import rclpy
 from rclpy.experimental import EventsExecutor
@@ -35,8 +34,8 @@ SIZE = 20_000_000
 TICK = 0.02
 """Time between two small messages, second."""
 
-WAYS = MEMORY, PIECES, MESSAGE, SOCKET = 'memory', 'pieces', 'message', 'socket'
-"""As this package does it on one host and to others; one ROS message; a TCP connection."""
+WAYS = CHUNKS, MESSAGE, SOCKET = 'chunks', 'message', 'socket'
+"""As this package does it; one ROS message; a TCP connection."""
 
 LONGEST = 10.0
 """What takes longer is given up, second."""
@@ -50,11 +49,6 @@ class End:
         self.node = rclpy.create_node(name)
         self.executor = EventsExecutor()
         self.executor.add_node(self.node)
-        self._courier = Worker(name, self.executor.create_task)
-
-    def aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Do as :class:`fdrl_ros.nodes.parties.courier.Courier` does."""
-        self._courier.submit(lambda report, stopped: work(), done, done)
 
     def spin(self, until: Callable[[], bool], longest: float = LONGEST) -> bool:
         """Move messages until a condition holds."""
@@ -82,14 +76,8 @@ def read(way: str) -> None:
     elif way == SOCKET:
         threading.Thread(target=drain, daemon=True, args=(tell,)).start()
     else:
-        if way == PIECES:  # as if the sender were on another host
-            long_weights.fetch = lambda digest, size: None
-
-        def listen(take: Callable[[Any], None]) -> None:
-            end.node.create_subscription(ros.Piece, f'data/{BESIDE}', take, qos.PIECES)
-
-        whole = WeightsIn(SIZE, end.aside, listen, tell)
-        end.node.create_subscription(ros.GlobalPolicy, 'data', whole.take, qos.HEARD)
+        reader = PolicyReader(SIZE, tell)
+        reader.subscribe(end.node.create_subscription, ros.GlobalPolicy, 'data')
     end.spin(lambda: False, longest=float('inf'))
 
 
@@ -127,20 +115,20 @@ class Sender:
         self._data = np.random.default_rng(0).bytes(SIZE)
         self._number = 0
         self._end.spin(lambda: self._tick.get_subscription_count() > 0)
-        if way in (MEMORY, PIECES):
-            self._out = WeightsOut(
-                node.create_publisher, ros.GlobalPolicy, 'data', self._end.aside
+        if way == CHUNKS:
+            self._timer = node.create_timer(PERIOD, self._publish_burst)
+            self._out = PolicyPublisher(
+                node.create_publisher, ros.GlobalPolicy, 'data', self._timer.reset
             )
-            node.create_timer(PERIOD, self._burst)
         elif way == MESSAGE:
             self._publisher = node.create_publisher(UInt8MultiArray, 'data', 10)
             self._end.spin(lambda: self._publisher.get_subscription_count() > 0)
         else:
             self._connection = socket.socket(fileno=connection)
 
-    def _burst(self) -> None:
-        if self._out.stream.is_due:
-            self._out.stream.burst()
+    def _publish_burst(self) -> None:
+        if not self._out.publish_burst():
+            self._timer.cancel()
 
     def send(self) -> float:
         """
@@ -150,8 +138,9 @@ class Sender:
         """
         self._number += 1
         data = self._number.to_bytes(8, 'little') + self._data[8:]
-        message = ros.GlobalPolicy()
-        message.digest.frombytes(hashlib.sha256(data).digest())
+        digest = hashlib.sha256(data).digest()
+        envelope = Envelope('', 1, 1, 'sender', self._number)
+        policy = GlobalPolicy(envelope, data, digest, (), b'', False, True, '')
         self._arrived.clear()
         begun = time.monotonic_ns()
         if self._way == MESSAGE:
@@ -161,7 +150,7 @@ class Sender:
         elif self._way == SOCKET:
             threading.Thread(target=self._connection.sendall, args=(data,)).start()
         else:
-            self._out.publish(message, data)
+            self._out.publish(policy, Time())
         if not self._end.spin(lambda: bool(self._arrived)):
             return float('inf')
         return (self._arrived[0] - begun) / 1e6
@@ -201,8 +190,6 @@ class Sender:
             else:
                 answer = self.small(int(number[0]), sending=order == 'beside')
             print(json.dumps(answer), flush=True)
-        if self._way in (MEMORY, PIECES):
-            self._out.close()
 
 
 if __name__ == '__main__':

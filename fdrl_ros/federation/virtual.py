@@ -20,7 +20,6 @@ from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.hospital.update import fed_avg
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
 from fdrl_ros.federation.key_authority.released import Validation
 from fdrl_ros.federation.local_driver import LocalFederation
@@ -28,6 +27,7 @@ from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy
 from fdrl_ros.federation.protocol.party import Party
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.learner.learner import Learner, TrainingProgress, TrainingResult
 from fdrl_ros.policy import decode_weights, NetworkShape

@@ -37,8 +37,6 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import run_node
-from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.nodes.parties.long_weights import apart
 from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings
 from fdrl_ros.nodes.parties.robot_link import RobotLink
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
@@ -79,7 +77,7 @@ class TrainerNode(PartyNode):
         super().open()
         self._progress = self.publisher(ros.Progress, 'progress', qos.EVENT)
         self._privacy = self.publisher(ros.Privacy, 'privacy', qos.LATCHED)
-        self._policy = self.courier.publisher(ros.HospitalPolicy, 'policy')
+        self._policy = self.policies.add(ros.HospitalPolicy, 'policy')
         domain = self.settings.robot_domain
         self._robots: RobotLink | None = None
         if domain >= 0:
@@ -89,7 +87,7 @@ class TrainerNode(PartyNode):
                 self.get_name(), self.get_namespace(), self.settings.federation, domain
             )
             self.keep(self._robots.close)
-            self._robots.open(self.courier)
+            self._robots.open(self.policies)
 
     def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> LocalTraining:
         """Collect records if there are none yet; open the ledger and verify it."""
@@ -118,8 +116,7 @@ class TrainerNode(PartyNode):
     def send(self, message: Message) -> None:
         """Publish; a released policy goes to the robots too."""
         if isinstance(message, HospitalPolicy):
-            shown, weights = apart(message)
-            self._policy.publish(self.stamped(to_ros(shown, ros.HospitalPolicy())), weights)
+            self._policy.publish(message, self.get_clock().now().to_msg())
             self._to_robots(message)
         else:
             super().send(message)

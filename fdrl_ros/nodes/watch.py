@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 import math
 from queue import Empty, Full, Queue
 import threading
@@ -25,8 +26,8 @@ from fdrl_ros.federation.protocol.party import worth_telling
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import from_ros
-from fdrl_ros.nodes.parties.long_weights import BESIDE, WeightsIn
 from fdrl_ros.nodes.parties.topics import WIRES, WITH_WEIGHTS
+from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.runtime.closing import Closing
 import rclpy
 from rclpy.context import Context
@@ -273,11 +274,7 @@ class Watch(Closing):
             self._hear(node, source, topic, say, profile)
             return
 
-        def listen(take: Callable[[Any], None]) -> None:
-            self._hear(node, ros.Piece, f'{topic}/{BESIDE}', take, qos.PIECES)
-
-        whole = WeightsIn(self._size, lambda work, done: done(work()), listen, say)
-        self._hear(node, source, topic, whole.take, profile)
+        PolicyReader(self._size, say).subscribe(partial(self._hear, node), source, topic)
 
     def _sayer(self, kind: type[Message]) -> Callable[..., None]:
         def say(source: Any, weights: bytes | None = None) -> None:

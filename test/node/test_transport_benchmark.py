@@ -12,9 +12,7 @@ BENCHMARK = Path(__file__).parents[2] / 'benchmark' / 'transport.py'
 NAMES = {
     'transfer_20mb_ms',
     'transfer_over_socket',
-    'pieces_20mb_ms',
     'small_p99_ms',
-    'small_p99_pieces_ms',
     'small_p99_message_ms',
 }
 
@@ -27,4 +25,3 @@ def test_figures_are_measured_and_written(tmp_path):
     assert set(written) == NAMES
     for each in written.values():
         assert isfinite(each['value']) and isfinite(each['peer_value']) and each['value'] > 0.0
-    assert written['transfer_20mb_ms']['value'] < written['pieces_20mb_ms']['value']

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 import random
 
-from fdrl_ros.federation.aggregator.pull import FIRST, PATIENCE, Pull, STEP, WINDOW
 from fdrl_ros.federation.aggregator.updates import AT_ONCE
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
@@ -15,6 +14,7 @@ from fdrl_ros.federation.protocol.message import (
     Relay,
     Wanted,
 )
+from fdrl_ros.federation.protocol.pull import FIRST, PATIENCE, Pull, STEP, WINDOW
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np

@@ -16,7 +16,6 @@ from typing import Any
 
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
 from fdrl_ros.federation.hospital.hospital import Hospital
-from fdrl_ros.federation.hospital.update import UpdateCodec
 from fdrl_ros.federation.protocol.message import (
     MaskedUpdate,
     Message,
@@ -27,6 +26,7 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.party import Job, Outcome
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.policy import decode_weights, NetworkShape
 import numpy as np
 from pytest import MonkeyPatch

@@ -15,7 +15,6 @@ from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.hospital.update import fed_avg
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
 from fdrl_ros.federation.key_authority.released import Validation
 from fdrl_ros.federation.local_driver import LocalFederation
@@ -23,6 +22,7 @@ from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import Order, Phase
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.policy import NetworkShape

@@ -17,7 +17,6 @@ from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.masking.share_sealing import KeyList, seal_shares, SEALED_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART
-from fdrl_ros.federation.hospital.update import open_key
 from fdrl_ros.federation.protocol.attempt import key_list, settle_digest, setup_digest, Try
 from fdrl_ros.federation.protocol.message import (
     Delivery,
@@ -33,6 +32,7 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.party import Outcome
+from fdrl_ros.federation.protocol.update_codec import open_key
 from fdrl_ros.policy import digest_of
 from support.coalition import Coalition, FixedSeeds, learned
 from support.federation_bench import Bench, ENCRYPTION, SHAPE

@@ -16,7 +16,6 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.aggregator.decryption_request import Asking
 from fdrl_ros.federation.aggregator.inbox import Inbox
 from fdrl_ros.federation.aggregator.updates import check_update
-from fdrl_ros.federation.hospital.update import open_key, Terms
 from fdrl_ros.federation.protocol.attempt import attempt_of
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
@@ -43,6 +42,7 @@ from fdrl_ros.federation.protocol.orders import Orders
 from fdrl_ros.federation.protocol.party import Job, Outcome
 from fdrl_ros.federation.protocol.recovery import recall_aggregator
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
 
 

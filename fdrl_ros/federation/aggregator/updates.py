@@ -9,8 +9,6 @@ import json
 
 from fdrl_ros.crypto.he.encryption import PublicContext
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
-from fdrl_ros.federation.aggregator.pull import Ask, FIRST, numbers, Pull
-from fdrl_ros.federation.hospital.update import UpdateCodec
 from fdrl_ros.federation.protocol.attempt import Try
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import (
@@ -19,8 +17,10 @@ from fdrl_ros.federation.protocol.message import (
     message_from_bytes,
     Wanted,
 )
+from fdrl_ros.federation.protocol.pull import Ask, FIRST, numbers, Pull
 from fdrl_ros.federation.protocol.spool import Place, Spool
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 
 AT_ONCE = 2
 """Hospitals whose updates are asked for at the same time; the others wait their turn."""

@@ -20,7 +20,6 @@ from fdrl_ros.federation.hospital.local_update import LocalUpdate
 from fdrl_ros.federation.hospital.round_log import RoundLog, Written
 from fdrl_ros.federation.hospital.round_participant import AGGREGATOR, Part, Setup
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.hospital.update import open_key, Terms
 from fdrl_ros.federation.protocol.attempt import attempt_of, check_set, Try
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import (
@@ -43,6 +42,7 @@ from fdrl_ros.federation.protocol.objection import Objections
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recall_hospital
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.entry import Head

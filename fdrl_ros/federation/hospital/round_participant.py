@@ -23,7 +23,6 @@ from fdrl_ros.crypto.masking.share_sealing import (
 )
 from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import RoundError
-from fdrl_ros.federation.aggregator.pull import FIRST, numbers
 from fdrl_ros.federation.hospital.round_log import RoundLog, Sent
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.protocol.attempt import (
@@ -49,6 +48,7 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Shares,
 )
+from fdrl_ros.federation.protocol.pull import FIRST, numbers
 from fdrl_ros.privacy.ledger.entry import Head
 import numpy as np
 

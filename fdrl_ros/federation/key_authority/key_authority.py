@@ -10,7 +10,6 @@ from fdrl_ros.crypto.he.encryption import CkksScheme, SecretContext
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, FdrlError, RoundError
 from fdrl_ros.federation.hospital.round_log import HASH
-from fdrl_ros.federation.hospital.update import fed_avg, Terms, UpdateCodec
 from fdrl_ros.federation.key_authority.released import Released, Validation
 from fdrl_ros.federation.key_authority.request import check_request, Checked, leftover_of
 from fdrl_ros.federation.key_authority.sum import Summing
@@ -32,6 +31,7 @@ from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recall_key_authority
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 import numpy as np
 

@@ -21,7 +21,6 @@ from fdrl_ros.crypto.masking.sharing import (
     ShareError,
 )
 from fdrl_ros.errors import CryptoError, RoundError
-from fdrl_ros.federation.hospital.update import UpdateCodec
 from fdrl_ros.federation.protocol.attempt import (
     attempt_of,
     check_reveal,
@@ -39,6 +38,7 @@ from fdrl_ros.federation.protocol.message import (
     Reveal,
     Settle,
 )
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.privacy.ledger.entry import DIGEST
 import numpy as np
 

@@ -11,11 +11,11 @@ import hashlib
 
 from fdrl_ros.crypto.he.encryption import PublicContext
 from fdrl_ros.errors import MessageError, RoundError
-from fdrl_ros.federation.aggregator.pull import Ask, Pull
 from fdrl_ros.federation.key_authority.request import Checked
 from fdrl_ros.federation.protocol.attempt import attempt_of
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import hash_of_sums, MaskedUpdate, Relay
+from fdrl_ros.federation.protocol.pull import Ask, Pull
 
 
 class Summing:

@@ -18,8 +18,8 @@ from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import MessageError
-from fdrl_ros.federation.aggregator.pull import STEP
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
+from fdrl_ros.federation.protocol.pull import STEP
 from fdrl_ros.privacy.ledger.entry import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
 PROTOCOL_VERSION = 4

@@ -36,11 +36,12 @@ OPERATING: Final = _profile(10, latched=True)
 """To publish the operating state: a client that waits for a move sees it begin and end."""
 
 KEPT: Final = _profile(64, latched=True)
-"""To publish chunks of updates, of which half as many at most are on their way (federation.pull),
-so that none is overwritten; a server that was cut off for long gets them when it is back."""
+"""To publish chunks of updates, of which half as many at most are on their way
+(federation.protocol.pull), so that none is overwritten; a server that was cut off for long gets
+them when it is back."""
 
-PIECES: Final = _profile(1200, latched=True)
-"""To publish and hear long weights in pieces: all of the newest, 73 MB (nodes.pieces)."""
+CHUNKS: Final = _profile(1200, latched=True)
+"""To publish and hear long weights in chunks: all of the newest, 73 MB (parties.weights_topic)."""
 
 HEARD: Final = _profile(1000, latched=True)
 """To hear both; a depth of 1 would keep one message of *all* hospitals together."""

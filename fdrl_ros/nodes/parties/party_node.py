@@ -16,9 +16,8 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.parties.conversion import from_ros, to_ros
-from fdrl_ros.nodes.parties.courier import Courier
-from fdrl_ros.nodes.parties.long_weights import apart
 from fdrl_ros.nodes.parties.topics import ADDRESSED, Wire, WIRES, WITH_WEIGHTS
+from fdrl_ros.nodes.parties.weights_topic import PolicyPublishers, PolicyReader
 from fdrl_ros.runtime.stopwatch import Stopwatch
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.settings import setting
@@ -63,14 +62,14 @@ class PartyNode(ManagedNode):
         # A new one, so that a passphrase that was changed is read again.
         self.layout = replace(self.layout, passphrase_file=Path(file) if file else None)
         self.layout.credentials(self.member)
-        self.courier = Courier(self)
+        self.policies = PolicyPublishers(self)
         self._senders: dict[tuple[type[Message], str], Any] = {}
         for kind in self.sends:
             wire = WIRES[kind]
             for to in self.addressees() if kind in ADDRESSED else ['']:
                 topic = self.topic(kind, to)
                 self._senders[kind, to] = (
-                    self.courier.publisher(wire.type, topic)
+                    self.policies.add(wire.type, topic)
                     if kind in WITH_WEIGHTS
                     else self.publisher(wire.type, topic, wire.sending)
                 )
@@ -88,7 +87,7 @@ class PartyNode(ManagedNode):
     def begin(self) -> None:
         """Prepare what takes long on the worker, then start the party."""
         self.keep(self._drop_party)
-        self.courier.begin()
+        self.policies.begin()
         self.submit(self.prepare, self._start, self.reported)
         self.every(TICK, self._tick)
 
@@ -139,7 +138,8 @@ class PartyNode(ManagedNode):
         if kind not in WITH_WEIGHTS:
             self.hear(wire.type, topic, self._taker(kind), wire.hearing)
             return
-        self.courier.hear(wire.type, topic, 4 * self.plan().shape.n_parameters, self._taker(kind))
+        reader = PolicyReader(4 * self.plan().shape.n_parameters, self._taker(kind))
+        reader.subscribe(self.hear, wire.type, topic)
 
     def _taker(self, kind: type[Message]) -> Callable[..., None]:
         def take(source: Any, weights: bytes | None = None) -> None:
@@ -210,12 +210,11 @@ class PartyNode(ManagedNode):
     def send(self, message: Message) -> None:
         """Publish a message of the party."""
         kind = type(message)
-        sender, target = self._senders[kind, getattr(message, 'to', '')], WIRES[kind].type()
+        sender = self._senders[kind, getattr(message, 'to', '')]
         if isinstance(message, GlobalPolicy | HospitalPolicy):
-            shown, weights = apart(message)
-            sender.publish(self.stamped(to_ros(shown, target)), weights)
+            sender.publish(message, self.get_clock().now().to_msg())
         else:
-            sender.publish(self.stamped(to_ros(message, target)))
+            sender.publish(self.stamped(to_ros(message, WIRES[kind].type())))
 
     def _run(self, job: Job) -> None:
         self.job = job.name

@@ -7,9 +7,7 @@ from typing import Any
 from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.nodes.parties.courier import Courier
-from fdrl_ros.nodes.parties.long_weights import apart
+from fdrl_ros.nodes.parties.weights_topic import PolicyPublishers
 from fdrl_ros.runtime.environment_variables import with_variables
 import rclpy
 from rclpy.context import Context
@@ -41,23 +39,18 @@ class RobotLink:
             )
         self._federation = federation
 
-    def open(self, courier: Courier) -> None:
+    def open(self, publishers: PolicyPublishers) -> None:
         """Make the publishers."""
         make, topic = self._node.create_publisher, f'{self._federation}/policy'
-        self._global = courier.publisher(ros.GlobalPolicy, topic, make)
-        self._own = courier.publisher(ros.HospitalPolicy, 'policy', make)
+        self._global = publishers.add(ros.GlobalPolicy, topic, make)
+        self._own = publishers.add(ros.HospitalPolicy, 'policy', make)
 
     def publish(self, message: Message, stamp: Any) -> None:
         """Publish a policy as its sender signed it; the selectors check it themselves."""
         if isinstance(message, GlobalPolicy):
-            target, publisher = ros.GlobalPolicy(), self._global
+            self._global.publish(message, stamp)
         elif isinstance(message, HospitalPolicy):
-            target, publisher = ros.HospitalPolicy(), self._own
-        else:
-            return
-        shown, weights = apart(message)
-        to_ros(shown, target).header.stamp = stamp
-        publisher.publish(target, weights)
+            self._own.publish(message, stamp)
 
     def close(self) -> None:
         """Leave the domain."""

@@ -53,7 +53,7 @@ WIRES: dict[type[Message], Wire] = {
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
 
 WITH_WEIGHTS = (protocol.GlobalPolicy, protocol.HospitalPolicy)
-"""Kinds whose weights, if they are long, travel beside the message (nodes.long_weights)."""
+"""Kinds whose weights, if they are long, follow the message in chunks (parties.weights_topic)."""
 
 ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Wanted)
 """Kinds that are for one party each, on a topic of its own: nobody else has to hear them."""

@@ -19,7 +19,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
 from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
 from fdrl_ros.nodes.parties.conversion import from_ros
-from fdrl_ros.nodes.parties.courier import Courier
+from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.nodes.robot.policy_status import policy_status
 from fdrl_ros.nodes.robot.supervision_queue import Order, Word
 from fdrl_ros.nodes.robot.valuation import assess
@@ -124,13 +124,12 @@ class Policies:
         return self._word.supervision
 
     def _listen(self) -> None:
-        courier, size = Courier(self._node), 4 * self._shape.n_parameters
-        courier.begin()
-        topic = f'{self._node.settings.federation}/policy'
-        courier.hear(ros.GlobalPolicy, topic, size, self._taker(GlobalPolicy))
+        size, hear = 4 * self._shape.n_parameters, self._node.hear
+        reader = PolicyReader(size, self._taker(GlobalPolicy))
+        reader.subscribe(hear, ros.GlobalPolicy, f'{self._node.settings.federation}/policy')
         for member in self._roster.hospitals:
-            topic, take = f'/{member.name}/policy', self._taker(HospitalPolicy)
-            courier.hear(ros.HospitalPolicy, topic, size, take)
+            reader = PolicyReader(size, self._taker(HospitalPolicy))
+            reader.subscribe(hear, ros.HospitalPolicy, f'/{member.name}/policy')
 
     def _lock(self) -> None:
         """Keep others from these files, for as long as anything here may write them."""
