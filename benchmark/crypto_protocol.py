@@ -24,7 +24,7 @@ from fdrl_ros.federation.virtual import SERVERS, VirtualFederation
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 from turns import Work
 

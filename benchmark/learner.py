@@ -26,11 +26,11 @@ import learner_memory
 import learner_peers as peers
 from learner_work import (
     cart_pole_steps,
+    hospitals_steps,
     LARGE,
     private_steps,
     SEED,
     SMALL,
-    stacked_steps,
 )
 from sampling import where_time_goes
 from turns import (
@@ -71,7 +71,7 @@ def measurements(folder: Path) -> dict[str, Measurement]:
         'large': Measurement(lambda: private_steps(LARGE, folder), 'us'),
         'large plain': Measurement(by_torch(False, size=LARGE), 'us'),
         'large opacus': Measurement(by_torch(True, size=LARGE), 'us'),
-        'stacked': Measurement(lambda: stacked_steps(SMALL, folder), 's-1'),
+        'hospitals': Measurement(lambda: hospitals_steps(SMALL, folder), 's-1'),
         'sequential': Measurement(lambda: peers.opacus_hospitals(SMALL, dueling=True), 's-1'),
         'sequential mlp': Measurement(lambda: peers.opacus_hospitals(SMALL, dueling=False), 's-1'),
         'online': Measurement(lambda: cart_pole_steps(folder), 's-1'),
@@ -101,9 +101,17 @@ ROWS = (
     Row('dueling_step_us', 'large', 'large plain', PLAIN, None),
     Row('dueling_step_over_plain_step', 'large', 'large plain', PLAIN, None, False, 'own/peer'),
     Row('speedup_over_opacus_dueling', 'large', 'large opacus', OPACUS, 7.0, True, 'peer/own'),
-    Row('batched_hospitals_steps_per_s', 'stacked', 'sequential', IN_TURN, None),
-    Row('batched_hospitals_speedup', 'stacked', 'sequential', IN_TURN, 25.0, True, 'own/peer'),
-    Row('batched_speedup_mlp', 'stacked', 'sequential mlp', IN_TURN_MLP, 25.0, True, 'own/peer'),
+    Row('thirty_hospitals_steps_per_s', 'hospitals', 'sequential', IN_TURN, None),
+    Row('thirty_hospitals_speedup', 'hospitals', 'sequential', IN_TURN, 25.0, True, 'own/peer'),
+    Row(
+        'thirty_hospitals_speedup_mlp',
+        'hospitals',
+        'sequential mlp',
+        IN_TURN_MLP,
+        25.0,
+        True,
+        'own/peer',
+    ),
     Row('cart_pole_steps_per_s', 'online', 'sb3', SB3, None),
     Row('speedup_over_sb3', 'online', 'sb3', SB3, 5.0, True, 'own/peer'),
     *(row for row in accounting.ROWS if {row.own, row.peer} <= {*ACCOUNTING}),
@@ -160,7 +168,7 @@ def splits(folder: Path) -> dict[str, list[tuple[str, float]]]:
         'a private step': lambda: private_steps(SMALL, folder),
         'a private step at patient level': lambda: private_steps(SMALL, folder, 'patient'),
         'a private step, dueling 47-128-128-25': lambda: private_steps(LARGE, folder),
-        '30 hospitals together': lambda: stacked_steps(SMALL, folder),
+        '30 hospitals in turn': lambda: hospitals_steps(SMALL, folder),
         'CartPole': lambda: cart_pole_steps(folder),
     }
     shares = {}

@@ -16,7 +16,6 @@ import tempfile
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.stacked import StackedTrainers
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -142,13 +141,15 @@ def private_steps(size: Size, folder: Path, unit: str = 'transition') -> Work:
     return work
 
 
-def stacked_steps(size: Size, folder: Path) -> Work:
-    """Return work that is a round of 30 hospitals trained together; it counts steps of each."""
+def hospitals_steps(size: Size, folder: Path) -> Work:
+    """Return work that trains 30 hospitals for a round in turn; it counts steps of each."""
     trainers = [hospital(size, folder, seed=SEED + i) for i in range(HOSPITALS)]
-    together, weights, rounds = StackedTrainers(trainers), start(size), itertools.count(1)
+    weights, rounds = start(size), itertools.count(1)
 
     def work() -> int:
-        together.train(weights, next(rounds))
+        round = next(rounds)
+        for trainer in trainers:
+            trainer.train(weights, round, report=lambda told: None, stopped=lambda: False)
         return HOSPITALS * EPOCHS * trainers[0].steps_per_block
 
     return work

@@ -32,12 +32,12 @@ from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head
 from fdrl_ros.federation.protocol.store import peek, Store
-from fdrl_ros.learner.calibration import check_rounds
 from fdrl_ros.learner.checkpoint import head_noted
+from fdrl_ros.learner.guarantee import check_rounds
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer
-from fdrl_ros.privacy.ledger.entry import Head, Owner
+from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np

@@ -5,7 +5,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fdrl_ros.crypto.keys.roster_memory import ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import ROSTER_MEMORY
 from fdrl_ros.deployment.assembly import LEDGER
 from fdrl_ros.deployment.ledger_inspection import inspect_file
 from fdrl_ros.deployment.prepare import Layout
@@ -15,7 +15,7 @@ from fdrl_ros.federation.journal.rounds import Comparison
 from fdrl_ros.federation.key_authority.released import Released
 from fdrl_ros.federation.protocol.store import peeked
 from fdrl_ros.policy import digest_of
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 
 STATE = 'its state file'
 _LEDGER = 'its privacy ledger'

@@ -21,7 +21,7 @@ from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.checkpoint import head_noted
-from fdrl_ros.privacy.ledger.entry import Head, Owner
+from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.record import read_record, Record
 
 

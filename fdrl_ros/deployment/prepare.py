@@ -28,14 +28,13 @@ from fdrl_ros.crypto.keys.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.keys.roster import Roster, SERVERS
-from fdrl_ros.crypto.keys.roster_memory import remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY, SERVERS
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.bringup import PLAN_FILE
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import KeyFileError, PolicyError, SettingError, StoreError
-from fdrl_ros.learner.calibration import check_rounds, Size
+from fdrl_ros.learner.guarantee import check_rounds, Size
 from fdrl_ros.learner.pretraining import pretrain_public
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.table import dqn_of

@@ -31,7 +31,7 @@ from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.learner.learner import Learner, TrainingProgress, TrainingResult
 from fdrl_ros.policy import decode_weights, NetworkShape
-from fdrl_ros.privacy.ledger.entry import DIGEST, Head, MOST_LINKS
+from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 import numpy as np
 
 FEDERATION = 'virtual'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
 

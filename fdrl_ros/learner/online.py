@@ -21,17 +21,15 @@ from fdrl_ros.errors import (
     RecordsError,
     TrainingStopped,
 )
-from fdrl_ros.learner.calibration import Size
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.guarantee import Guarantee, Size
 from fdrl_ros.learner.learner import TrainingProgress
-from fdrl_ros.learner.records.growing import GrowingRecords
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.transitions import GrowingRecords
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.table import dqn_of
 from fdrl_ros.learner.trainer import Trainer
-from fdrl_ros.learner.turn_checkpoints import TurnCheckpoints
-from fdrl_ros.learner.turn_log import TurnLog
+from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.privacy.accountant.accountant import Account, check_delta
 from fdrl_ros.privacy.ledger.ledger import Ledger

@@ -3,8 +3,7 @@
 """The policy: its shape, its numpy form for acting, its bytes for travelling."""
 
 from fdrl_ros.policy.agreement import Agreement, agreement
-from fdrl_ros.policy.codec import decode_weights, digest_of, encode_weights
-from fdrl_ros.policy.policy import Policy
+from fdrl_ros.policy.policy import decode_weights, digest_of, encode_weights, Policy
 from fdrl_ros.policy.shape import NetworkShape
 
 __all__ = [

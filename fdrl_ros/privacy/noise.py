@@ -94,7 +94,7 @@ class NoiseSource:
         Were two ledgers to count for one stream, each would release it for gradients of its own.
         A seeded source stays as it is, for anyone to repeat.
 
-        :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger.entry.Owner.birth`.
+        :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger.chain.Owner.birth`.
         """
         if not self._private:
             return self

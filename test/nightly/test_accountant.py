@@ -11,10 +11,9 @@ keep the figures.
 import statistics
 
 from fdrl_ros.privacy.accountant import renyi
-from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld, epsilon_rdp, Tally
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.accountant.loss_distribution import Composer
-from fdrl_ros.privacy.accountant.tally import Tally
 import numpy as np
 import pytest
 from support.epsilon_reference import random_history, upper_and_lower

@@ -8,8 +8,7 @@ from typing import Any
 
 from fdrl_ros.deployment.bringup import robot_graph
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.learner.records.logs import records_of_logs
-from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.records import Records, records_of_logs
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.data.bag import write_bag

@@ -9,8 +9,7 @@ import shutil
 from fdrl_ros.deployment.bringup import federation_graph
 from fdrl_ros.deployment.prepare import Layout, prepare
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.calibration import Size
-from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.guarantee import Guarantee, Size
 from fdrl_ros.nodes.watch import Felt, Progressed, Spent
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from node.conftest import PLAN, play

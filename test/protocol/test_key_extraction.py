@@ -11,7 +11,7 @@ the older policy, and nothing that was decrypted leaves the key authority.
 from dataclasses import replace
 from math import prod
 
-from fdrl_ros.crypto.he.checksum import check_sums
+from fdrl_ros.crypto.he.bfv import check_sums
 from fdrl_ros.policy import digest_of
 import numpy as np
 from protocol.conftest import Bench, START

@@ -8,7 +8,7 @@ from fdrl_ros.errors import LedgerHeadError, RoundError
 from fdrl_ros.federation.hospital import round_log
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatus, Verdict
-from fdrl_ros.privacy.ledger.entry import DIGEST
+from fdrl_ros.privacy.ledger.chain import DIGEST
 from protocol.conftest import Bench
 from protocol.test_refusals import Tap
 import pytest

@@ -26,7 +26,7 @@ from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from fdrl_ros.deployment.ledger_inspection import inspect_file
 from fdrl_ros.errors import LedgerError
-from fdrl_ros.privacy.ledger.chain import Chain
-from fdrl_ros.privacy.ledger.entry import Entry, Head, Owner
+from fdrl_ros.privacy.ledger.chain import Chain, Entry, Head, Owner
+from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
-from fdrl_ros.privacy.ledger.tables import image
 import numpy as np
 
 OWNER = Owner('hospital_1', 'patient', 1e-5, 50.0, 'dueling network 5-64-64-3')

@@ -26,7 +26,7 @@ from typing import Self
 import fdrl_ros
 from fdrl_ros.errors import LedgerLockedError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_rdp
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from fdrl_ros.cli.dataset.work import report_to, tell, working, world_from, WorldCommand
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.learner.records.logs import records_of_logs
+from fdrl_ros.learner.records.records import records_of_logs
 from fdrl_ros.surgery.data.bag import STORAGES, write_bag
 from fdrl_ros.surgery.data.bag_reading import is_recording, read_log, read_recording
 from fdrl_ros.surgery.data.dataset import Dataset

@@ -11,7 +11,7 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.metrics import StateSet
-from fdrl_ros.metrics.episode_file import write_csv, write_json
+from fdrl_ros.metrics.episode import write_csv, write_json
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode_metrics import episode_metrics

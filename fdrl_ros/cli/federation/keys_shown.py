@@ -17,8 +17,7 @@ from fdrl_ros.crypto.keys.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.keys.roster import Roster, utc
-from fdrl_ros.crypto.keys.roster_memory import check_remembered, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY, utc
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.sealed_key import Label, label
 from fdrl_ros.crypto.keys.signing import fingerprint

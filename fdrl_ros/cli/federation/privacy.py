@@ -19,9 +19,9 @@ from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE, shared_patients
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
-from fdrl_ros.learner.calibration import calibrated, Size
+from fdrl_ros.learner.guarantee import calibrated, Size
 from fdrl_ros.privacy.accountant.accountant import added_up
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 
 _PATH = click.argument('path', type=click.Path(path_type=Path))
 

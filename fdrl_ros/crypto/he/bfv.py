@@ -1,122 +1,223 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The BFV backend: Microsoft SEAL as TenSEAL brings it, behind plain arrays (FDRL Eq. 6).
+Slots that tell whether whoever encrypted a row knew what is in it (spec section 4).
 
-TenSEAL's own tensors cannot be used here: they refuse to do without relinearisation keys, print
-warnings, and pack a whole context beside every vector. Its lower interface, SEAL's, takes and
-gives objects one coefficient at a time or as a serialised stream. The stream is the quick way,
-so residues go in as an uncompressed stream that is written here, and come out of the library's
-own, through an anonymous file in memory. No bytes of another party ever reach a decompressor:
-they were read as residues before.
+To a ciphertext of BFV anybody can add (0, q p / t). It then decrypts to its message plus the
+product of p with the secret key, slot by slot: a hospital that signs such an update as its own
+would find the key in the released policy, whatever the masks. So each row ends with sums of its
+other slots, each with other public weights. The sums of honest rows keep that. Who adds what he
+does not know has to guess as many sums of it: one of them can be made easy to guess, the others
+are then dense in the coefficients of the key, and a wrong guess shows nothing but that it was
+wrong. Masks that did not cancel are found the same way.
+
+
+Choose BFV parameters for exact sums, and pack integers into slots (FDRL Eq. 6).
+
+A scheme is refused unless three things are certain: 128-bit security by the table of the
+homomorphic encryption standard, room for the carries of all members' sum in every packed
+value, and a noise that cannot reach the message even if each of its terms is the worst.
+So an honest sum always decrypts exactly: there is no failure probability to state.
 """
 
-from collections.abc import Callable
-import functools
-import os
-import struct
-from typing import Any, ClassVar
-import zlib
+from dataclasses import dataclass
+from functools import cache, cached_property
+import hashlib
+import math
+from typing import Any, Final
 
-from fdrl_ros.crypto.he.backend import Residues
-from fdrl_ros.crypto.he.parameters import Parameters
-from fdrl_ros.crypto.he.scheme import Scheme
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from fdrl_ros.crypto.he.parameters import is_prime, Parameters, plain_prime
+from fdrl_ros.crypto.he.seal import refuse, Residues, Seal
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
 import tenseal.sealapi as seal
 
-try:
-    from backports import zstd
-except ImportError:  # then coefficients are read one by one, which takes twice the time
-    zstd = None  # type: ignore[assignment]
+_WEIGHTS = b'fdrl_ros weights of check slots 1'
+_GUESS_BITS: Final = 64
 
-# What TenSEAL and SEAL raise on data that they refuse.
-_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
-
-# SEAL's stream begins with magic number, header size, version, compression and whole size.
-_HEADER_BYTES = 16
-_PLAIN, _ZLIB, _ZSTD = 0, 1, 2
+# Slots and weights in parts of so many bits: thousands of their products add up in 63 bits.
+_SLOT_BITS, _WEIGHT_BITS = 30, 16
 
 
-class Seal:
+def checks_for(modulus: int) -> int:
+    """Return how many check slots leave a guess a chance of 2^-64, one being easy."""
+    return 1 + math.ceil(_GUESS_BITS / math.log2(modulus))
+
+
+def check_sums(slots: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
     """
-    A key pair of SEAL, or its public half: what the schemes have in common.
+    Return the check slots of rows.
 
-    :param scheme: checked parameters.
-    :param public_key: residues, shape (2, primes, N).
-    :param secret_key: residues, shape (primes, N), or nothing for the public half.
-    :raises CryptoError: if the library refuses the keys.
+    :param slots: shape (rows, slots), each in [0, modulus).
+    :param modulus: plaintext modulus t, below 2^60.
+    :returns: shape (rows, checks), each in [0, modulus).
+    """
+    checks = checks_for(modulus)
+    low, high = _weights(slots.shape[1], checks)
+    sums = np.zeros((len(slots), checks), dtype=np.int64)
+    for row, into in zip(slots, sums, strict=True):
+        parts = row & 2**_SLOT_BITS - 1, row >> _SLOT_BITS
+        into[:] = [
+            sum(
+                int(part @ weights[:, check]) << slot_shift + weight_shift
+                for part, slot_shift in zip(parts, (0, _SLOT_BITS), strict=True)
+                for weights, weight_shift in ((low, 0), (high, _WEIGHT_BITS))
+            )
+            % modulus
+            for check in range(checks)
+        ]
+    return sums
+
+
+@cache
+def _weights(slots: int, checks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return low and high halves of the weights, which everybody knows, shape (slots, checks)."""
+    key = hashlib.sha256(_WEIGHTS).digest()
+    data = Cipher(AES256(key), CTR(bytes(16))).encryptor().update(bytes(4 * slots * checks))
+    halves = np.frombuffer(data, '<u2').astype(np.int64).reshape(2, checks, slots)
+    low, high = halves.transpose(0, 2, 1)
+    return np.asfortranarray(low), np.asfortranarray(high)
+
+
+# Ring degree and bits of the primes. The last prime serves key generation only and rounds the
+# noise of fresh ciphertexts away; the others are what travels, filling whole bytes or nearly.
+CANDIDATES: Final = ((4096, (56, 53)), (4096, (60, 49)), (4096, (40, 40, 29)))
+
+# SEAL allows plaintext moduli up to 60 bits.
+_PLAIN_BITS = 60
+
+
+@dataclass(frozen=True)
+class Scheme(Parameters):
+    """
+    BFV parameters for exact sums.
+
+    See :class:`~fdrl_ros.crypto.he.parameters.Parameters` for the rest of the fields.
+
+    :param plain_modulus: prime t = 1 mod 2N; slots and masks are integers modulo t.
+    :param values_per_slot: how many integers share a slot.
     """
 
-    scheme_type: ClassVar[Any]
+    plain_modulus: int
+    values_per_slot: int
 
-    def __init__(
-        self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
-    ) -> None:
-        """Hand the keys to the library."""
-        self.scheme = scheme
-        self._context = context = self._make_context(scheme)
-        self._parms = context.first_parms_id()
-        self._evaluator = seal.Evaluator(context)
-        key_parms = context.key_parms_id()
-        public = seal.PublicKey()
-        _put(public, context, _ciphertext(public_key, key_parms, is_ntt_form=True))
-        self._encryptor = refuse(seal.Encryptor, context, public)
-        self._decryptor = None
-        if secret_key is not None:
-            secret = seal.SecretKey()
-            _put(secret, context, _plaintext(secret_key, key_parms))
-            self._decryptor = refuse(seal.Decryptor, context, secret)
+    def __post_init__(self) -> None:
+        """Refuse a scheme that is weak, or whose sums might not be exact."""
+        super().__post_init__()
+        self._check_range('plain_modulus', 2, 2**_PLAIN_BITS)
+        self._check_range('values_per_slot', 1, 60)
+        t = self.plain_modulus
+        if t % (2 * self.poly_degree) != 1 or not is_prime(t) or t in self.key_moduli:
+            raise CryptoError(f'plain modulus {t}: expected another prime, 1 modulo 2N')
+        if self.radix**self.values_per_slot > t:
+            raise CryptoError(
+                f'{self.values_per_slot} sums of {self.members} x {self.bits} bits do not fit '
+                f'below the plain modulus {t}'
+            )
+        if self.noise_margin < 1:
+            raise CryptoError(
+                f'noise margin {self.noise_margin:.1f} bits with {self.members} members: '
+                f'expected at least 1; a sum could decrypt wrongly'
+            )
 
-    @classmethod
-    def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
-        """Draw a key pair; SEAL's generator is seeded by the system's random device."""
-        generator = seal.KeyGenerator(cls._make_context(scheme))
-        public = seal.PublicKey()
-        generator.create_public_key(public)
-        shape = (len(scheme.key_moduli), scheme.poly_degree)
-        return take(public, (2, *shape)), take(generator.secret_key(), shape)
+    @property
+    def radix(self) -> int:
+        """Return one more than the largest sum of one integer over all members."""
+        return self.members * self.levels + 1
 
-    @classmethod
-    def _make_context(cls, scheme: Parameters) -> Any:
-        """Make a context of exactly these parameters; SEAL checks their security once more."""
-        parms = seal.EncryptionParameters(cls.scheme_type)
-        parms.set_poly_modulus_degree(scheme.poly_degree)
-        sizes = list(scheme.coefficient_bits)
-        parms.set_coeff_modulus(refuse(seal.CoeffModulus.Create, scheme.poly_degree, sizes))
-        cls._complete(parms, scheme)
-        context = refuse(seal.SEALContext, parms, True, seal.SEC_LEVEL_TYPE.TC128)
-        if not context.parameters_set():
-            reason = context.parameters_error_message()
-            raise CryptoError(f'the encryption library refused the parameters: {reason}')
-        found = context.key_context_data().parms().coeff_modulus()
-        if tuple(prime.value() for prime in found) != scheme.key_moduli:
-            raise CryptoError('this SEAL chooses other primes than SEAL 4; use tenseal 0.3.18')
-        return context
+    @property
+    def integers_per_ciphertext(self) -> int:
+        """Return how many integers of an update one ciphertext holds."""
+        return (self.slots - self.checks) * self.values_per_slot
 
-    @classmethod
-    def _complete(cls, parms: Any, scheme: Any) -> None:
-        """Set what this kind of scheme needs besides the ring."""
+    @cached_property
+    def checks(self) -> int:
+        """Return how many slots of a ciphertext are sums of the others."""
+        return checks_for(self.plain_modulus)
 
-    def _load(self, residues: Residues, *, is_ntt_form: bool = False) -> Any:
-        """Hand a ciphertext to the library."""
-        ciphertext = seal.Ciphertext()
-        stream = _ciphertext(residues, self._parms, is_ntt_form=is_ntt_form)
-        _put(ciphertext, self._context, stream)
-        return ciphertext
+    @cached_property
+    def dropped_bytes(self) -> int:
+        """
+        Return how many low bytes of the first polynomial's residues do not travel.
 
-    def _residues(self, ciphertext: Any) -> Residues:
-        """Take the coefficients of a ciphertext out of the library."""
-        return take(ciphertext, (2, len(self.scheme.moduli), self.scheme.poly_degree))
+        They hold noise alone, so a hospital rounds them away as far as the noise margin of the
+        full sum stays a bit or more. Residues of several primes have no low bytes.
+        """
+        if len(self.moduli) > 1:
+            return 0
+        return max(number for number in range(3) if not number or self._margin(number) >= 1)
 
-    def _open(self, ciphertext: Any) -> Any:
-        """Decrypt into a plaintext of the library."""
-        if self._decryptor is None:
-            raise CryptoError('a public context cannot decrypt')
-        plaintext = seal.Plaintext()
-        refuse(self._decryptor.decrypt, ciphertext, plaintext)
-        return plaintext
+    @cached_property
+    def noise_margin(self) -> float:
+        """Return the bits between the worst noise of a full sum and the first that hurts."""
+        return self._margin(self.dropped_bytes)
+
+    def _margin(self, dropped_bytes: int) -> float:
+        """Return the margin if so many bytes are rounded away, of each ciphertext and the sum."""
+        rounding = 256**dropped_bytes // 2
+        noise = self.members * (self.fresh_noise + rounding) + rounding
+        # Decryption is right below q / 2t.
+        return math.log2(math.prod(self.moduli)) - math.log2(2 * self.plain_modulus * noise)
+
+    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+        powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
+        rows = integers.reshape(-1, self.slots - self.checks, self.values_per_slot) @ powers
+        return np.hstack((rows, check_sums(rows, self.plain_modulus)))
+
+    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+        row, sums = row[: -self.checks], row[-self.checks :]
+        if ((check_sums(row[None], self.plain_modulus)[0] - sums) % self.plain_modulus).any():
+            # In what way tells of the secret key: see there.
+            raise CryptoError('check slots do not fit: masks did not cancel, or made-up updates')
+        if row.min() < 0 or row.max() >= self.radix**self.values_per_slot:
+            raise CryptoError('sums out of range: masks did not cancel or an update is malformed')
+        values = np.empty((row.size, self.values_per_slot), dtype=np.int64)
+        for place in range(self.values_per_slot):
+            row, values[:, place] = np.divmod(row, self.radix)
+        flat = values.reshape(-1)
+        if flat[length:].any():
+            raise CryptoError(
+                'padding is not zero: masks did not cancel or an update is malformed'
+            )
+        if flat.max() > count * self.levels:
+            raise CryptoError(
+                f'sums out of range of {count} members: masks did not cancel or an update is '
+                f'malformed'
+            )
+        return flat[:length]
+
+
+def choose_bfv_scheme(n_parameters: int, members: int, bits: int) -> Scheme:
+    """
+    Return the scheme with the fewest bytes on the wire that is secure and exact.
+
+    :param n_parameters: P, integers in one update.
+    :param members: most hospitals in one sum.
+    :param bits: bits of one quantised integer.
+    :raises CryptoError: if none fits.
+    """
+    schemes = []
+    for degree, sizes in CANDIDATES:
+        for values_per_slot in (3, 2, 1):
+            least = (members * (2**bits - 1) + 1) ** values_per_slot
+            if least.bit_length() > _PLAIN_BITS - 1:
+                continue
+            prime = plain_prime(max(least, 2 * degree + 1), degree)
+            try:
+                scheme = Scheme(n_parameters, members, bits, degree, sizes, prime, values_per_slot)
+            except CryptoError:
+                continue
+            schemes.append(scheme)
+    if not schemes:
+        raise CryptoError(
+            f'no 128-bit secure scheme sums {n_parameters} integers of {bits} bits over '
+            f'{members} members exactly; take fewer bits'
+        )
+    return min(schemes, key=lambda scheme: scheme.ciphertexts * scheme.ciphertext_bytes)
 
 
 class Bfv(Seal):
@@ -161,84 +262,3 @@ class Bfv(Seal):
         budget = refuse(self._decryptor.invariant_noise_budget, ciphertext)
         values = np.array(refuse(self._encoder.decode_uint64, plaintext), dtype=np.int64)
         return values, int(budget)
-
-
-def refuse(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the library and turn what it raises into our error."""
-    try:
-        return function(*arguments)
-    except _REFUSALS as error:
-        raise CryptoError(f'the encryption library refused: {error}') from error
-
-
-def _put(target: Any, context: Any, stream: bytes) -> None:
-    """Let an object of the library read a stream."""
-    descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, 'wb', closefd=False) as file:
-            file.write(stream)
-        refuse(target.load, context, f'/proc/self/fd/{descriptor}')
-    finally:
-        os.close(descriptor)
-
-
-def take(source: Any, shape: tuple[int, ...]) -> Residues:
-    """Read the coefficients of an object of the library; they are the end of its stream."""
-    count = int(np.prod(shape))
-    body = _body(_stream(source))
-    if body is None:
-        held = source
-        while not hasattr(held, '__getitem__'):
-            held = held.data()  # a key, which must outlive it, holds a ciphertext or a plaintext
-        words = np.fromiter(map(held.__getitem__, range(count)), np.uint64, count)
-    else:
-        words = np.frombuffer(body, '<u8', count, len(body) - 8 * count).astype(np.uint64)
-    return words.reshape(shape)
-
-
-def _stream(source: Any) -> bytes:
-    """Let the library write an object."""
-    descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
-    try:
-        refuse(source.save, f'/proc/self/fd/{descriptor}')
-        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-    finally:
-        os.close(descriptor)
-
-
-@functools.cache
-def _version() -> bytes:
-    """Return how every stream of this library begins: magic number, header size, version."""
-    return _stream(seal.Plaintext('1'))[:5]
-
-
-def _body(stream: bytes) -> bytes | None:
-    """Return what follows the header of a stream, or nothing if it cannot be decompressed."""
-    compression, body = stream[5], stream[_HEADER_BYTES:]
-    if compression == _ZLIB:
-        return zlib.decompress(body)
-    if compression == _ZSTD:
-        return zstd.decompress(body) if zstd else None
-    return body if compression == _PLAIN else None
-
-
-def _object(body: bytes) -> bytes:
-    """Put a header in front: no compression, reserved zero, and the whole size."""
-    return _version() + struct.pack('<BHQ', _PLAIN, 0, _HEADER_BYTES + len(body)) + body
-
-
-def _array(residues: Residues) -> bytes:
-    return _object(struct.pack('<Q', residues.size) + residues.astype('<u8').tobytes())
-
-
-def _ciphertext(residues: Residues, parms: list[int], *, is_ntt_form: bool) -> bytes:
-    """Write a ciphertext or a public key: parameters, form, shape, scale, correction."""
-    size, primes, degree = residues.shape
-    head = struct.pack('<4QBQQQdQ', *parms, is_ntt_form, size, degree, primes, 1.0, 1)
-    return _object(head + _array(residues))
-
-
-def _plaintext(residues: Residues, parms: list[int]) -> bytes:
-    """Write a plaintext in NTT form, as secret keys are: parameters, count and scale."""
-    head = struct.pack('<4QQd', *parms, residues.size, 1.0)
-    return _object(head + _array(residues))

@@ -22,12 +22,10 @@ import hashlib
 import json
 from typing import Any, Final, overload, Self
 
-from fdrl_ros.crypto.he.backend import Backend, Residues
-from fdrl_ros.crypto.he.bfv import Bfv
+from fdrl_ros.crypto.he.bfv import Bfv, choose_bfv_scheme, Scheme
 from fdrl_ros.crypto.he.ckks import choose_ckks_scheme, Ckks, CkksScheme, flood
 from fdrl_ros.crypto.he.parameters import DIGEST_BYTES
-from fdrl_ros.crypto.he.scheme import choose_scheme as choose_bfv_scheme
-from fdrl_ros.crypto.he.scheme import Scheme
+from fdrl_ros.crypto.he.seal import Backend, Residues
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

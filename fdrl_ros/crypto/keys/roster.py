@@ -1,13 +1,20 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
+Entries of a roster: a party with its role and public key, and a key that counts no more.
+
 The roster: who takes part, signed by the federation's offline root key (spec section 4).
 
 It names every party with its role and public key, the n_i that each hospital declares
 (FDRL Eq. 2 weighs by it), how many hospitals a round needs, which keys count no more, and when it
 is valid. Nothing of it is ever taken from a message: every party pins the root's public key and
 loads the file. Each roster has a higher number than the one before it, so that nobody can bring
-back an older one; :mod:`fdrl_ros.crypto.keys.roster_memory` remembers it.
+back an older one; :mod:`fdrl_ros.crypto.keys.roster` remembers it.
+
+The newest roster that a party has used, remembered so that an older one cannot come back.
+
+Otherwise whoever can put an old file in the place of the newest would undo a revocation, though
+the root did sign it once.
 """
 
 from dataclasses import dataclass, replace
@@ -15,15 +22,78 @@ from functools import cached_property
 import hashlib
 import json
 from pathlib import Path
+import re
 import time
 from typing import Any, Final, Self
 
-from fdrl_ros.crypto.keys.member import Member, NAME, Revoked
-from fdrl_ros.crypto.keys.signing import fingerprint, Identity, verify
-from fdrl_ros.errors import RosterError, RosterTimeError
+from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES, verify
+from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
 from fdrl_ros.runtime.durable import replacing
 
-__all__ = ['CLOCK_SKEW', 'default_threshold', 'Member', 'Revoked', 'Roster', 'SERVERS', 'utc']
+ROLES: Final = ('hospital', 'aggregator', 'key_authority', 'operator')
+
+NAME: Final = re.compile(r'[a-z][a-z0-9_]{0,62}', re.ASCII)
+"""A name as in topics."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """
+    One party of the federation.
+
+    :param name: as in topics: a small letter, then small letters, digits and underscores.
+    :param role: one of :data:`ROLES`.
+    :param public: Ed25519 public key, 32 bytes.
+    :param size: n_i, the records that a hospital declares; 0 for the others.
+    """
+
+    name: str
+    role: str
+    public: bytes
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a member that could not take part."""
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise RosterError(f'member {self.name!r}: expected a name such as hospital_1')
+        if self.role not in ROLES:
+            raise RosterError(f'{self.name}: role {self.role!r}, expected one of {ROLES}')
+        if not isinstance(self.public, bytes) or len(self.public) != PUBLIC_KEY_BYTES:
+            raise RosterError(f'{self.name}: expected a public key of {PUBLIC_KEY_BYTES} bytes')
+        if type(self.size) is not int or not 0 <= self.size < 2**53:
+            raise RosterError(f'{self.name}: size {self.size!r}, expected a whole number')
+        if (self.size > 0) != (self.role == 'hospital'):
+            raise RosterError(
+                f'{self.name}: size {self.size}; a hospital declares at least 1 record and any '
+                f'other role 0'
+            )
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """
+    A key that counts no more.
+
+    :param name: the party whose key it was.
+    :param public: Ed25519 public key, 32 bytes.
+    :param serial: number of the first roster without it.
+    """
+
+    name: str
+    public: bytes
+    serial: int
+
+    def __post_init__(self) -> None:
+        """Refuse what was no key of a member."""
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise RosterError(f'revoked {self.name!r}: expected a name such as hospital_1')
+        if not isinstance(self.public, bytes) or len(self.public) != PUBLIC_KEY_BYTES:
+            raise RosterError(f'revoked {self.name}: expected {PUBLIC_KEY_BYTES} bytes')
+        if type(self.serial) is not int or self.serial < 2:
+            raise RosterError(
+                f'revoked {self.name}: by roster {self.serial!r}, expected 2 or more'
+            )
+
 
 FEWEST_HOSPITALS: Final = 3
 
@@ -303,3 +373,75 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
         raise RosterError('roster: a key is named twice')
     return dict(pairs)
+
+
+ROSTER_MEMORY: Final = 'roster.seen'
+"""File of it, in the directory of what a party must not forget."""
+
+
+def remember_roster(path: Path, roster: Roster) -> None:
+    """
+    Refuse a roster older than the newest that was used, and remember this one durably.
+
+    :param path: file of this party's memory.
+    :raises RosterRollbackError: if it is older, another of the same number, or of another
+        federation.
+    :raises StoreError: if the memory is damaged or cannot be written.
+    """
+    if check_remembered(path, roster):
+        return
+    try:
+        with replacing(path) as file:
+            file.write(memory_of(roster))
+    except OSError as error:
+        raise StoreError(f'{path} cannot be used: {error.strerror}') from error
+
+
+def check_remembered(path: Path, roster: Roster) -> bool:
+    """
+    Refuse a roster as :func:`remember_roster` does, and remember nothing.
+
+    :returns: whether it is the very one that is remembered.
+    :raises RosterRollbackError: if it is older, another of the same number, or of another
+        federation.
+    :raises StoreError: if the memory is damaged or cannot be read.
+    """
+    try:
+        if not path.exists():
+            return False
+        seen = json.loads(path.read_bytes())
+        _compare(path, roster, seen['federation'], seen['serial'], seen['digest'])
+        return bool(seen['serial'] == roster.serial)
+    except OSError as error:
+        raise StoreError(f'{path} cannot be used: {error.strerror}') from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f'{path} is damaged; it tells which roster this party used last: restore it'
+        ) from error
+
+
+def memory_of(roster: Roster) -> bytes:
+    """Return what is remembered of a roster."""
+    seen = {
+        'federation': roster.federation,
+        'serial': roster.serial,
+        'digest': roster.digest,
+    }
+    return (json.dumps(seen) + '\n').encode('ascii')
+
+
+def _compare(path: Path, roster: Roster, federation: str, serial: int, digest: str) -> None:
+    here = f'roster {roster.serial} of {roster.federation}'
+    if roster.federation != federation:
+        raise RosterRollbackError(f'{here}: this party was of federation {federation} ({path})')
+    if roster.serial < serial:
+        raise RosterRollbackError(
+            f'{here} is older than roster {serial}, which this party has used ({path}): take the '
+            f'newest one; to bring back an old roster would bring back keys that were revoked'
+        )
+    if roster.serial == serial and roster.digest != digest:
+        raise RosterRollbackError(
+            f'{here} has the digest {roster.digest[:16]}..., and the one that this party used '
+            f'({path}) {digest[:16]}...: the root signed two of one number, or the federation was '
+            f'made anew under its old name; ask who holds the root'
+        )

@@ -26,8 +26,15 @@ from fdrl_ros.crypto.keys.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.keys.roster import default_threshold, FEWEST_HOSPITALS, Member, Roster
-from fdrl_ros.crypto.keys.roster_memory import memory_of, remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import (
+    default_threshold,
+    FEWEST_HOSPITALS,
+    Member,
+    memory_of,
+    remember_roster,
+    Roster,
+    ROSTER_MEMORY,
+)
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import KeyFileError, RosterError

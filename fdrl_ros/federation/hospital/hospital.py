@@ -45,7 +45,7 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
 AHEAD = 8

@@ -21,7 +21,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.spool import Place
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.privacy.ledger.entry import DIGEST
+from fdrl_ros.privacy.ledger.chain import DIGEST
 
 SPARE = 512
 """Links of a ledger that always go along: a server may have been put back some rounds."""

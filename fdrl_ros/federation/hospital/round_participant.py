@@ -49,7 +49,7 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.pull import FIRST, numbers
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
 AGGREGATOR = 'aggregator'

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, SIGNATURE_BYTES
 from fdrl_ros.errors import JournalError
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 
 FORM: Final = 1
 NOTHING: Final = Head(0, bytes(32))

@@ -35,7 +35,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.journal.entry import Entry, FORM, parse_line, write_line
 from fdrl_ros.federation.journal.reader import Place, read, verify, Walk
 from fdrl_ros.federation.protocol.store import peek, Store
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.runtime.closing import Closing
 from fdrl_ros.runtime.durable import sync_folder
 

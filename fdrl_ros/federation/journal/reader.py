@@ -27,7 +27,7 @@ from fdrl_ros.federation.journal.entry import (
     parse_line,
     signed_part,
 )
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 
 _AT_ONCE = 512  # signatures that are checked together
 _OFTEN = 256  # entries after which progress is told

@@ -16,7 +16,7 @@ from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import JournalError
 from fdrl_ros.federation.journal.entry import Entry
 from fdrl_ros.federation.journal.reader import Progress, Summary, Walk
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 
 BAND_ENTRIES = 2**16
 """Updates of a band of rounds that are kept in memory at once, about."""

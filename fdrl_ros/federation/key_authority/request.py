@@ -39,7 +39,7 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
 )
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
-from fdrl_ros.privacy.ledger.entry import DIGEST
+from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np
 
 

@@ -9,7 +9,7 @@ from fdrl_ros.federation.protocol.attempt import Try
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import LedgerHeads, MaskedUpdate
 from fdrl_ros.federation.protocol.store import peek, Store
-from fdrl_ros.privacy.ledger.entry import DIGEST, Head, MOST_LINKS
+from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 
 _SEEN = 'ledger '
 

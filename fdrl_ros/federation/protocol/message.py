@@ -20,7 +20,7 @@ from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
 from fdrl_ros.federation.protocol.pull import STEP
-from fdrl_ros.privacy.ledger.entry import DIGEST, Head, HEAD_BYTES, MOST_LINKS
+from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
 PROTOCOL_VERSION = 4
 
@@ -302,7 +302,7 @@ class LedgerHeads(Message):
     A server acknowledges the newest privacy-ledger head that it durably keeps of each hospital.
 
     `heads` joins them in the order of `hospitals`, as
-    :meth:`~fdrl_ros.privacy.ledger.entry.Head.to_bytes` writes them. A hospital whose ledger does
+    :meth:`~fdrl_ros.privacy.ledger.chain.Head.to_bytes` writes them. A hospital whose ledger does
     not contain its head knows by this that it was restored from an older copy.
     """
 

@@ -19,7 +19,7 @@ from fdrl_ros.federation.protocol.attempt import Try
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.orders import forget_orders, Orders
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 
 log = logging.getLogger(__name__)
 

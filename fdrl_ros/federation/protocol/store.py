@@ -10,7 +10,7 @@ import threading
 
 from fdrl_ros.errors import PrivacyError, StoreError
 from fdrl_ros.federation.protocol.spool import Spool
-from fdrl_ros.privacy.ledger.snapshot import opened_copy
+from fdrl_ros.privacy.ledger.record import opened_copy
 
 # Counters are handed out from blocks that are durable before their first number is used.
 COUNTER_BLOCK = 1000

@@ -4,7 +4,7 @@
 Who joins a step: Poisson sampling, which privacy amplification needs, and the schemes without it.
 
 A scheme's name is what the accountant is told; see
-:func:`fdrl_ros.privacy.sampling.charge_for`.
+:func:`fdrl_ros.privacy.mechanism.charge_for`.
 """
 
 from dataclasses import dataclass

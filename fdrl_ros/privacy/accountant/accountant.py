@@ -1,6 +1,13 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
+A history in the form that is accounted for: steps of each kind, counted, their order forgotten.
+
+Where many steps differ, in growing data each, they are rounded onto a public grid: the sampling
+probability upwards, the noise downwards, so that epsilon can only grow. A step whose noise is lost
+beside what its records may add is charged without amplification.
+
+
 What a history of noisy steps costs: the true epsilon behind FDRL Eq. 13, 22 and 23.
 
 A history is a sequence of :class:`Charge`; charges of different noise and sampling compose, each
@@ -10,24 +17,210 @@ distribution (PLD) is tighter and serves stops and reports.
 """
 
 from collections.abc import Iterable
+import copy
 from functools import lru_cache
 import math
+from typing import NamedTuple, Self
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import loss_distribution, renyi
-from fdrl_ros.privacy.accountant.tally import Charge, merged, Tallied, Tally
+from fdrl_ros.privacy.accountant.group import inclusions, LARGEST_GROUP
+from fdrl_ros.privacy.accountant.loss_distribution import Step
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = [
-    'Account',
-    'Charge',
-    'PAPER_ORDER',
-    'added_up',
-    'check_delta',
-    'epsilon_paper',
-    'epsilon_pld',
-    'epsilon_rdp',
-]
+_LEAST_SAMPLED_NOISE = 0.05  # below it, sampling is not credited: a step is charged at q = 1
+_MOST_JOINING = 400.0  # nor above so many records over the noise multiplier
+_MANY = 16  # noise multipliers that are worth a grid
+
+
+class Charge(NamedTuple):
+    """
+    Some equal steps of the sampled Gaussian mechanism.
+
+    noise_multiplier is sigma_m (noise std over C), sampling_probability the chance of each record
+    to join a step. group is the most clipped records that hold something of one privacy unit: 1
+    where the unit itself is clipped; the most transitions of a patient where each transition is;
+    n for a transition as the unit, with n-step returns.
+    """
+
+    noise_multiplier: float
+    sampling_probability: float
+    steps: int
+    group: int = 1
+
+
+Tallied = tuple[float, float, int] | tuple[float, float, int, int]
+"""The first three or four fields of a :class:`Charge`."""
+
+
+class Kinds:
+    """
+    Counts of steps, kept apart while there are few kinds, and else on a grid.
+
+    :param apart: kinds that are kept apart.
+    :param finest: points per octave that the grid has at first.
+    :param coarsest: points per octave that it has at least.
+    :param limit: kinds that it may leave, if it is not the coarsest.
+    """
+
+    def __init__(self, *, apart: int, finest: int, coarsest: int, limit: int) -> None:
+        self.counts: dict[Step, int] = {}
+        self._finest = finest
+        self._coarsest = coarsest
+        self._limit = limit
+        self._grain = 0
+        self._room = float(apart)
+        self._rounds_noise = False
+
+    def add(self, step: Step, count: int, exact: dict[Step, int]) -> None:
+        """
+        Count steps of one kind.
+
+        :param exact: every count, without rounding and with this one, for when the grid changes.
+        """
+        self._count(step, count)
+        while len(self.counts) > self._room:
+            self._rounds_noise = len({sigma for sigma, _, _ in exact}) > _MANY
+            # Two roundings add up, so each may be half as large.
+            coarsest = 2 * self._coarsest if self._rounds_noise else self._coarsest
+            self._grain = max(self._grain // 2 or self._finest, coarsest)
+            self._room = self._limit if self._grain > coarsest else math.inf
+            self.counts = {}
+            for each, number in exact.items():
+                self._count(each, number)
+
+    def copy(self) -> 'Kinds':
+        """Return counts that can go on by themselves."""
+        other = copy.copy(self)
+        other.counts = dict(self.counts)
+        return other
+
+    def _count(self, step: Step, count: int) -> None:
+        sigma, q, group = step
+        if self._grain:
+            q = _rounded_up(q, self._grain)
+            if self._rounds_noise:
+                sigma = 1.0 / _rounded_up(1.0 / sigma, self._grain)
+        kind = sigma, q, group
+        self.counts[kind] = self.counts.get(kind, 0) + count
+
+
+class Tally:
+    """What a history adds up to."""
+
+    def __init__(self) -> None:
+        self.mu_squared = 0.0
+        """Sum of steps (k / sigma)^2 over the unsampled releases; infinite without noise."""
+        self.forgotten = 0.0
+        """Bound on the chance that more records joined, ever, than are accounted for."""
+        self.joined = 0.0
+        """Bound on the chance that a record of the unit joined a sampled step, ever."""
+        self.exact: dict[Step, int] = {}
+        self.tight = Kinds(apart=64, finest=1024, coarsest=128, limit=512)
+        self.quick = Kinds(apart=16, finest=64, coarsest=4, limit=128)
+
+    @classmethod
+    def of(cls, history: Iterable[Tallied]) -> Self:
+        """Add up a history; equal ones give equal results, in whatever order they came."""
+        tally = cls()
+        for charge in merged(history):
+            tally._add(charge)
+        return tally
+
+    def plus(self, charges: Iterable[Tallied]) -> 'Tally':
+        """Return what it would be with these charges too."""
+        other = copy.copy(self)
+        other.exact = dict(self.exact)
+        other.tight, other.quick = self.tight.copy(), self.quick.copy()
+        for charge in charges:
+            other.add(charge)
+        return other
+
+    def add(self, charge: Tallied) -> None:
+        """
+        Add a charge.
+
+        :raises PrivacyError: if it cannot be.
+        """
+        self._add(checked(charge))
+
+    def _add(self, charge: Charge) -> None:
+        sigma, q, steps, group = charge
+        if steps == 0:
+            return
+        most = 1.0
+        if group > 1:
+            joining = inclusions(group, q)
+            most = float(joining.numbers[-1])
+            self.forgotten += steps * joining.forgotten
+        if q == 1.0 or sigma < _LEAST_SAMPLED_NOISE or most > _MOST_JOINING * sigma:
+            # Whoever of the group joins, they move the sum by that many C at most.
+            ratio = most / sigma if sigma > 0.0 else math.inf
+            self.mu_squared += steps * ratio * ratio
+            return
+        self.joined += steps * -math.expm1(group * math.log1p(-q))
+        step = (sigma, q, group)
+        self.exact[step] = self.exact.get(step, 0) + steps
+        self.tight.add(step, steps, self.exact)
+        self.quick.add(step, steps, self.exact)
+
+    @property
+    def mu(self) -> float:
+        """Return the sensitivity over the noise of all unsampled releases together."""
+        return math.sqrt(self.mu_squared)
+
+    def curve(self) -> NDArray[np.float64]:
+        """Return the Renyi divergences of the history, shape (orders,)."""
+        total = 0.5 * self.mu_squared * renyi.ORDERS
+        for step, count in self.quick.counts.items():
+            total += count * renyi.renyi_curve(*step)
+        return total
+
+
+def merged(history: Iterable[Tallied]) -> tuple[Charge, ...]:
+    """
+    Return a history with equal charges added up, in an order of its own.
+
+    :raises PrivacyError: if a charge cannot be.
+    """
+    counts: dict[Step, int] = {}
+    for sigma, q, steps, group in map(checked, history):
+        counts[sigma, q, group] = counts.get((sigma, q, group), 0) + steps
+    return tuple(Charge(*key[:2], counts[key], key[2]) for key in sorted(counts))
+
+
+def checked(charge: Tallied) -> Charge:
+    """
+    Return a charge whose fields have the types and ranges that they must have.
+
+    :raises PrivacyError: if it has not.
+    """
+    try:
+        sigma, q, steps, group = Charge(*charge)
+    except TypeError as error:
+        raise PrivacyError(f'charge {charge!r}: expected {", ".join(Charge._fields)}') from error
+    if not (_is_number(sigma) and math.isfinite(sigma) and sigma >= 0.0):
+        raise PrivacyError(f'noise multiplier {sigma!r}: expected 0 or above')
+    if not (_is_number(q) and 0.0 < q <= 1.0):
+        raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
+    if not (_is_number(steps) and 0 <= steps < 2**63 and steps == int(steps)):
+        raise PrivacyError(f'{steps!r} steps: expected a whole number, 0 or above')
+    if not (_is_number(group) and 1 <= group <= LARGEST_GROUP and group == int(group)):
+        raise PrivacyError(f'group of {group!r} records: expected 1 to {LARGEST_GROUP}')
+    return Charge(float(sigma), float(q), int(steps), int(group))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and value is not True
+
+
+def _rounded_up(value: float, grain: int) -> float:
+    """Return the least point at or above a value of the grid 2^(i / grain)."""
+    i = math.ceil(math.log2(value) * grain)
+    point: float = 2.0 ** (i / grain)
+    return point if point >= value else max(value, 2.0 ** ((i + 1) / grain))
+
 
 _LEAST_DELTA = 1e-10
 _LARGEST_MU = 1e4  # epsilon is about 5e7 there, and the Renyi bound 0.1 % above

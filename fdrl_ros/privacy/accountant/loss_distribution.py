@@ -1,6 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
+The privacy loss of a whole history: sums of losses of steps, composed by Fourier transforms.
+
+The loss adds up over steps, so transforms multiply; here their logarithms add up, which lets a
+history grow by the steps that are new. Each distribution is first tilted by exp(t loss) so that
+the sum lies around epsilon: rounding errors of the transform, relative to the highest point, are
+then relative to delta and not to 1 (Wilson and Keich 2016 call this sisFFT).
+
+
 Epsilon from the privacy loss distribution (PLD), composed numerically or in closed form.
 
 The distribution of log(P(o) / Q(o)) over the outputs o of a mechanism adds up over steps, and its
@@ -9,10 +17,221 @@ tail gives delta for every epsilon: delta = E max(0, 1 - exp(epsilon - loss)).
 
 from collections.abc import Mapping
 import math
+from typing import NamedTuple
 
-from fdrl_ros.privacy.accountant.composition import Composition, saddle_points, sampled, Step
-from fdrl_ros.privacy.accountant.one_step import ends
+from fdrl_ros.privacy.accountant.one_step import ends, Losses, one_step
+import numpy as np
+from numpy.typing import NDArray
 import scipy
+
+Step = tuple[float, float, int]
+"""noise_multiplier, sampling_probability and group of one step."""
+
+# Tilts, as multiples of t, at which moments are kept for bounds on what leaves the grid.
+_OUTWARDS = np.array([1.1, 1.3, 1.8, 3.0, 6.0])
+_INWARDS = np.array([0.6, 0.0, -1.5, -6.0])
+_TILTS = np.concatenate((_OUTWARDS, _INWARDS, [1.0]))
+_SILENT = -60.0  # logarithm of what is as good as 0 in a transform
+_SAMPLE = 32  # kinds of steps that the tilt is chosen by
+
+
+class Solution(NamedTuple):
+    """
+    Epsilon, an upper bound, and about how much of it is due to the rounding to a grid.
+
+    It may be loose where it is `narrow`, for the grid ends too near, or `noisy`, for the tilt is
+    too small to hide rounding errors.
+    """
+
+    epsilon: float
+    blur: float = 0.0
+    narrow: bool = False
+    noisy: bool = False
+
+    @property
+    def clear(self) -> bool:
+        """Tell whether it is tight but for the blur."""
+        return not (self.narrow or self.noisy)
+
+
+class _Side:
+    """One direction: a unit removed, or a unit added."""
+
+    def __init__(self, tilt: float, points: int) -> None:
+        self.tilt = tilt
+        self.log_sizes = np.zeros(points // 2 + 1)
+        self.angles = np.zeros(points // 2 + 1)
+        self.loud = points // 2 + 1
+        self.moments = np.zeros(len(_TILTS))
+        self.mean = self.blur = self.lost = 0.0
+
+    def add(self, losses: Losses, count: int, interval: float, points: int) -> None:
+        tilt = self.tilt
+        first, masses, blurs, lost = losses
+        at = (first + np.arange(len(masses))) * interval
+        moments = _log_moments(losses, interval, tilt * _TILTS)
+        tilted = np.exp(_log_masses(masses) + tilt * at - moments[-1])
+        folded = np.zeros(-(-len(masses) // points) * points)
+        folded[: len(masses)] = tilted
+        folded = np.roll(folded.reshape(-1, points).sum(axis=0), first % points)
+        transform = scipy.fft.rfft(folded)[: self.loud]
+        with np.errstate(divide='ignore'):
+            log_sizes = 0.5 * np.log(transform.real**2 + transform.imag**2)
+        self.log_sizes[: self.loud] += count * np.maximum(log_sizes, 10.0 * _SILENT)
+        self.angles[: self.loud] += count * np.arctan2(transform.imag, transform.real)
+        # No size is above 1: what is silent stays so, whatever else is composed.
+        self.loud = int(np.flatnonzero(self.log_sizes > _SILENT)[-1]) + 1
+        self.moments += count * moments
+        self.mean += count * float(tilted @ at)
+        with np.errstate(over='ignore'):
+            self.blur += count * float(blurs @ np.exp(tilt * at - moments[-1]))
+        self.lost += count * lost
+
+
+class Composition:
+    """
+    The composed loss of a history that may grow.
+
+    :param interval: of the grid, nats.
+    :param tilts: t, > 0, of each direction; best where the tilted loss has its mean at epsilon.
+    :param points: of the grid.
+    :param negligible: mass of a step that may be moved to an infinite loss.
+    """
+
+    def __init__(
+        self, interval: float, tilts: tuple[float, float], points: int, negligible: float
+    ) -> None:
+        self.interval = interval
+        self.points = points
+        self.negligible = negligible
+        self._counts: dict[Step, int] = {}
+        self._sides = (_Side(tilts[0], points), _Side(tilts[1], points))
+        self._found: dict[float, Solution] = {}
+
+    def become(self, history: Mapping[Step, int]) -> None:
+        """Add the steps that are new."""
+        for step, total in history.items():
+            count = total - self._counts.get(step, 0)
+            if count:
+                for side, losses in zip(
+                    self._sides, one_step(*step, self.interval, self.negligible), strict=True
+                ):
+                    side.add(losses, count, self.interval, self.points)
+                self._found.clear()
+        self._counts = dict(history)
+
+    def may_become(self, history: Mapping[Step, int]) -> bool:
+        """Tell whether a history is this one or one that goes on from it."""
+        return all(history.get(step, 0) >= count for step, count in self._counts.items())
+
+    def epsilon(self, delta: float) -> Solution:
+        """Return epsilon of the worse direction."""
+        if delta not in self._found:
+            steps = sum(self._counts.values())
+            self._found[delta] = max(self._solve(side, delta, steps) for side in self._sides)
+        return self._found[delta]
+
+    def _solve(self, side: _Side, delta: float, steps: int) -> Solution:
+        h, n = self.interval, self.points
+        start = round(side.mean / h) - n // 2
+        low, high = start * h, (start + n) * h
+        log_mgf = float(side.moments[-1])
+        tilt = side.tilt
+        outwards, inwards = tilt * _OUTWARDS, tilt * _INWARDS
+        # Chernoff: what lies above the grid comes back at its lower end, and is charged here.
+        above = math.exp(min(0.0, float(np.min(side.moments[: len(outwards)] - outwards * high))))
+        # What lies below comes back at the upper end, and makes epsilon larger than it need be.
+        below = float(np.min(side.moments[len(outwards) : -1] - log_mgf + (tilt - inwards) * low))
+        composed = scipy.fft.irfft(
+            np.exp(np.maximum(side.log_sizes, -745.0) + 1j * side.angles), n
+        )
+        # Each transform is right to a rounding error, and as many of them were multiplied.
+        noise = 5e-16 * (steps + 64) * float(composed.max())
+        composed = np.roll(np.maximum(composed, 0.0) + noise, -(start % n))
+        index = start + np.arange(n)
+        masses = np.minimum(1.0, composed * np.exp(np.minimum(log_mgf - tilt * index * h, 700)))
+        if start < 0:
+            masses, start = masses[-start:], 0
+        base = side.lost + above
+        if not len(masses):
+            return Solution(0.0 if base <= delta else math.inf, narrow=base > 1e-3 * delta)
+        # Sums over all losses above each point: of masses, and of masses times exp(point - loss).
+        tails = np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
+        decay = math.exp(-h)
+        weighted = scipy.signal.lfilter([0.0, decay], [1.0, -decay], masses[::-1])[::-1]
+        fine = tails - weighted + base <= delta
+        if not fine.any():
+            return Solution(math.inf, narrow=True)
+        i = int(np.argmax(fine))
+        if i == 0:
+            return Solution(start * h, narrow=start > 0 or base > 1e-3 * delta)
+        left = i - 1
+        over, weight = float(tails[left] + base - delta), float(weighted[left])
+        rest = math.log(max(1.0, over / weight)) if over < weight * math.exp(min(h, 700.0)) else h
+        epsilon = (start + left) * h + rest
+        # Blur moves delta by half its variance times the density of the loss.
+        deltas = tails[left : i + 1] - weighted[left : i + 1]
+        blur = 0.5 * side.blur * float(masses[i] / (deltas[0] - deltas[1]))
+        scale = log_mgf - tilt * epsilon
+        little = math.log(1e-3 * delta)
+        narrow = base > 1e-3 * delta or below + scale > little
+        return Solution(
+            epsilon, blur, narrow, math.log(noise / -math.expm1(-tilt * h)) + scale > little
+        )
+
+
+def saddle_points(
+    sample: Mapping[Step, int], interval: float, negligible: float, delta: float
+) -> tuple[tuple[float, float], float]:
+    """
+    Return a good tilt for each direction, and the larger spread of the losses tilted so.
+
+    At the t that minimises Chernoff's bound on epsilon, (log E exp(t loss) - log delta) / t, the
+    tilted loss has its mean at that bound. A coarse grid and a sample are good enough.
+
+    :returns: tilts, and a standard deviation in nats.
+    """
+    tilts = np.geomspace(1e-5, 1e6, 110)
+    moments, variances = np.zeros((2, len(tilts))), np.zeros((2, len(tilts)))
+    for step, count in sample.items():
+        for side, losses in enumerate(one_step(*step, interval, negligible)):
+            at = (losses.first + np.arange(len(losses.masses))) * interval
+            logs = _log_masses(losses.masses) + tilts[:, None] * at
+            most = logs.max(axis=1)
+            tilted = np.exp(logs - most[:, None])
+            totals = tilted.sum(axis=1)
+            moments[side] += count * (most + np.log(totals))
+            means = tilted @ at / totals
+            variances[side] += count * np.maximum(0.0, tilted @ at**2 / totals - means**2)
+    # Half of that hides rounding errors as well, and rare large losses spread the sum less.
+    best = np.argmin((moments - math.log(delta)) / tilts, axis=1)
+    best = np.searchsorted(tilts, 0.5 * tilts[best])
+    spread = math.sqrt(max(variances[0, best[0]], variances[1, best[1]]))
+    return (float(tilts[best[0]]), float(tilts[best[1]])), spread
+
+
+def sampled(history: Mapping[Step, int]) -> dict[Step, int]:
+    """Return a few kinds of steps that stand for all."""
+    kinds = sorted(history.items())
+    size = -(-len(kinds) // _SAMPLE)
+    parts = [kinds[start : start + size] for start in range(0, len(kinds), size)]
+    return {part[len(part) // 2][0]: sum(count for _, count in part) for part in parts}
+
+
+def _log_moments(
+    losses: Losses, interval: float, tilts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return log E exp(tilt loss) for each tilt, over the finite losses."""
+    at = (losses.first + np.arange(len(losses.masses))) * interval
+    logs = _log_masses(losses.masses) + tilts[:, None] * at
+    most = logs.max(axis=1, keepdims=True)
+    return np.asarray(most[:, 0] + np.log(np.exp(logs - most).sum(axis=1)))
+
+
+def _log_masses(masses: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide='ignore'):
+        return np.log(masses)
+
 
 BLUR = 1e-3
 """Largest part of epsilon that may be due to the rounding to a grid."""

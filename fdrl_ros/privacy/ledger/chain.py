@@ -1,11 +1,174 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of one ledger in memory: what was spent, and where, without searching."""
+"""
+The ledger's chain: head_i = SHA-256(head_(i-1), link_i), with link_i = SHA-256(entry i).
 
-from collections.abc import Sequence
+Whoever can write the file can also rebuild the chain from its start; only a head that somebody
+else remembers shows that. The chain makes one remembered head vouch for every entry before it.
+Links alone let others walk from head to head. They tell nothing of the entries, whose inputs
+depend on records and on the secret noise key.
 
+
+The entries of one ledger in memory: what was spent, and where, without searching.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+import hashlib
+import struct
+from typing import Any, NamedTuple, Self
+
+from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld
-from fdrl_ros.privacy.ledger.entry import Entry, Head, Owner
+
+DIGEST = 32
+"""Bytes of a head's hash, and of a link."""
+
+HEAD_BYTES = 8 + DIGEST
+"""Bytes of a head: its number of entries and its hash."""
+
+BIRTH = 16
+"""Bytes that tell a ledger from any other."""
+
+MOST_LINKS = 2**14
+"""Links that go out with an update at most: how far back a head may be that others remember."""
+
+
+class Head(NamedTuple):
+    """The ledger in short: how many entries, and the hash of the last."""
+
+    entries: int
+    digest: bytes
+
+    def __str__(self) -> str:
+        """Return the form that people compare and :meth:`parse` reads, as 12:9f86d0..."""
+        return f'{self.entries}:{self.digest.hex()}'
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """
+        Read what :meth:`__str__` wrote.
+
+        :raises PrivacyError: if it is none.
+        """
+        entries, _, digest = text.strip().partition(':')
+        if entries.isascii() and entries.isdecimal() and len(digest) == 64:
+            try:
+                return cls(int(entries), bytes.fromhex(digest))
+            except ValueError:
+                pass
+        raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
+
+    def to_bytes(self) -> bytes:
+        """Return the number of entries, 8 bytes little-endian, and the hash, 32 bytes."""
+        return self.entries.to_bytes(8, 'little') + self.digest
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """
+        Read what :meth:`to_bytes` wrote.
+
+        :raises PrivacyError: if it has another length.
+        """
+        if len(data) != HEAD_BYTES:
+            raise PrivacyError(f'a head of {len(data)} bytes: expected {HEAD_BYTES}')
+        return cls(int.from_bytes(data[:8], 'little'), data[8:])
+
+    def followed(self, links: bytes) -> Iterator['Head']:
+        """
+        Walk the chain from here: yield this head, then the one after each link.
+
+        :param links: of the entries that follow, 32 bytes each, in their order.
+        """
+        entries, digest = self
+        yield self
+        for at in range(0, len(links), DIGEST):
+            entries, digest = entries + 1, _after(digest, links[at : at + DIGEST])
+            yield Head(entries, digest)
+
+
+_PROMISE = ('hospital', 'unit', 'delta', 'budget', 'model')
+
+
+@dataclass(frozen=True)
+class Owner:
+    """
+    Whose ledger it is and what it promises; its hash begins the chain.
+
+    ``birth``: 16 bytes drawn when the ledger was begun, which tell it from any other of the same
+    hospital: the noise of a training hangs on them.
+    """
+
+    hospital: str
+    unit: str
+    delta: float
+    budget: float
+    model: str
+    birth: bytes = b''
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return the SHA-256 that the first entry builds on."""
+        names = [each.encode() for each in (self.hospital, self.unit, self.model)]
+        text = b''.join(struct.pack('<I', len(name)) + name for name in names)
+        text += struct.pack('<dd', self.delta, self.budget) + self.birth
+        return hashlib.sha256(b'fdrl_ros ledger 4 ' + text).digest()
+
+    def promise(self) -> dict[str, Any]:
+        """Return all but the birth, as :meth:`.ledger.Ledger.open` takes it."""
+        return {name: getattr(self, name) for name in _PROMISE}
+
+    def unlike(self, other: 'Owner') -> str:
+        """Say where this differs from another; nothing where they are the same."""
+        for name in _PROMISE:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                return f'was begun for {name} {mine!r}, not {theirs!r}'
+        return ''
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: a block of steps, the digest of its inputs, and the hash of all up to here."""
+
+    number: int
+    round: int
+    block: int
+    charge: Charge
+    inputs: bytes
+    digest: bytes
+
+    @classmethod
+    def after(
+        cls, last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
+    ) -> Self:
+        """Make the entry that follows the one with digest `last`."""
+        hashed = hashlib.sha256(inputs).digest()
+        link = _link(number, round, block, charge, hashed)
+        return cls(number, round, block, charge, hashed, _after(last, link))
+
+    @cached_property
+    def link(self) -> bytes:
+        """Return the SHA-256 of this entry alone, 32 bytes: what others may know of it."""
+        return _link(self.number, self.round, self.block, self.charge, self.inputs)
+
+    def fits(self, last: bytes) -> bool:
+        """Tell whether this row is unchanged and follows the one with digest `last`."""
+        try:
+            expected = _after(last, self.link)
+        except (struct.error, TypeError):
+            return False
+        return self.digest == expected
+
+
+def _link(number: int, round: int, block: int, charge: Charge, inputs: bytes) -> bytes:
+    numbers = struct.pack('<qqqddqq', number, round, block, *charge)
+    return hashlib.sha256(numbers + inputs).digest()
+
+
+def _after(last: bytes, link: bytes) -> bytes:
+    return hashlib.sha256(last + link).digest()
 
 
 class Chain:

@@ -19,7 +19,7 @@ from typing import Self
 
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
 from fdrl_ros.privacy.accountant.accountant import Account, Charge
-from fdrl_ros.privacy.ledger.entry import Entry, Head, MOST_LINKS, Owner
+from fdrl_ros.privacy.ledger.chain import Entry, Head, MOST_LINKS, Owner
 from fdrl_ros.privacy.ledger.file import LedgerFile
 from fdrl_ros.runtime.closing import Closing
 

@@ -6,11 +6,10 @@ from dataclasses import fields
 import os
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.learner.records.growing import GrowingRecords
-from fdrl_ros.learner.records.packing import pack, unpack
+from fdrl_ros.learner.checkpoint import pack, unpack
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.transitions import Transitions
-from fdrl_ros.learner.turn_log import TurnLog
+from fdrl_ros.learner.records.transitions import GrowingRecords, Transitions
+from fdrl_ros.learner.turns import TurnLog
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

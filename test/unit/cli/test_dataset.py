@@ -10,7 +10,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.deployment.prepare import save_policy
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.metrics import StateSet, task_accuracy
-from fdrl_ros.metrics.episode_file import read_csv, read_json
+from fdrl_ros.metrics.episode import read_csv, read_json
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT

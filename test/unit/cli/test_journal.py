@@ -9,7 +9,7 @@ import shutil
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
-from fdrl_ros.crypto.keys.roster_memory import ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import ROSTER_MEMORY
 from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.federation.journal.entry import FIELDS
 from fdrl_ros.federation.journal.journal import FILE, head_noted, Journal

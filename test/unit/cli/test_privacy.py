@@ -28,10 +28,9 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger.chain import Chain
-from fdrl_ros.privacy.ledger.entry import Entry
+from fdrl_ros.privacy.ledger.chain import Chain, Entry
+from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.ledger.tables import image
 import numpy as np
 import pytest
 

@@ -9,14 +9,13 @@ from fractions import Fraction
 import itertools
 import math
 
-from fdrl_ros.crypto.he import bfv, flooding
-from fdrl_ros.crypto.he.bfv import take
-from fdrl_ros.crypto.he.ckks import CKKS_CANDIDATES, CkksScheme, flood
+from fdrl_ros.crypto.he import ckks
+from fdrl_ros.crypto.he import seal as sealing
+from fdrl_ros.crypto.he.ckks import CKKS_CANDIDATES, CkksScheme, DiscreteGaussian, flood
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
-from fdrl_ros.crypto.he.flooding import DiscreteGaussian
-from fdrl_ros.crypto.he.parameters import SECURITY_128
-from fdrl_ros.crypto.he.primes import coefficient_primes
+from fdrl_ros.crypto.he.parameters import coefficient_primes, SECURITY_128
 from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.he.seal import read_residues
 from fdrl_ros.crypto.masking.masks import mask
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
@@ -85,8 +84,8 @@ def recover_from_tenseal(context, scale, published, ciphertexts):
         plaintext = seal.Plaintext()
         twice = (2 * np.asarray(values, dtype=np.float64)).tolist()
         seal.CKKSEncoder(inner).encode(twice, inner.first_parms_id(), scale, plaintext)
-        encoded = take(plaintext, (len(primes), 8192)).astype(object)
-        first, second = take(ciphertext, (2, len(primes), 8192)).astype(object)
+        encoded = read_residues(plaintext, (len(primes), 8192)).astype(object)
+        first, second = read_residues(ciphertext, (2, len(primes), 8192)).astype(object)
         knowns.append(encoded - first - first[:, ::-1])
         seconds.append(second)
     return [
@@ -108,21 +107,21 @@ def test_two_published_sums_of_stock_tenseal_give_its_secret_key_away(tenseal, b
     ciphertexts, published = zip(*(sums_of_tenseal(tenseal, rng) for _ in range(2)), strict=True)
     published = [values.astype(kind) for values in published]
     found = recover_from_tenseal(tenseal, 2.0**bits, published, ciphertexts)
-    true = take(tenseal.secret_key().data, (3, 8192))[:2]
+    true = read_residues(tenseal.secret_key().data, (3, 8192))[:2]
     assert np.array_equal(found, true)
 
     # And the key opens what was never decrypted: another hospital's update.
     update = rng.normal(0, 0.1, 4096)
     ciphertext = ts.ckks_vector(tenseal, update.tolist()).ciphertext()[0]
-    first, second = take(ciphertext, (2, 2, 8192)).astype(object)
+    first, second = read_residues(ciphertext, (2, 2, 8192)).astype(object)
     inner = tenseal.seal_context().data
     primes = np.array(
         [[each.value()] for each in inner.first_context_data().parms().coeff_modulus()], object
     )
     opened = (first + second * np.array(found, dtype=object)) % primes
     plaintext = seal.Plaintext()
-    stream = bfv._plaintext(opened.astype(np.uint64), inner.first_parms_id())
-    bfv._put(plaintext, inner, stream)
+    stream = sealing.plaintext_stream(opened.astype(np.uint64), inner.first_parms_id())
+    sealing.load_stream(plaintext, inner, stream)
     values = np.array(seal.CKKSEncoder(inner).decode_double(plaintext)) / 2.0**bits
     assert np.abs(values - update).max() < 1e-3
 
@@ -389,7 +388,7 @@ def weight(x, deviation):
 
 
 def test_table_is_that_of_a_discrete_gaussian():
-    probabilities, highs, guide = flooding._table()
+    probabilities, highs, guide = ckks.base_table()
     total = sum(weight(x, 512) for x in range(-7000, 7001))
     below = 0.0
     for place, x in enumerate(range(-6861, 6861)):
@@ -406,7 +405,7 @@ def test_table_is_that_of_a_discrete_gaussian():
 
 
 def test_narrow_draws_fall_where_128_bits_say():
-    probabilities, _, _ = flooding._table()
+    probabilities, _, _ = ckks.base_table()
     for place in (0, 1, 2, 3000, 6860, 6861, 6862, 10_000, 13_720, 13_721):
         high, low = divmod(probabilities[place], 2**64)
         # Just below a probability is the place itself, and at it the next one.
@@ -414,19 +413,19 @@ def test_narrow_draws_fall_where_128_bits_say():
             if not 0 <= word < 2**64 or probabilities.count(probabilities[place]) > 1:
                 continue
             feed = iter([np.array([high], np.uint64), np.array([word], np.uint64)])
-            drawn = flooding._draw_narrow(lambda count, feed=feed: next(feed)[:count], 1)
+            drawn = ckks.draw_base(lambda count, feed=feed: next(feed)[:count], 1)
             assert drawn.tolist() == [expected - 6861]
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=strategies.integers(0, 2**32))
 def test_quick_search_in_the_table_finds_what_the_plain_one_does(seed):
-    probabilities, _, _ = flooding._table()
+    probabilities, _, _ = ckks.base_table()
     drawn = np.random.default_rng(seed).integers(0, 2**64, 500, dtype=np.uint64)
     drawn[:9] >>= np.arange(0, 63, 7, dtype=np.uint64)
     drawn[9:18] = ~drawn[:9]
     feed = iter([drawn, np.zeros(500, np.uint64)])
-    found = flooding._draw_narrow(lambda count: next(feed)[:count], 500)
+    found = ckks.draw_base(lambda count: next(feed)[:count], 500)
     plain = [bisect_right(probabilities, word << 64) for word in drawn.tolist()]
     assert (found + 6861).tolist() == plain
 

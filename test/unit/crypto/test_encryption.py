@@ -5,7 +5,6 @@
 import math
 import secrets
 
-from fdrl_ros.crypto.he import bfv
 from fdrl_ros.crypto.he.bfv import Bfv
 from fdrl_ros.crypto.he.ckks import choose_ckks_scheme
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
@@ -16,6 +15,7 @@ from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 import tenseal as ts
+import tenseal.sealapi as seal
 
 # One prime and two values a slot, without its lowest byte, and without two of them; a larger
 # prime; two primes and three values; two primes at many members.
@@ -73,7 +73,7 @@ def test_added_residues_are_what_the_library_adds(key_authority):
     backend, scheme = public._backend, public.scheme
     rows = rng.integers(0, scheme.plain_modulus, (2, scheme.slots))
     ours = [public.residues(public.encrypt(row)) for row in rows]
-    theirs = bfv.seal.Ciphertext()
+    theirs = seal.Ciphertext()
     backend._evaluator.add(*(backend._load(residues) for residues in ours), theirs)
     total = public._wire(backend._residues(theirs))
     assert public.add([public._wire(residues) for residues in ours]) == total
@@ -103,16 +103,16 @@ def test_low_bytes_that_do_not_travel_change_a_residue_by_half_of_them_at_most(s
 
 
 def test_coefficients_are_read_with_and_without_decompression(public, monkeypatch):
-    ciphertext = bfv.seal.Ciphertext()
+    ciphertext = seal.Ciphertext()
     public._backend._encryptor.encrypt_zero(ciphertext)
     quick = public._backend._residues(ciphertext)
-    monkeypatch.setattr(bfv, 'zstd', None)
+    monkeypatch.setattr('fdrl_ros.crypto.he.seal.zstd', None)
     assert np.array_equal(public._backend._residues(ciphertext), quick)
 
 
 @pytest.mark.parametrize('choose', [choose_scheme, choose_ckks_scheme])
 def test_keys_are_drawn_and_serve_without_decompression(choose, monkeypatch):
-    monkeypatch.setattr(bfv, 'zstd', None)
+    monkeypatch.setattr('fdrl_ros.crypto.he.seal.zstd', None)
     scheme = choose(100, 3, 16)
     secret = SecretContext.generate(scheme)
     slots = scheme.pack(np.arange(100))

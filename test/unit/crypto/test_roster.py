@@ -5,8 +5,14 @@
 from dataclasses import replace
 import json
 
-from fdrl_ros.crypto.keys.roster import CLOCK_SKEW, default_threshold, Member, Revoked, Roster
-from fdrl_ros.crypto.keys.roster_memory import remember_roster
+from fdrl_ros.crypto.keys.roster import (
+    CLOCK_SKEW,
+    default_threshold,
+    Member,
+    remember_roster,
+    Revoked,
+    Roster,
+)
 from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
 import pytest

@@ -46,7 +46,7 @@ from fdrl_ros.errors import (
     StoreError,
 )
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.privacy.ledger.entry import Head
+from fdrl_ros.privacy.ledger.chain import Head
 import pytest
 
 PLAN = Plan().changed(

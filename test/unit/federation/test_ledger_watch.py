@@ -10,7 +10,7 @@ from fdrl_ros.errors import LedgerHeadError, StoreError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen, LedgerWatch
 from fdrl_ros.federation.protocol.message import Envelope, MaskedUpdate
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.privacy.ledger.entry import DIGEST, Head, MOST_LINKS
+from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from hypothesis import given, settings, strategies
 import pytest

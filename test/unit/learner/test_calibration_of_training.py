@@ -8,7 +8,7 @@ import math
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.calibration import calibrated, Size
+from fdrl_ros.learner.guarantee import calibrated, Size
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 import pytest

@@ -7,7 +7,6 @@ from dataclasses import replace
 from fdrl_ros.errors import PrivacyError, RecordsError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.stacked import StackedTrainers
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 import numpy as np
@@ -77,15 +76,13 @@ def set_up(
 
 
 def train(made: Trainer, start: np.ndarray, way: str) -> np.ndarray:
-    if way == 'stacked':
-        return StackedTrainers([made]).train(start, 1)[0].weights
     if way == 'train_on':
         return made.train_on(None, start, 1, stopped=lambda: False).weights
     return made.train(start, 1, report=lambda told: None, stopped=lambda: False).weights
 
 
 @pytest.mark.parametrize('changes', CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize('way', ['train', 'train_on', 'stacked'])
+@pytest.mark.parametrize('way', ['train', 'train_on'])
 def test_each_input_that_is_changed_alone_is_refused_before_a_draw(tmp_path, changes, way):
     """The checkpoint is gone, so the first block is asked for again, and it alone."""
     told: Told = []

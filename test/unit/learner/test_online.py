@@ -21,8 +21,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.turn_checkpoints import TurnCheckpoints
-from fdrl_ros.learner.turn_log import TurnLog
+from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.ledger import Ledger

@@ -13,7 +13,6 @@ from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.stacked import StackedTrainers
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -29,7 +28,7 @@ START = SHAPE.draw(np.random.default_rng(0))
 ONLINE = OnlineSettings(rounds=4, patients=5, warm_up=10)
 STEPS = 2  # of a block: 10 patients, 5 of them in a step
 
-WAYS = ['train', 'train_on', 'online', 'stacked']
+WAYS = ['train', 'train_on', 'online']
 Told = list[tuple[str, str, int, int]]
 """In order: what was done, in which hospital, in which round, and in which block or step."""
 
@@ -95,9 +94,6 @@ def run(way: str, home: Path, told: Told, privacy: PrivacySettings = PRIVACY) ->
         OnlineTrainer(Collector(), SHAPE, ONLINE, LEARNER, privacy, ledger, source, home).train(
             START
         )
-    elif way == 'stacked':
-        both = [trainer_of(home, told, each, privacy) for each in 'ab']
-        StackedTrainers(both).train(START, 1)
     elif way == 'train':
         alone = trainer_of(home, told, privacy=privacy)
         alone.train(START, 1, report=lambda progress: None, stopped=lambda: False)
@@ -139,8 +135,7 @@ def test_every_block_is_reserved_before_anything_of_it_is_drawn(tmp_path, told, 
             first.setdefault(name, number)
     assert set(first) == set(reserved)
     rounds = {'online': {2, 3, 4}, 'train_on': {1, 2, 3}}.get(way, {1})
-    hospitals = 'ab' if way == 'stacked' else 'a'
-    assert set(reserved) == {(each, round) for each in hospitals for round in rounds}
+    assert set(reserved) == {('a', round) for round in rounds}
 
 
 @pytest.mark.parametrize('way', WAYS)
@@ -155,10 +150,9 @@ def test_a_later_block_that_the_ledger_refuses_draws_nothing_either(
     tmp_path, told, monkeypatch, way
 ):
     granted = Ledger.reserve
-    blocks = 2 if way == 'stacked' else 1
 
     def reserve(self, **named):
-        if sum(what == 'reserved' for what, *_ in told) >= blocks:
+        if sum(what == 'reserved' for what, *_ in told) >= 1:
             raise BudgetExceededError(spent=1.0, wanted=2.0, budget=1.0)
         return granted(self, **named)
 
@@ -166,23 +160,9 @@ def test_a_later_block_that_the_ledger_refuses_draws_nothing_either(
     with pytest.raises(BudgetExceededError):
         run(way, tmp_path, told)
     drawn = {(hospital, round, step) for what, hospital, round, step in told if what == 'drawn'}
-    round, hospitals = (2 if way == 'online' else 1), ('ab' if way == 'stacked' else 'a')
+    round = 2 if way == 'online' else 1
     steps = range(5 if way == 'online' else STEPS)
-    assert drawn == {(each, round, step) for each in hospitals for step in steps}
-
-
-def test_nobody_beside_one_whom_the_ledger_refuses_draws_anything(tmp_path, told, monkeypatch):
-    granted = Ledger.reserve
-
-    def reserve(self, **named):
-        if self.owner.hospital == 'b':
-            raise BudgetExceededError(spent=1.0, wanted=2.0, budget=1.0)
-        return granted(self, **named)
-
-    monkeypatch.setattr(Ledger, 'reserve', reserve)
-    with pytest.raises(BudgetExceededError):
-        run('stacked', tmp_path, told)
-    assert told == [('reserved', 'a', 1, 0)]
+    assert drawn == {('a', round, step) for step in steps}
 
 
 def test_a_reservation_is_synced_with_the_end_of_its_journal(tmp_path, monkeypatch):

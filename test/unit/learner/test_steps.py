@@ -10,7 +10,6 @@ from fdrl_ros.learner.optimizer import fresh_moments, optimizer_of
 from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.stacked import StackedTrainers
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 import numpy as np
@@ -104,18 +103,14 @@ def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
     ],
     ids=str,
 )
-@pytest.mark.parametrize('way', ['train', 'stacked'])
-def test_a_round_is_its_steps_written_out(tmp_path, changes, way):
+def test_a_round_is_its_steps_written_out(tmp_path, changes):
     """Blocks of 2 steps, so that target, moments and priorities are carried from one on."""
     learner = replace(LEARNER, **changes)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         made = Trainer(
             records(), SHAPE, learner, PRIVACY, ledger, Heard('a', []), tmp_path / 'a.state'
         )
-        if way == 'stacked':
-            (found,) = StackedTrainers([made]).train(START, 1)
-        else:
-            found = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
+        found = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
         assert made.steps_per_block == 2
         np.testing.assert_allclose(found.weights, slow_round(made, START), atol=1e-5)
         assert np.abs(found.weights - START).max() > 1e-2

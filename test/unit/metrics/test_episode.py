@@ -13,8 +13,11 @@ from fdrl_ros.metrics.episode import (
     log_dimensionless_jerk,
     measure_episode,
     path_length,
+    read_csv,
+    read_json,
+    write_csv,
+    write_json,
 )
-from fdrl_ros.metrics.episode_file import read_csv, read_json, write_csv, write_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np

@@ -9,7 +9,7 @@ from fdrl_ros.privacy.accountant import renyi
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.accountant.group import inclusions, records_of_a_transition
 from fdrl_ros.privacy.accountant.one_step import one_step
-from fdrl_ros.privacy.sampling import charge_for, charged_probability, Sampling
+from fdrl_ros.privacy.mechanism import charge_for, charged_probability, Sampling
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

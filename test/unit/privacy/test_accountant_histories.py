@@ -5,10 +5,15 @@
 import math
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.accountant.composition import Composition
-from fdrl_ros.privacy.accountant.loss_distribution import BLUR, Composer
-from fdrl_ros.privacy.accountant.tally import Kinds, Tally
+from fdrl_ros.privacy.accountant.accountant import (
+    Account,
+    Charge,
+    epsilon_pld,
+    epsilon_rdp,
+    Kinds,
+    Tally,
+)
+from fdrl_ros.privacy.accountant.loss_distribution import BLUR, Composer, Composition
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

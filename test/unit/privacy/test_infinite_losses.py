@@ -5,9 +5,13 @@
 import math
 
 from fdrl_ros.privacy.accountant.accountant import Account, Charge
-from fdrl_ros.privacy.accountant.composition import Composition, saddle_points, Solution
 from fdrl_ros.privacy.accountant.group import inclusions
-from fdrl_ros.privacy.accountant.loss_distribution import gaussian_epsilon
+from fdrl_ros.privacy.accountant.loss_distribution import (
+    Composition,
+    gaussian_epsilon,
+    saddle_points,
+    Solution,
+)
 from fdrl_ros.privacy.accountant.one_step import one_step
 import pytest
 

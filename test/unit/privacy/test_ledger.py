@@ -24,10 +24,9 @@ from fdrl_ros.errors import (
     PrivacyError,
 )
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger.chain import Chain
-from fdrl_ros.privacy.ledger.entry import Owner
+from fdrl_ros.privacy.ledger.chain import Chain, Owner
+from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Head, Ledger
-from fdrl_ros.privacy.ledger.tables import image
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

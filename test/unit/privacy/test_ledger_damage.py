@@ -10,9 +10,9 @@ import tempfile
 
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, LedgerVersionError
 from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.file import write_entry
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
-from fdrl_ros.privacy.ledger.tables import write_entry
 from hypothesis import given, settings, strategies
 import pytest
 

@@ -8,8 +8,7 @@ import functools
 import shutil
 
 from fdrl_ros.errors import RecordsError, SettingError
-from fdrl_ros.learner.records.logs import records_of_logs
-from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.records import Records, records_of_logs
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JOINTS, straight_joints
 from fdrl_ros.surgery.arm.rotations import from_quaternion
 from fdrl_ros.surgery.data.bag import STORAGES, write_bag

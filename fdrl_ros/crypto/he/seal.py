@@ -1,0 +1,248 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+The seam to an encryption library: the four things it has to do (FDRL Eq. 6).
+
+It makes keys, encrypts under the public one, decrypts under the secret one, and tells how much
+noise it met. Everything goes in and out as arrays of residues whose shape and range the caller
+has checked. Choosing and checking parameters, packing, masking, adding, the form on the wire and
+the flooding of CKKS are ours and lie above the seam, so that another library takes TenSEAL's
+place by offering :class:`Backend`.
+
+
+The BFV backend: Microsoft SEAL as TenSEAL brings it, behind plain arrays (FDRL Eq. 6).
+
+TenSEAL's own tensors cannot be used here: they refuse to do without relinearisation keys, print
+warnings, and pack a whole context beside every vector. Its lower interface, SEAL's, takes and
+gives objects one coefficient at a time or as a serialised stream. The stream is the quick way,
+so residues go in as an uncompressed stream that is written here, and come out of the library's
+own, through an anonymous file in memory. No bytes of another party ever reach a decompressor:
+they were read as residues before.
+"""
+
+from collections.abc import Callable
+import functools
+import os
+import struct
+from typing import Any, ClassVar, Protocol
+import zlib
+
+from fdrl_ros.crypto.he.parameters import Parameters
+from fdrl_ros.errors import CryptoError
+import numpy as np
+from numpy.typing import NDArray
+import tenseal.sealapi as seal
+
+# Residues of polynomials, shape (..., primes, N), each below its prime.
+Residues = NDArray[np.uint64]
+
+
+class Backend(Protocol):
+    """
+    One key pair of a scheme, or its public half, held by an encryption library.
+
+    What a message is depends on the scheme. For BFV: the slots, integers in [0, t), shape (N,).
+    For CKKS: the coefficients of the polynomial itself, residues of shape (data primes, N), to
+    which decryption adds the noise. Ciphertexts are given by coefficients, not in NTT form.
+
+    On what it refuses, a library raises :class:`~fdrl_ros.errors.CryptoError`.
+    """
+
+    def __init__(
+        self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
+    ) -> None:
+        """
+        Take keys that :meth:`generate` made.
+
+        :param scheme: checked parameters.
+        :param public_key: shape (2, primes, N).
+        :param secret_key: shape (primes, N), or nothing for the public half.
+        """
+
+    @classmethod
+    def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
+        """Return a fresh public key, shape (2, primes, N), and secret key, (primes, N)."""
+
+    def encrypt(self, message: NDArray[Any]) -> Residues:
+        """Encrypt one message under the public key; returns shape (2, data primes, N)."""
+
+    def decrypt(self, residues: Residues) -> tuple[NDArray[Any], int | None]:
+        """
+        Decrypt one ciphertext of shape (2, data primes, N).
+
+        :returns: the message, and the bits of noise budget left where the scheme has one.
+        """
+
+
+try:
+    from backports import zstd
+except ImportError:  # then coefficients are read one by one, which takes twice the time
+    zstd = None  # type: ignore[assignment]
+
+# What TenSEAL and SEAL raise on data that they refuse.
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
+
+# SEAL's stream begins with magic number, header size, version, compression and whole size.
+_HEADER_BYTES = 16
+_PLAIN, _ZLIB, _ZSTD = 0, 1, 2
+
+
+class Seal:
+    """
+    A key pair of SEAL, or its public half: what the schemes have in common.
+
+    :param scheme: checked parameters.
+    :param public_key: residues, shape (2, primes, N).
+    :param secret_key: residues, shape (primes, N), or nothing for the public half.
+    :raises CryptoError: if the library refuses the keys.
+    """
+
+    scheme_type: ClassVar[Any]
+
+    def __init__(
+        self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
+    ) -> None:
+        """Hand the keys to the library."""
+        self.scheme = scheme
+        self._context = context = self._make_context(scheme)
+        self._parms = context.first_parms_id()
+        self._evaluator = seal.Evaluator(context)
+        key_parms = context.key_parms_id()
+        public = seal.PublicKey()
+        load_stream(public, context, ciphertext_stream(public_key, key_parms, is_ntt_form=True))
+        self._encryptor = refuse(seal.Encryptor, context, public)
+        self._decryptor = None
+        if secret_key is not None:
+            secret = seal.SecretKey()
+            load_stream(secret, context, plaintext_stream(secret_key, key_parms))
+            self._decryptor = refuse(seal.Decryptor, context, secret)
+
+    @classmethod
+    def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
+        """Draw a key pair; SEAL's generator is seeded by the system's random device."""
+        generator = seal.KeyGenerator(cls._make_context(scheme))
+        public = seal.PublicKey()
+        generator.create_public_key(public)
+        shape = (len(scheme.key_moduli), scheme.poly_degree)
+        return read_residues(public, (2, *shape)), read_residues(generator.secret_key(), shape)
+
+    @classmethod
+    def _make_context(cls, scheme: Parameters) -> Any:
+        """Make a context of exactly these parameters; SEAL checks their security once more."""
+        parms = seal.EncryptionParameters(cls.scheme_type)
+        parms.set_poly_modulus_degree(scheme.poly_degree)
+        sizes = list(scheme.coefficient_bits)
+        parms.set_coeff_modulus(refuse(seal.CoeffModulus.Create, scheme.poly_degree, sizes))
+        cls._complete(parms, scheme)
+        context = refuse(seal.SEALContext, parms, True, seal.SEC_LEVEL_TYPE.TC128)
+        if not context.parameters_set():
+            reason = context.parameters_error_message()
+            raise CryptoError(f'the encryption library refused the parameters: {reason}')
+        found = context.key_context_data().parms().coeff_modulus()
+        if tuple(prime.value() for prime in found) != scheme.key_moduli:
+            raise CryptoError('this SEAL chooses other primes than SEAL 4; use tenseal 0.3.18')
+        return context
+
+    @classmethod
+    def _complete(cls, parms: Any, scheme: Any) -> None:
+        """Set what this kind of scheme needs besides the ring."""
+
+    def _load(self, residues: Residues, *, is_ntt_form: bool = False) -> Any:
+        """Hand a ciphertext to the library."""
+        ciphertext = seal.Ciphertext()
+        stream = ciphertext_stream(residues, self._parms, is_ntt_form=is_ntt_form)
+        load_stream(ciphertext, self._context, stream)
+        return ciphertext
+
+    def _residues(self, ciphertext: Any) -> Residues:
+        """Take the coefficients of a ciphertext out of the library."""
+        return read_residues(ciphertext, (2, len(self.scheme.moduli), self.scheme.poly_degree))
+
+    def _open(self, ciphertext: Any) -> Any:
+        """Decrypt into a plaintext of the library."""
+        if self._decryptor is None:
+            raise CryptoError('a public context cannot decrypt')
+        plaintext = seal.Plaintext()
+        refuse(self._decryptor.decrypt, ciphertext, plaintext)
+        return plaintext
+
+
+def refuse(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the library and turn what it raises into our error."""
+    try:
+        return function(*arguments)
+    except _REFUSALS as error:
+        raise CryptoError(f'the encryption library refused: {error}') from error
+
+
+def load_stream(target: Any, context: Any, stream: bytes) -> None:
+    """Let an object of the library read a stream."""
+    descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, 'wb', closefd=False) as file:
+            file.write(stream)
+        refuse(target.load, context, f'/proc/self/fd/{descriptor}')
+    finally:
+        os.close(descriptor)
+
+
+def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
+    """Read the coefficients of an object of the library; they are the end of its stream."""
+    count = int(np.prod(shape))
+    body = _body(_stream(source))
+    if body is None:
+        held = source
+        while not hasattr(held, '__getitem__'):
+            held = held.data()  # a key, which must outlive it, holds a ciphertext or a plaintext
+        words = np.fromiter(map(held.__getitem__, range(count)), np.uint64, count)
+    else:
+        words = np.frombuffer(body, '<u8', count, len(body) - 8 * count).astype(np.uint64)
+    return words.reshape(shape)
+
+
+def _stream(source: Any) -> bytes:
+    """Let the library write an object."""
+    descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
+    try:
+        refuse(source.save, f'/proc/self/fd/{descriptor}')
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    finally:
+        os.close(descriptor)
+
+
+@functools.cache
+def _version() -> bytes:
+    """Return how every stream of this library begins: magic number, header size, version."""
+    return _stream(seal.Plaintext('1'))[:5]
+
+
+def _body(stream: bytes) -> bytes | None:
+    """Return what follows the header of a stream, or nothing if it cannot be decompressed."""
+    compression, body = stream[5], stream[_HEADER_BYTES:]
+    if compression == _ZLIB:
+        return zlib.decompress(body)
+    if compression == _ZSTD:
+        return zstd.decompress(body) if zstd else None
+    return body if compression == _PLAIN else None
+
+
+def _object(body: bytes) -> bytes:
+    """Put a header in front: no compression, reserved zero, and the whole size."""
+    return _version() + struct.pack('<BHQ', _PLAIN, 0, _HEADER_BYTES + len(body)) + body
+
+
+def _array(residues: Residues) -> bytes:
+    return _object(struct.pack('<Q', residues.size) + residues.astype('<u8').tobytes())
+
+
+def ciphertext_stream(residues: Residues, parms: list[int], *, is_ntt_form: bool) -> bytes:
+    """Write a ciphertext or a public key: parameters, form, shape, scale, correction."""
+    size, primes, degree = residues.shape
+    head = struct.pack('<4QBQQQdQ', *parms, is_ntt_form, size, degree, primes, 1.0, 1)
+    return _object(head + _array(residues))
+
+
+def plaintext_stream(residues: Residues, parms: list[int]) -> bytes:
+    """Write a plaintext in NTT form, as secret keys are: parameters, count and scale."""
+    head = struct.pack('<4QQd', *parms, residues.size, 1.0)
+    return _object(head + _array(residues))
