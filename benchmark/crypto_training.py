@@ -9,7 +9,7 @@ from pathlib import Path
 import tempfile
 
 from crypto_work import SEED
-from fdrl_ros.deployment.assembly import open_training
+from fdrl_ros.deployment.parties.hospital import open_training
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records

@@ -22,8 +22,8 @@ import sys
 import tempfile
 import time
 
-from fdrl_ros.deployment.assembly import open_records
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
+from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner

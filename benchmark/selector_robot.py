@@ -17,8 +17,10 @@ import sys
 from typing import Any
 
 from fdrl_ros.deployment.bringup import BringupSettings, environment, FEDERATION, robot_graph
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout, load_policy, prepare
+from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy

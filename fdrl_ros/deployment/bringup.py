@@ -16,6 +16,7 @@ import random
 import socket
 from typing import Any
 
+from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.resources import resource
@@ -139,7 +140,7 @@ class FederationArguments(Settings):
     @property
     def hospital_names(self) -> tuple[str, ...]:
         """Names of the hospitals, as `fdrl prepare` gives them."""
-        return tuple(f'hospital_{each}' for each in range(1, self.hospitals + 1))
+        return hospital_names(self.hospitals)
 
     @property
     def robot_names(self) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fdrl_ros.crypto.keys.roster import ROSTER_MEMORY
-from fdrl_ros.deployment.assembly import LEDGER
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_file
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.federation.journal.journal import head_noted
 from fdrl_ros.federation.journal.rounds import Comparison

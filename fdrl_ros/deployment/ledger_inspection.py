@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.assembly import (
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import (
     check_not_lost,
     CHECKPOINT,
     last_sent,
@@ -17,7 +18,6 @@ from fdrl_ros.deployment.assembly import (
     ledger_owner,
 )
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.checkpoint import head_noted

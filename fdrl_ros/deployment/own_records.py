@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import RecordsError, SettingError, StoreError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.records.records import Records

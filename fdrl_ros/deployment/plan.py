@@ -3,141 +3,170 @@
 """
 A plan: every setting of one run of the system, in named groups.
 
-Command-line flags, ROS parameters and YAML files all come from these groups.
+Command-line flags, ROS parameters and YAML files all come from these groups. The module of a group
+is imported when the group is first read, so that each party loads its own area only.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
 
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import PolicyError, SettingError
-from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.learner.pretraining import network_shape, PretrainingSettings
-from fdrl_ros.learner.records.collection import CollectionSettings
-from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.policy import NetworkShape
-from fdrl_ros.selector import SafetySettings, SelectorSettings, ShieldSettings, ValueSettings
-from fdrl_ros.settings import named_among, setting, Settings
-from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
-from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.procedures import procedures_named
+from fdrl_ros.settings import named_among, Settings
 import yaml
 
-
-@dataclass(frozen=True)
-class FederationSettings(Settings):
-    """Which hospitals there are, and where their randomness comes from."""
-
-    hospitals: int = setting(3, 'hospitals', minimum=3, maximum=1000)
-    heterogeneity: float = setting(
-        0.8, 'H: how far the hospitals are apart', minimum=0.0, maximum=1.0
+if TYPE_CHECKING:
+    from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+    from fdrl_ros.deployment.settings import (
+        EvaluationSettings,
+        FederationSettings,
+        ValidationSettings,
     )
-    procedures: str = setting(
-        'palpation, retraction',
-        'what is done: names of procedures or of specialities, separated by commas, or all',
-    )
-    seed: int = setting(1, 'seed of patients, starting weights and surgeons', minimum=0)
-    noise: str = setting(
-        'secure',
-        'source of noise and sampling; seeded is for tests and reproductions, NOT PRIVATE',
-        choices=('secure', 'seeded'),
-    )
-    personal: str = setting(
-        '',
-        'layers that each hospital keeps to itself: names such as value, advantage or shared.0, '
-        'separated by commas',
-    )
-    release: bool = setting(
-        False,
-        'whether hospitals publish their own policies too: masks then hide nothing of those, '
-        'differential privacy alone protects them',
-    )
+    from fdrl_ros.federation.settings import RoundSettings
+    from fdrl_ros.learner.pretraining import PretrainingSettings
+    from fdrl_ros.learner.records.collection import CollectionSettings
+    from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+    from fdrl_ros.policy import NetworkShape
+    from fdrl_ros.selector import SafetySettings, SelectorSettings, ShieldSettings, ValueSettings
+    from fdrl_ros.surgery.patient.cohort import Cohort
+    from fdrl_ros.surgery.settings import WorldSettings
 
-    def __post_init__(self) -> None:
-        """Refuse procedures that there are not."""
-        super().__post_init__()
-        procedures_named(self.procedures)
+G = TypeVar('G', bound=Settings)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the procedures, in their order."""
-        return procedures_named(self.procedures)
-
-    @property
-    def personal_layers(self) -> tuple[str, ...]:
-        """Names of the layers that stay in each hospital."""
-        return tuple(name.strip() for name in self.personal.split(',') if name.strip())
+Values = Mapping[str, Mapping[str, Any]]
+"""Groups of settings by name, as a file gives them."""
 
 
-@dataclass(frozen=True)
-class ValidationSettings(Settings):
-    """How the key authority tests a new policy before it releases it."""
+class Group(Generic[G]):
+    """A group of settings of a plan, made when it is first read."""
 
-    patients: int = setting(
-        40, 'public patients that a new policy is tried on', unit='patients', minimum=1
-    )
-    margin: float = setting(
-        0.2, 'fall of the success rate that is let pass', minimum=0.0, maximum=1.0
-    )
+    def __init__(self, place: str) -> None:
+        """
+        Name the group's class.
+
+        :param place: module and class, as `module:Class`.
+        """
+        self._place = place
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Take the attribute's name for the group's."""
+        self.name = name
+
+    @cached_property
+    def kind(self) -> type[G]:
+        """The class of the group; its module is imported here."""
+        module, _, name = self._place.partition(':')
+        kind: type[G] = getattr(import_module(module), name)
+        return kind
+
+    @overload
+    def __get__(self, plan: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, plan: 'Plan', owner: type) -> G: ...
+
+    def __get__(self, plan: 'Plan | None', owner: type) -> Self | G:
+        """
+        Return the group of a plan.
+
+        :raises SettingError: on an unknown name or a bad value.
+        """
+        return self if plan is None else plan.group(self)
+
+    def __set__(self, plan: 'Plan', value: object) -> NoReturn:
+        """Refuse: a plan does not change."""
+        raise AttributeError(f'{self.name} of a plan is fixed: see Plan.changed')
 
 
-@dataclass(frozen=True)
-class EvaluationSettings(Settings):
-    """How policies are compared at the end."""
-
-    patients: int = setting(
-        240, 'unseen patients, in equal shares of all hospitals', unit='patients', minimum=1
-    )
-    round_patients: int = setting(
-        60, 'unseen patients for the policy of each round', unit='patients', minimum=1
-    )
-    state_patients: int = setting(
-        60, 'further patients of the frozen set of states', unit='patients', minimum=1
-    )
-    states_per_patient: int = setting(
-        20, 'states of each of them in the set', unit='states', minimum=1
-    )
-    workers: int = setting(2, 'processes that evaluate side by side', minimum=1, maximum=64)
-
-
-@dataclass(frozen=True)
 class Plan:
-    """All groups of settings of a run."""
+    """
+    All groups of settings of a run.
 
-    federation: FederationSettings = field(default_factory=FederationSettings)
-    rounds: RoundSettings = field(default_factory=RoundSettings)
-    learner: LearnerSettings = field(default_factory=LearnerSettings)
-    privacy: PrivacySettings = field(default_factory=PrivacySettings)
-    collection: CollectionSettings = field(default_factory=CollectionSettings)
-    pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
-    encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
-    validation: ValidationSettings = field(default_factory=ValidationSettings)
-    selector: SelectorSettings = field(default_factory=SelectorSettings)
-    shield: ShieldSettings = field(default_factory=ShieldSettings)
-    value: ValueSettings = field(default_factory=ValueSettings)
-    safety: SafetySettings = field(default_factory=SafetySettings)
-    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    world: WorldSettings = field(default_factory=WorldSettings)
+    A plan does not change, and two plans with the same settings are equal.
+    """
 
-    def __post_init__(self) -> None:
-        """Refuse personal layers that the network does not have, or that are all of it."""
-        chosen = self.federation
-        try:
-            self.shape.shared(chosen.personal_layers)
-        except PolicyError as error:
-            names = ', '.join(each.name for each in self.shape.layers())
-            expected = f'some of the layers {names}, but not all ({error})'
-            raise SettingError('federation.personal', chosen.personal, expected) from error
+    federation: 'Group[FederationSettings]' = Group(
+        'fdrl_ros.deployment.settings:FederationSettings'
+    )
+    rounds: 'Group[RoundSettings]' = Group('fdrl_ros.federation.settings:RoundSettings')
+    learner: 'Group[LearnerSettings]' = Group('fdrl_ros.learner.settings:LearnerSettings')
+    privacy: 'Group[PrivacySettings]' = Group('fdrl_ros.learner.settings:PrivacySettings')
+    collection: 'Group[CollectionSettings]' = Group(
+        'fdrl_ros.learner.records.collection:CollectionSettings'
+    )
+    pretraining: 'Group[PretrainingSettings]' = Group(
+        'fdrl_ros.learner.pretraining:PretrainingSettings'
+    )
+    encryption: 'Group[EncryptionSettings]' = Group(
+        'fdrl_ros.crypto.he.quantisation:EncryptionSettings'
+    )
+    validation: 'Group[ValidationSettings]' = Group(
+        'fdrl_ros.deployment.settings:ValidationSettings'
+    )
+    selector: 'Group[SelectorSettings]' = Group('fdrl_ros.selector.settings:SelectorSettings')
+    shield: 'Group[ShieldSettings]' = Group('fdrl_ros.shield.settings:ShieldSettings')
+    value: 'Group[ValueSettings]' = Group('fdrl_ros.selector.value.fitting:ValueSettings')
+    safety: 'Group[SafetySettings]' = Group(
+        'fdrl_ros.selector.candidates.safety_limits:SafetySettings'
+    )
+    evaluation: 'Group[EvaluationSettings]' = Group(
+        'fdrl_ros.deployment.settings:EvaluationSettings'
+    )
+    world: 'Group[WorldSettings]' = Group('fdrl_ros.surgery.settings:WorldSettings')
+
+    def __init__(self, values: Values | None = None) -> None:
+        """
+        Take settings whose groups are checked when they are first read.
+
+        :param values: group to name to value; what is not named has its default.
+        :raises SettingError: on an unknown group.
+        """
+        self._values = {name: dict(named) for name, named in (values or {}).items()}
+        self._made: dict[str, Settings] = {}
+        for name in self._values.keys() - _GROUPS.keys():
+            raise SettingError(name, self._values[name], named_among(name, 'groups', _GROUPS))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all settings."""
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self.to_mapping() == other.to_mapping()
+
+    def __hash__(self) -> int:
+        """Go by all settings."""
+        return hash(self.to_yaml())
+
+    def group(self, which: Group[G]) -> G:
+        """
+        Return a group, as its attribute does.
+
+        :raises SettingError: on an unknown name or a bad value.
+        """
+        made = self._made.get(which.name)
+        if made is None:
+            try:
+                made = which.kind.from_mapping(self._values.get(which.name, {}))
+            except SettingError as error:
+                raise error.of(which.name) from None
+            self._made[which.name] = made
+        return made  # type: ignore[return-value]
+
+    @classmethod
+    def kind(cls, group: str) -> type[Settings]:
+        """Return the class of one group."""
+        return _GROUPS[group].kind
 
     @classmethod
     def groups(cls) -> dict[str, type[Settings]]:
         """Return the groups by name, in the order in which people should read them."""
-        return {each.name: type(getattr(_DEFAULT, each.name)) for each in fields(cls)}
+        return {name: group.kind for name, group in _GROUPS.items()}
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, values: Values) -> Self:
         """
         Make a plan from nested names and values; what is not named keeps its default.
 
@@ -145,80 +174,117 @@ class Plan:
         """
         return cls().changed(values)
 
-    def changed(self, values: Mapping[str, Any]) -> Self:
+    def changed(self, values: Values) -> Self:
         """
         Return this plan with some settings changed.
 
         :param values: group to name to value.
         :raises SettingError: on an unknown group or name, or a bad value.
         """
-        groups = self.groups()
-        made: dict[str, Settings] = {each: getattr(self, each) for each in groups}
-        for group, named in values.items():
-            if group not in groups:
-                raise SettingError(group, named, named_among(group, 'groups', groups))
+        return self.replaced(values).checked()
+
+    def replaced(self, values: Values) -> Self:
+        """
+        Return this plan with some settings changed, each group checked when it is first read.
+
+        :raises SettingError: on an unknown group.
+        """
+        for name, named in values.items():
             if not isinstance(named, Mapping):
-                raise SettingError(group, named, 'settings as names and values')
-            try:
-                made[group] = groups[group].from_mapping({**asdict(made[group]), **named})
-            except SettingError as error:
-                raise error.of(group) from None
-        return type(self)(**made)  # type: ignore[arg-type]
+                raise SettingError(name, named, 'settings as names and values')
+        merged = {name: {**self._values.get(name, {}), **named} for name, named in values.items()}
+        return type(self)({**self._values, **merged})
+
+    def checked(self) -> Self:
+        """
+        Return this plan after a check of every setting, and of one against the other.
+
+        :raises SettingError: on an unknown name, a bad value, a procedure that does not exist, or
+            personal layers that the network does not have or that are all of it.
+        """
+        chosen = self.federation
+        try:
+            _ = chosen.names
+        except SettingError as error:
+            raise error.of('federation') from None
+        for group in _GROUPS.values():
+            self.group(group)
+        try:
+            self.shape.shared(chosen.personal_layers)
+        except PolicyError as error:
+            names = ', '.join(each.name for each in self.shape.layers())
+            expected = f'some of the layers {names}, but not all ({error})'
+            raise SettingError('federation.personal', chosen.personal, expected) from error
+        return self
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """
-        Read a plan from a YAML file.
+        Read a plan from a YAML file and check all of it.
 
         :raises SettingError: if it cannot be read, is no YAML, or names what there is not.
         """
+        return cls.read(path).checked()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """
+        Read the plan of a prepared directory; each group is checked when it is first read.
+
+        :raises SettingError: if it cannot be read, is no YAML, or has an unknown group.
+        """
         try:
-            values = yaml.safe_load(path.read_text('utf-8')) or {}
+            values = yaml.load(path.read_text('utf-8'), _LOADER) or {}
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = getattr(error, 'strerror', None) or str(error).splitlines()[0]
             raise SettingError('plan', str(path), f'a readable YAML file: {reason}') from error
         if not isinstance(values, Mapping):
             raise SettingError('plan', str(path), 'groups of settings')
-        return cls.from_mapping(values)
+        return cls().replaced(values)
 
     def to_mapping(self) -> dict[str, dict[str, Any]]:
         """Return all settings as nested names and values."""
-        return {name: asdict(getattr(self, name)) for name in self.groups()}
+        return {name: asdict(self.group(group)) for name, group in _GROUPS.items()}
 
     def to_yaml(self) -> str:
         """Return what :meth:`load` reads."""
         text: str = yaml.safe_dump(self.to_mapping(), sort_keys=False)
         return text
 
+    # What follows loads the learner or the world.
+
     @property
-    def shape(self) -> NetworkShape:
+    def shape(self) -> 'NetworkShape':
         """The network that the policies of this plan are of."""
+        from fdrl_ros.learner.pretraining import network_shape
+
         return network_shape(self.learner)
 
     @property
     def hospitals(self) -> tuple[str, ...]:
         """Names of the hospitals."""
-        return tuple(each.name for each in self.cohorts)
+        return hospital_names(self.federation.hospitals)
 
     @property
-    def cohorts(self) -> tuple[Cohort, ...]:
+    def cohorts(self) -> 'tuple[Cohort, ...]':
         """Patients of each hospital."""
+        from fdrl_ros.surgery.patient.cohort import Cohort
+
         chosen = self.federation
+        numbers = chosen.hospitals, chosen.heterogeneity, chosen.seed
         return tuple(
-            Cohort(
-                each,
-                chosen.hospitals,
-                chosen.heterogeneity,
-                chosen.seed,
-                procedures=chosen.names,
-            )
-            for each in range(chosen.hospitals)
+            Cohort(each, *numbers, procedures=chosen.names) for each in range(chosen.hospitals)
         )
 
-    def public_cohort(self, heterogeneity: float = 0.0) -> Cohort:
+    def public_cohort(self, heterogeneity: float = 0.0) -> 'Cohort':
         """Return made-up patients of the same procedures; no hospital shares one."""
+        from fdrl_ros.surgery.patient.cohort import public_cohort
+
         chosen = self.federation
         return public_cohort(chosen.seed, heterogeneity, chosen.names)
 
 
-_DEFAULT = Plan()
+_GROUPS: dict[str, Group[Any]] = {
+    name: group for name, group in vars(Plan).items() if isinstance(group, Group)
+}
+_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)

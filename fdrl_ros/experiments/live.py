@@ -21,8 +21,9 @@ from fdrl_ros.deployment.bringup import (
     middleware,
     robot_graph,
 )
+from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import prepare, ROBOTS, taking_part
+from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped

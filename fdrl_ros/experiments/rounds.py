@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.deployment.prepare import save_policy
+from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,

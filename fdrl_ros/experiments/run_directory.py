@@ -11,7 +11,7 @@ from pathlib import Path
 import time
 from typing import Any
 
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.evaluation import save_episodes
 from fdrl_ros.experiments.plots.run import draw_all

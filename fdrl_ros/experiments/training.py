@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
-from fdrl_ros.deployment.assembly import (
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.aggregator import open_aggregator
+from fdrl_ros.deployment.parties.hospital import (
     LocalTraining,
-    open_aggregator,
     open_hospital,
-    open_key_authority,
     open_records,
     open_training,
-    rounds_done,
 )
+from fdrl_ros.deployment.parties.key_authority import open_key_authority, rounds_done
+from fdrl_ros.deployment.parties.policy_validation import PublicValidation
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_validation import PublicValidation
-from fdrl_ros.deployment.prepare import Layout, load_policy, save_policy, taking_part
+from fdrl_ros.deployment.policy_file import load_policy, save_policy
+from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
 from fdrl_ros.experiments.rounds import Observer, RoundNote, TimedParty
 from fdrl_ros.federation.local_driver import LocalFederation
@@ -94,7 +95,9 @@ def train_federation(
             return opened
 
         trainings: dict[str, LocalTraining] = {}
-        done = rounds_done(peek(layout.state('key_authority'), 'released').get('released'), plan)
+        done = rounds_done(
+            peek(layout.state('key_authority'), 'released').get('released'), plan.shape
+        )
         for name in taking_part(layout, plan):
             records = open_records(layout, name, plan)
             trainings[name] = open_training(layout.party(name), name, plan, records, done=done)

@@ -5,7 +5,7 @@
 import sys
 from typing import Any
 
-from fdrl_ros.deployment.assembly import open_aggregator
+from fdrl_ros.deployment.parties.aggregator import open_aggregator
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,

@@ -5,9 +5,8 @@
 import sys
 from typing import Any
 
-from fdrl_ros.deployment.assembly import open_key_authority
-from fdrl_ros.deployment.policy_validation import PublicValidation
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.parties.key_authority import open_key_authority
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
@@ -22,8 +21,12 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
 from fdrl_ros.nodes.common.managed_node import run_node
 from fdrl_ros.nodes.parties.party_node import PartyNode
+from fdrl_ros.runtime.subprocess_runner import SeparateObject
 from fdrl_ros.runtime.worker_thread import Post
 import fdrl_ros.srv as srv
+
+VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
+"""The test of a new policy, which loads the world that it tests in."""
 
 
 class KeyAuthorityNode(PartyNode):
@@ -50,7 +53,10 @@ class KeyAuthorityNode(PartyNode):
         """Put the key authority together."""
         plan = self.plan()
         start, _ = load_policy(self.layout.pretrained)
-        validate = self.stopwatch.timed('validate', PublicValidation(plan, start))
+        # In a process of its own: this one holds the secret key and loads nothing of the world.
+        validation = SeparateObject(VALIDATION, plan, start)
+        self.keep(validation.close)
+        validate = self.stopwatch.timed('validate', validation)
         return open_key_authority(self.layout, plan, store, validate=validate)
 
     def health(self) -> Health:

@@ -9,7 +9,7 @@ import time
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings, run_node

@@ -14,7 +14,12 @@ import os
 import sys
 from typing import Any
 
-from fdrl_ros.deployment.assembly import LocalTraining, open_hospital, open_records, open_training
+from fdrl_ros.deployment.parties.hospital import (
+    LocalTraining,
+    open_hospital,
+    open_records,
+    open_training,
+)
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.local_update import LocalUpdate

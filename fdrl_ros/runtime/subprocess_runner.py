@@ -1,14 +1,18 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Long computations in a process of their own, so that the control loop keeps its 100 Hz."""
+"""Computations in a process of their own: for the control loop's pace, or a server's size."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 import multiprocessing
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 import os
 from typing import Any
 
 from fdrl_ros.errors import FdrlError, LastingError, TrainingStopped
+from fdrl_ros.runtime.closing import Closing
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.runtime.orphans import end_with_parent
 
@@ -27,37 +31,106 @@ def run_elsewhere(
     :raises LastingError: if the computation does.
     :raises FdrlError: if the process ends without a result; its error is on standard error.
     """
-    context = multiprocessing.get_context('spawn')
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_compute, args=(compute, arguments, theirs), daemon=True)
-    with spared_interrupts():
-        process.start()
-    theirs.close()
+    process, ours = _start(_compute, compute, arguments)
     try:
         while not ours.poll(LOOK):
             if stopped():
                 raise TrainingStopped('the node stopped before a computation was done')
-            if not process.is_alive() and not ours.poll():
-                raise FdrlError(f'{compute.__name__} ended with exit code {process.exitcode}')
-        result = ours.recv()
-    except EOFError:
-        process.join()
-        raise FdrlError(f'{compute.__name__} ended with exit code {process.exitcode}') from None
+        return _receive(process, ours, compute.__name__)
     finally:
-        process.terminate()
+        _end(process, ours)
+
+
+class SeparateObject(Closing):
+    """
+    A callable object in a process of its own, whose module this process never imports.
+
+    The process starts with the first call and serves all of them, until :meth:`close`.
+    """
+
+    def __init__(self, place: str, *arguments: Any) -> None:
+        """
+        Choose what the process makes.
+
+        :param place: module and class, as `module:Class`.
+        :param arguments: of the class; they can be pickled.
+        """
+        self._place, self._arguments = place, arguments
+        self._running: tuple[SpawnProcess, Connection] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """
+        Call the object and return its result.
+
+        :raises LastingError: if the object does.
+        :raises FdrlError: if the process ends without a result; its error is on standard error.
+            The next call starts another process.
+        """
+        if self._running is None:
+            self._running = _start(_serve, self._place, self._arguments)
+        process, ours = self._running
+        try:
+            with suppress(BrokenPipeError):  # of a process that ended; its exit code is read next
+                ours.send(arguments)
+            return _receive(process, ours, self._place.rpartition(':')[2])
+        except LastingError:
+            raise
+        except FdrlError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process, also in the middle of a call."""
+        running, self._running = self._running, None
+        if running is not None:
+            _end(*running)
+
+
+def _start(target: Callable[..., None], *arguments: Any) -> tuple[SpawnProcess, Connection]:
+    context = multiprocessing.get_context('spawn')
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(*arguments, theirs), daemon=True)
+    with spared_interrupts():
+        process.start()
+    theirs.close()
+    return process, ours
+
+
+def _receive(process: SpawnProcess, ours: Connection, name: str) -> Any:
+    try:
+        result = ours.recv()
+    except (EOFError, OSError):
         process.join()
-        ours.close()
+        raise FdrlError(f'{name} ended with exit code {process.exitcode}') from None
     if isinstance(result, LastingError):
         raise result
     return result
 
 
-def _compute(compute: Callable[..., Any], arguments: tuple[Any, ...], out: Connection) -> None:
-    """Run in the other process."""
+def _end(process: SpawnProcess, ours: Connection) -> None:
+    process.terminate()
+    process.join()
+    ours.close()
+
+
+def _compute(compute: Callable[..., Any], arguments: tuple[Any, ...], pipe: Connection) -> None:
+    """Compute once, in the other process."""
     end_with_parent()
     os.nice(5)
+    pipe.send(_result(compute, arguments))
+
+
+def _serve(place: str, arguments: tuple[Any, ...], pipe: Connection) -> None:
+    """Make the object and answer calls, in the other process."""
+    end_with_parent()
+    module, _, name = place.partition(':')
+    made = getattr(import_module(module), name)(*arguments)
+    while True:
+        pipe.send(_result(made, pipe.recv()))
+
+
+def _result(compute: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
-        result = compute(*arguments)
+        return compute(*arguments)
     except LastingError as error:
-        result = error
-    out.send(result)
+        return error

@@ -3,10 +3,13 @@
 """Settings of the simulated world that are not a patient's."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.surgery.patient.patient import Patient
+
+if TYPE_CHECKING:  # the key authority loads these settings and nothing else of the world
+    from fdrl_ros.surgery.patient.patient import Patient
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class WorldSettings(Settings):
     time_penalty: float = setting(0.05, 'penalty of a tick', minimum=0.0)
 
 
-def horizon_of(patient: Patient, settings: WorldSettings) -> int:
+def horizon_of(patient: 'Patient', settings: WorldSettings) -> int:
     """Return the time allowed for an operation on a patient, ticks."""
     return settings.horizon or patient.procedure.horizon
 

@@ -15,16 +15,15 @@ import pytest
 pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
 pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
-from fdrl_ros.deployment.assembly import (  # noqa: E402, I100
-    open_aggregator,
-    open_hospital,
-    open_key_authority,
-    open_records,
-    open_training,
-)
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph  # noqa: E402
+from fdrl_ros.deployment.layout import Layout  # noqa: E402
+from fdrl_ros.deployment.parties.aggregator import open_aggregator  # noqa: E402
+from fdrl_ros.deployment.parties.hospital import open_hospital, open_records, open_training  # noqa: E402
+from fdrl_ros.deployment.parties.key_authority import open_key_authority  # noqa: E402
+from fdrl_ros.deployment.parties.policy_validation import PublicValidation  # noqa: E402
 from fdrl_ros.deployment.plan import Plan  # noqa: E402
-from fdrl_ros.deployment.prepare import Layout, prepare  # noqa: E402
+from fdrl_ros.deployment.policy_file import load_policy  # noqa: E402
+from fdrl_ros.deployment.prepare import prepare  # noqa: E402
 from fdrl_ros.deployment.runner import Death, Runner  # noqa: E402
 from fdrl_ros.federation.local_driver import LocalFederation  # noqa: E402
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
@@ -91,7 +90,12 @@ def play(layout: Layout, plan: Plan = PLAN) -> bytes:
     }
     parties: dict[str, Party] = {
         'aggregator': open_aggregator(layout, plan, stores['aggregator']),
-        'key_authority': open_key_authority(layout, plan, stores['key_authority']),
+        'key_authority': open_key_authority(
+            layout,
+            plan,
+            stores['key_authority'],
+            validate=PublicValidation(plan, load_policy(layout.pretrained)[0]),
+        ),
         **hospitals,
     }
     first = hospitals['hospital_1']

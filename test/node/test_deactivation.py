@@ -8,7 +8,7 @@ import threading
 import time
 from types import SimpleNamespace
 
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import FdrlError, StoreBusyError, StoreError
 from fdrl_ros.nodes.common.deferred_answer import _Service
 from fdrl_ros.nodes.common.managed_node import run_node

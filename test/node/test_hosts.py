@@ -16,10 +16,11 @@ import subprocess
 import sys
 import time
 
-from fdrl_ros.deployment.assembly import open_records
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.hosts import export
-from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import open_records
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.federation.journal.entry import Entry
 from fdrl_ros.federation.journal.journal import FILE
 from fdrl_ros.federation.journal.reader import read

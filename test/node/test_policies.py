@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from fdrl_ros.deployment.bringup import robot_graph
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros

@@ -7,7 +7,8 @@ import math
 import shutil
 
 from fdrl_ros.deployment.bringup import federation_graph
-from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.guarantee import Guarantee, Size
 from fdrl_ros.nodes.watch import Felt, Progressed, Spent

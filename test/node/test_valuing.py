@@ -10,8 +10,8 @@ import subprocess
 import time
 
 from fdrl_ros.deployment.bringup import environment, robot_graph
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.runner import command
 from fdrl_ros.errors import LastingError, PolicyError

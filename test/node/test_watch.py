@@ -7,7 +7,7 @@ import time
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.bringup import FEDERATION
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.protocol.message import Envelope, Phase, RoundStatus
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.parties.topics import WIRES

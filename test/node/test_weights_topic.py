@@ -9,10 +9,11 @@ import time
 from typing import Any
 
 from builtin_interfaces.msg import Time
-from fdrl_ros.deployment.assembly import open_records
 from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.message import (
     Envelope,

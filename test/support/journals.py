@@ -10,7 +10,7 @@ from typing import Any
 
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federation
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.journal import FILE, Head, Journal
 from fdrl_ros.federation.key_authority.released import Released
 from fdrl_ros.federation.protocol.store import Store

@@ -5,7 +5,8 @@
 from pathlib import Path
 
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
-from fdrl_ros.deployment.prepare import Layout, load_policy
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.protocol.store import Store

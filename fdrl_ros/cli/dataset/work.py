@@ -12,7 +12,7 @@ from fdrl_ros.cli.group import INTERRUPTED, SAME_COMMAND, Stopping, stopping
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import digest_of, Policy
 from fdrl_ros.runtime.progress import Progress

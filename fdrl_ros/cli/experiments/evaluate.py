@@ -11,7 +11,7 @@ from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError, SettingError, StoreError
 from fdrl_ros.experiments.contender import Contender, ExpertContender, PolicyContender
 from fdrl_ros.experiments.evaluation import evaluate as evaluate_contenders

@@ -16,8 +16,9 @@ from fdrl_ros.cli.options import (
 )
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.own_records import place_records
-from fdrl_ros.deployment.prepare import check_plan, Layout
+from fdrl_ros.deployment.prepare import check_plan
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 

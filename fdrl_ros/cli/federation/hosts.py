@@ -13,7 +13,8 @@ from fdrl_ros.cli.options import flag_of
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import here, host_graph
-from fdrl_ros.deployment.prepare import check_keys, Layout
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.prepare import check_keys
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError
 from fdrl_ros.experiments.live import missing_ros

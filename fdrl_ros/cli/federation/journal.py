@@ -16,7 +16,7 @@ from fdrl_ros.cli.federation.ledger_table import number
 from fdrl_ros.cli.output import console
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.deployment.journal_check import STATE, Surroundings
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import JournalError, StoreError
 from fdrl_ros.federation.journal.journal import FILE, Head, read
 from fdrl_ros.federation.journal.reader import Progress, Summary

@@ -15,6 +15,7 @@ from fdrl_ros.cli.options import (
     records_option,
 )
 from fdrl_ros.deployment import prepare as preparing
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.own_records import place_records
 
 
@@ -30,7 +31,7 @@ def prepare(
 
     What exists is kept. `ros2 launch` does this before it starts the nodes.
     """
-    layout = preparing.Layout(directory)
+    layout = Layout(directory)
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
     preparing.check_plan(plan, layout, own)

@@ -12,10 +12,10 @@ from fdrl_ros.cli.federation.ledger_table import document, number, summary, tabl
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.assembly import LEDGER
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital, Inspection
+from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE, shared_patients
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen

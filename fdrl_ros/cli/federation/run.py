@@ -17,8 +17,9 @@ from fdrl_ros.cli.options import (
 )
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.own_records import place_records
-from fdrl_ros.deployment.prepare import check_plan, Layout
+from fdrl_ros.deployment.prepare import check_plan
 from fdrl_ros.experiments.live import LiveFederation, missing_ros
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.studies.experiment import run_training

@@ -9,7 +9,7 @@ import click
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.policies import signed_policy
 from fdrl_ros.deployment.robot.valuation import public_experience
 from fdrl_ros.errors import PolicyError, StoreError

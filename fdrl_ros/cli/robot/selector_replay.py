@@ -13,7 +13,7 @@ from typing import Any
 import click
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.cli.output import console
-from fdrl_ros.deployment.prepare import ROBOTS
+from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.reports.table import DISCLAIMER

@@ -10,7 +10,7 @@ import click
 from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.experiments.rounds import write_json
 from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, Tally, TICKS

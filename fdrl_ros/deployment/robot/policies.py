@@ -5,8 +5,9 @@
 from pathlib import Path
 from typing import Self
 
+from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout, load_policy, ROBOTS
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.robot.valuation import fitted_with
 from fdrl_ros.errors import PolicyError, StoreBusyError, SupervisionError

@@ -11,7 +11,7 @@ from typing import Any
 
 from fdrl_ros.audit.one_run import audit, Audited
 from fdrl_ros.audit.settings import AuditSettings
-from fdrl_ros.deployment.assembly import noise_source
+from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.parts import read_finished

@@ -8,13 +8,13 @@ read from its file.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 import math
 from pathlib import Path
 from typing import Any
 
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.experiments.parts import read_finished
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
 from fdrl_ros.experiments.rounds import RoundNote, write_json
@@ -179,4 +179,4 @@ def interval(values: Sequence[float | None]) -> dict[str, Any]:
 
 def _without_workers(plan: Plan) -> Plan:
     """Return the plan with what changes no result set to one value."""
-    return replace(plan, evaluation=replace(plan.evaluation, workers=1))
+    return plan.replaced({'evaluation': {'workers': 1}})

@@ -16,7 +16,7 @@ import shutil
 from typing import Any
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
-from fdrl_ros.deployment.assembly import noise_source
+from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.parts import read_finished

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 import inspect
 import os
 from pathlib import Path
@@ -14,8 +14,8 @@ import time
 import traceback
 from typing import Any, ClassVar
 
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
@@ -98,7 +98,7 @@ class ManagedNode(LifecycleNode):
         self.layout = Layout(Path(directory))
         plan = self._prepared(directory)
         for group in self.groups:
-            parameters.declare(group, Plan.groups()[group], getattr(plan, group))
+            parameters.declare(group, Plan.kind(group), getattr(plan, group))
         for group, kind in self.further.items():
             parameters.declare(group, kind)
         parameters.seal()
@@ -109,7 +109,7 @@ class ManagedNode(LifecycleNode):
     def _prepared(cls, directory: str) -> Plan:
         """Return the plan of a directory, or without one the default plan, if that is enough."""
         if directory:
-            return Plan.load(Layout(Path(directory)).plan)
+            return Plan.read(Layout(Path(directory)).plan)
         if cls.alone:
             return Plan()
         raise SettingError('directory', directory, 'one that `fdrl prepare` or `fdrl run` made')
@@ -136,9 +136,9 @@ class ManagedNode(LifecycleNode):
     def plan(self) -> Plan:
         """Return the plan of the directory, with this node's parameters."""
         plan = self._prepared(self.settings.directory)
-        groups = Plan.groups()
-        made = {name: self._declared.read(name, groups[name]) for name in self.groups}
-        return type(plan)(**{name: made.get(name, getattr(plan, name)) for name in groups})
+        return plan.replaced(
+            {name: asdict(self._declared.read(name, Plan.kind(name))) for name in self.groups}
+        )
 
     # What subclasses say.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
 from fdrl_ros.federation.protocol.party import Job, Outcome, Party, worth_telling
@@ -138,7 +139,8 @@ class PartyNode(ManagedNode):
         if kind not in WITH_WEIGHTS:
             self.hear(wire.type, topic, self._taker(kind), wire.hearing)
             return
-        reader = PolicyReader(4 * self.plan().shape.n_parameters, self._taker(kind))
+        _, shape = load_policy(self.layout.pretrained)
+        reader = PolicyReader(4 * shape.n_parameters, self._taker(kind))
         reader.subscribe(self.hear, wire.type, topic)
 
     def _taker(self, kind: type[Message]) -> Callable[..., None]:

@@ -14,9 +14,11 @@ from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.cli.options import flag_of
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, ROSTER_FILE
-from fdrl_ros.deployment.assembly import ledger_epsilon
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import ledger_epsilon
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout, load_policy, prepare
+from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.reports.table import render_text

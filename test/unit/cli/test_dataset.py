@@ -7,7 +7,7 @@ import signal
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.deployment.prepare import save_policy
+from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.metrics import StateSet, task_accuracy
 from fdrl_ros.metrics.episode import read_csv, read_json

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
 from fdrl_ros.crypto.keys.roster import ROSTER_MEMORY
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.entry import FIELDS
 from fdrl_ros.federation.journal.journal import FILE, head_noted, Journal
 from fdrl_ros.federation.protocol.store import Store

@@ -19,7 +19,7 @@ from fdrl_ros.crypto.keys.keystore import KEY_FILE, PASSPHRASE_VARIABLE, write_s
 from fdrl_ros.crypto.keys.roster import CLOCK_SKEW
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.sealed_key import label
-from fdrl_ros.deployment.prepare import Layout
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
 from fdrl_ros.surgery.patient.cohort import Cohort

@@ -10,7 +10,8 @@ import shutil
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.deployment.assembly import (
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import (
     CHECKPOINT,
     LEDGER,
     ledger_owner,
@@ -18,7 +19,7 @@ from fdrl_ros.deployment.assembly import (
     open_ledger,
 )
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout, prepare
+from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import CheckpointError, LedgerCorruptError, LedgerError, LedgerOwnerError
 from fdrl_ros.federation.hospital.local_update import LocalUpdate
 from fdrl_ros.federation.hospital.round_log import RoundLog

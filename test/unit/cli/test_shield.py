@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.cli.robot import shield
-from fdrl_ros.deployment.prepare import save_policy
+from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.shield.attack import Tally
 from fdrl_ros.experiments.shield.cost import by_expert, cost, newest

@@ -11,8 +11,8 @@ from fdrl_ros.crypto.keys.keystore import make_federation, make_private_director
 from fdrl_ros.crypto.keys.rotation import private_keys
 from fdrl_ros.deployment.bringup import BringupSettings, environment
 from fdrl_ros.deployment.hosts import export, here, host_graph
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import Layout
 from fdrl_ros.errors import RosterError, SettingError, StoreError
 import pytest
 

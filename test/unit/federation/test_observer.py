@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.deployment.prepare import load_policy
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
 from fdrl_ros.experiments.rounds import Observer
 from fdrl_ros.federation.protocol.message import (

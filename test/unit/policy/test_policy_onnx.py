@@ -7,7 +7,7 @@ import math
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.robot.export_policy import export_policy
-from fdrl_ros.deployment.prepare import save_policy
+from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import agreement, NetworkShape, Policy
 from fdrl_ros.policy.agreement import EDGES

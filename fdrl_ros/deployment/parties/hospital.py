@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Put the parties together out of a prepared directory, for whatever driver moves them.
+Put a hospital together: its records, ledger, noise, trainer and party.
 
 With the seeded source every driver gets the same parties, hence the same global policy.
 """
@@ -13,22 +13,14 @@ import logging
 import os
 from pathlib import Path
 
-from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
-from fdrl_ros.crypto.keys.commit import changing, reading
-from fdrl_ros.crypto.keys.he_key import he_bytes, in_words, load_he
 from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_validation import PublicValidation
-from fdrl_ros.deployment.prepare import Layout, load_policy
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError, StoreError
-from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.local_update import LocalUpdate
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.journal.journal import FILE, Journal
-from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
-from fdrl_ros.federation.key_authority.released import Released, Validation
-from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head
 from fdrl_ros.federation.protocol.store import peek, Store
@@ -40,7 +32,6 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-import numpy as np
 
 log = logging.getLogger(__name__)
 
@@ -237,24 +228,6 @@ def last_sent(directory: Path, plan: Plan) -> Head | None:
     return Head(result.ledger_entries, result.ledger_head)
 
 
-def open_channel(layout: Layout, name: str, store: Store) -> Channel:
-    """
-    Open a party's end of the signed conversation with its key, and its journal.
-
-    The journal is closed with the store.
-
-    :raises RosterError: if the roster is not valid now, older than one used before, or does not
-        name the party.
-    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
-    :raises KeyFileError: if the key is missing, damaged, or not that of the roster.
-    :raises JournalError: if the journal was changed or cut, or is open elsewhere.
-    """
-    identity, roster = layout.credentials(name)
-    journal = Journal(layout.party(name) / FILE, identity, roster.federation, store)
-    store.before_closing(journal.close)
-    return Channel(identity, roster, store, journal)
-
-
 def open_hospital(
     layout: Layout, name: str, plan: Plan, training: LocalTraining, store: Store
 ) -> Hospital:
@@ -287,81 +260,3 @@ def open_hospital(
         encryption=plan.encryption,
         personal=plan.federation.personal_layers,
     )
-
-
-def open_aggregator(layout: Layout, plan: Plan, store: Store) -> Aggregator:
-    """Put the aggregator together."""
-    return Aggregator(open_channel(layout, 'aggregator', store), plan.rounds, store)
-
-
-def open_key_authority(
-    layout: Layout,
-    plan: Plan,
-    store: Store,
-    *,
-    validate: Callable[[np.ndarray], Validation] | None = None,
-) -> KeyAuthority:
-    """
-    Put the key authority together; it makes its secret key on the first call.
-
-    :param validate: test of a new policy; on public patients unless given.
-    """
-    start, shape = load_policy(layout.pretrained)
-    channel = open_channel(layout, 'key_authority', store)
-    personal, chosen = plan.federation.personal_layers, plan.encryption
-    scheme = choose_scheme(
-        shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
-    )
-    if chosen.scheme == 'ckks':
-        log.warning(
-            'CKKS: a hospital that makes up its ciphertexts can read the secret key out of a '
-            'released policy; masks still hide updates. Take BFV where hospitals may be dishonest'
-        )
-    return KeyAuthority(
-        channel,
-        shape,
-        start,
-        open_secret_context(layout, scheme, rounds_done(store.get('released'), plan)),
-        plan.encryption,
-        validate or PublicValidation(plan, start),
-        store,
-        secure=plan.federation.noise == 'secure',
-        personal=personal,
-    )
-
-
-def rounds_done(released: bytes | None, plan: Plan) -> int:
-    """Return the newest round that a key authority released, out of what its state holds."""
-    return Released.from_bytes(released, plan.shape.n_parameters).round if released else 0
-
-
-def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:
-    """
-    Read the secret key of the homomorphic encryption, or draw one for this scheme.
-
-    A key of another scheme is of no use any more, as when hospitals were admitted or revoked; so
-    is one of CKKS that has served as many rounds as its flooding allows. It is erased then, and
-    the log says so.
-
-    :param after_round: the newest round that was released.
-    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
-    :raises KeyFileError: if the file is damaged or open to others, or cannot be written.
-    """
-    path, reason = layout.he_key, 'there is none yet'
-    with reading(layout.keys):
-        found = load_he(path, passphrase=layout.passphrase) if path.exists() else None
-    if found is not None:
-        secret, since = found
-        used_up = isinstance(scheme, CkksScheme) and after_round - since >= scheme.decryptions
-        if secret.scheme == scheme and not used_up:
-            return secret
-        reason = f'the old one is of {in_words(secret.scheme)}'
-        if used_up:
-            reason = f'the old one has served {after_round - since} rounds'
-    secret = SecretContext.generate(scheme)
-    with changing(layout.keys) as changes:
-        name = str(path.relative_to(layout.keys))
-        changes.write(name, he_bytes(secret, layout.passphrase, after_round=after_round))
-    level = logging.INFO if found is None else logging.WARNING
-    log.log(level, 'drew a secret key of %s: %s', in_words(scheme), reason)
-    return secret

@@ -22,17 +22,17 @@ from fdrl_ros.crypto.keys.keystore import (
 )
 from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
 from fdrl_ros.crypto.keys.sealed_key import label
-from fdrl_ros.deployment.assembly import (
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.channel import open_channel
+from fdrl_ros.deployment.parties.hospital import (
     ledger_epsilon,
-    open_channel,
     open_hospital,
-    open_key_authority,
     open_records,
-    open_secret_context,
     open_training,
 )
+from fdrl_ros.deployment.parties.key_authority import open_key_authority, open_secret_context
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_keys, Layout, prepare, taking_part
+from fdrl_ros.deployment.prepare import check_keys, prepare, taking_part
 from fdrl_ros.errors import (
     KeyFileError,
     LedgerError,
@@ -45,6 +45,7 @@ from fdrl_ros.errors import (
     SettingError,
     StoreError,
 )
+from fdrl_ros.federation.key_authority.released import Validation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.privacy.ledger.chain import Head
 import pytest
@@ -303,7 +304,7 @@ def test_prepared_federation_has_encrypted_keys_if_a_passphrase_is_told(tmp_path
     layout = prepare(tmp_path / 'federation', PLAN)
     assert prepare(tmp_path / 'federation', PLAN).roster() == layout.roster()
     store = Store(layout.state('key_authority'))
-    open_key_authority(layout, PLAN, store)
+    open_key_authority(layout, PLAN, store, validate=lambda weights: Validation(True, 'ok'))
     store.close()
     for path in (*layout.keys.glob(f'*/{KEY_FILE}'), layout.he_key):
         assert label(path.read_bytes(), path).sealed and path.stat().st_mode & 0o077 == 0

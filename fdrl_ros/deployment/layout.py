@@ -1,0 +1,128 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Where the files of a federation lie in its directory."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+import time
+
+from fdrl_ros.crypto.keys.commit import reading
+from fdrl_ros.crypto.keys.keystore import (
+    HE_FILE,
+    KEY_FILE,
+    load_identity,
+    load_passphrase,
+    load_root_public,
+    ROOT_FILE,
+    ROSTER_FILE,
+)
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.keys.roster_memory import remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.sealed_key import Passphrase
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.bringup import PLAN_FILE
+from fdrl_ros.errors import KeyFileError
+
+ROBOTS = ('robot_1',)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """
+    Paths below a federation's directory.
+
+    :param passphrase_file: file with the passphrase of the keys; the one that the variable
+        FDRL_PASSPHRASE_FILE names, if None.
+    """
+
+    directory: Path
+    passphrase_file: Path | None = None
+
+    def __getstate__(self) -> dict[str, Path | None]:
+        """Leave the passphrase out of what goes to another process."""
+        return {'directory': self.directory, 'passphrase_file': self.passphrase_file}
+
+    @cached_property
+    def passphrase(self) -> Passphrase | None:
+        """The passphrase of the keys, read once; None where they are in clear."""
+        return load_passphrase(self.passphrase_file)
+
+    @property
+    def plan(self) -> Path:
+        """The plan that the directory was prepared for."""
+        return self.directory / PLAN_FILE
+
+    @property
+    def keys(self) -> Path:
+        """Keys of all parties and the signed roster."""
+        return self.directory / 'keys'
+
+    @property
+    def pretrained(self) -> Path:
+        """The public starting policy."""
+        return self.directory / 'pretrained.npz'
+
+    @property
+    def log(self) -> Path:
+        """Log files, one a node."""
+        return self.directory / 'log'
+
+    def party(self, name: str) -> Path:
+        """Return the directory of a hospital, server or robot."""
+        return self.directory / name
+
+    def records(self, name: str) -> Path:
+        """Return the file of a hospital's records."""
+        return self.party(name) / 'records.npz'
+
+    def state(self, name: str) -> Path:
+        """Return the file of what a party must not forget."""
+        return self.party(name) / 'state.sqlite'
+
+    @property
+    def he_key(self) -> Path:
+        """The key authority's secret key of the homomorphic encryption."""
+        return self.keys / 'key_authority' / HE_FILE
+
+    def roster(self) -> Roster:
+        """
+        Read the roster and check it against the root's public key beside it.
+
+        :raises RosterError: if the root did not sign it.
+        """
+        with reading(self.keys):
+            return Roster.load(self.keys / ROSTER_FILE, load_root_public(self.keys / ROOT_FILE))
+
+    def trusted_roster(self, name: str) -> Roster:
+        """
+        Read the roster as a party or robot that is going to act by it.
+
+        :param name: whose memory tells which roster was the newest.
+        :raises RosterTimeError: if it is not valid by this host's clock.
+        :raises RosterRollbackError: if it is older than one that was used here.
+        :raises RosterError: if the root did not sign it.
+        """
+        roster = self.roster()
+        roster.check_time(time.time())
+        remember_roster(self.party(name) / ROSTER_MEMORY, roster)
+        return roster
+
+    def credentials(self, name: str) -> tuple[Identity, Roster]:
+        """
+        Read a party's key, and the roster by which it acts.
+
+        :raises RosterError: as :meth:`trusted_roster`, or if the party is not in it.
+        :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+        :raises KeyFileError: if the key is missing, damaged, or not that of the roster.
+        """
+        with reading(self.keys):
+            roster = self.trusted_roster(name)
+            member, path = roster.member(name), self.keys / name / KEY_FILE
+            identity = load_identity(path, name, passphrase=self.passphrase)
+        if identity.public != member.public:
+            raise KeyFileError(
+                f'roster {roster.serial} holds another key of {name} than {path}: one of the two '
+                f'is older; fetch both from who holds the root'
+            )
+        return identity, roster

@@ -1,0 +1,99 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Put the key authority together, with its secret key of the homomorphic encryption."""
+
+from collections.abc import Callable
+import logging
+
+from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
+from fdrl_ros.crypto.keys.commit import changing, reading
+from fdrl_ros.crypto.keys.he_key import he_bytes, in_words, load_he
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.channel import open_channel
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
+from fdrl_ros.federation.key_authority.released import Released, Validation
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.policy import NetworkShape
+import numpy as np
+from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
+
+Validate = Callable[[NDArray[np.float32]], Validation]
+"""Tests the weights of a new policy before it is released."""
+
+
+def open_key_authority(
+    layout: Layout,
+    plan: Plan,
+    store: Store,
+    *,
+    validate: Validate,
+) -> KeyAuthority:
+    """
+    Put the key authority together; it makes its secret key on the first call.
+
+    :param validate: test of a new policy, such as
+        :class:`fdrl_ros.deployment.parties.policy_validation.PublicValidation`.
+    """
+    start, shape = load_policy(layout.pretrained)
+    channel = open_channel(layout, 'key_authority', store)
+    personal, chosen = plan.federation.personal_layers, plan.encryption
+    scheme = choose_scheme(
+        shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
+    )
+    if chosen.scheme == 'ckks':
+        log.warning(
+            'CKKS: a hospital that makes up its ciphertexts can read the secret key out of a '
+            'released policy; masks still hide updates. Take BFV where hospitals may be dishonest'
+        )
+    return KeyAuthority(
+        channel,
+        shape,
+        start,
+        open_secret_context(layout, scheme, rounds_done(store.get('released'), shape)),
+        plan.encryption,
+        validate,
+        store,
+        secure=plan.federation.noise == 'secure',
+        personal=personal,
+    )
+
+
+def rounds_done(released: bytes | None, shape: NetworkShape) -> int:
+    """Return the newest round that a key authority released, out of what its state holds."""
+    return Released.from_bytes(released, shape.n_parameters).round if released else 0
+
+
+def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:
+    """
+    Read the secret key of the homomorphic encryption, or draw one for this scheme.
+
+    A key of another scheme is of no use any more, as when hospitals were admitted or revoked; so
+    is one of CKKS that has served as many rounds as its flooding allows. It is erased then, and
+    the log says so.
+
+    :param after_round: the newest round that was released.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the file is damaged or open to others, or cannot be written.
+    """
+    path, reason = layout.he_key, 'there is none yet'
+    with reading(layout.keys):
+        found = load_he(path, passphrase=layout.passphrase) if path.exists() else None
+    if found is not None:
+        secret, since = found
+        used_up = isinstance(scheme, CkksScheme) and after_round - since >= scheme.decryptions
+        if secret.scheme == scheme and not used_up:
+            return secret
+        reason = f'the old one is of {in_words(secret.scheme)}'
+        if used_up:
+            reason = f'the old one has served {after_round - since} rounds'
+    secret = SecretContext.generate(scheme)
+    with changing(layout.keys) as changes:
+        name = str(path.relative_to(layout.keys))
+        changes.write(name, he_bytes(secret, layout.passphrase, after_round=after_round))
+    level = logging.INFO if found is None else logging.WARNING
+    log.log(level, 'drew a secret key of %s: %s', in_words(scheme), reason)
+    return secret
