@@ -17,8 +17,7 @@ from fdrl_ros.crypto.keys.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.keys.roster_memory import remember_roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.bringup import PLAN_FILE
