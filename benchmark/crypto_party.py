@@ -23,7 +23,7 @@ from crypto_work import FEDERATION, SEED, SETTINGS
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
@@ -91,15 +91,10 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
         peers = keys(folder)
         del peers[secrets.name]
         masks = net_mask(
-            secrets.mask,
+            secrets,
             peers,
-            federation=FEDERATION,
-            round=1,
-            attempt=0,
-            mine=secrets.name,
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
-            self_seed=secrets.self_seed,
         ).reshape(-1, scheme.slots)
         source, size = NoiseSource.seeded(number), scheme.integers_per_ciphertext
 
@@ -114,7 +109,7 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
         masked = ((row + mask) % scheme.plain_modulus for row, mask in rows)
         digest = hashlib.sha256()
         with (folder / f'{secrets.name}.update').open('wb') as file:
-            for ciphertext in public.encrypt_rows(masked):
+            for ciphertext in map(public.encrypt, masked):
                 digest.update(ciphertext)
                 file.write(ciphertext)
         identity.sign(digest.digest())
@@ -137,7 +132,7 @@ def aggregator(folder: Path) -> Callable[[], None]:
                 yield column
 
         with (folder / 'sum').open('wb') as file:
-            file.writelines(public.add_rows(digested()))
+            file.writelines(map(public.add, digested()))
 
     return work
 
@@ -154,16 +149,14 @@ def key_authority(folder: Path) -> Callable[[], None]:
         scheme, members = secret.scheme, len(publics)
         quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
         masks = leftover_mask(
-            self_seeds,
-            {},
+            MaskContext(FEDERATION, 1, 0, tuple(publics)),
             publics,
-            federation=FEDERATION,
-            round=1,
-            attempt=0,
+            self_seeds=self_seeds,
+            mask_secrets={},
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
         ).reshape(-1, scheme.slots)
-        sums = secret.public.add_rows(columns(folder, list(publics), scheme.ciphertext_bytes))
+        sums = map(secret.public.add, columns(folder, list(publics), scheme.ciphertext_bytes))
 
         def agreed() -> Iterator[bytes]:
             theirs = ciphertexts(folder / 'sum', scheme.ciphertext_bytes)
@@ -172,7 +165,7 @@ def key_authority(folder: Path) -> Callable[[], None]:
                     raise RuntimeError('the aggregator added something else')
                 yield one
 
-        found = zip(secret.decrypt_rows(agreed()), masks, strict=True)
+        found = zip(map(secret.decrypt, agreed()), masks, strict=True)
         rows = ((row - mask) % scheme.plain_modulus for row, mask in found)
         mean = np.empty(scheme.n_parameters, dtype=np.float32)
         at = 0

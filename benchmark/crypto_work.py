@@ -14,7 +14,7 @@ import itertools
 
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, Scheme, SecretContext
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings, Quantisation
-from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
 from fdrl_ros.privacy.noise import NoiseSource
@@ -119,26 +119,19 @@ class Attempt:
         secrets = self.secrets[name]
         peers = {each: public for each, public in self.publics.items() if each != name}
         return net_mask(
-            secrets.mask,
+            secrets,
             peers,
-            federation=FEDERATION,
-            round=self.round,
-            attempt=0,
-            mine=name,
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
-            self_seed=secrets.self_seed,
         ).reshape(scheme.ciphertexts, scheme.slots)
 
     def leftover_mask(self, scheme: Scheme) -> NDArray[np.int64]:
         """Return what the key authority takes off the sum when nobody dropped out."""
         return leftover_mask(
-            {name: each.self_seed for name, each in self.secrets.items()},
-            {},
+            MaskContext(FEDERATION, self.round, 0, tuple(self.publics)),
             self.publics,
-            federation=FEDERATION,
-            round=self.round,
-            attempt=0,
+            self_seeds={name: each.self_seed for name, each in self.secrets.items()},
+            mask_secrets={},
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
         ).reshape(scheme.ciphertexts, scheme.slots)
@@ -173,15 +166,15 @@ class Round:
 
     def encrypt(self, slots: NDArray[np.int64]) -> list[bytes]:
         """Encrypt an update."""
-        return list(self.public.encrypt_rows(slots))
+        return [self.public.encrypt(row) for row in slots]
 
     def add(self, sent: Sequence[list[bytes]]) -> list[bytes]:
         """Add the hospitals' ciphertexts: the aggregator does, and the key authority too."""
-        return list(self.public.add_rows(zip(*sent, strict=True)))
+        return [self.public.add(column) for column in zip(*sent, strict=True)]
 
     def decrypt(self, sums: list[bytes]) -> NDArray[np.int64]:
         """Decrypt the sum."""
-        return np.stack(list(self.secret.decrypt_rows(sums)))
+        return np.stack([self.secret.decrypt(row) for row in sums])
 
     def mean(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """Turn decrypted and unmasked sums into the mean weighted by n_i."""

@@ -50,19 +50,19 @@ if party == 'hospital':
     parts = (delta[at : at + size] for at in range(0, delta.size, size))
     integers = (quantisation.quantise(part, rng.random(part.size)) for part in parts)
     with open(folder / 'update', 'wb') as file:
-        file.writelines(context.encrypt_rows(scheme.pack_rows(integers)))
+        file.writelines(map(context.encrypt, scheme.pack_rows(integers)))
 elif party == 'aggregator':
     columns = zip(*(ciphertexts('update') for _ in range(members)))
     with open(folder / 'sum', 'wb') as file:
-        file.writelines(context.add_rows(columns))
+        file.writelines(map(context.add, columns))
 else:
     columns = zip(*(ciphertexts('update') for _ in range(members)))
-    pairs = zip(context.public.add_rows(columns), ciphertexts('sum'), strict=True)
+    pairs = zip(map(context.public.add, columns), ciphertexts('sum'), strict=True)
     agreed = (mine for mine, theirs in pairs if mine == theirs)
     quantisation = Quantisation(1.0, scheme.bits, scheme.members)
     delta = np.random.default_rng(1).normal(0, 0.1, scheme.n_parameters).clip(-1, 1)
     at, worst = 0, 0.0
-    for part in scheme.unpack_rows(context.decrypt_rows(agreed)):
+    for part in scheme.unpack_rows(map(context.decrypt, agreed)):
         mean = quantisation.dequantise_sum(part, members) / members
         worst = max(worst, float(np.abs(mean - delta[at : at + part.size]).max()))
         at += part.size
@@ -87,9 +87,9 @@ def test_round_of_the_reference_policy_is_encrypted_summed_and_decrypted(
         marks = [time.process_time()]
         sent = [[public.encrypt(row) for row in scheme.pack(update)] for update in updates]
         marks.append(time.process_time())
-        sums = list(public.add_rows(zip(*sent, strict=True)))
+        sums = [public.add(column) for column in zip(*sent, strict=True)]
         marks.append(time.process_time())
-        total = scheme.unpack(np.stack(list(secret.decrypt_rows(sums))))
+        total = scheme.unpack(np.stack([secret.decrypt(row) for row in sums]))
         marks.append(time.process_time())
         for name, took in zip(least, np.diff(marks), strict=True):
             least[name] = min(least[name], float(took))

@@ -15,7 +15,7 @@ Rounds are drawn from fixed seeds. `test/nightly/test_coalition_in_full.py` has 
 
 from dataclasses import fields
 
-from fdrl_ros.crypto.masking.masks import mask, pair_key
+from fdrl_ros.crypto.masking.masks import mask, MaskContext, pair_key
 from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.sharing import positions, PRIME, share
 from fdrl_ros.federation.protocol.message import (
@@ -95,15 +95,11 @@ def mask_of(view, unknown, chunk):
         _, (low, high), (round, attempt), setup = unknown
         listed, members = view.coalition.setups[setup]
         key = pair_key(
+            MaskContext('test', round, attempt, members, setup),
             view.bench.seeds_of(low).of(round).attempt(attempt).mask,
             listed.keys[high].mask,
-            federation='test',
-            round=round,
-            attempt=attempt,
             mine=low,
             theirs=high,
-            members=members,
-            setup=setup,
         )
     return mask(key, scheme.slots * (chunk + 1), scheme.plain_modulus)[scheme.slots * chunk :]
 

@@ -19,7 +19,7 @@ import hashlib
 
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.masking.masks import mask, pair_key
+from fdrl_ros.crypto.masking.masks import mask, MaskContext, pair_key
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSecret, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, open_shares, SealError
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
@@ -213,15 +213,11 @@ class Coalition:
                 secret = self.restored(end, of, MASK, listed.keys[end].mask)
                 if secret is not None:
                     key = pair_key(
+                        MaskContext(self.roster.federation, *of, members, message.setup_digest),
                         RoundSecret.from_bytes(secret),
                         listed.keys[other].mask,
-                        federation=self.roster.federation,
-                        round=of[0],
-                        attempt=of[1],
                         mine=end,
                         theirs=other,
-                        members=members,
-                        setup=message.setup_digest,
                     )
                     take_off(key, sender < peer)
                     break

@@ -133,10 +133,6 @@ class PublicContext:
         message = self.scheme.encode(slots.astype(np.int64))
         return self._wire(self._backend.encrypt(message))
 
-    def encrypt_rows(self, rows: Iterable[ArrayLike]) -> Iterator[bytes]:
-        """Encrypt row by row, as :meth:`encrypt`."""
-        return map(self.encrypt, rows)
-
     def add(self, ciphertexts: Iterable[bytes]) -> bytes:
         """
         Add ciphertexts of one place in the update, one per member.
@@ -160,10 +156,6 @@ class PublicContext:
             found = 'no' if not count else f'{count} or more'
             raise CryptoError(f'{found} ciphertexts: expected 1 to {self.scheme.members} members')
         return self._wire(total % primes)
-
-    def add_rows(self, columns: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-        """Add place by place, as :meth:`add`."""
-        return map(self.add, columns)
 
     def residues(self, ciphertext: bytes) -> Residues:
         """
@@ -294,10 +286,6 @@ class SecretContext:
                 'less noise budget than honest sums leave: a ciphertext is malformed'
             )
         return message
-
-    def decrypt_rows(self, ciphertexts: Iterable[bytes]) -> Iterator[NDArray[np.int64]]:
-        """Decrypt sum by sum, as :meth:`decrypt`."""
-        return map(self.decrypt, ciphertexts)
 
     @cached_property
     def _flood_secret(self) -> bytes:

@@ -1,17 +1,19 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Masks that cancel in the sum, and what drop-outs leave of them (FDRL Eq. 6; Bonawitz et al. 2017).
+Masks that cancel in the sum, also after drop-outs (FDRL Eq. 6; Bonawitz et al. 2017).
 
-Two members agree on a key by X25519 and HKDF-SHA256, stretch it with AES-256-CTR into
-integers uniform modulo the plaintext modulus, and the one whose name sorts lower adds
-them while the other subtracts them. Each adds a mask of its own besides. The sum over all members
-less their own masks is exact, and anything less is computationally indistinguishable from noise.
-Who drops out after the keys are fixed leaves its pair masks in the sum of the others: its mask
-secret, restored from t shares, takes them away, as the survivors' self seeds do their own masks.
+Two hospitals agree on a key by X25519 and HKDF-SHA256. AES-256-CTR stretches it into integers
+uniform modulo the plaintext modulus t. The hospital whose name sorts lower adds them and the other
+subtracts them. Each hospital also adds a mask of its own. The sum over all members, less their own
+masks, is exact; the sum over fewer members is computationally indistinguishable from noise. A
+hospital that drops out after the keys are fixed leaves its pair masks in the others' sum. Its mask
+secret, restored from t shares, removes them; the survivors' self seeds remove their own masks.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 import hashlib
 from itertools import islice
 from typing import Final
@@ -19,24 +21,21 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from fdrl_ros.crypto.masking.round_secret import binding, derive, joined, KEY_BYTES, RoundSecret
+from fdrl_ros.crypto.masking.round_secret import (
+    AttemptSecrets,
+    binding,
+    derive,
+    joined,
+    KEY_BYTES,
+    RoundSecret,
+)
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    'KEY_BYTES',
-    'RoundSecret',
-    'WrongSecretError',
-    'leftover_mask',
-    'mask',
-    'net_mask',
-    'pair_key',
-]
-
-# Integers at a time: with them a mask stays in the processor's cache.
+# Integers drawn at a time, so that a mask stays in the processor's cache.
 CHUNK: Final = 2**14
-# Masks at a time; at most 127, so that a byte counts how often their sum wraps either way.
+# Masks added at a time; at most 127, so that a byte can count wraps of their sum either way.
 TOGETHER: Final = 100
 
 _PAIR_MASK = b'fdrl_ros pair mask 3'
@@ -47,7 +46,7 @@ class WrongSecretError(CryptoError):
     """
     A restored mask secret is not that of the public key which its owner published.
 
-    :param owner: whose it should be: it dealt wrong shares, or as many holders as it takes lie.
+    :param owner: whose secret it should be; this hospital dealt wrong shares, or t holders lie.
     """
 
     def __init__(self, owner: str) -> None:
@@ -55,38 +54,52 @@ class WrongSecretError(CryptoError):
         super().__init__(f'the mask secret restored for {owner!r} is not that of its public key')
 
 
-def pair_key(
-    secret: RoundSecret,
-    their_public: bytes,
-    *,
-    federation: str,
-    round: int,
-    attempt: int,
-    mine: str,
-    theirs: str,
-    members: Collection[str],
-    setup: bytes = b'',
-) -> bytes:
+@dataclass(frozen=True)
+class MaskContext:
     """
-    Derive the key of one pair's mask; both ends derive the same.
+    What the pair keys of one attempt are bound to.
 
-    Bound to the member set too: were two hospitals told of different members, their masks
-    would not cancel, and the sum is lost instead of a difference of sums being leaked.
+    The member set is part of it: if a lying aggregator names different members to two hospitals,
+    their masks do not cancel, so the sum is lost instead of revealing a difference of two sums.
 
-    :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
+    :param federation: its name.
     :param round: round number, >= 0.
     :param attempt: attempt within the round, >= 0.
     :param members: names of all members who mask with each other, in any order.
-    :param setup: digest of what else they have to agree on.
+    :param setup: digest of everything else that the members must agree on.
+    """
+
+    federation: str
+    round: int
+    attempt: int
+    members: Collection[str]
+    setup: bytes = b''
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """Return the context as bytes; the member set is digested once for all pairs."""
+        names = hashlib.sha256(joined(*sorted(name.encode() for name in self.members)))
+        place = self.federation, self.round, self.attempt
+        return binding(_PAIR_MASK, *place, names.digest(), self.setup)
+
+
+def pair_key(
+    context: MaskContext, secret: RoundSecret, their_public: bytes, *, mine: str, theirs: str
+) -> bytes:
+    """
+    Derive the key of one pair's mask; both ends derive the same key.
+
+    :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
     :returns: 32 bytes, for one call of :func:`mask`.
-    :raises CryptoError: on a bad key, or names that are no pair of these members.
+    :raises CryptoError: on a bad key, or names that are no pair of the context's members.
     """
     if mine == theirs:
         raise CryptoError(f'{mine!r} cannot make a pair with itself')
-    if len(set(members)) != len(members) or not {mine, theirs} <= set(members):
-        raise CryptoError(f'{mine!r} and {theirs!r}: expected two of the members {members!r}')
-    bound = _bound(federation, round, attempt, members, setup)
-    return _pair_key(secret, their_public, mine, theirs, bound)
+    if len(set(context.members)) != len(context.members) or not {mine, theirs} <= set(
+        context.members
+    ):
+        raise CryptoError(f'{mine!r} and {theirs!r}: expected two of {context.members!r}')
+    return _pair_key(context, secret, their_public, mine, theirs)
 
 
 def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
@@ -103,77 +116,70 @@ def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
     :returns: shape (count,).
     :raises CryptoError: if an argument does not fit.
     """
-    return _sum_of_masks([(key, True)], count, modulus)
+    return sum_of_masks([(key, True)], count, modulus)
 
 
 def net_mask(
-    secret: RoundSecret,
+    secrets: AttemptSecrets,
     peers: Mapping[str, bytes],
     *,
-    federation: str,
-    round: int,
-    attempt: int,
-    mine: str,
     count: int,
     modulus: int,
-    self_seed: bytes | None = None,
     setup: bytes = b'',
 ) -> NDArray[np.int64]:
     """
-    Sum a member's pair masks, plus where its name sorts lower and minus where higher.
+    Sum a hospital's masks: its own, plus or minus one for each peer.
 
-    The net masks of all members add up to zero modulo t, or to the sum of their self masks.
-    The caller uses a round and attempt for one update only.
+    A pair mask is added where the hospital's name sorts before the peer's, and subtracted where
+    after. The net masks of all members therefore add up to the sum of their own masks modulo t.
+    The caller uses the secrets of an attempt for one update only.
 
     :param peers: names and public mask keys, from signed messages, of the other members with
         whom this one masks: those whose shares arrived, the same for all.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
-    :param self_seed: 32 bytes, adds the mask of this member alone.
-    :param setup: digest of what the members have to agree on: who was told otherwise masks so
-        that nothing cancels.
+    :param setup: digest of everything else that the members must agree on.
     :returns: integers in [0, t), shape (count,), to be added to the slots modulo t.
-    :raises CryptoError: if there is no peer, one is ourselves, or two have the same key.
+    :raises CryptoError: if there is no peer, the hospital is its own peer, or two peers have the
+        same key.
     """
+    mine = secrets.name
     if not peers:
         raise CryptoError('no peers: without them nothing would be masked')
     if mine in peers:
         raise CryptoError(f'{mine!r} is in its own list of peers')
     if len(set(peers.values())) != len(peers):
         raise CryptoError('two peers have the same round key')
-    bound = _bound(federation, round, attempt, [mine, *peers], setup)
+    place = secrets.federation, secrets.round, secrets.attempt
+    context = MaskContext(*place, (mine, *peers), setup)
     terms = [
-        (_pair_key(secret, public, mine, theirs, bound), mine < theirs)
+        (_pair_key(context, secrets.mask, public, mine, theirs), mine < theirs)
         for theirs, public in peers.items()
     ]
-    if self_seed is not None:
-        terms.append((self_seed, True))
-    return _sum_of_masks(terms, count, modulus)
+    terms.append((secrets.self_seed, True))
+    return sum_of_masks(terms, count, modulus)
 
 
 def leftover_mask(
-    self_seeds: Mapping[str, bytes],
-    mask_secrets: Mapping[str, bytes],
+    context: MaskContext,
     publics: Mapping[str, bytes],
     *,
-    federation: str,
-    round: int,
-    attempt: int,
+    self_seeds: Mapping[str, bytes],
+    mask_secrets: Mapping[str, bytes],
     count: int,
     modulus: int,
-    setup: bytes = b'',
 ) -> NDArray[np.int64]:
     """
-    Sum what masks remain in the sum over the survivors, to be subtracted modulo t.
+    Sum the masks that remain in the survivors' sum, to be subtracted modulo t.
 
-    These are the survivors' self masks, and their pair masks with those who dropped out.
+    These are the survivors' own masks, and their pair masks with hospitals that dropped out.
 
+    :param context: of the attempt, as the survivors had it.
+    :param publics: public mask keys of all members of the context.
     :param self_seeds: of every survivor, restored from shares, 32 bytes each.
     :param mask_secrets: of every other member, restored from shares, 32 bytes each.
-    :param publics: public mask keys of all members who mask with each other: of both.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
-    :param setup: as the members had it.
     :returns: integers in [0, t), shape (count,).
     :raises WrongSecretError: if a mask secret does not belong to its public key.
     :raises CryptoError: if a secret is missing or too many, or both secrets of one member are
@@ -187,41 +193,34 @@ def leftover_mask(
             f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(publics)} '
             f'members: expected one secret of each, and a survivor'
         )
+    if publics.keys() != set(context.members):
+        raise CryptoError('mask keys of other members than the context names')
     if len(set(publics.values())) != len(publics):
         raise CryptoError('two members have the same round key')
     secrets = {name: RoundSecret.from_bytes(data) for name, data in mask_secrets.items()}
     for name, secret in secrets.items():
         if secret.public != publics[name]:
             raise WrongSecretError(name)
-    bound = _bound(federation, round, attempt, publics, setup)
 
     def terms() -> Iterable[tuple[bytes, bool]]:
         yield from ((seed, True) for seed in self_seeds.values())
         for dropped, secret in secrets.items():
             for survivor in self_seeds:
-                key = _pair_key(secret, publics[survivor], dropped, survivor, bound)
+                key = _pair_key(context, secret, publics[survivor], dropped, survivor)
                 yield key, survivor < dropped
 
-    return _sum_of_masks(terms(), count, modulus)
-
-
-def _bound(
-    federation: str, round: int, attempt: int, members: Collection[str], setup: bytes
-) -> bytes:
-    """Write down what every pair's key is bound to: the member set is digested once for all."""
-    names = hashlib.sha256(joined(*sorted(name.encode() for name in members)))
-    return binding(_PAIR_MASK, federation, round, attempt, names.digest(), setup)
+    return sum_of_masks(terms(), count, modulus)
 
 
 def _pair_key(
-    secret: RoundSecret, their_public: bytes, mine: str, theirs: str, bound: bytes
+    context: MaskContext, secret: RoundSecret, their_public: bytes, mine: str, theirs: str
 ) -> bytes:
     """Derive the key of one pair of members."""
     ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
-    return derive(secret.agree(their_public), bound + joined(*ends[0], *ends[1]))
+    return derive(secret.agree(their_public), context.encoded + joined(*ends[0], *ends[1]))
 
 
-def _sum_of_masks(
+def sum_of_masks(
     terms: Iterable[tuple[bytes, bool]], count: int, modulus: int
 ) -> NDArray[np.int64]:
     """
@@ -238,7 +237,7 @@ def _sum_of_masks(
     terms = iter(terms)
     while some := list(islice(terms, TOGETHER)):
         streams = [(_stream(key), added) for key, added in some]
-        # A sum may wrap at 2^64 with each mask: how often is counted, and made good afterwards.
+        # A sum may wrap at 2^64 with each mask; the wraps are counted and corrected afterwards.
         most = len(some)
         worth = np.array(
             [wraps * 2**64 % modulus for wraps in range(-most, most + 1)], dtype=np.uint64
@@ -265,14 +264,14 @@ def _sum_of_masks(
 
 
 def _reduce(values: NDArray[np.uint64], modulus: int, spare: NDArray[np.uint64]) -> None:
-    """Take the remainder in place: NumPy divides much quicker than it finds remainders."""
+    """Take the remainder in place; NumPy divides much faster than it finds remainders."""
     quotient = np.floor_divide(values, np.uint64(modulus), out=spare[: values.size])
     quotient *= np.uint64(modulus)
     values -= quotient
 
 
 def _stream(key: bytes) -> CipherContext:
-    """Begin the cryptographic stream of a mask."""
+    """Return the key stream of a mask."""
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
         raise CryptoError(f'mask key: expected {KEY_BYTES} bytes')
     return Cipher(AES256(key), CTR(bytes(16))).encryptor()
@@ -284,7 +283,7 @@ def _draw(
     """
     Draw words below the largest multiple of the modulus, shape (size,).
 
-    :param words: where to, two words longer: the cipher wants room for one more block.
+    :param words: the target, two words longer because the cipher needs room for one more block.
     """
     last = np.uint64(2**64 // modulus * modulus - 1)
     filled = 0

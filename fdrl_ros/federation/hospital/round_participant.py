@@ -341,17 +341,11 @@ class Part:
 
     def mask(self, setup: Setup, shape: tuple[int, int], modulus: int) -> np.ndarray:
         """Return the pair masks with all other members plus the self mask, of that shape."""
-        round, attempt = self._of
         flat = net_mask(
-            self._secrets.mask,
+            self._secrets,
             {name: self._keys[name].mask_key for name in setup.members if name != self._name},
-            federation=self._roster.federation,
-            round=round,
-            attempt=attempt,
-            mine=self._name,
             count=shape[0] * shape[1],
             modulus=modulus,
-            self_seed=self._secrets.self_seed,
             setup=setup.digest,
         )
         return flat.reshape(shape)

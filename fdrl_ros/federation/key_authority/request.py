@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 import hmac
 
-from fdrl_ros.crypto.masking.masks import leftover_mask, WrongSecretError
+from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, WrongSecretError
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import (
     InconsistentSharesError,
@@ -161,13 +161,16 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> np.ndarray:
     dropped = [name for name in checked.members if name not in seeds]
     envelope, size = checked.request.envelope, codec.masked_slots()
     return leftover_mask(
-        seeds,
-        {name: restored(name) for name in dropped},
+        MaskContext(
+            envelope.federation,
+            envelope.round,
+            envelope.attempt,
+            checked.members,
+            checked.setup,
+        ),
         {name: published[name].mask_key for name in checked.members},
-        federation=envelope.federation,
-        round=envelope.round,
-        attempt=envelope.attempt,
+        self_seeds=seeds,
+        mask_secrets={name: restored(name) for name in dropped},
         count=size[0] * size[1],
         modulus=codec.scheme.plain_modulus,
-        setup=checked.setup,
     )

@@ -68,7 +68,7 @@ class UpdateCodec:
         """Mask packed slots modulo the plaintext modulus and encrypt row by row."""
         modulus = self.scheme.plain_modulus
         pairs = zip(slots, mask, strict=True)
-        return public.encrypt_rows((row + own) % modulus for row, own in pairs)
+        return (public.encrypt((row + own) % modulus) for row, own in pairs)
 
     def masked_slots(self) -> tuple[int, int]:
         """Return the shape of a whole update's masks: (ciphertexts, slots)."""

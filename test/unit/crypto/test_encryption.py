@@ -9,7 +9,8 @@ from fdrl_ros.crypto.he.bfv import Bfv
 from fdrl_ros.crypto.he.ckks import choose_ckks_scheme
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.masking.masks import net_mask, RoundSecret
+from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
+from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -131,8 +132,8 @@ def test_rows_go_one_by_one(secret, public):
             yield integers[start : start + scheme.integers_per_ciphertext]
 
     updates = rng.integers(0, 2**16, (3, scheme.n_parameters))
-    streams = [public.encrypt_rows(scheme.pack_rows(parts(update))) for update in updates]
-    sums = scheme.unpack_rows(secret.decrypt_rows(public.add_rows(zip(*streams, strict=True))))
+    streams = [map(public.encrypt, scheme.pack_rows(parts(update))) for update in updates]
+    sums = scheme.unpack_rows(map(secret.decrypt, map(public.add, zip(*streams, strict=True))))
     assert drawn == []
     first = next(sums)
     assert drawn == [0, 0, 0]
@@ -144,25 +145,29 @@ def test_whole_round_gives_exactly_the_sum_of_the_quantised_deltas(secret, publi
     scheme, rng = secret.scheme, np.random.default_rng(11)
     quantisation = Quantisation(limit=1.0, bits=scheme.bits, members=scheme.members)
     names = ['hospital_1', 'hospital_2', 'hospital_10']
-    secrets = {name: RoundSecret.generate() for name in names}
+    secrets = {
+        name: RoundSeed.draw(federation='trial', round=4, name=name).attempt(0) for name in names
+    }
+    publics = {name: each.mask.public for name, each in secrets.items()}
+    size = {'count': scheme.ciphertexts * scheme.slots, 'modulus': scheme.plain_modulus}
     integers, sent = [], []
     for name in names:
         delta = rng.normal(0, 0.5, scheme.n_parameters)
         integers.append(quantisation.quantise(delta, rng.random(delta.size)))
         slots = scheme.pack(integers[-1])
-        masks = net_mask(
-            secrets[name],
-            {peer: secrets[peer].public for peer in names if peer != name},
-            federation='trial',
-            round=4,
-            attempt=0,
-            mine=name,
-            count=slots.size,
-            modulus=scheme.plain_modulus,
-        )
+        peers = {peer: public for peer, public in publics.items() if peer != name}
+        masks = net_mask(secrets[name], peers, **size)
         masked = (slots + masks.reshape(slots.shape)) % scheme.plain_modulus
         sent.append([public.encrypt(row) for row in masked])
     sums = np.array([secret.decrypt(public.add(row)) for row in zip(*sent, strict=True)])
+    leftover = leftover_mask(
+        MaskContext('trial', 4, 0, names),
+        publics,
+        self_seeds={name: each.self_seed for name, each in secrets.items()},
+        mask_secrets={},
+        **size,
+    )
+    sums = (sums - leftover.reshape(sums.shape)) % scheme.plain_modulus
     exact = np.sum(integers, axis=0)
     assert np.array_equal(scheme.unpack(sums), exact)
     restored = quantisation.dequantise_sum(scheme.unpack(sums), 3)

@@ -10,12 +10,12 @@ from fdrl_ros.crypto.masking import masks
 from fdrl_ros.crypto.masking.masks import (
     leftover_mask,
     mask,
+    MaskContext,
     net_mask,
     pair_key,
-    RoundSecret,
     WrongSecretError,
 )
-from fdrl_ros.crypto.masking.round_secret import RoundSeed
+from fdrl_ros.crypto.masking.round_secret import RoundSecret, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import (
     deal,
     KeyList,
@@ -38,24 +38,35 @@ def secret_of(data):
 
 
 MINE, THEIRS = secret_of(b'\x11' * 32), secret_of(b'\x22' * 32)
-PAIR = {
-    'federation': 'trial',
-    'round': 3,
-    'attempt': 0,
-    'mine': 'hospital_1',
-    'theirs': 'hospital_2',
-    'members': ('hospital_1', 'hospital_2', 'hospital_3'),
-}
+PLACE = {'federation': 'trial', 'round': 3, 'attempt': 0}
+MEMBERS = ('hospital_1', 'hospital_2', 'hospital_3')
 
 
-def key(**changes):
-    return pair_key(MINE, THEIRS.public, **{**PAIR, **changes})
+def key(secret=MINE, public=THEIRS.public, *, mine='hospital_1', theirs='hospital_2', **changes):
+    context = MaskContext(**{**PLACE, 'members': MEMBERS, **changes})
+    return pair_key(context, secret, public, mine=mine, theirs=theirs)
 
 
-def net(secrets, mine, *, count=64, modulus=MODULUS, **changes):
-    place = {'federation': 'trial', 'round': 3, 'attempt': 0, **changes}
-    peers = {name: secret.public for name, secret in secrets.items() if name != mine}
-    return net_mask(secrets[mine], peers, mine=mine, count=count, modulus=modulus, **place)
+def parties(names, federation='trial', round=3, attempt=0):
+    """Return the secrets of hospitals in an attempt, from fixed seeds, and their public halves."""
+    if isinstance(names, int):
+        names = [f'hospital_{number}' for number in range(names)]
+    secrets = {
+        name: RoundSeed(bytes([number]) * 32, federation, round, name).attempt(attempt)
+        for number, name in enumerate(names)
+    }
+    return secrets, {name: each.mask.public for name, each in secrets.items()}
+
+
+def net(secrets, publics, mine, *, count=64, modulus=MODULUS, **setup):
+    peers = {name: public for name, public in publics.items() if name != mine}
+    return net_mask(secrets[mine], peers, count=count, modulus=modulus, **setup)
+
+
+def pair_masks(secrets, publics, mine, *, modulus=MODULUS):
+    """Return a hospital's net mask without its own."""
+    own = mask(secrets[mine].self_seed, 64, modulus)
+    return (net(secrets, publics, mine, modulus=modulus).astype(object) - own) % modulus
 
 
 @settings(max_examples=25, deadline=None)
@@ -65,36 +76,32 @@ def net(secrets, mine, *, count=64, modulus=MODULUS, **changes):
     strategies.integers(0, 2**64 - 1),
 )
 def test_masks_of_all_members_cancel(names, modulus, round):
-    secrets = {name: RoundSecret.generate() for name in names}
-    masks = [net(secrets, name, modulus=modulus, round=round) for name in names]
-    assert all(row.min() >= 0 and row.max() < modulus for row in masks)
-    assert not (np.sum(masks, axis=0, dtype=object) % modulus).any()
+    secrets, publics = parties(names, round=round)
+    drawn = [net(secrets, publics, name, modulus=modulus) for name in names]
+    assert all(row.min() >= 0 and row.max() < modulus for row in drawn)
+    pairs = [pair_masks(secrets, publics, name, modulus=modulus) for name in names]
+    assert not (np.sum(pairs, axis=0) % modulus).any()
 
 
 def test_masks_of_a_part_of_the_members_do_not_cancel():
-    secrets = {name: RoundSecret.generate() for name in 'abcd'}
-    masks = {name: net(secrets, name) for name in secrets}
+    secrets, publics = parties('abcd')
+    pairs = {name: pair_masks(secrets, publics, name) for name in secrets}
     for part in ('a', 'ab', 'bcd', 'acd'):
-        total = np.sum([masks[name] for name in part], axis=0, dtype=object) % MODULUS
+        total = np.sum([pairs[name] for name in part], axis=0) % MODULUS
         assert np.count_nonzero(total) > 60
 
 
 def test_members_told_of_different_sets_do_not_cancel():
     # A lying aggregator loses the sum, and learns no difference of two sums.
-    secrets = {name: RoundSecret.generate() for name in 'abc'}
-    pair = {name: secrets[name] for name in 'ab'}
-    honest = net(secrets, 'a')
-    assert not np.array_equal(net(pair, 'a'), honest)
-    shared = pair_key(
-        secrets['a'],
-        secrets['b'].public,
-        **{**PAIR, 'mine': 'a', 'theirs': 'b', 'members': 'abc'},
-    )
-    assert not np.array_equal(mask(shared, 64, MODULUS), net(pair, 'a'))
+    secrets, publics = parties('abc')
+    alone = pair_masks(secrets, {name: publics[name] for name in 'ab'}, 'a')
+    assert not np.array_equal(alone, pair_masks(secrets, publics, 'a'))
+    shared = key(secrets['a'].mask, publics['b'], mine='a', theirs='b', members='abc')
+    assert not np.array_equal(mask(shared, 64, MODULUS), alone)
 
 
 def test_both_ends_derive_one_key():
-    other = pair_key(THEIRS, MINE.public, **{**PAIR, 'mine': 'hospital_2', 'theirs': 'hospital_1'})
+    other = key(THEIRS, MINE.public, mine='hospital_2', theirs='hospital_1')
     assert other == key() and len(other) == 32
 
 
@@ -124,7 +131,7 @@ def test_stream_changes_with_everything_that_it_is_bound_to(change):
 
 def test_stream_changes_with_each_secret():
     third = secret_of(b'\x33' * 32)
-    keys = {key(), pair_key(MINE, third.public, **PAIR), pair_key(third, THEIRS.public, **PAIR)}
+    keys = {key(), key(MINE, third.public), key(third, THEIRS.public)}
     assert len(keys) == 3
 
 
@@ -199,13 +206,13 @@ SMALL_ORDER = [
 @pytest.mark.parametrize('public', SMALL_ORDER)
 def test_key_of_small_order_is_refused(public):
     with pytest.raises(CryptoError, match='small order'):
-        pair_key(MINE, bytes.fromhex(public), **PAIR)
+        key(MINE, bytes.fromhex(public))
 
 
 @pytest.mark.parametrize('public', [b'', b'\x09' * 31, b'\x09' * 33, None, MINE.public])
 def test_key_that_is_no_peers_is_refused(public):
     with pytest.raises(CryptoError):
-        pair_key(MINE, public, **PAIR)
+        key(MINE, public)
 
 
 @pytest.mark.parametrize(
@@ -227,14 +234,12 @@ def test_pair_that_is_none_is_refused(change):
 
 @pytest.mark.parametrize(
     'peers',
-    [{}, {'a': THEIRS.public, 'b': THEIRS.public}, {'b': THEIRS.public, 'c': THEIRS.public}],
+    [{}, {'a': THEIRS.public}, {'b': THEIRS.public, 'c': THEIRS.public}],
     ids=['nobody', 'itself', 'one key twice'],
 )
 def test_peers_that_are_none_are_refused(peers):
     with pytest.raises(CryptoError):
-        net_mask(
-            MINE, peers, federation='f', round=0, attempt=0, mine='a', count=4, modulus=MODULUS
-        )
+        net_mask(parties('a')[0]['a'], peers, count=4, modulus=MODULUS)
 
 
 @pytest.mark.parametrize(
@@ -296,13 +301,10 @@ def summed(gone, *, count=24, modulus=MODULUS, attempt=0):
     masked = {
         name: updates[name]
         + net_mask(
-            secrets[name].mask,
+            secrets[name],
             {peer: publics[peer] for peer in sharers if peer != name},
-            mine=name,
             count=count,
             modulus=modulus,
-            self_seed=secrets[name].self_seed,
-            **place,
         )
         for name in senders
     }
@@ -324,7 +326,14 @@ def summed(gone, *, count=24, modulus=MODULUS, attempt=0):
         else:
             shares = {holder: held[holder][owner].mask_secret for holder in revealers}
             lost[owner] = recovery.recover(shares)
-    leftover = leftover_mask(seeds, lost, publics, count=count, modulus=modulus, **place)
+    leftover = leftover_mask(
+        MaskContext(**place, members=tuple(publics)),
+        publics,
+        self_seeds=seeds,
+        mask_secrets=lost,
+        count=count,
+        modulus=modulus,
+    )
     total = np.sum(list(masked.values()), axis=0, dtype=object) - leftover
     return total % modulus, np.sum(list(updates.values()), axis=0)
 
@@ -364,40 +373,17 @@ def test_as_many_as_may_go_at_one_stage_leave_an_exact_sum(stage, count):
     assert recovered.tolist() == plain.tolist()
 
 
-def parties(count):
-    """Return secrets of a fixed round, and their public halves."""
-    secrets = {
-        f'hospital_{number}': RoundSeed(bytes([number]) * 32, 'trial', 3, f'hospital_{number}')
-        for number in range(count)
-    }
-    secrets = {name: seed.attempt(0) for name, seed in secrets.items()}
-    return secrets, {name: each.mask.public for name, each in secrets.items()}
-
-
-def leftover(secrets, listed, survivors, *, count=64, modulus=MODULUS, **changes):
+def leftover(secrets, listed, survivors, *, count=64, modulus=MODULUS, place=PLACE, **changes):
     fine = {
+        'publics': listed,
         'self_seeds': {name: secrets[name].self_seed for name in survivors},
         'mask_secrets': {
             name: each.mask.to_bytes() for name, each in secrets.items() if name not in survivors
         },
-        'publics': listed,
-        'federation': 'trial',
-        'round': 3,
-        'attempt': 0,
+        **changes,
     }
-    return leftover_mask(**{**fine, **changes}, count=count, modulus=modulus)
-
-
-def whole_mask(secrets, publics, mine, *, count=64, modulus=MODULUS, **changes):
-    return net_mask(
-        secrets[mine].mask,
-        {name: public for name, public in publics.items() if name != mine},
-        **{'federation': 'trial', 'round': 3, 'attempt': 0, **changes},
-        mine=mine,
-        count=count,
-        modulus=modulus,
-        self_seed=secrets[mine].self_seed,
-    )
+    context = MaskContext(**place, members=tuple(fine['publics']))
+    return leftover_mask(context, **fine, count=count, modulus=modulus)
 
 
 def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
@@ -408,24 +394,14 @@ def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
         slow += mask(secrets[one].self_seed, 64, MODULUS)
         for other in secrets:
             if other != one:
-                drawn = mask(
-                    pair_key(
-                        secrets[one].mask,
-                        publics[other],
-                        federation='trial',
-                        round=3,
-                        attempt=0,
-                        mine=one,
-                        theirs=other,
-                        members=secrets,
-                    ),
-                    64,
-                    MODULUS,
+                shared = key(
+                    secrets[one].mask, publics[other], mine=one, theirs=other, members=[*secrets]
                 )
+                drawn = mask(shared, 64, MODULUS)
                 slow += drawn.astype(object) if one < other else -drawn.astype(object)
     found = leftover(secrets, publics, survivors)
     assert found.tolist() == (slow % MODULUS).tolist()
-    sent = np.sum([whole_mask(secrets, publics, name) for name in survivors], axis=0, dtype=object)
+    sent = np.sum([net(secrets, publics, name) for name in survivors], axis=0, dtype=object)
     assert found.tolist() == (sent % MODULUS).tolist()
 
 
@@ -435,8 +411,8 @@ def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
 def test_leftover_of_another_attempt_takes_nothing_away(change):
     secrets, publics = parties(5)
     survivors = list(secrets)[:4]
-    sent = np.sum([whole_mask(secrets, publics, name) for name in survivors], axis=0, dtype=object)
-    rest = (sent - leftover(secrets, publics, survivors, **change)) % MODULUS
+    sent = np.sum([net(secrets, publics, name) for name in survivors], axis=0, dtype=object)
+    rest = (sent - leftover(secrets, publics, survivors, place=PLACE | change)) % MODULUS
     assert np.count_nonzero(rest) > 60
 
 
@@ -444,8 +420,8 @@ def test_leftover_of_members_who_masked_with_others_takes_nothing_away():
     secrets, publics = parties(5)
     survivors = list(secrets)[:4]
     fewer = {name: publics[name] for name in survivors}
-    sent = [whole_mask(secrets, fewer, survivors[0])]
-    sent += [whole_mask(secrets, publics, name) for name in survivors[1:]]
+    sent = [net(secrets, fewer, survivors[0])]
+    sent += [net(secrets, publics, name) for name in survivors[1:]]
     rest = np.sum(sent, axis=0, dtype=object) - leftover(secrets, publics, survivors)
     assert np.count_nonzero(rest % MODULUS) > 60
 
@@ -498,26 +474,26 @@ def test_sums_of_many_masks_wrap_rightly(modulus, signs):
     for seed, added in terms:
         drawn = mask(seed, 12, modulus).astype(object)
         slow += drawn if added else -drawn
-    found = masks._sum_of_masks(terms, 12, modulus)
+    found = masks.sum_of_masks(terms, 12, modulus)
     assert found.tolist() == (slow % modulus).tolist()
 
 
 @pytest.mark.parametrize('modulus', [MODULUS, 2**64 * 3 // 20, 281_463_380_458_315_777])
 def test_mask_is_the_same_in_pieces(monkeypatch, modulus):
     keys = [(bytes([number]) * 32, number % 3 > 0) for number in range(7)]
-    whole = masks._sum_of_masks(keys, 5000, modulus)
-    assert masks._sum_of_masks(keys, 100, modulus).tolist() == whole[:100].tolist()
+    whole = masks.sum_of_masks(keys, 5000, modulus)
+    assert masks.sum_of_masks(keys, 100, modulus).tolist() == whole[:100].tolist()
     monkeypatch.setattr(masks, 'CHUNK', 77)
     monkeypatch.setattr(masks, 'TOGETHER', 3)
-    assert masks._sum_of_masks(keys, 5000, modulus).tolist() == whole.tolist()
+    assert masks.sum_of_masks(keys, 5000, modulus).tolist() == whole.tolist()
 
 
 def test_millions_of_integers_take_little_more_room_than_themselves():
     secrets, publics = parties(4)
-    whole_mask(secrets, publics, 'hospital_0')
+    net(secrets, publics, 'hospital_0')
     tracemalloc.start()
     try:
-        found = whole_mask(secrets, publics, 'hospital_0', count=1_667_072, modulus=2**53 + 5)
+        found = net(secrets, publics, 'hospital_0', count=1_667_072, modulus=2**53 + 5)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -532,7 +508,7 @@ def test_sums_of_masks_are_uniform(what):
     count, modulus = 200_000, 281_463_380_458_315_777
     options = {'count': count, 'modulus': modulus}
     if what == 'net mask':
-        drawn = whole_mask(secrets, publics, 'hospital_2', **options)
+        drawn = net(secrets, publics, 'hospital_2', **options)
     else:
         drawn = leftover(secrets, publics, list(secrets)[:4], **options)
     parts = (drawn.astype(float) / modulus * 64).astype(int)
@@ -543,18 +519,12 @@ def test_sums_of_masks_are_uniform(what):
 
 
 def test_masks_of_one_member_are_unrelated_from_attempt_to_attempt():
-    secrets, publics = parties(3)
-    masks = [
-        whole_mask(secrets, publics, 'hospital_0', count=4000, **change)
-        for change in ({}, {'attempt': 1}, {'round': 4}, {'federation': 'trial_2'})
-    ]
-    own = mask(secrets['hospital_0'].self_seed, 4000, MODULUS)
+    changes = ({}, {'attempt': 1}, {'round': 4}, {'federation': 'trial_2'})
+    drawn = [net(*parties(3, **change), 'hospital_0', count=4000) for change in changes]
     for one in range(4):
         for other in range(one):
-            # Self masks are the seed's: it is another in another attempt; here it is not.
-            first, second = ((masks[each] - own) % MODULUS for each in (one, other))
-            assert np.count_nonzero(first == second) == 0
-            assert abs(np.corrcoef(first, second)[0, 1]) < 0.08
+            assert np.count_nonzero(drawn[one] == drawn[other]) == 0
+            assert abs(np.corrcoef(drawn[one], drawn[other])[0, 1]) < 0.08
 
 
 def test_pair_masks_never_change():
