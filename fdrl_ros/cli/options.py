@@ -100,33 +100,6 @@ def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
     return read_records(plan, files)
 
 
-def over_seeds(directory: str, seeds: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """
-    Add the flags of a command that repeats something with several seeds.
-
-    :param directory: where it keeps what is finished, by default.
-    :param seeds: how many, by default.
-    """
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        command = click.option(
-            '--seeds',
-            type=click.IntRange(min=1),
-            default=seeds,
-            show_default=True,
-            help='How many seeds, from --seed on.',
-        )(command)
-        return click.option(
-            '--directory',
-            type=click.Path(path_type=Path),
-            default=directory,
-            show_default=True,
-            help='Where each seed and the result are kept; what is finished is not run again.',
-        )(command)
-
-    return add
-
-
 def flag_of(group: str, name: str) -> str:
     """Return the flag of a setting, such as --privacy-budget."""
     words = name if group in PLAIN else f'{group}_{name}'

@@ -26,21 +26,23 @@ WORDS = {
     'value': 'valuing',
     'evaluate': 'evaluating',
     'operate': 'operating',
-    'seed': 'experiment',
     'draw': 'drawing',
     'demonstrate': 'demonstrating',
     'replay': 'going through again',
-    'audit': 'auditing',
-    'utility': 'measuring',
-    'sepsis': 'sepsis',
-    'sepsis run': 'learning',
+    'audit part': 'auditing',
+    'utility part': 'measuring',
+    'heterogeneity part': 'measuring',
+    'coverage part': 'measuring',
+    'selector part': 'comparing',
+    'sepsis part': 'learning',
+    'experiment part': 'experiment',
     'shield': 'shield',
 }
-LINES = {'collect': 4, 'train': 4, 'alone': 4, 'utility': 8, 'sepsis': 20, 'sepsis run': 0}
+LINES = {'collect': 4, 'train': 4, 'alone': 4, 'utility part': 8, 'sepsis': 20, 'sepsis part': 0}
 """How many lines a log gets of a piece of work, where that is not one."""
-PASSING = ('value', 'evaluate', 'sepsis run')
+PASSING = ('value', 'evaluate', 'sepsis part')
 """What is not shown any more once it is done."""
-AT_ONCE = ('utility', 'sepsis')
+AT_ONCE = ('utility part', 'sepsis')
 """What says in a log that it has begun."""
 
 

@@ -13,6 +13,7 @@ from fdrl_ros.experiments.contender import Contender, SelectorSession
 from fdrl_ros.metrics import StateSet, task_accuracy
 from fdrl_ros.metrics.episode import write_csv, write_json
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.runtime.worker_processes import run_tasks
 from fdrl_ros.selector import Selection
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
@@ -28,8 +29,6 @@ PORTION = 40
 
 FIRST_OF_STATES = 10**6
 """Number of the first patient of the frozen set: nobody is evaluated on it."""
-
-_STREAM = 6  # of the generators of evaluation
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,7 @@ def make_probe(plan: Plan) -> Probe:
     env = SurgeryEnv(settings=plan.world)
     try:
         for case, patient in enumerate(patients):
-            rng = np.random.default_rng([_STREAM, plan.federation.seed, case])
+            rng = np.random.default_rng([Stream.EVALUATION, plan.federation.seed, case])
             env.np_random = rng
 
             def choose(
@@ -159,7 +158,7 @@ def operate(
     :returns: what happened, and how often the selector chose each policy.
     """
     env = SurgeryEnv(settings=plan.world)
-    env.np_random = np.random.default_rng([_STREAM, plan.federation.seed])
+    env.np_random = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
     episodes, chosen = [], dict[str, int]()
     try:
         for patient in patients:

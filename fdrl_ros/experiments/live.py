@@ -27,7 +27,8 @@ from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
-from fdrl_ros.experiments.rounds import Observer, RoundNote, write_json
+from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.rounds import Observer, RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.runtime.environment_variables import with_variables

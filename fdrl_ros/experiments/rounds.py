@@ -12,6 +12,7 @@ from typing import Any
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
+from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
@@ -73,20 +74,6 @@ def read_rounds(path: Path) -> list[RoundNote]:
         ]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(f'{path} cannot be read: {error}') from error
-
-
-def write_json(path: Path, value: Any) -> None:
-    """
-    Write JSON atomically.
-
-    :raises StoreError: if it cannot be written.
-    """
-    part = path.with_name(path.name + '.part')
-    try:
-        part.write_text(json.dumps(value, indent=2) + '\n', 'utf-8')
-        part.replace(path)
-    except OSError as error:
-        raise StoreError(f'cannot write {path}: {error.strerror}') from error
 
 
 class TimedParty:

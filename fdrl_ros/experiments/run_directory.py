@@ -14,10 +14,10 @@ from typing import Any
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.evaluation import save_episodes
+from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.table import render_text
-from fdrl_ros.experiments.rounds import write_json
 from fdrl_ros.runtime.durable import exclusive
 import numpy as np
 

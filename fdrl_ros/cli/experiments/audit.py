@@ -2,20 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl audit`: what epsilon the training code can be shown to have, beside what it claims."""
 
-from pathlib import Path
 from typing import Any
 
-import click
 from fdrl_ros.audit.settings import AuditSettings
-from fdrl_ros.cli.group import SAME_COMMAND, stopping
-from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand, SettingOption
-from fdrl_ros.cli.output import console
-from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.errors import PrivacyError, StoreError
+from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
+from fdrl_ros.cli.options import PlanCommand, SettingOption
+from fdrl_ros.errors import PrivacyError
 from fdrl_ros.experiments.plots.audit import draw_audit
-from fdrl_ros.experiments.reports.table import DISCLAIMER
-from fdrl_ros.experiments.rounds import write_json
-from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.audit import run_audit
 from rich.table import Table
 
@@ -30,34 +23,19 @@ class AuditCommand(PlanCommand):
         self.params += [SettingOption('audit', each) for each in AuditSettings.describe()]
 
 
-@click.command(cls=AuditCommand)
-@plan_option
-@over_seeds('runs/audit', 5)
-def audit(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
+@study_command('runs/audit', 5, AuditCommand)
+def audit(study: PlanStudy, **flags: Any) -> None:
     """
     Train one hospital with canaries among its patients, and bound its epsilon from below.
 
     Everything but the canaries is the plan's. A proven epsilon above the claimed one ends with
     exit code 1. Interrupted, it goes on when called again.
     """
-    own = {name.removeprefix(_OWN): flags.pop(name) for name in list(flags) if _OWN in name}
-    settings = AuditSettings.from_mapping({k: v for k, v in own.items() if v is not None})
-    plan = plan_from(flags, plan_file)
-    run = RunDirectory.open(directory)
-    first = plan.federation.seed
-    out = console()
-    out.print(DISCLAIMER, style='italic')
-    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
-        summary = run_audit(
-            run.path, plan, settings, range(first, first + seeds), report=bars, stopped=stopped
-        )
-    write_json(run.path / 'audit.json', summary)
-    try:
-        draw_audit(summary, run.path / 'audit.png')
-    except OSError as error:
-        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
-    out.print(_table(summary))
-    out.print(f'saved in {directory}: audit.json, audit.png', highlight=False)
+    own = {name.removeprefix(_OWN): value for name, value in flags.items() if value is not None}
+    settings = AuditSettings.from_mapping(own)
+    summary = study.measure(run_audit, study.run.path, study.plan, settings, study.seeds)
+    study.out.print(_table(summary))
+    study.save('audit', summary, draw_audit)
     if summary['refuted']:
         words = ', '.join(map(str, summary['refuted']))
         raise PrivacyError(

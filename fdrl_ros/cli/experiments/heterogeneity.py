@@ -2,28 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl heterogeneity`: what H does to hospitals, as numbers and as a plot."""
 
-from pathlib import Path
 from typing import Any
 
-import click
-from fdrl_ros.cli.group import SAME_COMMAND, stopping
-from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
-from fdrl_ros.cli.output import console
-from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.errors import StoreError
+from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.experiments.plots.heterogeneity import draw_heterogeneity
-from fdrl_ros.experiments.reports.table import DISCLAIMER
-from fdrl_ros.experiments.rounds import write_json
-from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.statistics import interval_words
 from fdrl_ros.experiments.studies.heterogeneity import run_heterogeneity
 from fdrl_ros.experiments.studies.heterogeneity_summary import CURVES, table_of, verdict
+from rich.markup import escape
 from rich.table import Table
 
 
-@click.command(cls=PlanCommand)
-@plan_option
-@over_seeds('runs/heterogeneity', 10)
-def heterogeneity(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
+@study_command('runs/heterogeneity', 10)
+def heterogeneity(study: PlanStudy) -> None:
     """
     Measure how far hospitals are apart, and what a policy loses abroad, at H = 0 to 1.
 
@@ -31,27 +22,11 @@ def heterogeneity(plan_file: str | None, directory: Path, seeds: int, **flags: A
     --pretraining-steps say from how many and for how long. --heterogeneity does not count.
     Interrupted, it goes on when called again.
     """
-    plan = plan_from(flags, plan_file)
-    run = RunDirectory.open(directory)
-    first = plan.federation.seed
-    out = console()
-    out.print(DISCLAIMER, style='italic')
-    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
-        summary = run_heterogeneity(
-            run.path, plan, range(first, first + seeds), report=bars, stopped=stopped
-        )
-    write_json(run.path / 'heterogeneity.json', summary)
-    try:
-        (run.path / 'heterogeneity.csv').write_text(table_of(summary), 'utf-8')
-        draw_heterogeneity(summary, run.path / 'heterogeneity.png')
-    except OSError as error:
-        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
-    out.print(_table(summary))
-    for name, what in CURVES.items():
-        out.print(f'{name}: {what}', highlight=False, soft_wrap=True)
-    for name in ('distance', 'mix', 'loss'):
-        out.print(verdict(summary, name), highlight=False, soft_wrap=True)
-    out.print(f'saved in {directory}: heterogeneity.json, .csv, .png', highlight=False)
+    summary = study.measure(run_heterogeneity, study.run.path, study.plan, study.seeds)
+    study.out.print(_table(summary))
+    study.show(*(f'{name}: {what}' for name, what in CURVES.items()))
+    study.show(*(verdict(summary, name) for name in ('distance', 'mix', 'loss')))
+    study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
 
 
 HEADINGS = {
@@ -71,13 +46,9 @@ def _table(summary: dict[str, Any]) -> Table:
     for heading in ('H', *(each for each, _, _ in HEADINGS.values())):
         table.add_column(heading)
     for index, level in enumerate(summary['levels']):
-        cells = []
-        for name, (_, factor, form) in HEADINGS.items():
-            at = summary['curves'][name]['at'][index]
-            words = format(factor * at['mean'], form)
-            if at['low'] is not None:
-                low, high = (format(factor * at[each], form) for each in ('low', 'high'))
-                words += f' [{low}, {high}]'
-            cells.append(words.replace('[', r'\['))
+        cells = [
+            escape(interval_words(summary['curves'][name]['at'][index], form, factor))
+            for name, (_, factor, form) in HEADINGS.items()
+        ]
         table.add_row(f'{level:g}', *cells)
     return table

@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.cli.group import SAME_COMMAND, stopping
+from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingOption
-from fdrl_ros.cli.output import console
-from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.errors import StoreError
-from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE
-from fdrl_ros.experiments.rounds import write_json
-from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.reports.table import NOT_PRIVATE
 from fdrl_ros.worlds.icu_sepsis.study.plot import draw_sepsis
 from fdrl_ros.worlds.icu_sepsis.study.settings import SepsisSettings
 from fdrl_ros.worlds.icu_sepsis.study.study import run_sepsis
@@ -54,22 +50,17 @@ def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
     given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
     settings = SepsisSettings(**{**asdict(chosen), **given})
     settings.check()
-    run = RunDirectory.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
-    out = console()
-    out.print(DISCLAIMER, style='italic')
-    out.print(NOT_PRIVATE, style='bold red')
-    with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
-        parts = run_sepsis(run.path, settings, report=bars, stopped=stopped)
-    summary = {'settings': asdict(settings), **summarise(parts, settings)}
-    write_json(run.path / 'sepsis.json', summary)
-    try:
-        plots = draw_sepsis(summary, run.path)
-    except OSError as error:
-        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
+    study = StudySession.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
+    study.out.print(NOT_PRIVATE, style='bold red')
+    with study.run.lock():
+        parts = study.measure(run_sepsis, study.run.path, settings)
+        summary = {'settings': asdict(settings), **summarise(parts, settings)}
+        study.save('sepsis', summary)
+        try:
+            plots = draw_sepsis(summary, study.run.path)
+        except OSError as error:
+            raise StoreError(f'cannot write into {study.run.path}: {error.strerror}') from error
     for table in tables(summary):
-        out.print(table)
+        study.out.print(table)
     said = f'epsilon is that of one {summary["unit"]}, at delta {summary["delta"]:g}'
-    for words in (said, *verdicts(summary)):
-        out.print(words, highlight=False, soft_wrap=True)
-    files = ', '.join(['sepsis.json', *plots])
-    out.print(f'saved in {run.path}: {files}', highlight=False, soft_wrap=True)
+    study.show(said, *verdicts(summary), f'plots: {", ".join(plots)}')

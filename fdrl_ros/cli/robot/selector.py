@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fdrl_ros.cli.experiments.study_command import levels_from, PlanStudy, study_command
 from fdrl_ros.cli.group import SAME_COMMAND, stopping
-from fdrl_ros.cli.options import over_seeds, plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.cli.robot.selector_replay import replay_bag
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
 from fdrl_ros.experiments.reports.table import DISCLAIMER
-from fdrl_ros.experiments.rounds import write_json
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.selector.coverage import CoverageSettings, run_coverage_study
 from fdrl_ros.experiments.selector.coverage_summary import CONFIDENCES, summarise_coverage
-from fdrl_ros.experiments.selector.study import finished, run_selector_study
-from fdrl_ros.experiments.selector.summary import summarise
+from fdrl_ros.experiments.selector.study import selector_study
+from fdrl_ros.experiments.selector.summary import ALWAYS, SELECTOR, summarise
+from fdrl_ros.experiments.statistics import interval_words
+from rich.markup import escape
 from rich.table import Table
 
 LEVELS = '0, 0.5, 1'
@@ -37,11 +40,9 @@ def selector() -> None:
 selector.add_command(replay_bag)
 
 
-@selector.command(cls=PlanCommand)
-@plan_option
-@over_seeds('runs/selector', 5)
+@study_command('runs/selector', 5)
 @click.option('--levels', default=LEVELS, show_default=True, help='The H that are compared.')
-def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **flags: Any) -> None:
+def compare(study: PlanStudy, levels: str) -> None:
     """
     Compare the selector with every policy alone, with other rules of choosing, and with oracles.
 
@@ -54,34 +55,22 @@ def compare(plan_file: str | None, directory: Path, seeds: int, levels: str, **f
     patients. --heterogeneity does not count. Interrupted, it goes on when called
     again. `--hospitals 4 --procedures all` makes hospitals of four specialities.
     """
-    plan = plan_from(flags, plan_file)
-    wanted = _levels(levels)
-    run = RunDirectory.open(directory)
-    first = plan.federation.seed
-    out = console()
-    out.print(DISCLAIMER, style='italic')
-    every = range(first, first + seeds)
-    with run.lock():
-        done = finished(run.path, plan, every, wanted)
-        out.print(
-            f'{seeds * len(wanted)} parts ({len(wanted)} H, {seeds} seeds), {done} of them done',
-            highlight=False,
-        )
-        with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
-            parts = run_selector_study(run.path, plan, every, wanted, report=bars, stopped=stopped)
-        summary = summarise(parts)
-        write_json(run.path / 'selector.json', summary)
-        try:
-            draw_returns(summary, run.path / 'selector.png')
-        except OSError as error:
-            raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
-    for each in summary['levels']:
-        out.print(_table(each, seeds))
-        for line in _lines(each):
-            out.print(line, highlight=False, soft_wrap=True)
-    out.print(
-        f'saved in {directory}: selector.json, selector.png, runs/*/pictures', highlight=False
+    wanted = sorted(set(levels_from(levels)))
+    own, parts = selector_study(study.run.path, study.plan, study.seeds, wanted)
+    done = sum(each is not None for each in own.finished(parts))
+    study.show(
+        f'{len(parts)} parts ({len(wanted)} H, {len(study.seeds)} seeds), {done} of them done'
     )
+    found = study.measure(own.run, parts)
+    summary = summarise(found)
+    for each in summary['levels']:
+        study.out.print(_table(each, len(study.seeds)))
+        study.show(*_lines(each))
+    study.save('selector', summary, draw_returns)
+    study.show(f'pictures: {study.directory}/runs/*/pictures')
+
+
+selector.add_command(compare)
 
 
 @selector.command(cls=PlanCommand)
@@ -155,17 +144,6 @@ def _coverage_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _levels(words: str) -> list[float]:
-    """Read the H that are wanted."""
-    try:
-        found = sorted({float(each) for each in words.split(',')})
-    except ValueError:
-        found = []
-    if not found or not all(0.0 <= each <= 1.0 for each in found):
-        raise SettingError('levels', words, 'numbers from 0 to 1, separated by commas')
-    return found
-
-
 def _table(at: dict[str, Any], seeds: int) -> Table:
     """Return what everyone earned at one H."""
     table = Table(title=f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]')
@@ -178,10 +156,10 @@ def _table(at: dict[str, Any], seeds: int) -> Table:
         row = rows[name]
         table.add_row(
             name,
-            words(row['return'], '.2f'),
-            '' if name == 'selector' else words(row['lead'], '+.2f'),
-            words(row['success'], '.1f', 100.0),
-            words(row['risk'], '.2f', 100.0),
+            escape(interval_words(row['return'], '.2f')),
+            '' if name == 'selector' else escape(interval_words(row['lead'], '+.2f')),
+            escape(interval_words(row['success'], '.1f', 100.0)),
+            escape(interval_words(row['risk'], '.2f', 100.0)),
         )
     return table
 
@@ -190,31 +168,25 @@ def _lines(at: dict[str, Any]) -> list[str]:
     """Return the rest of what came out at one H, in sentences."""
     switching = at['switching']
     dwell = switching['dwell_seconds']
+    hindsight, oracle = (
+        interval_words(at[name], '.3f') for name in ('share_of_hindsight', 'share_of_oracle')
+    )
+    saved = interval_words(at['risk_saved'], '.1f', 100.0)
+    after, others = (
+        interval_words(switching[name], '.1f', 100.0)
+        for name in ('per_step_after_a_change', 'per_step_else')
+    )
+    own, fixed = (interval_words(at['alpha_adapt'][name], '.2f') for name in (SELECTOR, ALWAYS))
     found = [
-        '(J - J_hold) / (J_oracle - J_hold): '
-        f'{words(at["share_of_hindsight"], ".3f")} of the best policy in hindsight, '
-        f'{words(at["share_of_oracle"], ".3f")} of the oracle that sees tissue and future',
-        f'risk 1 - R_mit, saved against always the global policy: '
-        f'{words(at["risk_saved"], ".1f", 100.0)} %',
-        'switches at '
-        f'{words(switching["per_step_after_a_change"], ".1f", 100.0)} % of the ticks soon after '
-        f'a change of state, at {words(switching["per_step_else"], ".1f", 100.0)} % of others; '
-        f'alpha_adapt {words(at["alpha_adapt"]["selector"], ".2f")} '
-        f'(global {words(at["alpha_adapt"]["global"], ".2f")})',
+        f'(J - J_hold) / (J_oracle - J_hold): {hindsight} of the best policy in hindsight, '
+        f'{oracle} of the oracle that sees tissue and future',
+        f'risk 1 - R_mit, saved against always the global policy: {saved} %',
+        f'switches at {after} % of the ticks soon after a change of state, at {others} % of '
+        f'others; alpha_adapt {own} (global {fixed})',
     ]
     if dwell['50'] is not None:
         found.append(
             f'a choice that gave way had stood for {dwell["50"]:.2f} s in the median, '
             f'{dwell["5"]:.2f} to {dwell["95"]:.2f} s from the 5th to the 95th percentile'
         )
-    return [each.replace('[', r'\[') for each in found]
-
-
-def words(of: dict[str, Any], form: str, factor: float = 1.0) -> str:
-    """Return a mean with its interval, if there is one."""
-    if of['mean'] is None:
-        return 'undefined'
-    mean = format(factor * of['mean'], form)
-    if of['low'] is None:
-        return mean
-    return f'{mean} [{format(factor * of["low"], form)}, {format(factor * of["high"], form)}]'
+    return found

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from fdrl_ros.cli.experiments.study_command import levels_from
 from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError, SettingError
-from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, Tally, TICKS
 from fdrl_ros.experiments.shield.cost import by_expert, by_policy, Chooser, Cost, cost, newest
 from fdrl_ros.experiments.shield.loop import attack_loop
@@ -180,7 +181,7 @@ def cost_it(
     the hospitals. Arms are kinematic. In brackets: how many steps of 100 are vetoed.
     """
     names = procedures_named(procedures)
-    wanted = _levels(levels)
+    wanted = levels_from(levels)
     if patients < 1:
         raise SettingError('patients', patients, 'at least 1')
     actors: dict[str, Chooser] = {'expert': by_expert}
@@ -215,21 +216,6 @@ def cost_it(
     out.print(table)
     if file is not None:
         write_json(file, {'patients': patients, 'seed': seed, 'found': found})
-
-
-def _levels(text: str) -> list[float]:
-    """
-    Read the levels of heterogeneity.
-
-    :raises SettingError: if they are no numbers from 0 to 1.
-    """
-    try:
-        levels = [float(each) for each in text.split(',')]
-    except ValueError:
-        levels = []
-    if not levels or not all(0.0 <= each <= 1.0 for each in levels):
-        raise SettingError('levels', text, 'numbers from 0 to 1 with commas')
-    return levels
 
 
 def _shown(row: list[Cost]) -> tuple[str, str, str]:

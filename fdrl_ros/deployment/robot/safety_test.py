@@ -17,6 +17,7 @@ from pathlib import Path
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY
 from fdrl_ros.surgery.gym.batch import BatchSurgery
@@ -28,12 +29,11 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 FIRST = 2 * 10**6
-"""Number of the first of these patients: nobody else uses so high ones."""
+"""Number of the first of these patients: no other training patient of the public has it."""
 
 AHEAD = 3
 """Ticks over which an action's consequences are looked for: the arm lags behind."""
 
-_STREAM = 8  # of the generators of this set
 _PACE = 2  # ticks between two states of one patient
 _HABITS = (('any', 0.1), ('any', 0.5), ('press', 0.4), ('wander', 0.9))
 """What surgeons do beside what the expert would, and how often; patient by patient in turn."""
@@ -60,7 +60,8 @@ def _begin(plan: Plan, seed: int) -> BatchSurgery:
     batch = BatchSurgery(_patients(plan), replace(plan.world, mode='kinematic'))
     count = len(batch.patients)
     rngs = [
-        np.random.default_rng([_STREAM, seed, plan.federation.seed, row]) for row in range(count)
+        np.random.default_rng([Stream.SAFETY_TEST, seed, plan.federation.seed, row])
+        for row in range(count)
     ]
     batch.reset(rngs=rngs)
     return batch
@@ -73,7 +74,7 @@ def make_frozen_set(plan: Plan, stopped: Stopped = _never) -> FrozenSet:
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     batch = _begin(plan, 0)
-    rng = np.random.default_rng([_STREAM, plan.federation.seed])
+    rng = np.random.default_rng([Stream.SAFETY_TEST, plan.federation.seed])
     rows = np.arange(len(batch.patients))
     habits = np.array([each for each, _ in _HABITS])[rows % len(_HABITS)]
     often = np.array([each for _, each in _HABITS])[rows % len(_HABITS)]

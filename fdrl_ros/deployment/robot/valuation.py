@@ -15,6 +15,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.metrics import risk_terms
 from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import (
     Experience,
     fit_value,
@@ -51,8 +52,6 @@ _APART = 10**5  # numbers kept for what is drawn anew for one patient
 
 STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
-
-_STREAM, _SENSORS = 5, 25  # of the generators of these operations, and of their sensors' noise
 
 Progress = Callable[[int, int], None]
 Stopped = Callable[[], bool]
@@ -96,14 +95,16 @@ def public_experience(
             cases = np.arange(begin, min(begin + PORTION, count))
             led = (cases % groups + cases // groups) % 2
 
-            rng = np.random.default_rng([_STREAM, plan.federation.seed, place, begin])
+            rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, begin])
             handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
             rolled = roll_out(
                 [public_patient(int(each), plan, name) for each in cases],
                 _handing_over(policy, lead_in, handover, rng),
                 plan.world,
                 rngs=[
-                    np.random.default_rng([_SENSORS, plan.federation.seed, place, int(each)])
+                    np.random.default_rng(
+                        [Stream.VALUATION_SENSORS, plan.federation.seed, place, int(each)]
+                    )
                     for each in cases
                 ],
                 tick=_until(stopped),
@@ -212,7 +213,7 @@ def public_misfit(
     errors, references, stds = [], [], []
     number = measured = 0
     while measured < settings.checked:
-        seed = (_STREAM, plan.federation.seed, place, CHECKED + number)
+        seed = (Stream.VALUATION, plan.federation.seed, place, CHECKED + number)
         try:
             meeting = meet(
                 cohort.patient(CHECKED + number, procedure=procedure),

@@ -11,19 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import RecordsError, SettingError, StoreError, TrainingStopped
-from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.errors import RecordsError, SettingError, StoreError
 from fdrl_ros.experiments.reports.assessment import line_up
-from fdrl_ros.experiments.rounds import write_json
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.selector.values import value_models
+from fdrl_ros.experiments.study import Part, Result, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
 from fdrl_ros.selector.value.model import FORMAT
 from fdrl_ros.selector.value.monte_carlo_reference import Alike, alike_states, meet
@@ -42,8 +40,6 @@ APART = 10**6
 
 FEWER = 4
 """How many times fewer patients the check averages over."""
-
-_STREAM, _SENSORS = 12, 27  # of the generators of this study, and of sensors' noise in it
 
 
 @dataclass(frozen=True)
@@ -99,19 +95,25 @@ def run_coverage_study(
     :raises StoreError: if it is no finished run, or a part is damaged or of other settings.
     :raises SettingError: if it has no such policy.
     """
-    policies = read_policies(run, plan, settings.policies)
-    names, essence = plan.federation.names, _essence(plan, settings)
+    read_policies(run, plan, settings.policies)
+    essence = _essence(plan, settings)
     stem = hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()[:12]
-    directory = run.path / 'coverage' / stem
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f'cannot write into {run.path}: {error.strerror}') from error
-    paths = [directory / f'{each}.json' for each in names]
-    found = [read_finished(path, lambda part: bool(part['of'] == essence)) for path in paths]
-    missing = [each for each, part in enumerate(found) if part is None]
-    if not missing:
-        return [part for part in found if part is not None]
+    parts = [
+        Part(each, {'of': essence}, (each, run, plan, settings)) for each in plan.federation.names
+    ]
+    study = Study(
+        'coverage', run.path / 'coverage' / stem, measure, workers=plan.evaluation.workers
+    )
+    if None in study.finished(parts):
+        _models(run, plan, settings, report, stopped)  # before many processes want them at once
+    return study.run(parts, report=report, stopped=stopped)
+
+
+def _models(
+    run: RunDirectory, plan: Plan, settings: CoverageSettings, report: Report, stopped: Stopped
+) -> tuple[Policy, dict[str, Policy | None], dict[str, ValueModel]]:
+    """Return the public start, the policies and their value models; fit those not kept yet."""
+    policies = read_policies(run, plan, settings.policies)
     start = policies.pop('pretrained')
     assert start is not None
     values = value_models(
@@ -122,15 +124,7 @@ def run_coverage_study(
         report=lambda done, count: report(Progress('value', 'models', done, count)),
         stopped=stopped,
     )
-    tasks = [
-        (names[each], policies, values, start, plan, settings, paths[each]) for each in missing
-    ]
-    measured = run_tasks(
-        measure, tasks, workers=plan.evaluation.workers, report=report, stopped=stopped
-    )
-    for each, part in zip(missing, measured, strict=True):
-        found[each] = part
-    return [part for part in found if part is not None]
+    return start, policies, values
 
 
 def read_policies(
@@ -162,33 +156,19 @@ def _essence(plan: Plan, settings: CoverageSettings) -> dict[str, Any]:
 
 
 def measure(
-    procedure: str,
-    policies: dict[str, Policy | None],
-    values: dict[str, ValueModel],
-    start: Policy,
-    plan: Plan,
-    settings: CoverageSettings,
-    path: Path,
-    *,
-    report: Report,
-    stopped: Stopped,
-) -> dict[str, Any]:
-    """
-    Measure one procedure and keep it; a piece of work for a worker process.
-
-    :param path: of the file that the result is written to.
-    :returns: its content.
-    """
+    procedure: str, run: RunDirectory, plan: Plan, settings: CoverageSettings, work: Work
+) -> Result:
+    """Measure one procedure."""
+    start, policies, values = _models(run, plan, settings, silent, work.stopped)
     columns = {name: _Columns() for name in policies}
     cohort = plan.public_cohort(1.0)
     everyone: Cohort | Mixture = cohort if settings.public else Mixture(plan.cohorts)
 
     def tick(left: int) -> None:
-        if stopped():
-            raise TrainingStopped('stopped by the user')
+        work.check()
 
     for number in range(settings.patients):
-        report(Progress('coverage', procedure, number, settings.patients))
+        work.tell(number, settings.patients)
         index = number + 1000 * settings.seed
         patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
         try:
@@ -200,8 +180,8 @@ def measure(
                 start,
                 bool(number % 2),
                 settings.states,
-                (_SENSORS, plan.federation.seed, index),
-                np.random.default_rng([_STREAM, plan.federation.seed, index]),
+                (Stream.COVERAGE_STUDY_SENSORS, plan.federation.seed, index),
+                np.random.default_rng([Stream.COVERAGE_STUDY, plan.federation.seed, index]),
             )
         except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
             for column in columns.values():
@@ -211,14 +191,10 @@ def measure(
             met = alike_states(meeting, policy, plan.world, plan.value.discount, tick)
             for each in met:
                 columns[name].add(number, each, values[name].estimates[procedure])
-    report(Progress('coverage', procedure, settings.patients, settings.patients))
-    part = {
-        'of': _essence(plan, settings),
+    return {
         'procedure': procedure,
         'policies': {name: vars(each) for name, each in columns.items()},
     }
-    write_json(path, part)
-    return part
 
 
 class _Columns:

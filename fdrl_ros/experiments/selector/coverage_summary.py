@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
+from fdrl_ros.experiments.statistics import resampled_units
+from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +30,6 @@ _PLACES: Array = np.arange(0.5 * _STEP, _MOST, _STEP)
 """Sizes that an error may have, in standard deviations; the last stands for all beyond."""
 
 _ROUNDS, _FURTHER = 300, 40
-_STREAM = 13
 
 
 def shares_held(scores: Array, errors: Array, confidences: Sequence[float]) -> Array:
@@ -98,12 +99,9 @@ def coverage_of(
     scores, errors = np.asarray(scores, np.float64), np.asarray(errors, np.float64)
     likelihood = _likelihood(scores, errors)
     masses = _fitted(likelihood, np.ones(len(scores)), _ROUNDS)
-    _, who = np.unique(patients, return_inverse=True)
-    count = int(who.max()) + 1
-    rng = np.random.default_rng([_STREAM, count])
+    rng = np.random.default_rng([Stream.COVERAGE_RESAMPLES, len(np.unique(patients))])
     drawn = []
-    for _ in range(RESAMPLES):
-        times = np.bincount(rng.integers(count, size=count), minlength=count)[who]
+    for times in resampled_units(patients, RESAMPLES, rng):
         some = times > 0
         again = _fitted(likelihood[some], times[some].astype(np.float64), _FURTHER, masses)
         drawn.append(_within(again, confidences))

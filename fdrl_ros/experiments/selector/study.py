@@ -13,14 +13,11 @@ from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.valuation import public_patient
-from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.cases import Cases
 from fdrl_ros.experiments.contender import Contender, HoldContender, SelectorContender
 from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
-from fdrl_ros.experiments.parts import read_finished
 from fdrl_ros.experiments.plots.selector import draw_operation
 from fdrl_ros.experiments.reports.assessment import line_up
-from fdrl_ros.experiments.rounds import write_json
 from fdrl_ros.experiments.selector.oracle import oracle_returns
 from fdrl_ros.experiments.selector.rivals import (
     dwells_of,
@@ -32,10 +29,11 @@ from fdrl_ros.experiments.selector.rivals import (
 from fdrl_ros.experiments.selector.summary import ALWAYS, SELECTOR, TIMID
 from fdrl_ros.experiments.selector.values import value_models
 from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.experiments.study import Part, Result, Study, Work
 from fdrl_ros.metrics import state_change
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.runtime.progress import Progress
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import HOLD, Selection
 from fdrl_ros.selector.value.model import FORMAT
 from fdrl_ros.selector.value.monte_carlo_reference import acting
@@ -58,105 +56,35 @@ FORESEEN = 40
 SOON = 3
 """Ticks after a change of state within which a switch counts as its answer."""
 
-_STREAM, _SENSORS = 9, 26  # of the generators of this study, and of sensors' noise in it
 
-
-def run_selector_study(
-    directory: Path,
-    plan: Plan,
-    seeds: Sequence[int],
-    levels: Sequence[float],
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
-) -> list[dict[str, Any]]:
-    """
-    Measure every seed at every H.
-
-    :param directory: gets a run for each, and ``parts/``, one JSON file each; gone on from there.
-    :returns: the parts, seed after seed, each with its H.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
-    :raises StoreError: if a part is damaged, or of other settings.
-    """
-    (directory / 'parts').mkdir(parents=True, exist_ok=True)
-    wanted = _wanted(directory, plan, seeds, levels)
-    found = [read_part(path, own) for path, own in wanted]
-    missing = [each for each, part in enumerate(found) if part is None]
-    done = len(wanted) - len(missing)
-    report(Progress('selector', 'all seeds', done, len(wanted)))
-
-    def count(progress: Progress) -> None:
-        nonlocal done
-        report(progress)
-        if progress.what == 'part':
-            done += 1
-            report(Progress('selector', 'all seeds', done, len(wanted)))
-
-    measured = run_tasks(
-        measure,
-        [
-            (directory / 'runs' / path.stem, own, path)
-            for path, own in (wanted[each] for each in missing)
-        ],
-        workers=plan.evaluation.workers,
-        report=count,
-        stopped=stopped,
-    )
-    for each, part in zip(missing, measured, strict=True):
-        found[each] = part
-    return [part for part in found if part is not None]
-
-
-def finished(directory: Path, plan: Plan, seeds: Sequence[int], levels: Sequence[float]) -> int:
-    """
-    Count the parts that :func:`run_selector_study` would not measure again.
-
-    :raises StoreError: if one is damaged, or of other settings.
-    """
-    wanted = _wanted(directory, plan, seeds, levels)
-    return sum(read_part(path, own) is not None for path, own in wanted)
-
-
-def _wanted(
+def selector_study(
     directory: Path, plan: Plan, seeds: Sequence[int], levels: Sequence[float]
-) -> list[tuple[Path, Plan]]:
-    """Return the file and the plan of each part."""
-    return [
-        (
-            directory / 'parts' / f'seed_{seed}_h_{level:g}.json',
-            plan.changed({'federation': {'seed': seed, 'heterogeneity': level, 'release': True}}),
-        )
-        for level in levels
-        for seed in seeds
-    ]
-
-
-def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
+) -> tuple[Study, list[Part]]:
     """
-    Read a finished part, or None where there is none.
+    Return the study, and its parts: every seed at every H.
 
-    :raises StoreError: if it is damaged, or of other settings.
+    :param directory: gets a run for each part in ``runs/``, and ``parts/``.
     """
-    return read_finished(path, lambda part: bool(part['plan'] == _essence(plan)))
+    parts = []
+    for level in levels:
+        for seed in seeds:
+            own = plan.changed(
+                {'federation': {'seed': seed, 'heterogeneity': level, 'release': True}}
+            )
+            name = f'seed_{seed}_h_{level:g}'
+            settings = {'plan': {**own.to_mapping(), 'model_format': FORMAT}}
+            title = f'seed {seed}, H = {level:g}'
+            parts.append(Part(name, settings, (directory / 'runs' / name, own), title))
+    return Study('selector', directory / 'parts', measure, workers=plan.evaluation.workers), parts
 
 
-def _essence(plan: Plan) -> dict[str, Any]:
-    """Return the settings that the numbers depend on."""
-    every = plan.to_mapping()
-    every['evaluation'].pop('workers')
-    return {**every, 'model_format': FORMAT}
-
-
-def measure(
-    directory: Path, plan: Plan, path: Path, *, report: Report, stopped: Stopped
-) -> dict[str, Any]:
+def measure(directory: Path, plan: Plan, work: Work) -> Result:
     """
-    Train, value and compare one seed at one H and keep it; a piece of work for a worker process.
+    Train, value and compare one seed at one H.
 
     :param directory: of the run.
-    :param path: of the file that the result is written to.
-    :returns: its content.
     """
+    report, stopped = work.report, work.stopped
     name = f'seed {plan.federation.seed}, H = {plan.federation.heterogeneity:g}'
     alone = plan.changed({'evaluation': {'workers': 1}})
     layout, _ = run_training(directory, alone, report=report, stopped=stopped)
@@ -184,7 +112,7 @@ def measure(
     )
     contenders: list[Contender] = [*singles, HoldContender(), timid, selector]
     patients = unseen_patients(plan, plan.evaluation.patients)
-    cases, selections, episodes = _operate_all(contenders, patients, plan, name, report, stopped)
+    cases, selections, episodes = _operate_all(contenders, patients, plan, name, work)
     chosen = [[tick.policy for tick in each] for each in selections]
 
     names = (*choices, HOLD)
@@ -198,19 +126,15 @@ def measure(
     arms = {rival: rule(public, unseen) for rival, rule in RIVALS.items()}
     arms['hindsight'] = hindsight(unseen)
     _draw_examples(directory / 'pictures', episodes, selections, names)
-    part = {
-        'plan': _essence(plan),
+    return {
         'names': list(names),
         'procedures': [each.procedure.name for each in patients],
         'contenders': {each: _columns(cases[each]) for each in cases}
         | {rival: _picked(cases, names, chosen) for rival, chosen in arms.items()},
         'chosen': _counts(chosen),
         'switching': _switching(episodes, chosen, plan.selector.change_threshold),
-        'oracle': _oracle(patients, policies, selector, plan, stopped),
+        'oracle': _oracle(patients, policies, selector, plan, work),
     }
-    write_json(path, part)
-    report(Progress('part', name, 1, 1))
-    return part
 
 
 def _operate_all(
@@ -218,8 +142,7 @@ def _operate_all(
     patients: Sequence[Patient],
     plan: Plan,
     name: str,
-    report: Report,
-    stopped: Stopped,
+    work: Work,
 ) -> tuple[dict[str, Cases], list[list[Selection]], list[Episode]]:
     """Return cases by contender, and of the last one what it chose and its episodes."""
     env = SurgeryEnv(settings=plan.world)
@@ -227,17 +150,16 @@ def _operate_all(
     total, done = len(contenders) * len(patients), 0
     try:
         for each in contenders:
-            env.np_random = np.random.default_rng([_STREAM, plan.federation.seed])
+            env.np_random = np.random.default_rng([Stream.SELECTOR_STUDY, plan.federation.seed])
             met, selections = [], []
             for patient in patients:
-                if stopped():
-                    raise TrainingStopped('stopped by the user')
+                work.check()
                 episode, ticks = operate_once(env, each, patient, plan.world)
                 met.append(episode)
                 selections.append(ticks)
                 done += 1
                 if done % 20 == 0 or done == total:
-                    report(Progress('operate', name, done, total, each.name))
+                    work.report(Progress('operate', name, done, total, each.name))
             found[each.name] = Cases.of(met, plan.world, plan.value.discount)
     finally:
         env.close()
@@ -275,7 +197,9 @@ def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Pl
         for procedure in plan.federation.names
         for each in range(TRIED)
     ]
-    order = np.random.default_rng([_STREAM, plan.federation.seed, 1]).permutation(len(patients))
+    order = np.random.default_rng([Stream.SELECTOR_STUDY, plan.federation.seed, 1]).permutation(
+        len(patients)
+    )
     patients = [patients[each] for each in order]
     returns, states = [], np.zeros((0, 0))
     for name in names:
@@ -290,7 +214,9 @@ def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Pl
 
 
 def _rngs(count: int, seed: int) -> list[np.random.Generator]:
-    return [np.random.default_rng([_SENSORS, seed, each]) for each in range(count)]
+    return [
+        np.random.default_rng([Stream.SELECTOR_STUDY_SENSORS, seed, each]) for each in range(count)
+    ]
 
 
 def _columns(cases: Cases) -> dict[str, list[Any]]:
@@ -347,13 +273,12 @@ def _oracle(
     policies: dict[str, Policy],
     selector: SelectorContender,
     plan: Plan,
-    stopped: Stopped,
+    work: Work,
 ) -> dict[str, list[float]]:
     """Return what the oracle of true values earns, and others beside it, on kinematic arms."""
 
     def tick(left: int) -> None:
-        if stopped():
-            raise TrainingStopped('stopped by the user')
+        work.check()
 
     some = patients[:FORESEEN]
     discount = plan.value.discount

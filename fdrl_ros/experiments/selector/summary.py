@@ -10,7 +10,7 @@ ones.
 from collections.abc import Sequence
 from typing import Any
 
-from fdrl_ros.experiments.studies.experiment import interval
+from fdrl_ros.experiments.statistics import interval, paired
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np
@@ -25,7 +25,7 @@ def summarise(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     Sum up.
 
-    :param parts: as :func:`fdrl_ros.experiments.selector.study.run_selector_study` returns them.
+    :param parts: as :func:`fdrl_ros.experiments.selector.study.selector_study` measures them.
     :returns: seeds, and for each H a mapping of intervals: by contender ``return``, ``success``,
         ``risk`` (1 - R_mit) and ``lead`` (the selector's return minus its own); ``share`` of what
         is to be gained between holding and each of two oracles; ``risk_saved`` against always the
@@ -62,8 +62,9 @@ def _at(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
                     ('risk', 'risk'),
                 )
             },
-            'lead': interval(
-                [_mean(part, SELECTOR, 'returns') - _mean(part, name, 'returns') for part in parts]
+            'lead': paired(
+                [_mean(part, SELECTOR, 'returns') for part in parts],
+                [_mean(part, name, 'returns') for part in parts],
             ),
         }
         for name in names

@@ -4,7 +4,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-import json
 from pathlib import Path
 import shutil
 from typing import Any
@@ -13,21 +12,18 @@ from fdrl_ros.audit.one_run import audit, Audited
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import StoreError
-from fdrl_ros.experiments.parts import read_finished
-from fdrl_ros.experiments.rounds import write_json
+from fdrl_ros.experiments.study import digest_of, Part, Result, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
 
 NUMBERS = ('claimed', 'bound', 'gaussian', 'attainable')
 """What of :class:`Audited` is told of every seed."""
 
 _BINS = 60  # of the scores
-_STREAM = 7  # of the generators of canaries
 
 
 def run_audit(
@@ -44,80 +40,50 @@ def run_audit(
 
     Canaries, coins, noise and starting weights differ from seed to seed, the patients do not.
 
-    :param directory: gets ``records.npz`` and ``seeds/``, and is gone on from them.
+    :param directory: gets ``records_*.npz`` and ``seeds/``, and is gone on from them.
     :returns: settings, the numbers of every seed, and whether the claim stands.
     :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
     :raises StoreError: if a file is damaged, or of other settings.
     """
-    parts = directory / 'seeds'
-    parts.mkdir(parents=True, exist_ok=True)
     essence = _essence(plan, settings)
-    _keep_settings(directory / 'settings.json', essence)
-    paths = [parts / f'seed_{seed}.json' for seed in seeds]
-    found = [_read_part(path) for path in paths]
-    missing = [at for at, part in enumerate(found) if part is None]
-    if missing:
-        _keep_records(directory / 'records.npz', plan, report, stopped)
-    made = run_tasks(
-        measure,
-        [(plan, settings, seeds[at], directory, paths[at]) for at in missing],
-        workers=plan.evaluation.workers,
-        report=report,
-        stopped=stopped,
-    )
-    for at, part in zip(missing, made, strict=True):
-        found[at] = part
-    return summarise(essence, list(seeds), [part for part in found if part is not None])
+    records = directory / f'records_{digest_of(essence)[:12]}.npz'
+    parts = [Part(f'seed_{seed}', essence, (plan, settings, seed, records)) for seed in seeds]
+    study = Study('audit', directory / 'seeds', measure, _check, plan.evaluation.workers)
+    if None in study.finished(parts):
+        _keep_records(records, plan, report, stopped)
+    return summarise(essence, list(seeds), study.run(parts, report=report, stopped=stopped))
 
 
-def measure(
-    plan: Plan,
-    settings: AuditSettings,
-    seed: int,
-    directory: Path,
-    path: Path,
-    *,
-    report: Report,
-    stopped: Stopped,
-) -> dict[str, Any]:
+def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work: Work) -> Result:
     """
-    Audit with one seed and keep what comes out; a piece of work for a worker process.
+    Audit with one seed.
 
-    :param path: of the file that the result is written to.
-    :returns: its content.
+    :param records: file of the patients' records.
     """
     plan = plan.changed({'federation': {'seed': seed}})
-    work = path.with_suffix('.work')
-    shutil.rmtree(work, ignore_errors=True)  # of an audit that was cut short
-    work.mkdir()
     rounds = plan.rounds.rounds
-    name, total = f'seed {seed}', 1
+    directory = work.directory / 'audit'
+    shutil.rmtree(directory, ignore_errors=True)  # of an audit that was cut short
+    directory.mkdir()
 
     def tell(progress: TrainingProgress) -> None:
-        nonlocal total
-        total = rounds * progress.steps
         done = (progress.round - 1) * progress.steps + progress.step
-        if done < total:  # the end is told when the file is written
-            report(Progress('audit', name, done, total, f'epsilon {progress.epsilon:.3f}'))
+        work.tell(done, rounds * progress.steps, f'epsilon {progress.epsilon:.3f}')
 
     made = audit(
-        Records.load(directory / 'records.npz', plan.shape.states),
+        Records.load(records, plan.shape.states),
         plan.shape,
         plan.learner,
         plan.privacy,
         settings,
         rounds=rounds,
-        directory=work,
-        source=noise_source(work, 'audit', plan),
-        rng=np.random.default_rng([_STREAM, seed]),
+        directory=directory,
+        source=noise_source(directory, 'audit', plan),
+        rng=np.random.default_rng([Stream.AUDIT, seed]),
         report=tell,
-        stopped=stopped,
+        stopped=work.stopped,
     )
-    part = {'seed': seed, **_numbers(made)}
-    write_json(path, part)
-    shutil.rmtree(work, ignore_errors=True)
-    report(Progress('audit', name, total, total))
-    return part
+    return {'seed': seed, **_numbers(made)}
 
 
 def summarise(
@@ -137,7 +103,7 @@ def summarise(
         'seeds': seeds,
         **spreads,
         'refuted': [each['seed'] for each in parts if not each['consistent']],
-        'parts': parts,
+        'parts': [{k: v for k, v in each.items() if k != 'settings'} for each in parts],
     }
 
 
@@ -162,20 +128,9 @@ def _numbers(made: Audited) -> dict[str, Any]:
     }
 
 
-def _keep_settings(path: Path, essence: dict[str, Any]) -> None:
-    """Remember what a directory is of, and refuse to mix."""
-    try:
-        if path.exists():
-            if json.loads(path.read_text('utf-8')) != json.loads(json.dumps(essence)):
-                raise StoreError(f'{path} is of other settings: take another directory')
-            return
-    except (OSError, ValueError) as error:
-        raise StoreError(f'{path} cannot be read: {error}') from error
-    write_json(path, essence)
-
-
 def _keep_records(path: Path, plan: Plan, report: Report, stopped: Stopped) -> None:
     """Collect the patients' records, unless they are there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         collect_records(
             plan.cohorts[0],
@@ -186,15 +141,9 @@ def _keep_records(path: Path, plan: Plan, report: Report, stopped: Stopped) -> N
         ).save(path)
 
 
-def _read_part(path: Path) -> dict[str, Any] | None:
-    """Read a finished seed, or None where there is none."""
-
-    def fits(part: dict[str, Any]) -> bool:
-        for name in (*NUMBERS, 'consistent', 'scores', 'seed', 'proofs'):
-            part[name]
-        return True  # the directory's settings were compared before
-
-    return read_finished(path, fits)
+def _check(part: Result) -> None:
+    for name in (*NUMBERS, 'consistent', 'scores', 'seed', 'proofs'):
+        part[name]
 
 
 def _essence(plan: Plan, settings: AuditSettings) -> dict[str, Any]:

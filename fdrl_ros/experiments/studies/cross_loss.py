@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import TrainingStopped
+from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.pretraining import pretrain
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.policy import Policy
@@ -25,9 +25,6 @@ SETTLING = 3
 """One in so many steps of learning, the last ones, is a tenth as long: the policy settles."""
 
 _OTHER = 2**32  # added to a seed, for other minibatches
-
-Tell = Callable[[int, str], None]
-"""Told how much of :func:`work_of` is done, and what is under way."""
 
 
 @dataclass(frozen=True)
@@ -54,28 +51,28 @@ def work_of(plan: Plan) -> int:
     return hospitals * (plan.collection.patients + plan.pretraining.steps + there)
 
 
-def measure_loss(plan: Plan, *, tell: Tell, stopped: Stopped) -> CrossSuccess:
+def measure_loss(plan: Plan, work: Work) -> CrossSuccess:
     """
     Let every hospital learn alone, and try each policy on each hospital's unseen patients.
 
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     cohorts = plan.cohorts
-    count, share = unseen(plan), work_of(plan) // len(cohorts)
+    count, total = unseen(plan), work_of(plan)
+    share = total // len(cohorts)
     ends = np.zeros((len(cohorts), len(cohorts), count, 2))
     env = SurgeryEnv(settings=plan.world)
     try:
         for row, home in enumerate(cohorts):
 
             def tell_own(done: int, what: str, before: int = row * share) -> None:
-                tell(before + done, what)
+                work.tell(before + done, total, what)
 
-            policy = learn_alone(home, plan, tell=tell_own, stopped=stopped)
+            policy = learn_alone(home, plan, tell=tell_own, stopped=work.stopped)
             learned = plan.collection.patients + plan.pretraining.steps
             for column, other in enumerate(cohorts):
                 for index in range(count):
-                    if stopped():
-                        raise TrainingStopped('stopped by the user')
+                    work.check()
                     episode = run_episode(env, policy, other.patient(index, 'test'))
                     ends[row, column, index] = episode.success, episode.failure == 'force'
                 tell_own(learned + (column + 1) * count, f'{home.name} in {other.name}')
@@ -85,7 +82,9 @@ def measure_loss(plan: Plan, *, tell: Tell, stopped: Stopped) -> CrossSuccess:
     return CrossSuccess(success, force)
 
 
-def learn_alone(home: Cohort, plan: Plan, *, tell: Tell, stopped: Stopped) -> Policy:
+def learn_alone(
+    home: Cohort, plan: Plan, *, tell: Callable[[int, str], None], stopped: Stopped
+) -> Policy:
     """Learn from one hospital's records alone, without privacy; the last steps are small ones."""
     settings, seed = plan.pretraining, plan.federation.seed
     records = collect_records(

@@ -13,6 +13,7 @@ from dataclasses import fields
 from itertools import combinations
 import math
 
+from fdrl_ros.experiments.statistics import holm
 from fdrl_ros.surgery.patient.labs import Labs
 from fdrl_ros.surgery.patient.patient import Patient
 import numpy as np
@@ -130,12 +131,3 @@ def two_sample_tests(
     for (name, _), p in zip(raw, holm([p for _, p in raw]), strict=True):
         least[name] = min(least.get(name, 1.0), p)
     return least
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """Return the p values corrected for their number by Holm's step-down, in the same order."""
-    order = np.argsort(values, kind='stable')
-    scaled = (len(values) - np.arange(len(values))) * np.asarray(values)[order]
-    corrected = np.empty(len(values))
-    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
-    return [float(each) for each in corrected]

@@ -8,21 +8,20 @@ read from its file.
 """
 
 from collections.abc import Sequence
-import math
 from pathlib import Path
 from typing import Any
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.experiments.parts import read_finished
+from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
-from fdrl_ros.experiments.rounds import RoundNote, write_json
+from fdrl_ros.experiments.rounds import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.statistics import interval
+from fdrl_ros.experiments.study import Part, Result, Study, Work
 from fdrl_ros.experiments.training import collect_all, train_all_alone, train_federation
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-import numpy as np
-from scipy import stats
 
 METRICS = ('success', 'a_task', 'r_mit', 'mean_return', 'peak_force', 'alpha_adapt')
 PAIRED = ('success', 'a_task', 'r_mit', 'mean_return')
@@ -81,40 +80,26 @@ def run_seeds(
     :returns: what ``experiment.json`` holds.
     :raises StoreError: if a seed's file is damaged, or of another plan.
     """
-    results = []
-    for number, seed in enumerate(seeds):
-        report(Progress('seed', f'seed {seed}', number, len(seeds)))
+    parts = []
+    for seed in seeds:
         own = plan.changed({'federation': {'seed': seed}})
-        path = directory / f'seed_{seed}.json'
-        result = read_seed(path, own)
-        if result is None:
-            found = run_experiment(directory / f'seed_{seed}', own, report=report, stopped=stopped)
-            result = {
-                'plan': own.to_mapping(),
-                'summary': found.summary(),
-                'differences': found.differences(),
-                'learning': found.learning,
-                'state_set': found.probe_digest,
-            }
-            write_json(path, result)
-        results.append(result)
-        report(Progress('seed', f'seed {seed}', number + 1, len(seeds)))
-    combined = combine(results, plan, seeds)
+        settings = {'plan': own.to_mapping()}
+        parts.append(Part(f'seed_{seed}', settings, (directory / f'seed_{seed}', own)))
+    study = Study('experiment', directory, measure)
+    combined = combine(study.run(parts, report=report, stopped=stopped), plan, seeds)
     write_json(directory / 'experiment.json', combined)
     return combined
 
 
-def read_seed(path: Path, plan: Plan) -> dict[str, Any] | None:
-    """
-    Read the result of a finished seed, or None where there is none.
-
-    :raises StoreError: if it is damaged, or was made with other settings.
-    """
-
-    def fits(result: dict[str, Any]) -> bool:
-        return _without_workers(Plan.from_mapping(result['plan'])) == _without_workers(plan)
-
-    return read_finished(path, fits)
+def measure(directory: Path, plan: Plan, work: Work) -> Result:
+    """Run the experiment with one seed."""
+    found = run_experiment(directory, plan, report=work.report, stopped=work.stopped)
+    return {
+        'summary': found.summary(),
+        'differences': found.differences(),
+        'learning': found.learning,
+        'state_set': found.probe_digest,
+    }
 
 
 def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) -> dict[str, Any]:
@@ -155,28 +140,3 @@ def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int])
             if name != 'global'
         },
     }
-
-
-def interval(values: Sequence[float | None]) -> dict[str, Any]:
-    """
-    Return mean and 95 % interval over seeds by Student's t.
-
-    :param values: one for each seed; None is left out.
-    :returns: mean, low and high, null where they are undefined, and the values.
-    """
-    known = np.array([each for each in values if each is not None], dtype=np.float64)
-    mean = float(known.mean()) if len(known) else math.nan
-    half = math.nan
-    if len(known) > 1:
-        deviation = float(known.std(ddof=1)) / math.sqrt(len(known))
-        half = float(stats.t.ppf(0.975, len(known) - 1)) * deviation
-    ends = {'mean': mean, 'low': mean - half, 'high': mean + half}
-    return {
-        **{name: None if math.isnan(each) else each for name, each in ends.items()},
-        'values': list(values),
-    }
-
-
-def _without_workers(plan: Plan) -> Plan:
-    """Return the plan with what changes no result set to one value."""
-    return plan.replaced({'evaluation': {'workers': 1}})

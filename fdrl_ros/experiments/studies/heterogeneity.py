@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.parts import read_finished
-from fdrl_ros.experiments.rounds import write_json
-from fdrl_ros.experiments.studies.cross_loss import measure_loss, work_of
+from fdrl_ros.experiments.studies.cross_loss import measure_loss
 from fdrl_ros.experiments.studies.distance import (
     distances,
     pooled_spread,
@@ -24,8 +22,8 @@ from fdrl_ros.experiments.studies.distance import (
     two_sample_tests,
 )
 from fdrl_ros.experiments.studies.heterogeneity_summary import curve_of, LEVELS, summarise
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.surgery.patient.patient import Patient
 
 DRAWN = 400
@@ -49,39 +47,14 @@ def run_heterogeneity(
     :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
-    parts = directory / 'parts'
-    parts.mkdir(parents=True, exist_ok=True)
-    wanted = [(seed, level) for seed in seeds for level in LEVELS]
-    plans = {
-        (seed, level): plan.changed({'federation': {'seed': seed, 'heterogeneity': level}})
-        for seed, level in wanted
-    }
-    paths = {each: parts / f'seed_{each[0]}_h_{each[1]:g}.json' for each in wanted}
-    found = {each: read_part(paths[each], plans[each]) for each in wanted}
-    missing = [each for each in wanted if found[each] is None]
-    done = len(wanted) - len(missing)
-
-    def count(progress: Progress) -> None:
-        nonlocal done
-        report(progress)
-        if progress.done == progress.total:
-            done += 1
-            report(Progress('heterogeneity', 'all seeds', done, len(wanted)))
-
-    report(Progress('heterogeneity', 'all seeds', done, len(wanted)))
-    measured = run_tasks(
-        measure,
-        [(plans[each], paths[each]) for each in missing],
-        workers=plan.evaluation.workers,
-        report=count,
-        stopped=stopped,
-    )
-    found |= dict(zip(missing, measured, strict=True))
+    study = Study('heterogeneity', directory / 'parts', measure, curve_of, plan.evaluation.workers)
+    parts = [_part(plan, seed, level) for seed in seeds for level in LEVELS]
+    found = iter(study.run(parts, report=report, stopped=stopped))
     settings = _essence(plan)
     settings['federation'] = {
         name: settings['federation'][name] for name in ('hospitals', 'procedures')
     }
-    rows = [[found[seed, level] or {} for level in LEVELS] for seed in seeds]
+    rows = [[next(found) for _ in LEVELS] for _ in seeds]
     return {
         'seeds': list(seeds),
         'patients_drawn': DRAWN,
@@ -90,26 +63,21 @@ def run_heterogeneity(
     }
 
 
-def measure(plan: Plan, path: Path, *, report: Report, stopped: Stopped) -> dict[str, Any]:
-    """
-    Measure one seed at one H and keep it; a piece of work for a worker process.
+def _part(plan: Plan, seed: int, level: float) -> Part:
+    own = plan.changed({'federation': {'seed': seed, 'heterogeneity': level}})
+    name = f'seed_{seed}_h_{level:g}'
+    return Part(name, {'plan': _essence(own)}, (own,), f'seed {seed}, H = {level:g}')
 
-    :param path: of the file that the result is written to.
-    :returns: its content.
-    """
-    chosen, total = plan.federation, work_of(plan)
-    name = f'seed {chosen.seed}, H = {chosen.heterogeneity:g}'
 
-    def tell(done: int, what: str) -> None:
-        if done < total:  # the end is told when the file is written
-            report(Progress('heterogeneity', name, done, total, what))
-
-    part = {'plan': _essence(plan), **measure_distances(plan)}
-    found = measure_loss(plan, tell=tell, stopped=stopped)
-    part |= {'success': found.success.tolist(), 'failed_by_force': found.force.tolist()}
-    write_json(path, part)
-    report(Progress('heterogeneity', name, total, total))
-    return part
+def measure(plan: Plan, work: Work) -> Result:
+    """Measure one seed at one H."""
+    distance = measure_distances(plan)
+    found = measure_loss(plan, work)
+    return {
+        **distance,
+        'success': found.success.tolist(),
+        'failed_by_force': found.force.tolist(),
+    }
 
 
 def measure_distances(plan: Plan) -> dict[str, Any]:
@@ -139,20 +107,6 @@ def draw(plan: Plan, level: float) -> list[list[Patient]]:
     """Return unseen patients of each hospital at an H."""
     cohorts = plan.changed({'federation': {'heterogeneity': level}}).cohorts
     return [[each.patient(index, 'test') for index in range(DRAWN)] for each in cohorts]
-
-
-def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
-    """
-    Read a finished part, or None where there is none.
-
-    :raises StoreError: if it is damaged, or of other settings.
-    """
-
-    def fits(part: dict[str, Any]) -> bool:
-        curve_of(part)
-        return bool(part['plan'] == _essence(plan))
-
-    return read_finished(path, fits)
 
 
 def _essence(plan: Plan) -> dict[str, Any]:

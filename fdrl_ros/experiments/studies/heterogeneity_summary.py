@@ -12,8 +12,8 @@ import io
 import math
 from typing import Any
 
+from fdrl_ros.experiments.statistics import interval, sign_of
 from fdrl_ros.experiments.studies.distance import LEANING
-from fdrl_ros.experiments.studies.experiment import interval
 import numpy as np
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -99,15 +99,11 @@ def over_seeds(
     """
     values = np.array(table, np.float64)
     rises = [interval(each.tolist()) for each in np.diff(values, axis=1).T]
-    at = [interval(each.tolist()) for each in values.T]
-    for each in at:
-        if each['low'] is not None:
-            each['low'], each['high'] = max(each['low'], bounds[0]), min(each['high'], bounds[1])
     return {
-        'at': at,
+        'at': [interval(each.tolist(), bounds) for each in values.T],
         'rises': rises,
         'means_rise': bool(np.all(np.diff(values.mean(axis=0)) > 0.0)),
-        'every_rise_resolved': all((each['low'] or 0.0) > 0.0 for each in rises),
+        'every_rise_resolved': all(sign_of(each) > 0 for each in rises),
     }
 
 
@@ -119,7 +115,7 @@ def verdict(summary: dict[str, Any], name: str) -> str:
     unsure = [
         f'{low:g} to {high:g}'
         for low, high, rise in between
-        if rise['mean'] > 0.0 and (rise['low'] or 0.0) <= 0.0
+        if rise['mean'] > 0.0 and sign_of(rise) <= 0
     ]
     words = 'does not grow from H = ' + ', '.join(falls) if falls else 'grows with H'
     if unsure:

@@ -7,21 +7,17 @@ Every epsilon learns from the same records, start, order of steps and number of 
 trainer that runs in a hospital; only clipping and noise differ. Finished seeds are kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-import json
 import math
 from pathlib import Path
-import shutil
 from typing import Any
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import TrainingStopped
-from fdrl_ros.experiments.parts import read_finished
-from fdrl_ros.experiments.rounds import write_json
-from fdrl_ros.experiments.studies.utility_intervals import kept_interval, success_interval
+from fdrl_ros.experiments.statistics import interval, RATIO, SHARE
+from fdrl_ros.experiments.study import Part, Result, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.pretraining import pretrain_public, untrained_weights
 from fdrl_ros.learner.records.collection import collect_records
@@ -31,8 +27,7 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort
@@ -45,9 +40,6 @@ STARTS = ('public', 'random')
 """Weights that learning begins with: learned on public patients, or drawn."""
 
 _UNCLIPPED = 1e6
-
-Tell = Callable[[int, str], None]
-"""Told how much of :func:`work_of` is done, and what is under way."""
 
 
 def run_utility(
@@ -68,21 +60,23 @@ def run_utility(
     :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
-    parts = directory / 'parts'
-    parts.mkdir(parents=True, exist_ok=True)
-    plans = {seed: plan.changed({'federation': {'seed': seed}}) for seed in seeds}
-    paths = {seed: parts / f'seed_{seed}.json' for seed in seeds}
-    found = {seed: read_part(paths[seed], plans[seed]) for seed in seeds}
-    missing = [seed for seed in seeds if found[seed] is None]
-    measured = run_tasks(
+    parts = [
+        Part(
+            f'seed_{seed}',
+            {'settings': _essence(plan)},
+            (plan.changed({'federation': {'seed': seed}}),),
+            f'seed {seed}',
+        )
+        for seed in seeds
+    ]
+    study = Study(
+        'utility',
+        directory / 'parts',
         measure,
-        [(plans[seed], paths[seed]) for seed in missing],
-        workers=plan.evaluation.workers,
-        report=report,
-        stopped=stopped,
+        lambda part: summarise([part], plan, seeds),
+        plan.evaluation.workers,
     )
-    found |= dict(zip(missing, measured, strict=True))
-    return summarise([found[seed] or {} for seed in seeds], plan, seeds)
+    return summarise(study.run(parts, report=report, stopped=stopped), plan, seeds)
 
 
 def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) -> dict[str, Any]:
@@ -94,11 +88,12 @@ def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) 
     table = {
         start: {
             name_of(epsilon): {
-                'success': success_interval(
-                    [row['success'][start][name_of(epsilon)] for row in rows]
+                'success': interval(
+                    [row['success'][start][name_of(epsilon)] for row in rows], SHARE
                 ),
-                'kept': kept_interval(
-                    [_share(row['success'][start], name_of(epsilon), 'inf') for row in rows]
+                'kept': interval(
+                    [_share(row['success'][start], name_of(epsilon), 'inf') for row in rows],
+                    RATIO,
                 ),
             }
             for epsilon in EPSILONS
@@ -112,7 +107,7 @@ def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) 
         'delta': plan.privacy.delta,
         'private': plan.federation.noise == 'secure',
         'start': {
-            start: success_interval([row['start'][start] for row in rows]) for start in STARTS
+            start: interval([row['start'][start] for row in rows], SHARE) for start in STARTS
         },
         'sigma_m': rows[0]['sigma_m'],
         'epsilon_spent': rows[0]['epsilon_spent'],
@@ -121,28 +116,18 @@ def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) 
     }
 
 
-def measure(plan: Plan, path: Path, *, report: Report, stopped: Stopped) -> dict[str, Any]:
-    """
-    Measure one seed and keep it; a piece of work for a worker process.
-
-    :param path: of the file that the result is written to.
-    :returns: its content.
-    """
-    total, name = work_of(plan), f'seed {plan.federation.seed}'
-
-    def tell(done: int, what: str) -> None:
-        if done < total:  # the end is told when the file is written
-            report(Progress('utility', name, done, total, what))
-
+def measure(plan: Plan, work: Work) -> Result:
+    """Measure one seed."""
+    total = work_of(plan)
     home = plan.cohorts[0]
     patients = plan.collection.patients
-    tell(0, 'collects')
+    work.tell(0, total, 'collects')
     records = collect_records(
         home,
         plan.collection,
         plan.world,
-        progress=lambda done, _: tell(done, 'collects'),
-        stopped=stopped,
+        progress=lambda done, _: work.tell(done, total, 'collects'),
+        stopped=work.stopped,
     )
     public = pretrain_public(
         plan.public_cohort(),
@@ -151,12 +136,11 @@ def measure(plan: Plan, path: Path, *, report: Report, stopped: Stopped) -> dict
         plan.collection,
         plan.world,
         seed=plan.federation.seed,
-        progress=lambda what, done, count: tell(patients, what),
-        stopped=stopped,
+        progress=lambda what, done, count: work.tell(patients, total, what),
+        stopped=work.stopped,
     )
     starts = {'public': public, 'random': untrained_weights(plan.shape, plan.federation.seed)}
-    part: dict[str, Any] = {
-        'settings': _essence(plan),
+    part: Result = {
         'success': {start: {} for start in STARTS},
         'start': {},
         'sigma_m': {},
@@ -164,35 +148,31 @@ def measure(plan: Plan, path: Path, *, report: Report, stopped: Stopped) -> dict
     }
     done, each = patients, (total - patients) // (len(STARTS) * (1 + len(EPSILONS)))
     for start in STARTS:
-        part['start'][start] = success_of(starts[start], home, plan, stopped)
+        part['start'][start] = success_of(starts[start], home, plan, work)
         done += each
-        tell(done, f'{start} start')
+        work.tell(done, total, f'{start} start')
         for epsilon in EPSILONS:
             words = f'{start} start, epsilon {name_of(epsilon)}'
-            directory = path.with_suffix('') / f'{start}_{name_of(epsilon)}'
-            learned = _learn(records, starts[start], plan, epsilon, directory, stopped)
+            directory = work.directory / f'{start}_{name_of(epsilon)}'
+            learned = _learn(records, starts[start], plan, epsilon, directory, work.stopped)
             part['success'][start][name_of(epsilon)] = success_of(
-                learned['weights'], home, plan, stopped
+                learned['weights'], home, plan, work
             )
             for number in ('sigma_m', 'epsilon_spent'):
                 part[number][name_of(epsilon)] = learned[number]
             part['steps'] = learned['steps']
             done += each
-            tell(done, words)
-    write_json(path, part)
-    shutil.rmtree(path.with_suffix(''), ignore_errors=True)
-    report(Progress('utility', name, total, total))
+            work.tell(done, total, words)
     return part
 
 
-def success_of(weights: np.ndarray, home: Cohort, plan: Plan, stopped: Stopped) -> float:
+def success_of(weights: np.ndarray, home: Cohort, plan: Plan, work: Work) -> float:
     """Return the share of a hospital's unseen patients that a policy succeeds on."""
     policy, ends = Policy(weights, plan.shape), []
     env = SurgeryEnv(settings=plan.world)
     try:
         for index in range(plan.evaluation.patients):
-            if stopped():
-                raise TrainingStopped('stopped by the user')
+            work.check()
             ends.append(run_episode(env, policy, home.patient(index, 'test')).success)
     finally:
         env.close()
@@ -226,20 +206,6 @@ def steps_of(plan: Plan, units: int) -> int:
     """Return the steps of all rounds and local epochs."""
     epoch = math.ceil(units / plan.privacy.batch)
     return plan.rounds.rounds * plan.learner.epochs * epoch
-
-
-def read_part(path: Path, plan: Plan) -> dict[str, Any] | None:
-    """
-    Read a finished seed, or None where there is none.
-
-    :raises StoreError: if it is damaged, or of other settings.
-    """
-
-    def fits(part: dict[str, Any]) -> bool:
-        summarise([part], plan, [plan.federation.seed])
-        return bool(part['settings'] == json.loads(json.dumps(_essence(plan))))
-
-    return read_finished(path, fits)
 
 
 def _learn(

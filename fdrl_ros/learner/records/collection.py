@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
@@ -24,8 +25,6 @@ import numpy as np
 
 Progress = Callable[[int, int], None]
 """How many of how many are done."""
-
-_STREAM = 4  # of the generators of behaviour; fdrl_ros.surgery.patient.patient uses 1 to 3
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def collect_episodes(
             if stopped():
                 raise TrainingStopped(f'collection stopped before patient {index}')
             rng = np.random.default_rng(
-                [_STREAM, cohort.seed, cohort.hospital, int(cohort.public), index]
+                [Stream.BEHAVIOUR, cohort.seed, cohort.hospital, int(cohort.public), index]
             )
             patient = cohort.patient(index)
             env.np_random = rng

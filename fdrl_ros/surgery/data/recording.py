@@ -9,6 +9,7 @@ from pathlib import Path
 import shutil
 
 from fdrl_ros.errors import FdrlError, RecordsError, SettingError
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.surgery.data.dataset import Dataset, record
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
@@ -29,7 +30,6 @@ PART = 10
 Operate = Callable[[SurgeryEnv, int], tuple[Episode, int | None]]
 """Does operation number so and so; returns it and the seed of its generator."""
 
-_STREAM, _MOVES = 7, 8  # of the generators of recordings; others of the package use 1 to 6
 _LAST = '; operations 0 to '
 """What the note of a finished file goes on with: the number of the last one that was done."""
 
@@ -68,7 +68,11 @@ def recorded_episode(
 
 def seed_of(seed: int, index: int) -> int:
     """Return the seed of operation `index` of a recording."""
-    return int(np.random.SeedSequence([_STREAM, seed, index]).generate_state(1, np.uint64)[0])
+    return int(
+        np.random.SeedSequence([Stream.RECORDING_SENSORS, seed, index]).generate_state(
+            1, np.uint64
+        )[0]
+    )
 
 
 def record_operations(
@@ -216,7 +220,7 @@ def behaving(
         patient = patients.patient(index, split)
         if procedure and patient.procedure.name != procedure:
             raise SettingError('patients', patient.procedure.name, f'all of {procedure}')
-        moves = np.random.default_rng([_MOVES, seed, index])
+        moves = np.random.default_rng([Stream.RECORDING_MOVES, seed, index])
 
         def choose(state: np.ndarray) -> int:
             if exploration > 0.0 and moves.random() < exploration:

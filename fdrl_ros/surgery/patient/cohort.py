@@ -16,6 +16,7 @@ import math
 from typing import Protocol
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.random_streams import PUBLIC_FACTORS, Stream
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.hospital_numbers import check_place
 from fdrl_ros.surgery.patient.events import draw_events
@@ -32,7 +33,6 @@ from fdrl_ros.surgery.tasks.procedures import (
 import numpy as np
 
 SPLITS = ('train', 'test')
-_PUBLIC, _PRIVATE, _FACTORS, _PUBLIC_FACTORS = 1, 2, 3, 4
 _SPECIALITIES = tuple(SPECIALITIES)
 
 
@@ -152,7 +152,7 @@ class Cohort:
 
     def _shuffled(self, count: int, skip: int = 0) -> list[int]:
         """Return an order that the seed alone decides; several by number."""
-        rng = np.random.default_rng([_FACTORS, self.seed, skip])
+        rng = np.random.default_rng([Stream.FACTORS, self.seed, skip])
         return [int(each) for each in rng.permutation(count)]
 
     def mix(self, speciality: str) -> tuple[float, ...]:
@@ -181,7 +181,7 @@ class Cohort:
         if not self.public:
             _, breathing, servo, emphasis = self.leanings
             return self.log_median, breathing, servo, emphasis, self.speciality
-        key = [_PUBLIC_FACTORS, self.seed, self.hospital, split, index]
+        key = [PUBLIC_FACTORS, self.seed, self.hospital, split, index]
         stiffness, *leans = _generator(key).random(5).tolist()
         breathing, servo, own, emphasis = leans
         return (
@@ -208,7 +208,7 @@ class Cohort:
         if split not in SPLITS:
             raise SettingError('split', split, 'one of ' + ', '.join(SPLITS))
         check_whole('index', index, 0)
-        stream = _PUBLIC if self.public else _PRIVATE
+        stream = Stream.PUBLIC_PATIENTS if self.public else Stream.HOSPITAL_PATIENTS
         key = [stream, self.seed, self.hospital, SPLITS.index(split), index]
         rng = _generator(key)
         uniform = iter(rng.random(11).tolist())

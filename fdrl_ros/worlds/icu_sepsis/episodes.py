@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.random_streams import SepsisStream
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.draws import Draws
 from fdrl_ros.worlds.icu_sepsis.hospitals import SepsisHospital
@@ -19,8 +20,6 @@ from fdrl_ros.worlds.icu_sepsis.model import (
 )
 import numpy as np
 from numpy.typing import NDArray
-
-_STAYS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,4 +110,4 @@ def clinician_records(
 
 def _uniforms(seed: int, place: int, time: int, patients: int) -> NDArray[np.float64]:
     """Return two numbers for each patient; the first ones are the same however many follow."""
-    return np.random.default_rng([seed, _STAYS, place, time]).random((patients, 2))
+    return np.random.default_rng([seed, SepsisStream.STAYS, place, time]).random((patients, 2))

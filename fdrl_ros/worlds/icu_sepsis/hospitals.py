@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from fdrl_ros.runtime.random_streams import SepsisStream
 from fdrl_ros.surgery.hospital_numbers import check_place
 from fdrl_ros.surgery.ranges import check_whole
 from fdrl_ros.worlds.icu_sepsis.draws import Floats
@@ -45,7 +46,9 @@ class SepsisHospital:
     @property
     def part(self) -> int:
         """Return which part it leans to: 0 is the least severe, hospitals - 1 the most."""
-        order = np.random.default_rng([self.seed, 5]).permutation(self.hospitals)
+        order = np.random.default_rng([self.seed, SepsisStream.HOSPITALS]).permutation(
+            self.hospitals
+        )
         return int(order[self.hospital])
 
     def start(self, model: IcuSepsis) -> Floats:

@@ -5,6 +5,7 @@
 from dataclasses import replace
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.random_streams import SepsisStream
 from fdrl_ros.worlds.icu_sepsis.model import ACTION_COUNT, IcuSepsis, PATIENT_STATES
 import numpy as np
 
@@ -30,7 +31,7 @@ def perturbed(model: IcuSepsis, concentration: float, seed: int, blend: float = 
         raise SettingError('blend', blend, 'a number from 0 to 1')
     if seed < 0:
         raise SettingError('seed', seed, 'at least 0')
-    rng = np.random.default_rng([seed, 4])
+    rng = np.random.default_rng([seed, SepsisStream.GUESS])
     rows = np.empty_like(model.rows)
     for state in range(PATIENT_STATES):
         own = model.row_of[state, model.admissible[state]]

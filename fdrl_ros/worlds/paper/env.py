@@ -46,6 +46,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.runtime.random_streams import PaperStream
 from fdrl_ros.surgery.hospital_numbers import check_place
 from fdrl_ros.worlds.paper.law import (
     ACTION_COUNT,
@@ -79,8 +80,6 @@ HORIZON = 30
 STATES: NDArray[np.float32] = (GRID / (LEVELS - 1)).astype(np.float32)
 """All states as a policy sees them, shape (1024, 5), in the order of every exact table."""
 STATES.setflags(write=False)
-
-_LEANS, _RECORDS = 1, 2
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.int64]]
 """States, shape (n, 5), to actions, shape (n,)."""
@@ -140,7 +139,7 @@ class PaperHospital:
     @cached_property
     def law(self) -> Law:
         """Return patients, dynamics and rewards; at H = 0 one object for all hospitals."""
-        rng = np.random.default_rng([_LEANS, self.seed])
+        rng = np.random.default_rng([PaperStream.LEANS, self.seed])
         places = np.linspace(-1.0, 1.0, self.hospitals) if self.hospitals > 1 else np.zeros(1)
         leans = [rng.permutation(places)[self.hospital] for _ in range(LEANS)]
         return law(tuple(self.heterogeneity * float(each) for each in leans))
@@ -182,7 +181,7 @@ class PaperHospital:
             raise SettingError(
                 'patients, steps, seed', (patients, steps, seed), '>= 1, >= 1, >= 0'
             )
-        rng = np.random.default_rng([_RECORDS, seed, self.seed, self.hospital])
+        rng = np.random.default_rng([PaperStream.RECORDS, seed, self.seed, self.hospital])
         levels = self.law.admit(rng.random((patients, SIZE)))
         going = np.arange(patients)
         taken: list[tuple[NDArray[Any], ...]] = []

@@ -37,11 +37,11 @@ def test_a_log_tells_at_once_what_will_be_silent_for_long():
                 bars(each)
         return console.file.getvalue().splitlines()
 
-    begun = [Progress('utility', 'seed 1', 0, 800, 'collects')] * 2
+    begun = [Progress('utility part', 'seed 1', 0, 800, 'collects')] * 2
     assert said(*begun) == ['measuring: seed 1 0/800 collects']
-    lines = said(*(Progress('utility', 'seed 1', done, 800) for done in range(801)))
+    lines = said(*(Progress('utility part', 'seed 1', done, 800) for done in range(801)))
     assert len(lines) == 9 and lines[-1] == 'measuring: seed 1 800/800'
-    assert not said(*(Progress('sepsis run', 'one arm', done, 20) for done in range(21)))
+    assert not said(*(Progress('sepsis part', 'one arm', done, 20) for done in range(21)))
 
 
 @pytest.mark.parametrize('kind', ['train', 'evaluate'])

@@ -12,7 +12,7 @@ from fdrl_ros.experiments.cases import Cases, Score, wilson_interval
 from fdrl_ros.experiments.contender import ExpertContender, PolicyContender, SelectorContender
 from fdrl_ros.experiments.evaluation import actions_on, evaluate, make_probe, unseen_patients
 from fdrl_ros.experiments.reports.assessment import paired_lead
-from fdrl_ros.experiments.studies.experiment import combine, interval
+from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics import task_accuracy
 from fdrl_ros.policy import Policy
@@ -191,15 +191,6 @@ def test_wilson_interval_holds_the_proportion(count, share):
     successes = round(share * count)
     low, high = wilson_interval(successes, count)
     assert 0.0 <= low <= successes / count + 1e-12 and successes / count - 1e-12 <= high <= 1.0
-
-
-def test_interval_over_seeds_is_students():
-    found = interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    # t(0.975, 4) = 2.776445; s = 1.581139.
-    assert found['mean'] == 3.0
-    assert found['high'] - 3.0 == pytest.approx(2.776445 * 1.581139 / math.sqrt(5), rel=1e-6)
-    assert interval([2.0])['low'] is None
-    assert interval([None, None])['mean'] is None
 
 
 def test_combining_seeds_pairs_them():

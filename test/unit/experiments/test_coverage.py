@@ -10,7 +10,7 @@ from statistics import NormalDist
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.robot.selector import _coverage_table, COLUMNS
-from fdrl_ros.errors import RecordsError, SettingError, StoreError, TrainingStopped
+from fdrl_ros.errors import RecordsError, SettingError, TrainingStopped
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.selector import coverage
 from fdrl_ros.experiments.selector.coverage import CoverageSettings, run_coverage_study
@@ -190,17 +190,6 @@ def test_an_interrupted_measurement_goes_on_and_ends_the_same(run):
         assert all(
             one for one, start in zip(columns['exact'], columns['start'], strict=True) if start
         )
-
-
-def test_a_damaged_part_is_refused(run):
-    directory, plan = run
-    run_coverage_study(directory, plan, SMALL)
-    path = next(directory.path.glob('coverage/*/reach.json'))
-    whole = path.read_text()
-    path.write_text(whole[:-20])
-    with pytest.raises(StoreError, match='remove it'):
-        run_coverage_study(directory, plan, SMALL)
-    path.write_text(whole)
 
 
 def test_the_command_tells_and_writes_coverage(run):

@@ -8,11 +8,9 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import StoreError, TrainingStopped
 from fdrl_ros.experiments.studies import heterogeneity
 from fdrl_ros.experiments.studies.distance import (
     distances,
-    holm,
     LEANING,
     OTHERS,
     pooled_spread,
@@ -20,7 +18,6 @@ from fdrl_ros.experiments.studies.distance import (
     total_variation,
     two_sample_tests,
 )
-from fdrl_ros.experiments.studies.heterogeneity import read_part, run_heterogeneity
 from fdrl_ros.experiments.studies.heterogeneity_summary import (
     BOUNDS,
     curve_of,
@@ -141,12 +138,6 @@ def test_what_is_done_differs_as_the_mixes_do():
     assert total_variation(done) == pytest.approx(wanted, abs=0.05)
 
 
-def test_holm_by_hand():
-    # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never falling.
-    assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-
-
 def test_distances_grow_with_heterogeneity():
     spread = pooled_spread([sample_of(each) for each in hospitals(1.0)])
     found = [distances([sample_of(each) for each in hospitals(level)], spread) for level in LEVELS]
@@ -208,36 +199,6 @@ def test_one_seed_has_no_interval_and_resolves_nothing():
 @pytest.fixture(autouse=True)
 def few_patients(monkeypatch):
     monkeypatch.setattr(heterogeneity, 'DRAWN', 12)
-
-
-def test_a_stopped_measurement_goes_on_and_ends_with_the_same_numbers(tmp_path):
-    whole = run_heterogeneity(tmp_path / 'whole', PLAN, [1])
-    asked = iter(range(10**6))
-    with pytest.raises(TrainingStopped):
-        run_heterogeneity(tmp_path / 'cut', PLAN, [1], stopped=lambda: next(asked) > 60)
-    kept = sorted((tmp_path / 'cut/parts').iterdir())
-    assert 0 < len(kept) < len(LEVELS)
-    stamps = [each.stat().st_mtime_ns for each in kept]
-    said = []
-    assert run_heterogeneity(tmp_path / 'cut', PLAN, [1], report=said.append) == whole
-    assert [each.stat().st_mtime_ns for each in kept] == stamps
-    overall = [each.done for each in said if each.who == 'all seeds']
-    assert overall == list(range(len(kept), len(LEVELS) + 1))
-    for each in said:
-        assert 0 <= each.done <= each.total
-
-
-def test_parts_of_other_settings_and_damaged_ones_are_refused(tmp_path):
-    run_heterogeneity(tmp_path, PLAN, [1])
-    other = PLAN.changed({'collection': {'patients': 3}})
-    with pytest.raises(StoreError, match='other settings'):
-        run_heterogeneity(tmp_path, other, [1])
-    workers = PLAN.changed({'evaluation': {'workers': 2}})
-    assert run_heterogeneity(tmp_path, workers, [1])['seeds'] == [1]
-    part = tmp_path / 'parts/seed_1_h_0.5.json'
-    part.write_text('{"plan": ')
-    with pytest.raises(StoreError, match='cannot be read'):
-        read_part(part, PLAN)
 
 
 def test_the_command_writes_numbers_a_table_and_a_plot(tmp_path):

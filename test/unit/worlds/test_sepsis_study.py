@@ -11,15 +11,16 @@ from pathlib import Path
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.errors import SettingError, StoreError, TrainingStopped
+from fdrl_ros.errors import SettingError, TrainingStopped
+from fdrl_ros.experiments.study import Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.runtime.progress import never, silent
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
 from fdrl_ros.worlds.icu_sepsis.study import plot
 from fdrl_ros.worlds.icu_sepsis.study.learning import noise_multiplier, phases_of, SepsisCollector
-from fdrl_ros.worlds.icu_sepsis.study.pace import left_words, TimeLeft, work_of
 from fdrl_ros.worlds.icu_sepsis.study.planning import planned
 from fdrl_ros.worlds.icu_sepsis.study.public_start import (
     actions_of,
@@ -38,12 +39,12 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
 )
 from fdrl_ros.worlds.icu_sepsis.study.study import (
     measure,
-    part_path,
+    part_of,
     run_sepsis,
     target_arms,
     wanted,
 )
-from fdrl_ros.worlds.icu_sepsis.study.summary import fae, quartiles, summarise
+from fdrl_ros.worlds.icu_sepsis.study.summary import fae, summarise
 from fdrl_ros.worlds.icu_sepsis.values import optimum, survival
 import numpy as np
 import pytest
@@ -55,14 +56,6 @@ SMALL = SepsisSettings(
 GUESS = Start(10.0)
 ONE = Arm('online', GUESS, 8.0)
 ARMS = [ONE, Arm('online', GUESS)]
-
-
-def nothing(*told):
-    """Say nothing."""
-
-
-def never():
-    return False
 
 
 @pytest.fixture(scope='module')
@@ -176,14 +169,12 @@ def test_a_private_run_spends_what_it_may(whole):
     assert part['survival'][0] == part['survival'][1] == pytest.approx(0.8245, abs=0.01)
     assert part['final']['survival'] == part['survival'][-1]
     assert sum(part['final']['actions']['low']) == pytest.approx(1.0)
-    assert not list((directory / 'unfinished').iterdir())
 
 
 def test_an_offline_run_says_what_it_promises(tmp_path):
     settings = replace(SMALL, clinician_patients=50)
-    part = measure(
-        tmp_path, settings, Arm('offline', GUESS, 8.0), 1, report=nothing, stopped=never
-    )
+    work = Work(tmp_path, ('sepsis', 'one'), silent, never)
+    part = measure(settings, Arm('offline', GUESS, 8.0), 1, work)
     assert 7.9 <= part['epsilon'] <= 8.0 and part['patients'] == [0, 50]
 
 
@@ -195,24 +186,17 @@ def test_a_stopped_experiment_goes_on_and_ends_with_the_same_numbers(tmp_path, t
     with pytest.raises(TrainingStopped):
         run_sepsis(tmp_path, SMALL, stopped=lambda: next(asked) > 5)
     kept = list((tmp_path / 'parts').iterdir())
-    assert len(kept) == 1 and list((tmp_path / 'unfinished').iterdir())
-    stamp = kept[0].stat().st_mtime_ns
-    said = []
-    assert numbers(run_sepsis(tmp_path, SMALL, report=said.append)) == numbers(whole[1])
-    assert kept[0].stat().st_mtime_ns == stamp
-    assert [each.done for each in said if each.who == 'all runs'] == [1, 2]
-    assert {each.what for each in said} == {'sepsis', 'sepsis run'}
-    with pytest.raises(StoreError, match='other settings'):
-        run_sepsis(tmp_path, replace(SMALL, clip_norm=2.0))
+    assert sorted(each.suffix for each in kept) == ['.json', '.unfinished']
+    whole_part = next(each for each in kept if each.suffix == '.json')
+    stamp = whole_part.stat().st_mtime_ns
+    assert numbers(run_sepsis(tmp_path, SMALL)) == numbers(whole[1])
+    assert whole_part.stat().st_mtime_ns == stamp
     assert len(run_sepsis(tmp_path, replace(SMALL, workers=2, phi=0.9))) == 2
-    part_path(tmp_path, ONE, 1).write_text('{"settings": ')
-    with pytest.raises(StoreError, match='cannot be read'):
-        run_sepsis(tmp_path, SMALL)
 
 
 def test_every_arm_has_a_file_of_its_own():
     settings = SepsisSettings()
-    names = [part_path(Path(), arm, seed).name for arm, seed in wanted(settings)]
+    names = [part_of(settings, arm, seed).name for arm, seed in wanted(settings)]
     assert len(set(names)) == len(names)
     assert len(paper_arms(settings)) == len(EPSILONS) * len(REPLAYS)
     assert not {each.name for each in paper_arms(settings)} & {
@@ -235,12 +219,6 @@ def test_fae_is_the_first_time_and_infinity_if_there_is_none():
     part = {'patients': [0, 10, 20, 30], 'survival': [0.7, 0.9, 0.8, 0.95]}
     assert fae(part, 0.7) == 0.0 and fae(part, 0.85) == 10.0
     assert fae(part, 0.93) == 30.0 and fae(part, 0.96) == math.inf
-
-
-def test_quartiles_bear_infinity():
-    assert quartiles([3.0, 1.0, 2.0, math.inf, math.inf]) == (2.0, 3.0, math.inf)
-    assert quartiles([1.0, 2.0, 3.0, 5.0])[1] == 2.5
-    assert quartiles([1.0]) == (1.0, 1.0, 1.0)
 
 
 def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
@@ -280,22 +258,8 @@ def test_a_log_gets_few_lines_and_the_time_that_is_left(tmp_path, two_arms):
     with ProgressBars(console) as bars:
         run_sepsis(tmp_path, SMALL, report=bars)
     first, second, last = console.file.getvalue().splitlines()
-    assert first == 'sepsis: all runs 0/2' and last == 'sepsis: all runs 2/2'
-    assert second == 'sepsis: all runs 1/2 about 10 s left'
-
-
-def test_time_left_goes_by_the_patients_that_are_left(monkeypatch):
-    now = iter([0.0, 60.0, 120.0])
-    monkeypatch.setattr('time.perf_counter', lambda: next(now))
-    settings = SepsisSettings()
-    small, large = Arm('online', GUESS), Arm('online', GUESS, patients=100000)
-    share = work_of(settings, large) / work_of(settings, small)
-    assert share > 3.0
-    left = TimeLeft(settings, [small, large])
-    assert left.finish(small.name) == left_words(60.0 * share)
-    assert left.finish(large.name) == ''
-    found = [left_words(each) for each in (3.0, 58.0, 140.0, 6e3)]
-    assert found == [f'about {each} left' for each in ('10 s', '60 s', '2 min', '1.7 h')]
+    assert first == 'sepsis: all parts 0/2' and last == 'sepsis: all parts 2/2'
+    assert second == 'sepsis: all parts 1/2 about 10 s left'
 
 
 def test_targets_are_paired_with_their_start():

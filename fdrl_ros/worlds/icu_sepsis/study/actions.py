@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdrl_ros.experiments.studies.experiment import interval
+from fdrl_ros.experiments.statistics import interval, SHARE
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import numpy as np
@@ -50,9 +50,9 @@ def _of_band(shares: Sequence[list[float]]) -> dict[str, Any]:
 
 def _summed_up(values: NDArray[np.float64]) -> dict[str, Any]:
     """Return mean and interval of each column; shares are from 0 to 1."""
-    every = [interval(column.tolist()) for column in values.T]
+    every = [interval(column.tolist(), SHARE) for column in values.T]
     found: dict[str, Any] = {'mean': [each['mean'] for each in every], 'low': None, 'high': None}
     if len(values) > 1:
-        found['low'] = [max(0.0, each['low']) for each in every]
-        found['high'] = [min(1.0, each['high']) for each in every]
+        found['low'] = [each['low'] for each in every]
+        found['high'] = [each['high'] for each in every]
     return found

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of DP-DQN on ICU-Sepsis, online or offline, with a ledger of its own (DP-DQN Alg. 1)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 import functools
 import math
 from pathlib import Path
 
+from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
@@ -39,7 +39,6 @@ TYPICAL_STAY = 10.0
 UNCLIPPED = 1e6
 AVERAGED = 0.3
 """Share of rounds, the last ones, whose released weights are averaged in the end: free."""
-Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -163,18 +162,11 @@ def privacy_settings(settings: SepsisSettings, arm: Arm, batch: int) -> PrivacyS
     )
 
 
-def learn_online(
-    settings: SepsisSettings,
-    arm: Arm,
-    seed: int,
-    directory: Path,
-    tell: Tell,
-    stopped: Callable[[], bool],
-) -> Learned:
+def learn_online(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
     """
     Let a hospital treat patients by its private policy and learn from all of them.
 
-    :param directory: for what was collected, checkpoint and ledger; it is gone on from there.
+    :param work: its directory keeps what was collected, checkpoint and ledger for a restart.
     """
     settings = settings.online(arm.patients)
     inputs, model = inputs_of(settings.scale), icu_sepsis()
@@ -202,9 +194,9 @@ def learn_online(
         # Before learning begins the policy stays what it was.
         same = np.array_equal(seen[-1], seen[-2])
         values.append(values[-1] if same else survival(model, seen[-1]))
-        tell(told.round, online.rounds)
+        work.tell(told.round, online.rounds)
 
-    with opened(directory, privacy) as ledger:
+    with opened(work.directory, privacy) as ledger:
         OnlineTrainer(
             SepsisCollector(inputs, seed),
             SHAPE,
@@ -213,9 +205,9 @@ def learn_online(
             privacy,
             ledger,
             NoiseSource.seeded(seed),
-            directory,
+            work.directory,
             inputs,
-        ).train(start, report=report, stopped=stopped, anew=True)
+        ).train(start, report=report, stopped=work.stopped, anew=True)
         epsilon = ledger.epsilon() if arm.private else math.inf
     last = math.ceil(AVERAGED * online.rounds)
     return Learned(
@@ -228,14 +220,7 @@ def learn_online(
     )
 
 
-def learn_offline(
-    settings: SepsisSettings,
-    arm: Arm,
-    seed: int,
-    directory: Path,
-    tell: Tell,
-    stopped: Callable[[], bool],
-) -> Learned:
+def learn_offline(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
     """Let a hospital learn from what its clinicians did; see :func:`learn_online`."""
     inputs, model = inputs_of(settings.scale), icu_sepsis()
     patients = arm.patients or settings.clinician_patients
@@ -244,7 +229,7 @@ def learn_offline(
     privacy = privacy_settings(settings, arm, patients)
     rounds = settings.offline_steps
     kept = [start.astype(np.float64)]
-    with opened(directory, privacy) as ledger:
+    with opened(work.directory, privacy) as ledger:
         trainer = Trainer(
             records,
             SHAPE,
@@ -252,15 +237,15 @@ def learn_offline(
             privacy,
             ledger,
             NoiseSource.seeded(seed),
-            directory / 'checkpoint',
+            work.directory / 'checkpoint',
             steps=1,
             inputs=inputs,
         )
         state = None
         for round in range(1, rounds + 1):
-            state = trainer.train_on(state, start, round, stopped=stopped)
+            state = trainer.train_on(state, start, round, stopped=work.stopped)
             kept.append(state.weights.copy())
-            tell(round, rounds)
+            work.tell(round, rounds)
         epsilon = ledger.epsilon() if arm.private else math.inf
     last = math.ceil(AVERAGED * rounds)
     first, final = (actions_of(each, inputs) for each in (kept[0], kept[-1]))

@@ -7,24 +7,19 @@ Every run of every arm is a part, kept in a file of its own; finished parts are 
 interrupted run goes on from its checkpoint.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 import functools
 import math
 from pathlib import Path
-import shutil
 import time
 from typing import Any
 
-from fdrl_ros.experiments.parts import read_finished
-from fdrl_ros.experiments.rounds import write_json
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
 from fdrl_ros.worlds.icu_sepsis.study.learning import learn_offline, learn_online, Learned
-from fdrl_ros.worlds.icu_sepsis.study.pace import TimeLeft
 from fdrl_ros.worlds.icu_sepsis.study.planning import planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import (
     Arm,
@@ -42,6 +37,11 @@ from fdrl_ros.worlds.icu_sepsis.values import (
 )
 import numpy as np
 from numpy.typing import NDArray
+
+_PATIENTS = 7000.0
+"""Patients whose treatment takes as long as beginning and judging a run, about."""
+_STEPS = 200.0
+"""Steps of Adam that do."""
 
 _WITHOUT_EFFECT = ('runs', 'seeds', 'seed', 'workers', 'phi')
 """Settings that change no part."""
@@ -105,66 +105,43 @@ def run_sepsis(
     :raises StoreError: if a part is damaged, or of other settings.
     """
     settings.check()
-    runs = wanted(settings)
-    found = read_parts(directory, settings, runs)
-    missing = [each for each, part in zip(runs, found, strict=True) if part is None]
-    done, left = len(runs) - len(missing), TimeLeft(settings, [arm for arm, _ in missing])
+    study = Study('sepsis', directory / 'parts', measure, _check, settings.workers)
+    parts = [part_of(settings, arm, seed) for arm, seed in wanted(settings)]
+    return study.run(parts, report=report, stopped=stopped)
 
-    def count(progress: Progress) -> None:
-        nonlocal done
-        report(progress)
-        if progress.done == progress.total:
-            done += 1
-            words = left.finish(progress.who.partition(',')[0])
-            report(Progress('sepsis', 'all runs', done, len(runs), words))
 
-    report(Progress('sepsis', 'all runs', done, len(runs)))
-    run_tasks(
-        measure,
-        [(directory, settings, arm, seed) for arm, seed in missing],
-        workers=settings.workers,
-        report=count,
-        stopped=stopped,
+def part_of(settings: SepsisSettings, arm: Arm, seed: int) -> Part:
+    """Return the part that a run of an arm is."""
+    return Part(
+        f'{arm.name}_seed{seed}',
+        {'settings': essence(settings), 'arm': arm_mapping(arm), 'seed': seed},
+        (settings, arm, seed),
+        f'{arm.name}, seed {seed}',
+        effort_of(settings, arm),
     )
-    return [part for part in read_parts(directory, settings, runs) if part is not None]
 
 
-def measure(
-    directory: Path,
-    settings: SepsisSettings,
-    arm: Arm,
-    seed: int,
-    *,
-    report: Report,
-    stopped: Stopped,
-) -> dict[str, Any]:
-    """
-    Run an arm once and keep what came out; a piece of work for a worker process.
+def effort_of(settings: SepsisSettings, arm: Arm) -> float:
+    """Return how long a run of an arm takes; beginning and judging it takes 1."""
+    if arm.kind == 'plain':
+        treated = settings.plain_rounds * settings.plain_patients
+        return 1.0 + treated / _PATIENTS + settings.plain_rounds * settings.plain_steps / _STEPS
+    if arm.kind == 'online':
+        return 1.0 + (arm.patients or settings.patients) / _PATIENTS
+    return 1.0
 
-    :returns: the part that was written.
-    """
+
+def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Result:
+    """Run an arm once."""
     began = time.perf_counter()
-    path = part_path(directory, arm, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = directory / 'unfinished' / path.stem
-    work.mkdir(parents=True, exist_ok=True)
-    what = f'{arm.name}, seed {seed}'
-
-    def tell(done: int, total: int) -> None:
-        if done < total:  # the end is told when the file is written
-            report(Progress('sepsis run', what, done, total))
-
     if arm.kind == 'plan':
         learned = _plan(arm, seed)
     else:
         learn = learn_offline if arm.kind == 'offline' else learn_online
-        learned = learn(settings, arm, seed, work, tell, stopped)
+        learned = learn(settings, arm, seed, work)
     final = judged(learned.actions)
     same = np.array_equal(learned.actions, learned.averaged)
-    part = {
-        'settings': essence(settings),
-        'arm': arm_mapping(arm),
-        'seed': seed,
+    return {
         'epsilon': finite(learned.epsilon),
         'noise_multiplier': learned.noise_multiplier,
         'patients': learned.patients,
@@ -173,10 +150,6 @@ def measure(
         'averaged': final if same else judged(learned.averaged),
         'seconds': time.perf_counter() - began,
     }
-    write_json(path, part)
-    shutil.rmtree(work)
-    report(Progress('sepsis run', what, 1, 1))
-    return part
 
 
 def judged(policy: StatePolicy) -> dict[str, Any]:
@@ -216,35 +189,8 @@ def _plan(arm: Arm, seed: int) -> Learned:
     return Learned([0, arm.patients], values, after, after, math.inf, 0.0)
 
 
-def part_path(directory: Path, arm: Arm, seed: int) -> Path:
-    """Return the file of a run."""
-    return directory / 'parts' / f'{arm.name}_seed{seed}.json'
-
-
-def read_parts(
-    directory: Path, settings: SepsisSettings, runs: Sequence[tuple[Arm, int]]
-) -> list[dict[str, Any] | None]:
-    """
-    Read finished runs; None where there is none.
-
-    :raises StoreError: if one is damaged, or of other settings.
-    """
-    return [read_part(part_path(directory, arm, seed), settings, arm, seed) for arm, seed in runs]
-
-
-def read_part(path: Path, settings: SepsisSettings, arm: Arm, seed: int) -> dict[str, Any] | None:
-    """
-    Read a finished run, or None where there is none.
-
-    :raises StoreError: if it is damaged, or of other settings.
-    """
-
-    def fits(part: dict[str, Any]) -> bool:
-        float(part['final']['survival']), float(part['averaged']['survival'])
-        wanted = (essence(settings), arm_mapping(arm), seed)
-        return (part['settings'], part['arm'], part['seed']) == wanted
-
-    return read_finished(path, fits)
+def _check(part: Result) -> None:
+    float(part['final']['survival']), float(part['averaged']['survival'])
 
 
 def essence(settings: SepsisSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import math
 from typing import Any
 
-from fdrl_ros.experiments.studies.experiment import interval
+from fdrl_ros.experiments.statistics import interval, paired, quartiles
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.model import uniform_policy
 from fdrl_ros.worlds.icu_sepsis.study.actions import heat_map
@@ -123,18 +123,6 @@ def fae(part: Part, phi: float) -> float:
     return math.inf
 
 
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return quartiles and median of values of which some may be infinite: order statistics."""
-    ordered = sorted(values)
-    last = len(ordered) - 1
-
-    def at(share: float) -> float:
-        low, high = ordered[math.floor(share * last)], ordered[math.ceil(share * last)]
-        return low if low == high else (low + high) / 2.0
-
-    return at(0.25), at(0.5), at(0.75)
-
-
 def target_row(arm: Arm, parts: Sequence[Part]) -> dict[str, Any]:
     """Return what an arm reaches, and what it adds to its public start, paired by seed."""
     begun = [part['survival'][0] for part in parts]
@@ -142,9 +130,7 @@ def target_row(arm: Arm, parts: Sequence[Part]) -> dict[str, Any]:
     for kind in ('final', 'averaged'):
         values = [part[kind]['survival'] for part in parts]
         found[kind] = interval(values)
-        found[f'{kind}_gain'] = interval(
-            [value - first for value, first in zip(values, begun, strict=True)]
-        )
+        found[f'{kind}_gain'] = paired(values, begun)
     return found
 
 

@@ -5,11 +5,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fdrl_ros.experiments.statistics import Interval, interval_words
 from fdrl_ros.worlds.icu_sepsis.study.actions import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import not_reached
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 NOT_REACHED = 'not reached'
@@ -73,7 +75,7 @@ def mortality_table(summary: dict[str, Any]) -> Table:
         table.add_row(name, '', *(f'{100.0 * (1.0 - value):.2f}' for value in cells))
     for row in summary['arms']:
         cells = [row['mortality'], *(row['mortality_by_band'][band] for band in BANDS)]
-        words = (interval_words(each, 100.0, 2) for each in cells)
+        words = (_shown(each, '.2f', 100.0) for each in cells)
         name = f'{REPLAYS[row["replay"]]}, noise for {_epsilon(row["epsilon"], "g")}'
         table.add_row(name, _epsilon(row['epsilon_spent'], '.2f'), *words)
     return table
@@ -88,7 +90,7 @@ def per_table(summary: dict[str, Any]) -> Table:
     for name in ('replay', 'noise for', 'difference'):
         table.add_column(name)
     for row in summary['per']:
-        words = interval_words(row['gain'], 1.0, 2)
+        words = _shown(row['gain'], '.2f')
         table.add_row(REPLAYS[row['replay']], _epsilon(row['epsilon'], 'g'), words)
     return table
 
@@ -100,7 +102,7 @@ def band_table(summary: dict[str, Any]) -> Table:
         table.add_column(name, justify='right')
     for band in BANDS:
         paper = summary['paper']['bands'][band]
-        table.add_row(band, interval_words(summary['bands'][band], 1.0, 2), f'{paper:+.1f}')
+        table.add_row(band, _shown(summary['bands'][band], '.2f'), f'{paper:+.1f}')
     return table
 
 
@@ -160,8 +162,8 @@ def target_table(summary: dict[str, Any]) -> Table:
             str(row['patients'] or ''),
             str(row['runs']),
             f'{row["start"]["mean"]:.4f}',
-            *(interval_words(row[each], 1.0, 4) for each in ('final', 'averaged')),
-            interval_words(row['final_gain'], 1.0, 4),
+            *(_shown(row[each], '.4f') for each in ('final', 'averaged')),
+            _shown(row['final_gain'], '.4f'),
         )
     return table
 
@@ -174,12 +176,8 @@ def start_words(row: dict[str, Any]) -> str:
     return f'c = {guess["concentration"]:g}, b = {guess["blend"]:g}'
 
 
-def interval_words(found: dict[str, Any], factor: float, digits: int) -> str:
-    """Write mean and interval."""
-    words = f'{factor * found["mean"]:.{digits}f}'
-    if found['low'] is None:
-        return words
-    return f'{words} \\[{factor * found["low"]:.{digits}f}, {factor * found["high"]:.{digits}f}]'
+def _shown(found: Interval, form: str = '.2f', factor: float = 1.0) -> str:
+    return escape(interval_words(found, form, factor))
 
 
 def _patients(value: float | None) -> str:

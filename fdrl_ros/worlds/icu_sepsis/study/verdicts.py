@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import math
 from typing import Any
 
-from fdrl_ros.experiments.studies.experiment import interval
+from fdrl_ros.experiments.statistics import Interval, interval_words, paired, sign_of
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
 from scipy import stats
 
@@ -134,39 +134,32 @@ def _of_mortality(summary: dict[str, Any]) -> Iterator[str]:
     if len(falling) < 2:
         return
     least, most = falling[-1], falling[0]
-    whole = _difference(rows[most], rows[least])
+    whole = paired(rows[least], rows[most])
     said = f'mortality at epsilon {least:g} minus that at {most:g}: {_points(whole)} points'
-    if whole['low'] <= 0.0 <= whole['high']:
+    if not sign_of(whole):
         yield f'{said}, no change beyond chance'
         return
-    if whole['high'] < 0.0:
+    if sign_of(whole) < 0:
         yield f'{said}: it falls with epsilon'
         return
-    steps = [
-        _difference(rows[one], rows[two]) for one, two in zip(falling, falling[1:], strict=False)
-    ]
-    sure = sum(each['low'] > 0.0 for each in steps)
+    steps = [paired(rows[two], rows[one]) for one, two in zip(falling, falling[1:], strict=False)]
+    sure = sum(sign_of(each) > 0 for each in steps)
     yield f'{said}: it rises as epsilon falls, beyond chance in {sure} of {len(steps)} steps'
     finite = [each for each in falling if math.isfinite(each)]
     slopes = [
         [(more - less) / (one - two) for less, more in zip(rows[one], rows[two], strict=True)]
         for one, two in zip(finite, finite[1:], strict=False)
     ]
-    turns = [_difference(one, two) for one, two in zip(slopes, slopes[1:], strict=False)]
+    turns = [paired(two, one) for one, two in zip(slopes, slopes[1:], strict=False)]
     if turns:
-        steeper = all(each['mean'] > 0.0 for each in turns)
-        sure = sum(each['low'] > 0.0 for each in turns)
+        steeper = all((each['mean'] or 0.0) > 0.0 for each in turns)
+        sure = sum(sign_of(each) > 0 for each in turns)
         word = 'ever more steeply' if steeper else 'not ever more steeply'
         yield f'{word} below epsilon {finite[0]:g}; beyond chance in {sure} of {len(turns)} turns'
 
 
-def _difference(one: list[float], two: list[float]) -> dict[str, Any]:
-    return interval([after - before for before, after in zip(one, two, strict=True)])
-
-
-def _points(found: dict[str, Any]) -> str:
-    mean, low, high = (100.0 * found[each] for each in ('mean', 'low', 'high'))
-    return f'{mean:.2f} [{low:.2f}, {high:.2f}]'
+def _points(found: Interval) -> str:
+    return interval_words(found, '.2f', 100.0)
 
 
 def _number(value: float | None) -> float:

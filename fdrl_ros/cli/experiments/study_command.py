@@ -1,0 +1,154 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What commands that run a study share: flags, directory, lock, progress, saved results."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import functools
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from fdrl_ros.cli.group import SAME_COMMAND, stopping
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console
+from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.run_directory import RunDirectory
+from rich.console import Console
+
+Found = TypeVar('Found')
+Summary = dict[str, Any]
+Draw = Callable[[Summary, Path], object]
+
+
+@dataclass(frozen=True)
+class StudySession:
+    """
+    A study that a command runs in a directory which no other process uses meanwhile.
+
+    :param directory: as the user wrote it.
+    """
+
+    run: RunDirectory
+    directory: Path
+    out: Console
+
+    @classmethod
+    def open(cls, directory: Path) -> 'StudySession':
+        """
+        Open or make a directory, and print that all is simulated.
+
+        :raises StoreError: if it cannot be used.
+        """
+        out = console()
+        run = RunDirectory.open(directory)
+        out.print(DISCLAIMER, style='italic')
+        return cls(run, directory, out)
+
+    def measure(self, study: Callable[..., Found], *arguments: Any) -> Found:
+        """Call a study with progress bars, until Ctrl-C."""
+        with stopping(SAME_COMMAND) as stopped, ProgressBars(self.out) as bars:
+            return study(*arguments, report=bars, stopped=stopped)
+
+    def save(
+        self, name: str, summary: Summary, draw: Draw | None = None, table: str | None = None
+    ) -> None:
+        """
+        Write a summary as JSON, its picture and its numbers as CSV, and print where they are.
+
+        :raises StoreError: if one of them cannot be written.
+        """
+        path = self.run.path / name
+        write_json(path.with_suffix('.json'), summary)
+        files = [f'{name}.json']
+        try:
+            if table is not None:
+                path.with_suffix('.csv').write_text(table, 'utf-8')
+                files.append(f'{name}.csv')
+            if draw is not None:
+                draw(summary, path.with_suffix('.png'))
+                files.append(f'{name}.png')
+        except OSError as error:
+            raise StoreError(f'cannot write into {self.run.path}: {error.strerror}') from error
+        self.show(f'saved in {self.directory}: {", ".join(files)}')
+
+    def show(self, *lines: str) -> None:
+        """Print sentences as they are."""
+        for line in lines:
+            self.out.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+@dataclass(frozen=True)
+class PlanStudy(StudySession):
+    """A study of a plan over several seeds."""
+
+    plan: Plan = Plan()
+    seeds: range = range(1, 2)
+
+
+def study_command(
+    directory: str, seeds: int, kind: type[PlanCommand] = PlanCommand
+) -> Callable[[Callable[..., None]], click.Command]:
+    """
+    Make a command of a function that runs a study: its flags are a plan's, --seeds, --directory.
+
+    The function takes a :class:`PlanStudy` and the command's other flags.
+
+    :param directory: where results are kept by default.
+    :param seeds: how many by default.
+    :param kind: class of the command; gives flags beside the plan's.
+    """
+
+    def make(function: Callable[..., None]) -> click.Command:
+        @functools.wraps(function)
+        def command(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
+            plan = plan_from({k: flags.pop(k) for k in list(flags) if is_plan_flag(k)}, plan_file)
+            opened = StudySession.open(directory)
+            first = plan.federation.seed
+            with opened.run.lock():
+                function(
+                    PlanStudy(**vars(opened), plan=plan, seeds=range(first, first + seeds)),
+                    **flags,
+                )
+
+        flagged = click.option(
+            '--seeds',
+            type=click.IntRange(min=1),
+            default=seeds,
+            show_default=True,
+            help='How many seeds, from --seed on.',
+        )(command)
+        flagged = click.option(
+            '--directory',
+            type=click.Path(path_type=Path),
+            default=directory,
+            show_default=True,
+            help='Where each seed and the result are kept; what is finished is not run again.',
+        )(flagged)
+        return click.command(cls=kind)(plan_option(flagged))
+
+    return make
+
+
+def is_plan_flag(parameter: str) -> bool:
+    """Tell whether a parameter of a command is a setting of a plan."""
+    return parameter.partition('__')[0] in Plan.groups() and '__' in parameter
+
+
+def levels_from(words: str) -> list[float]:
+    """
+    Read levels of heterogeneity H, in the order given.
+
+    :raises SettingError: if they are not numbers from 0 to 1 with commas.
+    """
+    try:
+        levels = [float(each) for each in words.split(',')]
+    except ValueError:
+        levels = []
+    if not levels or not all(0.0 <= each <= 1.0 for each in levels):
+        raise SettingError('levels', words, 'numbers from 0 to 1, separated by commas')
+    return levels

@@ -1,0 +1,23 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Results as JSON files, written whole or not at all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.errors import StoreError
+
+
+def write_json(path: Path, value: Any) -> None:
+    """
+    Write JSON atomically.
+
+    :raises StoreError: if it cannot be written.
+    """
+    part = path.with_name(path.name + '.part')
+    try:
+        part.write_text(json.dumps(value, indent=2) + '\n', 'utf-8')
+        part.replace(path)
+    except OSError as error:
+        raise StoreError(f'cannot write {path}: {error.strerror}') from error

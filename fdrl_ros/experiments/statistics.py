@@ -1,0 +1,129 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Statistics over seeds: means, 95 % intervals, paired differences, quartiles, corrected tests.
+
+One seed is one unit. Intervals are Student's t. Over two or three seeds they reach far beyond what
+a share can be; cut to its bounds they cover the true mean as often.
+"""
+
+from collections.abc import Sequence
+import math
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+CONFIDENCE = 0.95
+UNBOUNDED = (-math.inf, math.inf)
+SHARE = (0.0, 1.0)
+"""Bounds of a share."""
+RATIO = (0.0, math.inf)
+"""Bounds of one share over another."""
+
+
+class Interval(TypedDict):
+    """
+    Mean and ends of an interval, None where undefined, and the values behind it, one a seed.
+
+    A single value has a mean but no ends.
+    """
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    values: list[float | None]
+
+
+def interval(values: Sequence[float | None], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
+    """
+    Return mean and 95 % interval over seeds by Student's t.
+
+    :param values: one for each seed; None is left out.
+    :param bounds: least and greatest value that the mean can have; the interval is cut to them.
+    """
+    known = np.array([each for each in values if each is not None], dtype=np.float64)
+    mean = float(known.mean()) if len(known) else None
+    low = high = None
+    if mean is not None and len(known) > 1:
+        error = float(known.std(ddof=1)) / math.sqrt(len(known))
+        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(known) - 1)) * error
+        low, high = max(mean - half, bounds[0]), min(mean + half, bounds[1])
+    return {'mean': mean, 'low': low, 'high': high, 'values': list(values)}
+
+
+def paired(
+    one: Sequence[float], other: Sequence[float], bounds: tuple[float, float] = UNBOUNDED
+) -> Interval:
+    """Return mean and interval of one minus other, seed by seed."""
+    return interval([a - b for a, b in zip(one, other, strict=True)], bounds)
+
+
+def sign_of(found: Interval) -> int:
+    """Return 1 or -1 where a whole interval lies above or below 0, else 0: not beyond chance."""
+    if found['low'] is None or found['high'] is None:
+        return 0
+    return int(found['low'] > 0.0) - int(found['high'] < 0.0)
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return quartiles and median of values of which some may be infinite: order statistics."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+
+    def at(share: float) -> float:
+        low, high = ordered[math.floor(share * last)], ordered[math.ceil(share * last)]
+        return low if low == high else (low + high) / 2.0
+
+    return at(0.25), at(0.5), at(0.75)
+
+
+def resampled_units(
+    units: ArrayLike, resamples: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """
+    Draw bootstrap resamples of whole units, whose observations belong together.
+
+    :param units: unit of each observation, shape (N,).
+    :returns: how often each observation counts in each resample, shape (N,).
+    """
+    _, place = np.unique(units, return_inverse=True)
+    count = int(place.max()) + 1
+    return [
+        np.bincount(rng.integers(count, size=count), minlength=count)[place]
+        for _ in range(resamples)
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number by Holm's step-down, in the same order."""
+    order = np.argsort(p_values, kind='stable')
+    scaled = (len(p_values) - np.arange(len(p_values))) * np.asarray(p_values)[order]
+    corrected = np.empty(len(p_values))
+    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return [float(each) for each in corrected]
+
+
+def interval_words(found: Interval, form: str = '.1f', factor: float = 1.0) -> str:
+    """Write a mean with its interval, if there is one."""
+    if found['mean'] is None:
+        return 'undefined'
+    mean = format(factor * found['mean'], form)
+    if found['low'] is None or found['high'] is None:
+        return mean
+    low, high = (format(factor * each, form) for each in (found['low'], found['high']))
+    return f'{mean} [{low}, {high}]'
+
+
+def share_words(found: Interval) -> str:
+    """Write a share in percent with its interval, or why there is none that tells anything."""
+    if found['mean'] is None:
+        return 'nothing to compare with'
+    seeds = sum(each is not None for each in found['values'])
+    mean = f'{100 * found["mean"]:.1f}'
+    if found['low'] is None or found['high'] is None:
+        return f'{mean} (one seed)'
+    if found['high'] - found['low'] >= 1.0:  # as wide as a share can be
+        return f'{mean} ({seeds} seeds are too few for an interval)'
+    return interval_words(found, factor=100.0)

@@ -1,0 +1,258 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+A study: many independent parts, each a pure function of its settings, measured once and kept.
+
+Every experiment over several seeds is a :class:`Study`. Its parts run in worker processes; each
+finished part is one JSON file with its settings and the versions that made it. A study that was
+interrupted reads what is finished and measures the rest. To add a study, write a function that
+measures one part and a list of :class:`Part`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+import hashlib
+import json
+from pathlib import Path
+import shutil
+import time
+from typing import Any
+
+from fdrl_ros.errors import StoreError, TrainingStopped
+from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.reports.versions import versions
+from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.worker_processes import run_tasks
+
+Result = dict[str, Any]
+"""What a part is: JSON with names."""
+
+FORMAT = 1
+"""Format of a part's file; files without one are older and hold the same names."""
+
+HEADER = 'study'
+"""Name in a part's file of its format, study, digest of settings, and versions."""
+
+_IRRELEVANT = ('workers',)
+"""Settings that change no result, wherever they stand."""
+
+
+@dataclass
+class Work:
+    """
+    What a part is given beside its arguments while it is measured.
+
+    :param directory: for checkpoints; empty at first, kept after an interruption, removed at the
+        end.
+    :param progress: what and who the part's progress is of.
+    """
+
+    directory: Path
+    progress: tuple[str, str]
+    report: Report
+    stopped: Stopped
+    total: int = 1
+
+    def tell(self, done: int, total: int, detail: str = '') -> None:
+        """Report progress; the end is reported once the part is written."""
+        self.total = total
+        if done < total:
+            self.report(Progress(*self.progress, done, total, detail))
+
+    def check(self) -> None:
+        """
+        Stop here if the user asked to.
+
+        :raises TrainingStopped: if so.
+        """
+        if self.stopped():
+            raise TrainingStopped('stopped by the user')
+
+
+Measure = Callable[..., Result]
+"""
+Measures one part: takes the part's arguments and the keyword `work`, a :class:`Work`; returns
+what came out. Worker processes import it by its name.
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """
+    One part of a study.
+
+    :param name: of its file, without suffix.
+    :param settings: all that its result depends on, by names that its file holds too.
+    :param arguments: of the function that measures it.
+    :param title: in progress; the name unless given.
+    :param effort: how long it takes, in any unit.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    arguments: tuple[Any, ...]
+    title: str = ''
+    effort: float = 1.0
+
+
+@dataclass(frozen=True)
+class Study:
+    """
+    Where parts are kept and how they are measured.
+
+    :param name: of the study, in progress and files.
+    :param directory: of the parts; made if it is not there.
+    :param measure: called with a part's arguments.
+    :param validate: raises KeyError, TypeError or ValueError where something is missing in a
+        result that was read.
+    :param workers: processes that measure at once.
+    """
+
+    name: str
+    directory: Path
+    measure: Measure
+    validate: Callable[[Result], object] = dict
+    workers: int = 1
+
+    def path(self, part: Part) -> Path:
+        """Return the file of a part."""
+        return self.directory / f'{part.name}.json'
+
+    def finished(self, parts: Sequence[Part]) -> list[Result | None]:
+        """
+        Read finished parts; None where there is none.
+
+        :raises StoreError: if one is damaged, or of other settings.
+        """
+        return [self._read(each) for each in parts]
+
+    def run(
+        self, parts: Sequence[Part], *, report: Report = silent, stopped: Stopped = never
+    ) -> list[Result]:
+        """
+        Measure what is not finished, and return the results in the order of the parts.
+
+        :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+        :raises StoreError: if a part is damaged, or of other settings, or cannot be written.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f'cannot make {self.directory}: {error.strerror}') from error
+        found = self.finished(parts)
+        missing = [each for each, result in zip(parts, found, strict=True) if result is None]
+        measured = run_tasks(
+            _measure,
+            [(replace(self, validate=dict), each) for each in missing],
+            workers=self.workers,
+            report=_Overall(self.name, len(parts), missing, report),
+            stopped=stopped,
+        )
+        fresh = iter(measured)
+        return [next(fresh) if each is None else each for each in found]
+
+    def _read(self, part: Part) -> Result | None:
+        path = self.path(part)
+        if not path.exists():
+            return None
+        try:
+            result: Result = json.loads(path.read_text('utf-8'))
+            header = result.pop(HEADER, {'format': 0})
+            if header['format'] > FORMAT:
+                raise StoreError(
+                    f'{path} has format {header["format"]}, of a newer fdrl_ros: update, or take '
+                    'another directory'
+                )
+            kept = {name: result.get(name) for name in part.settings}
+            same = _comparable(kept) == _comparable(dict(part.settings))
+            if same:
+                self.validate(result)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise StoreError(
+                f'{path} cannot be read: {error}; remove it to run it again'
+            ) from error
+        if not same:
+            raise StoreError(f'{path} is of other settings: remove it, or take another directory')
+        return result
+
+
+class _Overall:
+    """Pass progress of parts on, with that of the whole study and the time that is left."""
+
+    def __init__(self, name: str, total: int, missing: Sequence[Part], report: Report) -> None:
+        self._name, self._total, self._report = name, total, report
+        self._efforts = {title_of(each): each.effort for each in missing}
+        self._left, self._done = sum(self._efforts.values()), 0.0
+        self._count, self._began = total - len(missing), time.perf_counter()
+        if missing:
+            self._tell('')
+
+    def __call__(self, progress: Progress) -> None:
+        """Take progress of a part."""
+        self._report(progress)
+        if progress.what != part_progress(self._name) or progress.done < progress.total:
+            return
+        effort = self._efforts[progress.who]
+        self._count, self._done, self._left = (
+            self._count + 1,
+            self._done + effort,
+            self._left - effort,
+        )
+        elapsed = time.perf_counter() - self._began
+        self._tell(left_words(elapsed * self._left / self._done) if self._left > 1e-9 else '')
+
+    def _tell(self, words: str) -> None:
+        self._report(Progress(self._name, 'all parts', self._count, self._total, words))
+
+
+def part_progress(name: str) -> str:
+    """Return what the progress of a study's parts is called."""
+    return f'{name} part'
+
+
+def title_of(part: Part) -> str:
+    """Return what a part is called in progress."""
+    return part.title or part.name
+
+
+def left_words(seconds: float) -> str:
+    """Write a time to wait, as exactly as it can be known."""
+    if seconds < 90.0:
+        return f'about {max(10.0, 10.0 * round(seconds / 10.0)):.0f} s left'
+    if seconds < 5400.0:
+        return f'about {seconds / 60.0:.0f} min left'
+    return f'about {seconds / 3600.0:.1f} h left'
+
+
+def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> Result:
+    """Measure one part and write it; runs in a worker process."""
+    directory = study.directory / f'{part.name}.unfinished'
+    directory.mkdir(exist_ok=True)
+    progress = (part_progress(study.name), title_of(part))
+    work = Work(directory, progress, report, stopped)
+    content = {**part.settings, **study.measure(*part.arguments, work=work)}
+    header = {
+        'format': FORMAT,
+        'name': study.name,
+        'settings_digest': digest_of(part.settings),
+        'versions': versions(),
+    }
+    write_json(study.path(part), {HEADER: header, **content})
+    shutil.rmtree(directory, ignore_errors=True)
+    report(Progress(*progress, work.total, work.total))
+    read_back: Result = json.loads(json.dumps(content))
+    return read_back
+
+
+def digest_of(settings: Mapping[str, Any]) -> str:
+    """Return a hash over settings, hexadecimal; those that change no result do not count."""
+    return hashlib.sha256(json.dumps(_comparable(settings), sort_keys=True).encode()).hexdigest()
+
+
+def _comparable(value: Any) -> Any:
+    """Return settings as JSON reads them back, without those that change no result."""
+    if isinstance(value, Mapping):
+        return {k: _comparable(v) for k, v in value.items() if k not in _IRRELEVANT}
+    if isinstance(value, list | tuple):
+        return [_comparable(each) for each in value]
+    return value
