@@ -153,10 +153,10 @@ class Decisions:
                 _NAMES, halves, self._scales, (beat.procedure, ''), strict=True
             )
         )
-        self._loop.take_tip(beat.tip, now)
+        self._loop.receive_tip(beat.tip, now)
         begun = time.perf_counter()
-        self._loop.take_patient(patient, now)
-        cycle = self._loop.take_operation(operation, now, now)
+        self._loop.receive_patient(patient, now)
+        cycle = self._loop.receive_operation(operation, now, now)
         selection = cycle and cycle.selection
         taken = time.perf_counter() - begun
         adaptation = self._loop.selector.adaptation()

@@ -27,8 +27,7 @@ from fdrl_ros.selector import (
     Selector,
 )
 from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS
-from fdrl_ros.selector.control.limits import check_limits
-from fdrl_ros.selector.control.loop import ControlLoop
+from fdrl_ros.selector.control.loop import check_limits, ControlLoop
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.settings import setting
 

@@ -5,17 +5,22 @@
 from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, Selection
 from fdrl_ros.selector.candidates.safety_limits import SafetySettings
 from fdrl_ros.selector.control.limiter import Limiter, LimiterSettings, SetPoint
-from fdrl_ros.selector.control.risk_gate import GateSettings, PauseOrders, RiskGate
+from fdrl_ros.selector.control.observation import Observation, Reason
+from fdrl_ros.selector.control.risk_gate import GateSettings, PauseCommands, RiskGate
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.selector.value.bank import ValueBank
-from fdrl_ros.selector.value.conformal_error import measured_misfit
-from fdrl_ros.selector.value.fitting import Experience, fit_value, returns_to_go, ValueSettings
+from fdrl_ros.selector.value.fitting import (
+    Experience,
+    fit_value,
+    measured_misfit,
+    returns_to_go,
+    ValueSettings,
+)
 from fdrl_ros.selector.value.model import StateValue, ValueModel
-from fdrl_ros.selector.value.neighbours import reference
-from fdrl_ros.shield.observation import Observation, Reason
+from fdrl_ros.selector.value.monte_carlo_reference import reference
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.shield import Shield, Verdict, Veto
+from fdrl_ros.shield.shield import Shield, ShieldDecision, Veto
 
 __all__ = [
     'HOLD',
@@ -25,7 +30,7 @@ __all__ = [
     'Limiter',
     'LimiterSettings',
     'Observation',
-    'PauseOrders',
+    'PauseCommands',
     'Reason',
     'RiskGate',
     'SafetySettings',
@@ -34,12 +39,12 @@ __all__ = [
     'SelectorSettings',
     'SetPoint',
     'Shield',
+    'ShieldDecision',
     'ShieldSettings',
     'StateValue',
     'ValueBank',
     'ValueModel',
     'ValueSettings',
-    'Verdict',
     'Veto',
     'fit_value',
     'measured_misfit',

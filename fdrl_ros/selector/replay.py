@@ -11,17 +11,17 @@ from typing import Any
 from fdrl_ros.selector.candidates.candidate import Candidate, Selection
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
-from fdrl_ros.selector.control.plausibility import PlausibilitySettings
-from fdrl_ros.selector.control.risk_gate import GateSettings
-from fdrl_ros.selector.control.selector import Selector
-from fdrl_ros.selector.settings import SelectorSettings
-from fdrl_ros.shield.observation import (
+from fdrl_ros.selector.control.observation import (
     nanoseconds,
     Observation,
     observation,
     Reason,
     StateReader,
 )
+from fdrl_ros.selector.control.plausibility import PlausibilitySettings
+from fdrl_ros.selector.control.risk_gate import GateSettings
+from fdrl_ros.selector.control.selector import Selector
+from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.data.bag_reading import recorded
 from fdrl_ros.surgery.data.bag_types import (
@@ -43,7 +43,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Rules:
+class ReplaySettings:
     """
     All that a node is told and that counts in its decisions.
 
@@ -60,7 +60,7 @@ class Rules:
 def replay(
     path: Path,
     candidates: Sequence[Candidate],
-    rules: Rules = Rules(),  # noqa: B008 (frozen)
+    rules: ReplaySettings = ReplaySettings(),  # noqa: B008 (frozen)
     *,
     robot: str | None = None,
     decided: Collection[int] | None = None,
@@ -91,9 +91,9 @@ def replay(
     loop = (
         ControlLoop(selector, Limiter(), plausibility)
         if decided is None
-        else _Follower(selector, plausibility, decided)
+        else _ReplayLoop(selector, plausibility, decided)
     )
-    player = _Player(loop)
+    player = _BagPlayer(loop)
     for recorded_at, topic, message in found:
         player.take(topic, message, 1e-9 * recorded_at)
     return player.finish()
@@ -118,7 +118,7 @@ def _told_in_time(found: list[tuple[int, str, Any]], tolerance: float) -> bool:
     return 2 * sum(each <= 1e9 * tolerance for each in apart) > len(apart)
 
 
-class _Follower(ControlLoop):
+class _ReplayLoop(ControlLoop):
     """Decides in the states in which a robot decided; feels what it felt in those between them."""
 
     def __init__(
@@ -128,7 +128,7 @@ class _Follower(ControlLoop):
         self._decided = frozenset(decided)
         self._reader = StateReader(selector.settings.state_bound)
 
-    def due(self, operation: Observation) -> bool:
+    def is_due(self, operation: Observation) -> bool:
         """Tell whether the robot decided in this state, or held as nobody can decide in it."""
         if operation.stamp in self._decided:
             return True
@@ -138,10 +138,10 @@ class _Follower(ControlLoop):
             or abs(operation.time - vitals.time) > self._timeout
             or isinstance(self._reader.read(operation, vitals), Reason)
         )
-        return blind and super().due(operation)
+        return blind and super().is_due(operation)
 
 
-class _Player:
+class _BagPlayer:
     """Gives recorded messages to a control loop."""
 
     def __init__(self, loop: ControlLoop) -> None:
@@ -154,19 +154,19 @@ class _Player:
         self._now = now
         if topic == _TIP:
             at, tip = 1e-9 * nanoseconds(message.header.stamp), message.pose.position
-            self._loop.take_tip((tip.x, tip.y, tip.z), at)
+            self._loop.receive_tip((tip.x, tip.y, tip.z), at)
         elif topic == ARM_STATE:
             at = 1e-9 * nanoseconds(message.header.stamp)
-            self._loop.take_arm(message.state, bool(message.is_homed), at, now)
+            self._loop.receive_arm_state(message.state, bool(message.is_homed), at, now)
         elif topic == PATIENT:
-            self._keep(self._loop.take_patient(observation(message, now), now))
+            self._keep(self._loop.receive_patient(observation(message, now), now))
         else:
-            self._keep(self._loop.proceed(now))
-            self._keep(self._loop.take_operation(observation(message, now), now, now))
+            self._keep(self._loop.run_waiting(now))
+            self._keep(self._loop.receive_operation(observation(message, now), now, now))
 
     def finish(self) -> list[Selection]:
         """Return all that was selected."""
-        self._keep(self._loop.proceed(self._now))
+        self._keep(self._loop.run_waiting(self._now))
         return self._chosen
 
     def _keep(self, cycle: Cycle | None) -> None:

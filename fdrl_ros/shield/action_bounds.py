@@ -9,13 +9,12 @@ The formulas of the shield, for one robot (floats) or for many (arrays of one sh
 from copy import copy
 from typing import Any, NamedTuple, Self
 
-from fdrl_ros.shield.contact_estimator import Glance, Sight
+from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
 from fdrl_ros.shield.excursion import MOVES
-from fdrl_ros.shield.prediction import Outlook, Prediction, Seen
+from fdrl_ros.shield.prediction import compiled_prediction, ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import retreat, Vector
-from fdrl_ros.shield.scalar_or_array import choose, least, most, Number
+from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.single_robot import single
 from fdrl_ros.shield.workspace import AWAY, RIDING
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, TICK
@@ -42,8 +41,8 @@ _TAUT = _SPRING * (2.0**0.5 * _PICK - _PLAY)
 """Pull of a ring that was just grasped as far off its peg as it can be, N."""
 
 
-class Fields(NamedTuple):
-    """The numbers of a state that a guard reads, in their units; see STATE_FIELDS."""
+class StateReadings(NamedTuple):
+    """The numbers of a state that the bounds read, in their units; see STATE_FIELDS."""
 
     error_x: Number
     error_y: Number
@@ -55,7 +54,7 @@ class Fields(NamedTuple):
     grasped: Number
 
 
-class Side:
+class LateralReach:
     """
     How far the tip can be aside of its set-point along one axis.
 
@@ -75,7 +74,7 @@ class Side:
         self._moved: Number = like
         self._last: tuple[Number, Number] | None = None
 
-    def look(
+    def update(
         self, error: Number, grasped: Number, known: bool, decay: Number, soon: bool = False
     ) -> None:
         """
@@ -94,18 +93,18 @@ class Side:
             same = (held > 0.5) == (grasped > 0.5)
             gone = abs(error - before)
             # Of two moves at once, one can have undone the other.
-            went = choose(same & (self.due <= _SLACK), gone, asked)
-            due = choose(same, most(asked - gone, 0.0 * error), due)
+            went = where(same & (self.due <= _SLACK), gone, asked)
+            due = where(same, maximum(asked - gone, 0.0 * error), due)
         self.due = due
         self.way = self.aside + went
-        self.aside = least(self.aside * decay + went, self._furthest + 0.0 * error)
+        self.aside = minimum(self.aside * decay + went, self._furthest + 0.0 * error)
         self._moved, self._last = 0.0 * error, (error, grasped)
 
-    def move(self, way: Number) -> None:
+    def record_move(self, way: Number) -> None:
         """Take in how far the set-point is going to move, m."""
         self._moved = way
 
-    def keep(self, rows: Any) -> None:
+    def select(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""
         self.aside, self.due, self.way = self.aside[rows], self.due[rows], self.way[rows]
         if isinstance(self._moved, np.ndarray):
@@ -114,33 +113,33 @@ class Side:
             self._last = (self._last[0][rows], self._last[1][rows])
 
 
-class Prospects(NamedTuple):
+class Consequences(NamedTuple):
     """
     What an action can lead to.
 
-    :param hard: greatest force under the wide bounds, N.
-    :param usual: greatest force under the usual bounds, N.
-    :param stops: whether the hard stop can be passed.
-    :param presses: whether the procedure's force limit can be passed.
-    :param harms: whether it can add damage, and that of the case pass its limit.
-    :param leaves: whether the tip can leave the workspace.
+    :param wide_force: greatest force under the wide bounds, N.
+    :param usual_force: greatest force under the usual bounds, N.
+    :param passes_hard_stop: whether the hard stop can be passed.
+    :param passes_force_limit: whether the procedure's force limit can be passed.
+    :param passes_damage_limit: whether it can add damage, and that of the case pass its limit.
+    :param leaves_workspace: whether the tip can leave the workspace.
     """
 
-    hard: Number
-    usual: Number
-    stops: Number
-    presses: Number
-    harms: Number
-    leaves: Number
+    wide_force: Number
+    usual_force: Number
+    passes_hard_stop: Number
+    passes_force_limit: Number
+    passes_damage_limit: Number
+    leaves_workspace: Number
 
 
-def way_of(action: int, holding: bool, away: Vector | None) -> Vector:
-    """Return how far an action moves the set-point, m; see :meth:`Guard.prospects`."""
+def displacement_of(action: int, holding: bool, away: Vector | None) -> Vector:
+    """Return how far an action moves the set-point, m; see :meth:`ActionBounds.prospects`."""
     way = ACTIONS[action].displacement
     return retreat(way[2], away) if holding and way[2] > 0.0 else way
 
 
-class Guard:
+class ActionBounds:
     """
     One procedure on one patient, or on many.
 
@@ -152,25 +151,25 @@ class Guard:
     def __init__(self, settings: ShieldSettings, procedure: str, like: Number = 0.0) -> None:
         chosen = procedure_named(procedure)
         self.settings = settings
-        of = single if isinstance(like, float) else Prediction
+        of = compiled_prediction if isinstance(like, float) else Prediction
         self.predictions = tuple(
             of(bounds, chosen.contact_radius) for bounds in (settings.wide(), settings.usual())
         )
-        self.sight = Sight(self.predictions, procedure, like)
+        self.estimator = ContactEstimator(self.predictions, procedure, like)
         self._warn = chosen.warn_force
         self._rings = procedure == 'peg_transfer'
         self._rides = procedure in RIDING
         self._away = AWAY[procedure]
         self._zero = like
         furthest, still = MAXIMUM_SPEED * settings.slowest, not any(self._away)
-        self._sides = (Side(like, furthest, still), Side(like, furthest, still))
+        self._sides = (LateralReach(like, furthest, still), LateralReach(like, furthest, still))
         self._held: Number = like > 1.0
         self.damage: Number = like
         """Of the case so far, as it was told with the state seen last, N s."""
-        self._seen: list[tuple[Prediction, Seen, Outlook]] = []
+        self._seen: list[tuple[Prediction, ContactState, ContactBounds]] = []
 
-    def look(
-        self, now: Fields, damage: Number, interval: float = TICK, soon: bool = False
+    def update(
+        self, now: StateReadings, damage: Number, interval: float = TICK, soon: bool = False
     ) -> None:
         """
         Take in a state.
@@ -180,21 +179,25 @@ class Guard:
         :param soon: whether it was less than that before.
         """
         self._now, self.damage = now, damage
-        sight, known = self.sight, interval > 0.0
-        decay = 1.0 if soon else sight.decay(interval or TICK)
+        estimator, known = self.estimator, interval > 0.0
+        decay = 1.0 if soon else estimator.decay(interval or TICK)
         for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
-            side.look(error, now.grasped, known, decay, soon)
+            side.update(error, now.grasped, known, decay, soon)
         strayed = self._sides[0].way + self._sides[1].way
         held = self._ringed(2.0 * COARSE_STEP) if self._rings else self._zero > 1.0
         free = (held | self._held) ^ True  # of rings, since the last state
         self._held = held
-        self._seen = self.sight.look(
-            Glance(now.force, now.lag, now.error_z, now.grasped), interval, free, strayed, soon
+        self._seen = self.estimator.update(
+            ContactReading(now.force, now.lag, now.error_z, now.grasped),
+            interval,
+            free,
+            strayed,
+            soon,
         )
 
-    def prospects(
+    def consequences(
         self, action: int, holding: bool = False, away: Vector | None = None
-    ) -> Prospects:
+    ) -> Consequences:
         """
         Return what an action can lead to from the state that was seen last.
 
@@ -202,17 +205,17 @@ class Guard:
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         """
         settings, now = self.settings, self._now
-        dx, dy, dz = way_of(action, holding, away)
+        dx, dy, dz = displacement_of(action, holding, away)
         x, y = self._sides
         far_x, far_y = x.aside + x.due + abs(dx), y.aside + y.due + abs(dy)
         way, longer = x.aside + y.aside + (abs(dx) + abs(dy)), far_x + far_y
-        (wide, seen, outlook), (other, its, own) = self._seen
-        hard = wide.force(seen, outlook, _MOVE[action], longer, HARD_STOP)
+        (wide, seen, possible), (other, its, own) = self._seen
+        hard = wide.force(seen, possible, _MOVE[action], longer, HARD_STOP)
         usual = other.force(its, own, _MOVE[action], way, now.force_limit)
         if self._rings:
             hard = self._pulled(hard, longer, COARSE_STEP - dz)
             usual = self._pulled(usual, way, -dz)
-        harm = self.damage + _HARMING * most(usual - self._warn, self._zero)
+        harm = self.damage + _HARMING * maximum(usual - self._warn, self._zero)
         leaves = self._leaves_height(dz)
         if not (holding and dz > 0.0):  # drawn back, it may leave sideways rather than press on
             leaves = (
@@ -220,7 +223,7 @@ class Guard:
                 | self._leaves(now.error_x, dx, far_x)
                 | self._leaves(now.error_y, dy, far_y)
             )
-        return Prospects(
+        return Consequences(
             hard,
             usual,
             hard > HARD_STOP,
@@ -229,32 +232,32 @@ class Guard:
             leaves,
         )
 
-    def act(self, dx: Number, dy: Number, dz: Number) -> None:
+    def record_move(self, dx: Number, dy: Number, dz: Number) -> None:
         """Take in the move of the set-point that is going to be carried out, m."""
-        self.sight.move(-dz)
+        self.estimator.record_move(-dz)
         for side, move in zip(self._sides, (dx, dy), strict=True):
-            side.move(abs(move))
+            side.record_move(abs(move))
 
-    def aside(self) -> Self:
+    def branch(self) -> Self:
         """Return one that knows the same and goes its own way."""
         other = copy(self)
-        other.sight = self.sight.aside()
+        other.estimator = self.estimator.branch()
         other._sides = (copy(self._sides[0]), copy(self._sides[1]))
         return other
 
-    def keep(self, rows: Any) -> None:
+    def select(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""
         for side in self._sides:
-            side.keep(rows)
+            side.select(rows)
         self._zero, self._held = self._zero[rows], self._held[rows]
         self.damage = self.damage[rows]
-        self.sight.keep(rows)
+        self.estimator.select(rows)
 
     def _ringed(self, down: float) -> Number:
         """Say where a ring can pull: held, or soon grasped, and below its peg after a way down."""
         now = self._now
         down += self.settings.position_error
-        low = least(now.error_z, now.error_z + now.lag) - down < _TOP
+        low = minimum(now.error_z, now.error_z + now.lag) - down < _TOP
         reach = _PICK + 2.0 * COARSE_STEP + MAXIMUM_SPEED * self.settings.slowest
         near = (abs(now.error_x) < reach) & (abs(now.error_y) < reach)
         closing = (now.jaw > 0.0) & (now.jaw <= _CLOSING)
@@ -265,24 +268,24 @@ class Guard:
         now, settings = self._now, self.settings
         off = 2.0 * settings.arm_error  # sideways, on both axes
         held, high = now.grasped > 0.0, now.error_z + now.lag
-        pull = _SPRING * (way + off) + choose(held, self._zero, _TAUT + self._zero)
+        pull = _SPRING * (way + off) + where(held, self._zero, _TAUT + self._zero)
         # A ring above its peg pulls at nothing now: lowered beside it, by all that it is off.
         above = held & (high > _TOP - settings.arm_error - settings.position_error)
         beside = (now.error_x * now.error_x + now.error_y * now.error_y) ** 0.5 - _PLAY
-        pull = choose(above, most(pull, _SPRING * (beside + way + off)), pull)
+        pull = where(above, maximum(pull, _SPRING * (beside + way + off)), pull)
         felt = now.force + settings.force_error
         ringed = self._ringed(max(down, 0.0) + settings.arm_error)
-        return choose(ringed, most(force, felt) + pull, force)
+        return where(ringed, maximum(force, felt) + pull, force)
 
     def _leaves(self, error: Number, move: float, far: Number) -> Number:
         """Say where a move sideways goes further out than the workspace is sure to be."""
         after = abs(error + move)
-        away = choose(self._now.grasped > 0.0, self._away[1], self._away[0])
+        away = where(self._now.grasped > 0.0, self._away[1], self._away[0])
         return (after + far + away > LATERAL) & (after > abs(error))
 
     def _leaves_height(self, move: float) -> Number:
         """Say where a move up or down goes out of the workspace, or through the organ."""
-        after = self.sight.height - self._now.lag + move
+        after = self.estimator.height - self._now.lag + move
         if move > 0.0:
             swing = 0.5 * self.settings.swing if self._rides else 0.0
             return after > ABOVE - _MARGIN - swing

@@ -11,8 +11,8 @@ import math
 from typing import Any, NamedTuple, Self
 
 from fdrl_ros.shield.excursion import LEVELS
-from fdrl_ros.shield.prediction import Kind, Outlook, Prediction, Seen
-from fdrl_ros.shield.scalar_or_array import choose, least, most, Number
+from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction, TissueKind
+from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.shield.workspace import HEIGHTS, RIDING
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tissue.contact_threshold import TOUCH_FORCE
@@ -23,7 +23,7 @@ _SLACK = 1e-5
 """Of a set-point, m: states come as numbers with a few digits."""
 
 
-class Glance(NamedTuple):
+class ContactReading(NamedTuple):
     """
     The numbers of one state that the shield needs, in their units.
 
@@ -37,7 +37,7 @@ class Glance(NamedTuple):
     grasped: Number
 
 
-class Sight:
+class ContactEstimator:
     """
     Joins one state to the ones before.
 
@@ -63,7 +63,7 @@ class Sight:
         self._reaches = np.array(self._reach)
         self._before, self._after = HEIGHTS[procedure]
         self._rides = procedure in RIDING
-        self._last: Glance | None = None
+        self._last: ContactReading | None = None
         self._due = like
         self._moved = like
         self._short = 0.0
@@ -75,7 +75,7 @@ class Sight:
         """Which range of lags the last state has shown by itself."""
         self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
         """Which range of lags the arm has shown to be in."""
-        self.kinds = [each.all_kinds(like) for each in predictions]
+        self.kinds = [each.unknown_tissue(like) for each in predictions]
         """What the surface can do, under each prediction, for each kind of tissue."""
         self.height: Number = like
         """Of the tip above the planned surface, m."""
@@ -88,14 +88,14 @@ class Sight:
             self._kept = [math.exp(-interval / each) for each in self._lags]
         return self._kept[level] if type(level) is int else np.array(self._kept)[level]
 
-    def look(
+    def update(
         self,
-        now: Glance,
+        now: ContactReading,
         interval: float,
         tissue: Number,
         aside: Number = 0.0,
         soon: bool = False,
-    ) -> list[tuple[Prediction, Seen, Outlook]]:
+    ) -> list[tuple[Prediction, ContactState, ContactBounds]]:
         """
         Take in a state.
 
@@ -109,7 +109,7 @@ class Sight:
         level = self.level
         reach = self._reach[level] if type(level) is int else self._reaches[level]
         # An arm that is further behind than it could be is not as quick as it was taken for.
-        self.level = choose(abs(now.lag) > reach, 0, level)
+        self.level = where(abs(now.lag) > reach, 0, level)
         last = self._last if interval else None
         before, lag_before = now.force, now.lag
         sunk: Number = math.nan * now.force
@@ -123,23 +123,23 @@ class Sight:
             # A move takes the place of what is left of the one before, a tick late at most.
             none, short = 0.0 * now.force, self._short
             self._short = max(TICK - interval, 0.0)
-            left = most(self._moved, none) + MAXIMUM_SPEED * (short + self._short)
-            left = least(left, COARSE_STEP + none)
+            left = maximum(self._moved, none) + MAXIMUM_SPEED * (short + self._short)
+            left = minimum(left, COARSE_STEP + none)
             if self._rides:
                 self._due = left
             else:
                 drop = last.error - now.error
                 still = (abs(self._moved) <= _SLACK) & (self._due <= _SLACK)
-                went = choose(same, drop, none)
-                self._due = least(most(self._due + self._moved - went, none), left)
+                went = where(same, drop, none)
+                self._due = minimum(maximum(self._due + self._moved - went, none), left)
                 self._time_arm(now, last, interval, drop, same, still)
                 steady = same & tissue
-                sunk = choose(steady, last.lag - now.lag + drop, sunk)
+                sunk = where(steady, last.lag - now.lag + drop, sunk)
         self._last, self._moved = now, 0.0 * now.force
         found = []
         pending = self._pending()
         for place, each in enumerate(self._predictions):
-            seen = Seen(
+            seen = ContactState(
                 now.force,
                 before,
                 now.lag,
@@ -152,16 +152,16 @@ class Sight:
                 aside,
                 interval or TICK,
             )
-            outlook = each.outlook(seen)
-            self.kinds[place] = outlook.kinds
-            found.append((each, seen, outlook))
+            possible = each.infer(seen)
+            self.kinds[place] = possible.kinds
+            found.append((each, seen, possible))
         return found
 
     def height_of(self, grasped: Number) -> Number:
         """Return how far the planned waypoint is above the planned surface, m."""
-        return choose(grasped > 0.0, self._after, self._before)
+        return where(grasped > 0.0, self._after, self._before)
 
-    def move(self, down: Number) -> None:
+    def record_move(self, down: Number) -> None:
         """
         Take in what is going to be carried out.
 
@@ -169,21 +169,21 @@ class Sight:
         """
         self._moved = down
 
-    def aside(self) -> Self:
+    def branch(self) -> Self:
         """Return one that knows the same and goes its own way."""
         other = copy(self)
         other.kinds, other._timed = [*self.kinds], [*self._timed]
         return other
 
-    def keep(self, rows: Any) -> None:
+    def select(self, rows: Any) -> None:
         """Keep only some of many robots, in the order given."""
         if self._last is not None:
-            self._last = Glance(*(each[rows] for each in self._last))
+            self._last = ContactReading(*(each[rows] for each in self._last))
         self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
         self._timing, self._shown = self._timing[rows], self._shown[rows]
         self._timed = [(one[rows], other[rows]) for one, other in self._timed]
         self.kinds = [
-            [Kind(*(number[rows] for number in one)) for one in each] for each in self.kinds
+            [TissueKind(*(number[rows] for number in one)) for one in each] for each in self.kinds
         ]
 
     def _room(
@@ -197,18 +197,18 @@ class Sight:
         wrong = tissue & (force > _FELT * bounds.force_error + TOUCH_FORCE) & (free > 0.0)
         nowhere = 0.0 * force - math.inf
         now = free if self._rides else ever
-        return choose(wrong, nowhere, now), choose(wrong, nowhere, ever)
+        return where(wrong, nowhere, now), where(wrong, nowhere, ever)
 
-    def _left(self, now: Glance, soon: bool) -> Number:
+    def _left(self, now: ContactReading, soon: bool) -> Number:
         """Return which way down may still be to come where the last state was no tick before."""
         none, last = 0.0 * now.force, self._last
         if not soon or last is None:
-            return most(self._moved, none)
+            return maximum(self._moved, none)
         went = none
         if not self._rides:
             same = (last.grasped > 0.5) == (now.grasped > 0.5)
-            went = choose(same, last.error - now.error, none)
-        return least(most(self._due + self._moved - went, none), COARSE_STEP + none)
+            went = where(same, last.error - now.error, none)
+        return minimum(maximum(self._due + self._moved - went, none), COARSE_STEP + none)
 
     def _pending(self) -> Number:
         """Return which move downwards may still be to come: 2 coarse, 1 fine, 0 none."""
@@ -218,8 +218,8 @@ class Sight:
 
     def _time_arm(
         self,
-        now: Glance,
-        last: Glance,
+        now: ContactReading,
+        last: ContactReading,
         interval: float,
         drop: Number,
         even: Number,
@@ -253,13 +253,13 @@ class Sight:
         for level in range(1, LEVELS):
             behind, share = self._timed[level]
             decay = self._kept[level]
-            behind = choose(timing, behind, 0.0) * decay
+            behind = where(timing, behind, 0.0) * decay
             follows = self._follows[level] * math.exp(-rest / self._lags[level])
-            behind = behind + choose(coarse, follows, 0.0)
-            share = choose(timing, share, 1.0) * decay
+            behind = behind + where(coarse, follows, 0.0)
+            share = where(timing, share, 1.0) * decay
             self._timed[level] = behind, share
             quicker = even & (now.lag < behind - error * (1.0 + share))
-            shown = choose(quicker, level, shown)
+            shown = where(quicker, level, shown)
         before, self._shown = self._shown, shown
         if type(shown) is int:
             self.level = max(self.level, min(shown, before))

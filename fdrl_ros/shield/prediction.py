@@ -6,14 +6,18 @@ The greatest force that an action can lead to, by the contact law and nothing bu
 With x = F^(2/3) Hertz' law is linear in depth: x = kappa d, kappa = K^(2/3). So what the surface
 did in the last tick follows from the rise of x and the way of the tip, for every kappa there may
 be: that says how force goes on, and not a guess of the stiffness. For many robots, in arrays: this
-is the definition, through which the proof goes. :mod:`fdrl_ros.shield.single_robot` is for one.
+is the definition, through which the proof goes. :mod:`fdrl_ros.shield.prediction` is for one.
 """
 
+from functools import lru_cache
 import itertools
+import math
 from typing import Any, NamedTuple
 
-from fdrl_ros.shield.excursion import Bounds, excursion, POWER
-from fdrl_ros.shield.scalar_or_array import choose, least, most, Number
+from fdrl_ros.errors import StateError
+from fdrl_ros.runtime import kernels
+from fdrl_ros.shield.excursion import Bounds, DEPTHS, excursion, POWER
+from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tissue.contact import contact_stiffness
 import numpy as np
@@ -34,7 +38,7 @@ _SLACK = 1e-9
 """By which speeds that contradict each other may be off by rounding, m/s."""
 
 
-class Kind(NamedTuple):
+class TissueKind(NamedTuple):
     """
     How fast the surface can be if the tissue is of one kind; of none if least is above most.
 
@@ -53,7 +57,7 @@ class Kind(NamedTuple):
     doubt: Number = 0.0
 
 
-class Seen(NamedTuple):
+class ContactState(NamedTuple):
     """
     What a robot knows of its contact, as numbers or as arrays of one shape.
 
@@ -67,7 +71,7 @@ class Seen(NamedTuple):
     :param pending: the move downwards that may still be to come: 2 is coarse, 1 fine, 0 none.
     :param level: which range of the arm's lag it has shown, see Excursion.levels.
     :param kinds: what the surface could do at the state before, for each kind of tissue; of one
-        robot as :mod:`fdrl_ros.shield.single_robot` keeps it.
+        robot as :mod:`fdrl_ros.shield.prediction` keeps it.
     :param aside: how far the tip went sideways in the last tick at most, m.
     :param interval: between the state before and this one, about a tick, s.
     """
@@ -86,7 +90,7 @@ class Seen(NamedTuple):
     interval: float = TICK
 
 
-class Outlook(NamedTuple):
+class ContactBounds(NamedTuple):
     """
     What can be now, by all that was seen.
 
@@ -96,7 +100,7 @@ class Outlook(NamedTuple):
     :param speed: greatest speed of the surface, m/s, whatever the kind of tissue.
     :param fast: row of the tables for it.
     :param far: row of the tables for the lag of the tip.
-    :param kinds: what the surface can do, for each kind of tissue, as in :class:`Seen`.
+    :param kinds: what the surface can do, for each kind of tissue, as in :class:`ContactState`.
     :param high: greatest kappa d (1 + lambda v)^(2/3) at present, N^(2/3).
     :param sinking: least speed downwards of the tip, m/s.
     """
@@ -133,37 +137,37 @@ class Prediction:
         self._quick = 1.0 / bounds.quickest
         self._slow = 1.0 / np.array(self.excursion.levels)
 
-    def all_kinds(self, like: Number) -> Any:
+    def unknown_tissue(self, like: Number) -> Any:
         """
         Return what the surface can do where nothing was seen.
 
         :param like: zeros of shape (n,) for n robots.
         """
         top = self.bounds.speed + like
-        return [Kind(-top, top, 0.0 * top)] * KINDS
+        return [TissueKind(-top, top, 0.0 * top)] * KINDS
 
     def _speeds(self, lag: Number, level: Number) -> tuple[Number, Number]:
         """Return the least and greatest speed downwards of a tip so far above its set-point."""
         slow, error = self._slow[level], self.bounds.position_error
         low, high = lag - error, lag + error
         return (
-            most(least(low * slow, low * self._quick), -_SPEED),
-            least(most(high * slow, high * self._quick), _SPEED),
+            maximum(minimum(low * slow, low * self._quick), -_SPEED),
+            minimum(maximum(high * slow, high * self._quick), _SPEED),
         )
 
-    def outlook(self, seen: Seen) -> Outlook:
+    def infer(self, seen: ContactState) -> ContactBounds:
         """Return what can be now."""
         error = self.bounds.force_error
-        low, low_then = most(seen.force - error, _NONE), most(seen.before - error, _NONE)
+        low, low_then = maximum(seen.force - error, _NONE), maximum(seen.before - error, _NONE)
         sinking, falling = self._speeds(seen.lag, seen.level)
-        high = most(seen.force + error, _NONE) ** POWER
+        high = maximum(seen.force + error, _NONE) ** POWER
         kinds = self._kinds(seen, high, low**POWER, low_then**POWER, sinking, falling)
         softest, stiffest, slow, speed = self._hull(kinds)
-        contact = self.inside(high, slow, sinking)
+        contact = self.greatest_contact(high, slow, sinking)
         fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
-        return Outlook(softest, stiffest, contact, speed, fast, far, kinds, high, sinking)
+        return ContactBounds(softest, stiffest, contact, speed, fast, far, kinds, high, sinking)
 
-    def _hull(self, kinds: list[Kind]) -> tuple[Number, Number, Number, Number]:
+    def _hull(self, kinds: list[TissueKind]) -> tuple[Number, Number, Number, Number]:
         """Return least and greatest kappa, and least and greatest speed, of all kinds."""
         top = self.bounds.speed
         slow, fast = np.array([each[:2] for each in kinds]).swapaxes(0, 1)
@@ -180,13 +184,13 @@ class Prediction:
 
     def _kinds(
         self,
-        seen: Seen,
+        seen: ContactState,
         high: Number,
         low: Number,
         low_then: Number,
         now_least: Number,
         now_most: Number,
-    ) -> list[Kind]:
+    ) -> list[TissueKind]:
         """
         Return what the surface of each kind of tissue can do now.
 
@@ -201,49 +205,53 @@ class Prediction:
         change = self._turn * time
         risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
         then_least, then_most = self._speeds(seen.lag_before, seen.level)
-        high_then = most(seen.before + self.bounds.force_error, _NONE) ** POWER
+        high_then = maximum(seen.before + self.bounds.force_error, _NONE) ** POWER
         # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: the
         # surface's part of it hardly changed in a tick.
         slow_now, slow_then = now_least - change, then_least - change
-        fast_now = most(now_most + change, slow_then)
-        fast_then = most(then_most + change, slow_now)
-        gone = choose(known, 2.0 * change, 2.0 * top)
-        drift = choose(known, seen.sunk, _NONE) / time
+        fast_now = maximum(now_most + change, slow_then)
+        fast_then = maximum(then_most + change, slow_now)
+        gone = where(known, 2.0 * change, 2.0 * top)
+        drift = where(known, seen.sunk, _NONE) / time
         off = 2.0 * self.bounds.position_error  # one error then, and another one now
         slid = change + (self.bounds.slope * seen.aside + off) / time
         ahead, behind = slid - drift, -slid - drift
         least_growth, least_fall = high - low_then, high_then - low
-        kinds: list[Kind] = []
+        kinds: list[TissueKind] = []
         left: Any = False
         for (soft, stiff), (slow, fast, doubt) in zip(self.spans, seen.kinds, strict=True):
             alive = slow <= fast
             growth, fall = least_growth, least_fall
-            for v in (most(slow - change, -top), least(fast + change, top)):
-                growth = most(growth, gained(high, v + slow_now, low_then, v + fast_then, worst))
-                fall = most(fall, gained(high_then, v + slow_then, low, v + fast_now, worst))
-            fast = least(fast + gone, top)
-            way = growth / (time * choose(growth > 0.0, soft, stiff))
-            fast = choose(risen, least(fast, way + ahead), fast)
-            slow = most(slow - gone, -top)
-            way = fall / (time * choose(fall > 0.0, soft, stiff))
-            slow = choose(fallen, most(slow, behind - way), slow)
+            for v in (maximum(slow - change, -top), minimum(fast + change, top)):
+                growth = maximum(
+                    growth, greatest_growth(high, v + slow_now, low_then, v + fast_then, worst)
+                )
+                fall = maximum(
+                    fall, greatest_growth(high_then, v + slow_then, low, v + fast_now, worst)
+                )
+            fast = minimum(fast + gone, top)
+            way = growth / (time * where(growth > 0.0, soft, stiff))
+            fast = where(risen, minimum(fast, way + ahead), fast)
+            slow = maximum(slow - gone, -top)
+            way = fall / (time * where(fall > 0.0, soft, stiff))
+            slow = where(fallen, maximum(slow, behind - way), slow)
             fresh, agrees = doubt == FRESH, slow <= fast + _SLACK
             left = left | (alive & agrees)
             anew = fresh | ((doubt == 0.0) & (agrees ^ True))
             alive = alive & (agrees | anew)
-            slow, fast = choose(anew, -top, least(slow, fast)), choose(anew, top, fast)
-            doubt = choose(fresh, 1.0, choose(anew, FRESH, doubt))
-            kinds.append(Kind(choose(alive, slow, top), choose(alive, fast, -top), doubt))
+            slow, fast = where(anew, -top, minimum(slow, fast)), where(anew, top, fast)
+            doubt = where(fresh, 1.0, where(anew, FRESH, doubt))
+            kinds.append(TissueKind(where(alive, slow, top), where(alive, fast, -top), doubt))
         # Like no tissue at all is no news of the tissue: something else pulled or let go.
         return [
-            Kind(choose(left, slow, -top), choose(left, fast, top), choose(left, doubt, 0.0))
+            TissueKind(where(left, slow, -top), where(left, fast, top), where(left, doubt, 0.0))
             for slow, fast, doubt in kinds
         ]
 
     def force(
         self,
-        seen: Seen,
-        outlook: Outlook,
+        seen: ContactState,
+        possible: ContactBounds,
         move: int,
         aside: Number = 0.0,
         enough: Number = 0.0,
@@ -251,7 +259,7 @@ class Prediction:
         """
         Return the greatest force that a move can lead to, N, if the tip is drawn back after it.
 
-        :param outlook: for what is seen.
+        :param possible: for what is seen.
         :param move: place in MOVES.
         :param aside: how far the tip goes sideways meanwhile, m: over a slope it gets deeper.
         :param enough: force below which nobody asks more closely, N.
@@ -259,33 +267,35 @@ class Prediction:
         tables = self.excursion
         deeper = self.bounds.slope * aside
         # Never deeper than where the surface can be at its highest.
-        far, ends = outlook.far, (outlook.softest, outlook.stiffest)
+        far, ends = possible.far, (possible.softest, possible.stiffest)
         deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
         deepest = deepest * tables.steep
-        whole = self._within(seen, far, move, deeper, deepest, ends, outlook.contact, outlook.fast)
+        whole = self._within(
+            seen, far, move, deeper, deepest, ends, possible.contact, possible.fast
+        )
         whole = whole * whole**0.5
         near = whole > enough
         if not near.any():
             return whole
         x: Number = 0.0 * seen.force
-        for (soft, stiff), (slow, fast, _) in zip(self.spans, outlook.kinds, strict=True):
+        for (soft, stiff), (slow, fast, _) in zip(self.spans, possible.kinds, strict=True):
             alive = near & (slow <= fast)
             if not alive.any():
                 continue
             row, _ = tables.places(fast, seen.lag)
-            contact = self.inside(outlook.high, slow, outlook.sinking)
+            contact = self.greatest_contact(possible.high, slow, possible.sinking)
             one = self._within(seen, far, move, deeper, deepest, (soft, stiff), contact, row)
-            x = choose(alive, most(x, one), x)
-        return choose(near, x * x**0.5, whole)
+            x = where(alive, maximum(x, one), x)
+        return where(near, x * x**0.5, whole)
 
-    def inside(self, high: Number, slow: Number, sinking: Number) -> Number:
+    def greatest_contact(self, high: Number, slow: Number, sinking: Number) -> Number:
         """Return the greatest kappa d for what is felt, by the least speeds of surface and tip."""
-        closing = least(slow + sinking, _NONE)
+        closing = minimum(slow + sinking, _NONE)
         return high / (1.0 + self.bounds.damping * closing) ** POWER
 
     def _within(
         self,
-        seen: Seen,
+        seen: ContactState,
         far: Number,
         move: int,
         deeper: Number,
@@ -297,18 +307,18 @@ class Prediction:
         """Return the greatest kappa d (1 + lambda v)^(2/3) there can be for kappa between ends."""
         tables, level, pending = self.excursion, seen.level, seen.pending
         soft, stiff = ends
-        depth = least(contact / stiff, -seen.room)
-        felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
-        x = most(stiff * felt, _NONE)
+        depth = minimum(contact / stiff, -seen.room)
+        felt = minimum(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+        x = maximum(stiff * felt, _NONE)
         # What gets less deep is linear in kappa too: then the softest is the worst, or the one
         # that is as deep as the surface can be high.
-        soft = least(most(contact / most(-seen.room, _LEAST_DEPTH), soft), stiff)
-        depth = least(contact / soft, -seen.room)
-        felt = least(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
-        return most(x, soft * felt)
+        soft = minimum(maximum(contact / maximum(-seen.room, _LEAST_DEPTH), soft), stiff)
+        depth = minimum(contact / soft, -seen.room)
+        felt = minimum(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
+        return maximum(x, soft * felt)
 
 
-def gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
+def greatest_growth(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
     """
     Return how much kappa d grew at most for some damping up to the worst, N^(2/3).
 
@@ -322,10 +332,147 @@ def gained(now: Number, slow: Number, then: Number, fast: Number, worst: float) 
     """
     found = now / (1.0 + worst * slow) ** POWER - then / (1.0 + worst * fast) ** POWER
     inside = (now * slow > _TINY) & (then * fast > now * slow)
-    share = (choose(inside, then * fast, 1.0) / choose(inside, now * slow, 1.0)) ** _ROOT
+    share = (where(inside, then * fast, 1.0) / where(inside, now * slow, 1.0)) ** _ROOT
     span = fast - share * slow
     inside = inside & (share - 1.0 < worst * span)
-    damping = (share - 1.0) / choose(inside, span, 1.0)
-    damping = choose(inside, damping, worst)
+    damping = (share - 1.0) / where(inside, span, 1.0)
+    damping = where(inside, damping, worst)
     grown = now / (1.0 + damping * slow) ** POWER - then / (1.0 + damping * fast) ** POWER
-    return most(found, grown)
+    return maximum(found, grown)
+
+
+_ONE = np.zeros(1)
+
+
+class CompiledPrediction(Prediction):
+    """
+    Forces under the instrument of one robot: numbers in, numbers out.
+
+    The parameters are those of :class:`Prediction`. What is kept of the kinds of tissue belongs to
+    whoever made it.
+    """
+
+    def __init__(self, bounds: Bounds, radius: float) -> None:
+        super().__init__(bounds, radius)
+        self._contact = self._compiled() if kernels.built() else None
+
+    def unknown_tissue(self, like: Number = 0.0) -> Any:
+        """Return what the surface can do where nothing was seen."""
+        if self._contact is None:
+            return super().unknown_tissue(_ONE)
+        top = self.bounds.speed
+        return kernels.ffi.new('fdrl_outlook *', {'kinds': [(-top, top, 0.0)] * KINDS})
+
+    def infer(self, seen: ContactState) -> ContactBounds:
+        """
+        Return what can be now.
+
+        :raises StateError: if a number is not finite.
+        """
+        if self._contact is None:
+            if not all(map(math.isfinite, (*seen[:4], seen.aside, seen.interval))):
+                raise StateError(f'what is seen of the contact cannot be: {seen}')
+            return super().infer(_alone(seen))
+        found = kernels.ffi.new('fdrl_outlook *')
+        done = kernels.lib.fdrl_look(
+            self._contact,
+            seen.kinds.kinds,
+            seen.force,
+            seen.before,
+            seen.lag,
+            seen.lag_before,
+            seen.sunk,
+            seen.room,
+            seen.room_ever,
+            seen.pending,
+            seen.level,
+            seen.aside,
+            seen.interval,
+            found,
+        )
+        if done:
+            raise StateError(f'what is seen of the contact cannot be: {seen}')
+        return ContactBounds(
+            found.softest,
+            found.stiffest,
+            found.contact,
+            found.speed,
+            found.fast,
+            found.far,
+            found,
+            found.high,
+            found.sinking,
+        )
+
+    def force(
+        self,
+        seen: ContactState,
+        possible: ContactBounds,
+        move: int,
+        aside: Number = 0.0,
+        enough: Number = 0.0,
+    ) -> float:
+        """
+        Return the greatest force that a move can lead to, N; see :meth:`Prediction.force`.
+
+        :raises StateError: if a number is not finite.
+        """
+        if self._contact is None:
+            found = super().force(_alone(seen), possible, move, aside, enough).item()
+        else:
+            found = kernels.lib.fdrl_force(self._contact, possible.kinds, move, aside, enough)
+        if not found >= 0.0:
+            raise StateError(f'no force can be told for a way of {aside} m and {enough} N')
+        return float(found)
+
+    def _compiled(self) -> Any:
+        """
+        Return what the compiled arithmetic needs to know.
+
+        :raises RuntimeError: if it was compiled for tables of another form.
+        """
+        lib, of, tables, bounds = kernels.lib, kernels.ffi.from_buffer, self.excursion, self.bounds
+        rows = (lib.FDRL_LEVELS, lib.FDRL_SPEEDS, lib.FDRL_BEHIND, lib.FDRL_PENDING)
+        form = (*rows, lib.FDRL_MOVES, lib.FDRL_DEPTHS)
+        if tables.felt.shape != form or lib.FDRL_KINDS != KINDS:
+            raise RuntimeError(f'fdrl_ros._kernels is of another form: {form}')
+        # A table must live as long as what points to it: of() keeps it, and `self` keeps both.
+        self._tables = of('double[]', tables.felt), of('double[]', tables.sink)
+        return kernels.ffi.new(
+            'fdrl_contact *',
+            {
+                'force_error': bounds.force_error,
+                'position_error': bounds.position_error,
+                'damping': bounds.damping,
+                'slope': bounds.slope,
+                'speed': bounds.speed,
+                'turn': self._turn,
+                'quick': self._quick,
+                'fastest': float(MAXIMUM_SPEED),
+                'steep': tables.steep,
+                'speed_step': tables.speed_step,
+                'lag_step': tables.lag_step,
+                'reach': tables.reach,
+                'slow': self._slow.tolist(),
+                'ends': [*(soft for soft, _ in self.spans), self.stiffest],
+                'depths': DEPTHS,
+                'felt': self._tables[0],
+                'sink': self._tables[1],
+            },
+        )
+
+
+@lru_cache(maxsize=64)
+def compiled_prediction(bounds: Bounds, radius: float) -> CompiledPrediction:
+    """Return the forces under one instrument, made once."""
+    return CompiledPrediction(bounds, radius)
+
+
+def _alone(seen: ContactState) -> ContactState:
+    """Return the same of one robot among many."""
+    numbers = {
+        name: np.array([value])
+        for name, value in seen._asdict().items()
+        if name not in ('kinds', 'interval')
+    }
+    return ContactState(**numbers, kinds=seen.kinds, interval=seen.interval)

@@ -1,23 +1,25 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Check of the shield by exhaustion, of its own code against the worst that bounds let happen.
+Proof of the shield by exhaustion: its own code against the worst that its bounds permit.
 
-Three claims make it. *Sight*: what the shield takes to be possible after a tick holds what is true
-(stiffness, depth, speed of the surface, lag of the arm). *Tables*: no surface, no arm and no
-latency within bounds leads beyond what the tables say, if the tip is drawn back as the shield does
-where it allows nothing. *Joined*: no force is above what is said of a move by what was seen, see
-:mod:`fdrl_ros.shield.joint_proof`. What is allowed keeps the limit, and so does what follows.
+Three claims make it. *Estimator*: what the shield takes to be possible after a tick includes what
+is true (stiffness, depth, speed of the surface, lag of the arm). *Tables*: no surface, no arm and
+no latency within bounds leads beyond the tables, if the tip is drawn back as the shield does where
+it allows nothing. *Forces*: estimator and tables together bound the force of every move: the truth
+continues with its own stiffness, damping and arm under the surface that rises fastest, and is
+compared with the prediction from the readings so far, rounding and look-ups included. So an
+allowed action keeps the limit, and so does what follows it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 import itertools
 import math
 from typing import Any
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.shield.contact_estimator import Glance, Sight
+from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
 from fdrl_ros.shield.excursion import (
     Bounds,
     DEPTHS,
@@ -30,10 +32,12 @@ from fdrl_ros.shield.excursion import (
     sink,
     surface,
 )
-from fdrl_ros.shield.prediction import Outlook, Prediction, Seen
+from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
+from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.worst_cases import between, corners, signs, Truths
-from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, SUBSTEP, TICK
+from fdrl_ros.shield.workspace import RIDING
+from fdrl_ros.shield.worst_cases import corner_histories, Histories, random_histories, sensor_signs
+from fdrl_ros.surgery.gym.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
 from fdrl_ros.surgery.tasks.procedures import Procedure, procedure_named
 from fdrl_ros.surgery.tissue.contact import contact_force, contact_stiffness
@@ -111,7 +115,7 @@ class Margins:
         return Finding(claim, self._cells, self._least, {} if holds else self._where)
 
 
-def quiet(done: int, total: int) -> None:
+def no_report(done: int, total: int) -> None:
     """Tell nobody."""
 
 
@@ -120,7 +124,7 @@ def check_tables(
     world: Bounds | None = None,
     back: float = _UP,
     fine: int = 4,
-    report: Report = quiet,
+    report: Report = no_report,
 ) -> Finding:
     """
     Check every entry of the tables against the worst surface and arm there are.
@@ -192,7 +196,7 @@ def kappas_of(bounds: Bounds, procedure: Procedure) -> tuple[float, float]:
     return soft, stiff
 
 
-def check_sight(
+def check_estimator(
     settings: ShieldSettings,
     procedure: str,
     wide: bool,
@@ -219,12 +223,12 @@ def check_sight(
     prediction = Prediction(taken, chosen.contact_radius)
     tried = []
     for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
-        some = corners(truth, kappas, limit, intervals)
-        for each, side in itertools.product(signs(len(some.speeds)), sides):
+        some = corner_histories(truth, kappas, limit, intervals)
+        for each, side in itertools.product(sensor_signs(len(some.speeds)), sides):
             off = np.array(each)[:, None]
             tried.append((some, off, side * off))
     for seed in range(4 * fine):
-        some = between(truth, kappas, limit, 5_000, seed)
+        some = random_histories(truth, kappas, limit, 5_000, seed)
         off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
         tried += [(some, off, beside), (some, np.sign(off), np.sign(beside))]
     margins = Margins()
@@ -243,18 +247,18 @@ def check_sight(
                 behind=some.behind[-2],
                 move=some.moves[-1],
             )
-    return margins.finding(f'sight: {procedure}', 1e-7)
+    return margins.finding(f'estimator: {procedure}', 1e-7)
 
 
-def watched(
-    some: Truths,
+def estimate_histories(
+    some: Histories,
     prediction: Prediction,
     procedure: str,
     truth: Bounds,
     off: Array,
     beside: Array,
     low: float = 0.0,
-) -> tuple[Seen, Outlook]:
+) -> tuple[ContactState, ContactBounds]:
     """
     Return what the shield sees of histories at their end, and what it takes to be possible.
 
@@ -263,25 +267,27 @@ def watched(
     :param low: how far below the surface it was planned, m; at last it is at its middle.
     """
     stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
-    sight = Sight((prediction,), procedure, nothing)
-    base = sight.height_of(nothing)
+    estimator = ContactEstimator((prediction,), procedure, nothing)
+    base = estimator.height_of(nothing)
     seen: Any = None
-    outlook: Any = None
+    possible: Any = None
     for step, speed in enumerate(some.speeds):
         behind = some.behind[step]
         tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)
         force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
         force = force + off[step] * truth.force_error
         lag = behind + beside[step] * truth.position_error
-        glance = Glance(force, lag, some.heights[step] + low - base - behind, nothing)
-        _, seen, outlook = sight.look(glance, (0.0, *some.intervals)[step], nothing < 1.0)[0]
+        reading = ContactReading(force, lag, some.heights[step] + low - base - behind, nothing)
+        _, seen, possible = estimator.update(reading, (0.0, *some.intervals)[step], nothing < 1.0)[
+            0
+        ]
         if step < len(some.moves):
-            sight.move(-some.moves[step])
-    return seen, outlook
+            estimator.record_move(-some.moves[step])
+    return seen, possible
 
 
 def _margins(
-    some: Truths,
+    some: Histories,
     prediction: Prediction,
     procedure: str,
     truth: Bounds,
@@ -294,25 +300,152 @@ def _margins(
     :param off: of the sensor of force at each moment, as a share of its error.
     :param beside: of the tip's measured height, likewise.
     """
-    seen, outlook = watched(some, prediction, procedure, truth, off, beside)
+    seen, possible = estimate_histories(some, prediction, procedure, truth, off, beside)
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
     # Of the kinds that this tissue can be of, one must allow for what it does.
     kind, contact = np.full((2, len(speed)), -np.inf)
-    for (soft, stiff), (slow, fast, _) in zip(prediction.spans, outlook.kinds, strict=True):
+    for (soft, stiff), (slow, fast, _) in zip(prediction.spans, possible.kinds, strict=True):
         own = (some.kappa >= soft * (1.0 - 1e-12)) & (some.kappa <= stiff * (1.0 + 1e-12))
         within = np.minimum(fast - speed, speed - slow) / truth.speed
         kind = np.where(own, np.maximum(kind, within), kind)
-        most = prediction.inside(outlook.high, slow, outlook.sinking)
+        most = prediction.greatest_contact(possible.high, slow, possible.sinking)
         contact = np.where(own, np.maximum(contact, most - some.kappa * inside), contact)
     slowest = np.array(prediction.excursion.levels)[seen.level]
     return {
-        'stiffest': outlook.stiffest / some.kappa - 1.0,
-        'softest': 1.0 - outlook.softest / some.kappa,
+        'stiffest': possible.stiffest / some.kappa - 1.0,
+        'softest': 1.0 - possible.softest / some.kappa,
         'kind': kind,
         'contact of its kind': contact,
-        'contact': outlook.contact - some.kappa * inside,
-        'speed': (outlook.speed - speed) / truth.speed,
+        'contact': possible.contact - some.kappa * inside,
+        'speed': (possible.speed - speed) / truth.speed,
         'lag': slowest / some.lag - 1.0,
         'room': -depth - seen.room,
         'due': np.array(DUE)[seen.pending] - some.due[-1] + _DUE_SLACK,
     }
+
+
+_OFF = ((1.0, 1.0, 1.0), (-1.0, -1.0, 1.0))
+"""Of the sensors at each moment at corners, as shares of their errors; or the other way round."""
+
+
+def check_forces(
+    settings: ShieldSettings,
+    procedure: str,
+    wide: bool,
+    world: Bounds | None = None,
+    fine: int = 2,
+) -> Finding:
+    """
+    Check that no force is above what the shield says of any move, if it goes up after it.
+
+    :param settings: of the shield.
+    :param procedure: its name.
+    :param wide: whether under the wide bounds, or the usual ones.
+    :param world: bounds that the truth keeps to; those of the shield by default.
+    :param fine: how many times 5,000 histories are drawn between the corners.
+    """
+    chosen = procedure_named(procedure)
+    taken = settings.wide() if wide else settings.usual()
+    truth, limit = world or taken, HARD_STOP if wide else chosen.force_limit
+    prediction, kappas = Prediction(taken, chosen.contact_radius), kappas_of(truth, chosen)
+    # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
+    low = truth.registration - (0.0 if procedure in RIDING else 0.5 * truth.swing)
+    some = corner_histories(truth, kappas, limit, (TICK, TICK))
+    shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
+    tried = [(some, [(off, off) for off in shares] + [(off, -off) for off in shares])]
+    for seed in range(fine):
+        some = random_histories(truth, kappas, limit, 5_000, seed)
+        off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
+        tried.append((some, [(off, beside), (np.sign(off), np.sign(beside))]))
+    margins = Margins()
+    for some, errors in tried:
+        views = [
+            estimate_histories(some, prediction, procedure, truth, *each, low) for each in errors
+        ]
+        speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
+        rise, rising = surface(truth, speeds, _STEPS)
+        for place, move in enumerate(MOVES):
+            true = np.max(
+                [
+                    greatest_true_forces(some, truth, rise, rising, rows, move, late)
+                    for late in {0.0, truth.latency}
+                ],
+                axis=0,
+            )
+            for seen, possible in views:
+                said = prediction.force(seen, possible, place)
+                margins.add(
+                    said - true,
+                    said=said,
+                    kappa=some.kappa,
+                    damping=some.damping,
+                    lag=some.lag,
+                    speed=some.speeds[-1],
+                    depth=some.depths[-1],
+                    behind=some.behind[-1],
+                    due=some.due[-1],
+                    move=move,
+                )
+    return margins.finding(f'forces: {procedure}')
+
+
+def greatest_true_forces(
+    some: Histories,
+    truth: Bounds,
+    rise: Array,
+    rising: Array,
+    rows: NDArray[np.intp],
+    move: float,
+    late: float,
+) -> Array:
+    """
+    Return the greatest force that comes of a move which the tip goes up after, N, shape (n,).
+
+    :param rise: of the surface after each sub-step, m; one line for each of its speeds.
+    :param rising: its speed then, m/s.
+    :param rows: which of those lines is whose, shape (n,).
+    :param move: m upwards; a robot that holds goes up by RISE of it.
+    :param late: when it begins, s: until then the one before goes on.
+    """
+    lag, behind = some.lag, some.behind[-1]
+    left = np.exp(-SUBSTEP / lag)
+    owed = np.full_like(lag, -move if move < 0.0 else 0.0)
+    before = some.due[-1].copy()
+    begin, back = round(late / SUBSTEP), (TICK + JITTER + truth.latency) / SUBSTEP
+    stride, up = MAXIMUM_SPEED * SUBSTEP, RISE / SUBSTEPS
+    sunk, most = np.zeros_like(lag), np.zeros_like(lag)
+    for step in range(_STEPS):
+        if step + 1.0 > back:
+            down = np.full_like(lag, -COARSE_STEP * up * min(step + 1.0 - back, 1.0))
+        elif step < begin:
+            down = np.minimum(before, stride)
+            before = before - down
+        elif move > 0.0:
+            down = np.full_like(lag, -move * up if step < begin + SUBSTEPS else 0.0)
+        else:
+            down = np.minimum(owed, stride)
+            owed = owed - down
+        following = behind * left + down / SUBSTEP * lag * (1.0 - left)
+        sunk, behind = sunk + behind - following + down, following
+        closing = np.maximum(rising[rows, step] + behind / lag, 0.0)
+        depth = np.maximum(some.depths[-1] + rise[rows, step] + sunk + truth.arm_error, 0.0)
+        most = np.maximum(most, some.kappa * depth * (1.0 + some.damping * closing) ** POWER)
+    force: Array = most**1.5
+    return force
+
+
+def proofs(
+    settings: ShieldSettings, procedures: tuple[str, ...], fine: int, report: Report = no_report
+) -> Iterator[tuple[str, float, Finding]]:
+    """
+    Check all three claims for both limits.
+
+    :param fine: as each of them takes it.
+    :returns: of each: which bounds, and the limit that it is of, N (0 for all).
+    """
+    for word, bounds in (('wide', settings.wide()), ('usual', settings.usual())):
+        yield word, 0.0, check_tables(bounds, fine=fine, report=report)
+    for name in procedures:
+        for word, limit in (('wide', HARD_STOP), ('usual', procedure_named(name).force_limit)):
+            yield word, limit, check_estimator(settings, name, word == 'wide', fine=fine)
+            yield word, limit, check_forces(settings, name, word == 'wide', fine=fine)

@@ -10,21 +10,21 @@ Number = Any
 """A float, or an array of them."""
 
 
-def most(a: Number, b: Number) -> Number:
+def maximum(a: Number, b: Number) -> Number:
     """Return the greater one."""
     if type(a) is float and type(b) is float:
         return a if a > b else b
     return np.maximum(a, b)
 
 
-def least(a: Number, b: Number) -> Number:
+def minimum(a: Number, b: Number) -> Number:
     """Return the lesser one."""
     if type(a) is float and type(b) is float:
         return a if a < b else b
     return np.minimum(a, b)
 
 
-def choose(flag: Any, a: Number, b: Number) -> Number:
+def where(flag: Any, a: Number, b: Number) -> Number:
     """Return the first where the flag is true, else the second."""
     if type(flag) is bool:
         return a if flag else b

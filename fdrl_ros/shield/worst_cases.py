@@ -24,7 +24,7 @@ _SPEEDING = ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
 
 
 @dataclass(frozen=True)
-class Truths:
+class Histories:
     """
     Consistent histories; moments are the first one and the end of each tick.
 
@@ -52,9 +52,9 @@ class Truths:
     intervals: tuple[float, ...]
 
 
-def corners(
+def corner_histories(
     bounds: Bounds, kappas: tuple[float, float], limit: float, intervals: tuple[float, ...]
-) -> Truths:
+) -> Histories:
     """
     Return truths at all corners of what may differ.
 
@@ -84,9 +84,9 @@ def corners(
     return _truths(bounds, columns[:6], np.array(ways), moves, lates, intervals)
 
 
-def between(
+def random_histories(
     bounds: Bounds, kappas: tuple[float, float], limit: float, count: int, seed: int
-) -> Truths:
+) -> Histories:
     """
     Return truths drawn from all that may be.
 
@@ -118,7 +118,7 @@ def _truths(
     moves: Array,
     lates: Array,
     intervals: tuple[float, ...],
-) -> Truths:
+) -> Histories:
     """
     Let surfaces and arms go their ways, and leave out what is faster than it can be.
 
@@ -163,7 +163,7 @@ def _truths(
     speed, depth, high, behind, owed = (
         np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due)
     )
-    return Truths(
+    return Histories(
         kappa[fine],
         damping[fine],
         lag[fine],
@@ -177,6 +177,6 @@ def _truths(
     )
 
 
-def signs(moments: int) -> list[tuple[float, ...]]:
+def sensor_signs(moments: int) -> list[tuple[float, ...]]:
     """Return all ways in which a sensor can be off at each moment, as shares of its error."""
     return list(itertools.product((-1.0, 1.0), repeat=moments))

@@ -13,7 +13,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_readings import READINGS
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.arm.robot_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.resources import resource

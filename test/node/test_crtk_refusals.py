@@ -8,8 +8,7 @@ import re
 from typing import Any
 
 from builtin_interfaces.msg import Time
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState
-from fdrl_ros.nodes.arm.robot_messages import pose, quaternion
+from fdrl_ros.nodes.arm.robot_messages import OperatingState, pose, quaternion
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, HOME, JAW, JOINTS
 from geometry_msgs.msg import PoseStamped

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState
+from fdrl_ros.nodes.arm.robot_messages import OperatingState
 from fdrl_ros.nodes.env import EnvNode, PAUSE
 from node.test_managed_node import Process
 import rclpy

@@ -16,7 +16,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector import Candidate
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
-from fdrl_ros.shield.observation import nanoseconds
+from fdrl_ros.selector.control.observation import nanoseconds
 from fdrl_ros.surgery.gym.actions import TICK
 from node.test_managed_node import Process
 from node.test_operating_room import released

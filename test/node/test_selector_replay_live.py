@@ -11,10 +11,10 @@ from fdrl_ros.cli import commands
 from fdrl_ros.deployment.bringup import robot_graph
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState
+from fdrl_ros.nodes.arm.robot_messages import OperatingState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, Rules
+from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, ReplaySettings
 from geometry_msgs.msg import PoseStamped
 from node.test_operating_room import released
 from node.test_selector_states import Foreign, reason
@@ -121,7 +121,7 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
     assert told >= {'not_finite', 'frozen', 'stale', 'clock', 'risk_gate', 'paused'}
     # A busy machine may have let a state be late: then its clock said where it decided.
     late = [each for each in actions if each.reason == 'late']
-    rules = Rules(found.plan.selector, shield=found.plan.shield)
+    rules = ReplaySettings(found.plan.selector, shield=found.plan.shield)
     chosen = replay(bag, candidates, rules, decided=live if late else None)
     compared = compare(actions, chosen)
     assert not compared.differ, (compared.differ[:5], len(late))

@@ -10,10 +10,9 @@ import time
 
 from fdrl_ros.deployment.bringup import environment
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
-from fdrl_ros.nodes.arm.robot_messages import set_point
+from fdrl_ros.nodes.arm.robot_messages import OperatingState, set_point, StringStamped
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.shield.observation import nanoseconds
+from fdrl_ros.selector.control.observation import nanoseconds
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
 from node.test_operating_room import position, released

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Candidates of known worth, and states for a selector to choose in."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from fdrl_ros.selector import (
     Candidate,
     Observation,
@@ -10,8 +13,10 @@ from fdrl_ros.selector import (
     StateValue,
     ValueModel,
 )
+from fdrl_ros.shield.shield import Shield
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, PATIENT_FIELDS, SCALES, STATE_SIZE
 import numpy as np
+import pytest
 
 NAMES = tuple(tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS))
 SPLIT = len(OPERATION_FIELDS)
@@ -81,3 +86,26 @@ def selector_with(*candidates, **settings):
     selector = Selector(SelectorSettings(**{'confidence': 0.9} | settings))
     selector.set_candidates(candidates)
     return selector
+
+
+def select(selector, operation, patient, now, **others):
+    """Select in a state as the control loop does, which decides the case of the state first."""
+    if operation is not None:
+        if not selector.case.is_of(operation):
+            selector.reset(same_time=True)
+        selector.case.include(operation)
+    return selector.select(operation, patient, now, **others)
+
+
+@contextmanager
+def recorded_damage() -> Iterator[list[float]]:
+    """Record the damage of the case so far that the shield is given with each state, N s."""
+    given, update = [], Shield.update
+
+    def recorded(self, values, procedure, now, damage=0.0):
+        given.append(damage)
+        update(self, values, procedure, now, damage)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shield, 'update', recorded)
+        yield given

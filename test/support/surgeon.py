@@ -9,8 +9,13 @@ from typing import Any
 from fdrl_ros.deployment.bringup import NodeSpec, robot_graph
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_readings import READINGS
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
-from fdrl_ros.nodes.arm.robot_messages import joint_state, pose, quaternion
+from fdrl_ros.nodes.arm.robot_messages import (
+    joint_state,
+    OperatingState,
+    pose,
+    quaternion,
+    StringStamped,
+)
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.rotations import from_quaternion

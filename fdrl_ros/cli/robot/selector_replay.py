@@ -25,7 +25,7 @@ from fdrl_ros.selector.replay import (
     decisions,
     recorded_actions,
     replay,
-    Rules,
+    ReplaySettings,
 )
 from fdrl_ros.settings import Settings
 from rich.console import Console
@@ -88,7 +88,7 @@ def replay_bag(
     """
     found = RobotPolicies.of(directory, robot)
     word = found.supervision
-    rules = Rules(**_settings(found, flags), locked=word.locked)
+    rules = ReplaySettings(**_settings(found, flags), locked=word.locked)
     candidates = found.registry.candidates(word)
     actions = recorded_actions(bag, topics)
     decided = decisions(actions) if follow and actions else None

@@ -19,7 +19,7 @@ from fdrl_ros.experiments.shield.cost import by_expert, by_policy, Chooser, Cost
 from fdrl_ros.experiments.shield.loop import attack_loop
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Progress
-from fdrl_ros.shield.joint_proof import proofs
+from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE

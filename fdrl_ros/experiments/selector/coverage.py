@@ -24,8 +24,7 @@ from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
 from fdrl_ros.selector.value.model import FORMAT
-from fdrl_ros.selector.value.monte_carlo_reference import Alike, alike_states, meet
-from fdrl_ros.selector.value.neighbours import NEAREST
+from fdrl_ros.selector.value.monte_carlo_reference import Alike, alike_states, meet, NEAREST
 from fdrl_ros.surgery.patient.cohort import Cohort, Mixture
 import numpy as np
 

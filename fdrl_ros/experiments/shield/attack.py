@@ -10,11 +10,10 @@ stop can be reached at all.
 from dataclasses import asdict, dataclass, replace
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.shield.batch import BatchShield
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.scalar_or_array import Number
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.shield import Shield
+from fdrl_ros.shield.shield import BatchShield, Shield
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.batch import BatchSurgery
@@ -167,7 +166,7 @@ class Attacker:
         """
         asked = self.ask(state[None], self._predicted)
         if self._kind == 'greedy' and self._foresight is not None:
-            self._predicted = self._foresight.review(values[None], asked).hard
+            self._predicted = self._foresight.review(values[None], asked).wide_force
         return int(asked[0])
 
 
@@ -217,8 +216,8 @@ def attack(
             if settings is not None or kind == 'greedy':
                 values = batch.values()
                 values[:, _LIMIT] = limit
-                verdicts = shield.review(values, asked)
-                actions, predicted = verdicts.actions, verdicts.hard
+                decisions = shield.review(values, asked)
+                actions, predicted = decisions.actions, decisions.wide_force
             states, _, _, _, info = batch.step(actions)
             meter.add(info['force'], procedure, (tick + 1) * TICK)
             outside = int((info['failure'] == _WORKSPACE).sum())
@@ -229,8 +228,8 @@ def attack(
                 break
             if len(rows) < len(states):
                 batch.keep(rows)
-                shield.keep(rows)
-                meter.keep(rows)
+                shield.select(rows)
+                meter.select(rows)
                 states = states[rows]
                 predicted = None if predicted is None else predicted[:, rows]
         batch.close()
@@ -267,9 +266,8 @@ def attack_motors(
             values[_LIMIT] = limit
             action = attacker.ask_one(operation.state(), values)
             if settings is not None:
-                action = shield.review(
-                    values, procedure, action, operation.ticks * TICK, damage=meter.total
-                ).action
+                shield.update(values, procedure, operation.ticks * TICK, meter.total)
+                action = shield.decide(action).action
             try:
                 operation.act(ACTIONS[action])
             except UnreachableError:

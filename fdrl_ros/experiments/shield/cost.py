@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import Policy
-from fdrl_ros.shield.batch import BatchShield
 from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.shield.shield import BatchShield
 from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.tasks.batch_expert import expert_costs
@@ -120,7 +120,7 @@ def cost(
             break
         if over.any():
             batch.keep(rows)
-            shield.keep(rows)
+            shield.select(rows)
             states = states[rows]
     batch.close()
     return Cost(procedure, patients, successes, forced, steps, vetoes)

@@ -14,12 +14,12 @@ from fdrl_ros.experiments.shield.attack import Attacker, patients_of, Tally
 from fdrl_ros.selector.candidates.candidate import Candidate
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
+from fdrl_ros.selector.control.observation import Observation
 from fdrl_ros.selector.control.risk_gate import GateSettings
 from fdrl_ros.selector.control.selector import Selector
-from fdrl_ros.shield.batch import BatchShield
 from fdrl_ros.shield.damage import DamageMeter
-from fdrl_ros.shield.observation import Observation
 from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.shield.shield import BatchShield
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import (
@@ -98,7 +98,7 @@ class _Robot:
     def _speak(self) -> None:
         """Say the state, unless it is lost; take the set-points that come of it."""
         loop, now = self._loop, 100.0 + self._count * SUBSTEP
-        self._take(loop.proceed(now))
+        self._take(loop.run_waiting(now))
         values, chance = np.array(self._operation.values()), self._rng.random()
         force, height = self._rng.uniform(-1.0, 1.0, 2)
         values[INDEX['force']] += force * self._settings.force_error
@@ -109,11 +109,11 @@ class _Robot:
         self._silent, self._bare = (self._goes_on(each) for each in (self._silent, self._bare))
         if not self._silent and not chance > 1.0 - LOST:
             self._values = values
-            loop.take_tip(self._operation.target, now)
+            loop.receive_tip(self._operation.target, now)
             if not self._bare:
-                loop.take_patient(self._half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
+                loop.receive_patient(self._half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
             said = self._half(OPERATION_FIELDS, values[:OPERATION_SIZE], now)
-            self._take(loop.take_operation(said, now))
+            self._take(loop.receive_operation(said, now))
         self._take(loop.watchdog(now))
 
     def _goes_on(self, left: int) -> int:

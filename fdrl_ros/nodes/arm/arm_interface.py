@@ -7,8 +7,7 @@ from typing import Any
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
-from fdrl_ros.nodes.arm.robot_messages import joint_state, seconds
+from fdrl_ros.nodes.arm.robot_messages import joint_state, OperatingState, seconds, StringStamped
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.surgery.arm.controller import ArmControl

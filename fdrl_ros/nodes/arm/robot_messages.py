@@ -16,6 +16,17 @@ from geometry_msgs.msg import Point, PoseStamped, Quaternion
 import numpy as np
 from sensor_msgs.msg import JointState
 
+OWN = hasattr(ros, 'OperatingState')
+"""Whether these messages are ours."""
+
+if not OWN:
+    import crtk_msgs.msg
+
+_source: Any = ros if OWN else crtk_msgs.msg
+OperatingState = _source.OperatingState
+StringStamped = _source.StringStamped
+
+
 _OPERATION_NAMES = [each.name for each in OPERATION_FIELDS]
 _OPERATION_SCALES = [each.scale for each in OPERATION_FIELDS]
 _PATIENT_NAMES = [each.name for each in PATIENT_FIELDS]

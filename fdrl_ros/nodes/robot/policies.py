@@ -4,9 +4,11 @@
 
 from collections.abc import Callable
 from functools import partial
+import math
 import time
 from typing import Any
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.safety_test import basis
@@ -20,7 +22,6 @@ from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
 from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
-from fdrl_ros.nodes.robot.policy_status import policy_status
 from fdrl_ros.nodes.robot.supervision_queue import Order, Word
 from fdrl_ros.nodes.robot.valuation import assess
 from fdrl_ros.policy import Policy
@@ -28,7 +29,7 @@ from fdrl_ros.runtime.backoff import Backoff
 from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.policy_files import PolicyFiles
-from fdrl_ros.selector.candidates.registry import PolicyRegistry, Version
+from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
 from fdrl_ros.selector.candidates.supervision import (
     BY_TOPIC,
@@ -392,3 +393,43 @@ class Policies:
             ],
         )
         return self._node.stamped(message)
+
+
+_NUMBERS = (
+    'force_share',
+    'workspace_share',
+    'one_action_share',
+    'mean_return',
+    'hold_return',
+    'success_share',
+    'force_failures',
+)
+
+
+def policy_status(version: Version, status: Status, word: Supervision) -> Any:
+    """
+    Describe a version; what nobody measured yet is NaN.
+
+    :param status: of it.
+    :param word: what the surgeon said.
+    """
+    report, model = version.report, version.model
+    seconds, rest = divmod(version.came, 1.0)
+    found = report.to_mapping() if report else {}
+    estimates = model.estimates.values() if model else ()
+    numbers = {name: float(found.get(name, math.nan)) for name in _NUMBERS}
+    return ros.PolicyStatus(
+        name=version.name,
+        sender=version.message.envelope.sender,
+        round=version.round,
+        digest=version.policy.digest,
+        n_parameters=version.policy.shape.n_parameters,
+        came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
+        status=str(status),
+        reason=version.refusal or version.setback,
+        pinned=word.pinned.get(version.name) == version.digest,
+        locked=word.locked == version.name,
+        value_misfit=max((each.misfit for each in estimates), default=math.nan),
+        value_noise=max((each.noise for each in estimates), default=math.nan),
+        **numbers,
+    )

@@ -6,16 +6,21 @@ from collections import deque
 import gc
 from typing import Any
 
+from fdrl_ros.metrics import Adaptation, Risk
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes.arm.crtk_messages import OperatingState, StringStamped
-from fdrl_ros.nodes.arm.robot_messages import joint_state, set_point, stamp
+from fdrl_ros.nodes.arm.robot_messages import (
+    joint_state,
+    OperatingState,
+    set_point,
+    stamp,
+    StringStamped,
+)
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
-from fdrl_ros.nodes.robot.measured_messages import adaptation_message, risk_message
-from fdrl_ros.selector import PauseOrders, Selection
+from fdrl_ros.selector import PauseCommands, Selection
 from fdrl_ros.selector.control.limiter import SetPoint
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle, PERIOD
-from fdrl_ros.shield.observation import (
+from fdrl_ros.selector.control.observation import (
     fault_in_words,
     nanoseconds,
     Observation,
@@ -69,7 +74,7 @@ class RobotControl:
         self._spoilt: tuple[Observation, Observation] | None = None
         self.arm = ''
         """Operating state that the arm told last; empty if it told none."""
-        self._orders = PauseOrders()
+        self._pauses = PauseCommands()
         self._ordered: deque[int] = deque(maxlen=8)
         self._retracting = False
         self._told = 0
@@ -94,32 +99,32 @@ class RobotControl:
     def _take_tip(self, source: PoseStamped) -> None:
         position = source.pose.position
         at = 1e-9 * nanoseconds(source.header.stamp)
-        self._loop.take_tip((position.x, position.y, position.z), at)
+        self._loop.receive_tip((position.x, position.y, position.z), at)
 
     def _take_jaw(self, source: JointState) -> None:
         if len(source.position) == 1:
-            self._loop.take_jaw(source.position[0])
+            self._loop.receive_jaw(source.position[0])
 
     def _take_arm(self, source: Any) -> None:
         at, clock = 1e-9 * nanoseconds(source.header.stamp), self._clock
-        if self._loop.take_arm(source.state, source.is_homed, at, clock):
+        if self._loop.receive_arm_state(source.state, source.is_homed, at, clock):
             self.arm = source.state
 
     def _take_command(self, source: Any) -> None:
         """Hear what others command: the gate ends no pause but its own."""
         if nanoseconds(source.header.stamp) not in self._ordered:
-            self._orders.forget()
+            self._pauses.yield_arm()
 
     def _take_patient(self, source: Any) -> None:
         now = self._node.now
         self._patient = observation(source, now)
-        self._carry_out(self._loop.take_patient(self._patient, now))
+        self._carry_out(self._loop.receive_patient(self._patient, now))
 
     def _take_operation(self, source: Any) -> None:
         now = self._node.now
-        self._carry_out(self._loop.proceed(now))
+        self._carry_out(self._loop.run_waiting(now))
         self._operation = observation(source, now)
-        self._carry_out(self._loop.take_operation(self._operation, now, self._clock))
+        self._carry_out(self._loop.receive_operation(self._operation, now, self._clock))
 
     @property
     def fault(self) -> str:
@@ -137,11 +142,11 @@ class RobotControl:
         now = self._node.now
         self._carry_out(self._loop.watchdog(now))
         if self._loop.selector.surgeon:
-            self._orders.forget()
-        elif self._armed and not self._loop.deserted(now):
+            self._pauses.yield_arm()
+        elif self._armed and not self._loop.is_idle(now):
             # First the tip comes out of the force, then the arm is paused.
             closed = self._loop.selector.gate.closed and not self._retracting
-            word = self._orders.step(closed, self.arm, now)
+            word = self._pauses.next_command(closed, self.arm, now)
             if word is not None:
                 command = self._node.stamped(StringStamped(string=word))
                 self._ordered.append(nanoseconds(command.header.stamp))
@@ -215,3 +220,53 @@ class RobotControl:
             told = adaptation_message(chosen.patient, adaptation, self._threshold)
             told.header.stamp = header.stamp
             self._adaptation.publish(told)
+
+
+def risk_message(patient: str, risk: Risk) -> ros.Risk:
+    """Tell the risk of a step, and R_mit over all cases, this one and the window."""
+    return ros.Risk(
+        patient=patient,
+        risk=risk.total,
+        force=risk.force,
+        damage=risk.damage,
+        critical=risk.critical,
+        mitigation=risk.mitigation,
+        cases=risk.cases,
+        steps=risk.steps,
+        case_mitigation=risk.case.value,
+        case_steps=risk.case.steps,
+        window_mitigation=risk.window.value,
+        window_cases=risk.window.cases,
+        window_steps=risk.window.steps,
+    )
+
+
+def adaptation_message(patient: str, adaptation: Adaptation, threshold: float) -> ros.Adaptation:
+    """
+    Tell both rates over all cases, this one and the window.
+
+    :param threshold: of the change that counts, in scales.
+    """
+    case, window = adaptation.case, adaptation.window
+    return ros.Adaptation(
+        patient=patient,
+        change=adaptation.change,
+        threshold=threshold,
+        variation_rate=adaptation.variation_rate,
+        adaptation=adaptation.alpha_adapt,
+        cases=adaptation.cases,
+        steps=adaptation.steps,
+        varied=adaptation.changes,
+        answered=adaptation.answers,
+        case_variation_rate=case.variation_rate,
+        case_adaptation=case.alpha_adapt,
+        case_steps=case.steps,
+        case_varied=case.changes,
+        case_answered=case.answers,
+        window_variation_rate=window.variation_rate,
+        window_adaptation=window.alpha_adapt,
+        window_cases=window.cases,
+        window_steps=window.steps,
+        window_varied=window.changes,
+        window_answered=window.answers,
+    )

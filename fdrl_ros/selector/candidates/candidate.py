@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Who may act, and what was chosen."""
+"""The candidates of a selector, and its selections."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.metrics.risk import Risk
+from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.value.bank import ValueBank
 from fdrl_ros.selector.value.model import ValueModel
-from fdrl_ros.shield.observation import Reason
 from fdrl_ros.surgery.gym.actions import STAY
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 import numpy as np
@@ -76,7 +76,7 @@ class Selection(NamedTuple):
         return self.policy == HOLD
 
 
-class LineUp:
+class CandidateSet:
     """Candidates with their value models stacked; never changes once made."""
 
     def __init__(self, candidates: Sequence[Candidate], risk_weight: float = 0.0) -> None:
@@ -95,7 +95,7 @@ class LineUp:
         models = [each.value for each in self.candidates]
         self.bank = ValueBank(models, risk_weight)
         self.valued = any(each is not None for each in models[:-1])
-        self.free = [True] * len(models)
+        self.all_available = [True] * len(models)
 
 
 def _check_value(candidate: Candidate, value: ValueModel) -> None:

@@ -3,7 +3,7 @@
 """
 The limiter: turns selections (20 Hz) into set-points of the tip (100 Hz) that stay slow and safe.
 
-It is the last word before the arm: whatever the selector does, the set-point is continuous, no
+It comes last before the arm: whatever the selector does, the set-point is continuous, no
 faster than the speed limit, and stands still when no fresh action comes.
 """
 
@@ -103,7 +103,7 @@ class Limiter:
         if not self._ready:
             return
         forward = now >= self._now
-        self._stand(now)
+        self._stop(now)
         x, y, z = displacement(selection.action)
         holds = selection.holds
         if holds or not forward:
@@ -129,7 +129,7 @@ class Limiter:
         start = opening if self._jaw is None else self._jaw
         self._jaw_move = (start, opening, now)
 
-    def step(self, now: float) -> SetPoint | None:
+    def setpoint(self, now: float) -> SetPoint | None:
         """
         Return the set-point for now; call it at 100 Hz.
 
@@ -140,7 +140,7 @@ class Limiter:
         elapsed = now - self._now
         fresh = elapsed >= 0 and now - self._accepted <= self.settings.action_timeout
         if not fresh and (not self._hold or self._retracting):
-            self._stand(now)
+            self._stop(now)
         if not math.isnan(now):
             self._now = now
         self._last = self._position(now)
@@ -159,7 +159,7 @@ class Limiter:
             self._jaw, self._jaw_move = end, None
         return self._jaw
 
-    def _stand(self, now: float) -> None:
+    def _stop(self, now: float) -> None:
         """Stop where the present move has come to; a clock that went back moves nothing."""
         self._start = self._position(now) if now >= self._now else self._last
         self._move = _NO_WAY

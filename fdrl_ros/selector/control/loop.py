@@ -3,10 +3,14 @@
 """
 The robot's control loop: states in, selections at 20 Hz and set-points at 100 Hz out.
 
-It moves with the state's own beat, so that a move of one tick is over when the next state is
-judged, and holds on the steady clock when the beat stops. When a state is judged, and what is
-decided in it, depends on the stamps of states: the same states give the same decisions, however
-fast they come.
+A state goes through these steps, in this order: observe (:meth:`ControlLoop.receive_operation`),
+plausible? (stamps, age, sensors that are stuck), which case, and where a decision is due, the
+selector's own: monitor risk, gate, rank candidates, shield (:meth:`Selector.select`). The limiter
+then turns the selection into a set-point, which the node publishes.
+
+The loop runs at the rate of the states, so that a move of one tick is over when the next state is
+judged; a watchdog on the steady clock holds when states stop. Which state is judged, and how,
+depends on the stamps of states alone: the same states give the same decisions at any speed.
 """
 
 from collections import deque
@@ -15,22 +19,24 @@ from dataclasses import replace
 import math
 from typing import NamedTuple
 
+from fdrl_ros.errors import SettingError
 from fdrl_ros.selector.candidates.candidate import Selection
-from fdrl_ros.selector.control.limiter import Limiter, SetPoint
+from fdrl_ros.selector.control.limiter import Limiter, LimiterSettings, SetPoint
+from fdrl_ros.selector.control.observation import Observation, Reason
 from fdrl_ros.selector.control.plausibility import (
-    FrozenSensors,
-    Newest,
+    NewestMessage,
     PlausibilitySettings,
-    StampOrder,
+    StampCheck,
+    StuckSensors,
     Tip,
 )
 from fdrl_ros.selector.control.selector import Selector
-from fdrl_ros.shield.case import Case
-from fdrl_ros.shield.observation import Observation, Reason
+from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.retreat import Vector
+from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.arm.jaw import JAW_OPEN
 from fdrl_ros.surgery.arm.operating_state import State as ArmState
-from fdrl_ros.surgery.gym.actions import ACTIONS, TICK
+from fdrl_ros.surgery.gym.actions import ACTIONS, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tasks.registry import TASKS
 
 PERIOD = 0.01
@@ -42,9 +48,9 @@ IDLE = 0.4
 
 class Cycle(NamedTuple):
     """
-    What one beat brought.
+    Output of one control cycle.
 
-    :param selection: a new one, if it was time.
+    :param selection: a new one, if a decision was due.
     :param setpoint: where the tip shall be; None where nothing may move it.
     """
 
@@ -54,7 +60,7 @@ class Cycle(NamedTuple):
 
 class ControlLoop:
     """
-    Joins the selector and the limiter of one robot.
+    The selector and the limiter of one robot, driven by its messages.
 
     `now` is of one steady clock; stamps are of the clock that stamps states.
     """
@@ -70,58 +76,79 @@ class ControlLoop:
         self._timeout = selector.settings.state_timeout
         plausibility = plausibility or PlausibilitySettings()
         self._tolerance = plausibility.clock_tolerance
-        self._order = StampOrder(plausibility)
-        self._frozen = FrozenSensors(plausibility)
+        self._stamps = StampCheck(plausibility)
+        self._sensors = StuckSensors(plausibility)
         self._operation: Observation | None = None
         self._patients: deque[Observation] = deque(maxlen=4)
         self._waiting: Observation | None = None
         self._paired = True
         self._tips: deque[Tip] = deque(maxlen=4)
         self._jaw: float | None = None
-        self._case = Case()
-        self._ready = True
-        self._arm = Newest()
-        self._rest()
-        self._selected = -math.inf
-        self._held = -math.inf
+        self._arm_ready = True
+        self._arm = NewestMessage()
+        self._release_arm()
+        self._last_decision = -math.inf
+        self._last_hold = -math.inf
         self._refused: tuple[Reason, float] | None = None
-        self._stepped = -math.inf
-        self._watched: float | None = None
-        self._stalled = self._resumed = self._heard = -math.inf
+        self._setpoint_time = -math.inf
+        self._last_watch: float | None = None
+        self._stalled = self._resumed = self._last_operation = -math.inf
 
-    def take_over(self) -> None:
-        """Leave the arm to the surgeon: no set-point from the next beat on."""
-        self.selector.surgeon = True
-        self._rest()
+    # Observe: messages of the robot.
 
-    def hand_back(self) -> None:
-        """Take the arm back, from where the tip is then."""
-        self.selector.surgeon = False
-        self._rest()
-        self._selected = -math.inf
+    def receive_operation(
+        self, observation: Observation, now: float, clock: float | None = None
+    ) -> Cycle | None:
+        """
+        Check a state of the operation, and run one control cycle with it.
 
-    def take_patient(self, observation: Observation, now: float) -> Cycle | None:
-        """Take in the vital signs; go on by one beat if a state waits for them."""
-        observation = self._arrived(observation, now)
+        Vital signs of the same stamp may still be on their way: then the state waits for them,
+        half a period or until the next state.
+
+        :param clock: the node's clock at its arrival, s; None where there is none.
+        :returns: None where the state waits.
+        """
+        observation = self._back_dated(observation, now)
+        self._last_operation = observation.received
+        case = self.selector.case
+        if not case.is_of(observation):
+            self._begin_case(observation, same_time=True)
+        fault, restarted = self._stamps.check(observation.time, clock)
+        if restarted:
+            self._begin_case(observation, same_time=False)
+            self._arm = NewestMessage()
+        if fault is None:
+            self.selector.case.include(observation)
+        if fault is None and now - observation.received > self._timeout:
+            fault = Reason.LATE
+        if fault is Reason.FROZEN:  # nothing new: the watchdog holds if that goes on
+            self._refused = fault, now
+            return self._command(now, None)
+        if fault is not None:
+            return self._refuse(fault, now, observation)
+        if self._paired and self._vitals(observation) is None:
+            self._waiting = observation
+            return None
+        return self._run(observation, now)
+
+    def receive_patient(self, observation: Observation, now: float) -> Cycle | None:
+        """Take in vital signs; run the control cycle of the state that waits for them, if any."""
+        observation = self._back_dated(observation, now)
         self._patients.append(observation)
         newest = self._waiting or self._operation
         if newest is not None and newest.time == observation.time:
             self._paired = True
-            return self.proceed(now)
+            return self.run_waiting(now)
         return None
 
-    def proceed(self, now: float) -> Cycle | None:
-        """
-        Go on by one beat with the state that waits for vital signs, if one does.
-
-        To be called before the next state is taken in.
-        """
+    def run_waiting(self, now: float) -> Cycle | None:
+        """Run the control cycle of a state that waits for vital signs, before the next state."""
         waiting = self._waiting
-        return None if waiting is None else self._beat(waiting, now)
+        return None if waiting is None else self._run(waiting, now)
 
-    def take_tip(self, position: Iterable[float], time: float) -> None:
+    def receive_tip(self, position: Iterable[float], time: float) -> None:
         """
-        Take in where the set-point of the tip is; one that is no position is dropped.
+        Take in the set-point of the tip as the arm reports it; drop one that is not finite.
 
         :param position: metre, three numbers.
         :param time: its stamp, second.
@@ -130,109 +157,158 @@ class ControlLoop:
         if len(tip) == 3 and math.isfinite(math.hypot(*tip)):
             self._tips.append((tip, time))
 
-    def take_jaw(self, opening: float) -> None:
+    def receive_jaw(self, opening: float) -> None:
         """
-        Take in which opening the jaw was told; one that is no number is dropped.
+        Take in the set-point of the jaw as the arm reports it; drop one that is not finite.
 
         :param opening: rad.
         """
         if math.isfinite(opening):
             self._jaw = opening
 
-    def take_arm(
+    def receive_arm_state(
         self, state: str, is_homed: bool, time: float = 0.0, clock: float | None = None
     ) -> bool:
         """
-        Take in whether the arm obeys; once it does again, it starts from where it is.
+        Take in the arm's operating state; when it is enabled again, it starts from where it is.
 
-        A stamp that is ahead of the clock counts as none: it would silence what comes after it.
+        A stamp ahead of the clock counts as none: it would silence the messages after it.
 
-        :param time: stamp of that, second; 0 without one.
-        :param clock: what the node's clock said when it came, s; None where there is none.
-        :returns: whether it counts: not if something newer is known.
+        :param time: stamp of the message, second; 0 without one.
+        :param clock: the node's clock at its arrival, s; None where there is none.
+        :returns: False for a message older than one received before.
         """
         ahead = clock is not None and self._tolerance and time > clock + self._tolerance
-        if not self._arm.believes(0.0 if ahead else time):
+        if not self._arm.accepts(0.0 if ahead else time):
             return False
-        self._ready = state == ArmState.ENABLED and is_homed
-        if not self._ready:
-            self._rest()
+        self._arm_ready = state == ArmState.ENABLED and is_homed
+        if not self._arm_ready:
+            self._release_arm()
         return True
 
-    def take_operation(
-        self, observation: Observation, now: float, clock: float | None = None
-    ) -> Cycle | None:
-        """
-        Take in a state of the operation, and go on by one beat.
+    def take_over(self) -> None:
+        """Leave the arm to the surgeon: no set-point from the next cycle on."""
+        self.selector.surgeon = True
+        self._release_arm()
 
-        Vital signs of the same stamp may still be on their way: then it waits for them, half a
-        beat or until the next state.
-
-        :param clock: what the node's clock said when it came, s; None where there is none.
-        :returns: None where it waits.
-        """
-        observation = self._arrived(observation, now)
-        self._heard = observation.received
-        if not self._case.is_of(observation):
-            self._begin(observation, same_time=True)
-        fault, restarted = self._order.step(observation.time, clock)
-        if restarted:
-            self._begin(observation, same_time=False)
-            self._arm = Newest()
-        if fault is None:
-            self._case.take(observation)
-        if fault is None and now - observation.received > self._timeout:
-            fault = Reason.LATE
-        if fault is Reason.FROZEN:  # nothing new: the watchdog holds if it goes on like that
-            self._refused = fault, now
-            return self._go(now, None)
-        if fault is not None:
-            return self._refuse(fault, now, observation)
-        if self._paired and self._vitals(observation) is None:
-            self._waiting = observation
-            return None
-        return self._beat(observation, now)
+    def hand_back(self) -> None:
+        """Take the arm back, from where the tip is then."""
+        self.selector.surgeon = False
+        self._release_arm()
+        self._last_decision = -math.inf
 
     def watchdog(self, now: float) -> Cycle | None:
         """
-        Hold if no state that counts has come for too long; call it at 100 Hz.
+        Hold if no usable state has come for too long; call it at 100 Hz.
 
-        If it is called later than that, states have been waiting to be taken in.
+        A call that comes late shows that messages have been waiting to be received.
 
         :returns: None while all is well.
         """
-        if self._watched is not None and now - self._watched > self._timeout:
-            self._stalled, self._resumed = self._watched, now
-        self._watched = now
+        if self._last_watch is not None and now - self._last_watch > self._timeout:
+            self._stalled, self._resumed = self._last_watch, now
+        self._last_watch = now
         if self._waiting is not None and now - self._waiting.received >= PERIOD / 2:
-            return self.proceed(now)
+            return self.run_waiting(now)
         newest = [each.received for each in (self._operation, self._newest_patient) if each]
         if len(newest) == 2 and now - min(newest) <= self._timeout:
             return None
-        if self._begun and self.deserted(now):
-            self._rest()
+        if self.commanding and self.is_idle(now):
+            self._release_arm()
         reason = Reason.STALE if len(newest) == 2 else Reason.MISSING
         if self._refused is not None and now - self._refused[1] <= self._timeout:
             reason = self._refused[0]
-        if now - self._held < TICK - PERIOD / 2:
-            return self._go(now, None)
-        self._held = now
-        return self._go(now, self._keep_tip(reason, now, self._operation))
+        return self._hold(reason, now, self._operation)
 
-    def deserted(self, now: float) -> bool:
+    def is_idle(self, now: float) -> bool:
         """
         Tell whether the last state of the operation is too old for any command to the arm.
 
         Vital signs alone do not count. With a fresh state and no vital signs the arm is still
         commanded: it holds, or retracts from too much force.
         """
-        return now - self._heard > IDLE
+        return now - self._last_operation > IDLE
 
-    def _arrived(self, observation: Observation, now: float) -> Observation:
-        """Date what comes after a pause of the caller back: nobody knows how long it waited."""
+    def is_due(self, operation: Observation) -> bool:
+        """Tell whether a decision is due in this state."""
+        # A state may come a little early: half a period is enough to tell the fifth from the
+        # fourth.
+        return not operation.time - self._last_decision < TICK - PERIOD / 2
+
+    # One cycle: sensors, decision, command.
+
+    def _run(self, operation: Observation, now: float) -> Cycle:
+        """Run the control cycle of a state whose stamp is in order."""
+        self._waiting = None
+        same = self._vitals(operation)
+        self._paired = same is not None  # or else those vital signs have stamps of their own
+        vitals = same or self._newest_patient
+        fault = self._sensors.check(operation, vitals, self._tip_before(operation.time))
+        if fault is not None:
+            return self._refuse(fault, now, operation)
+        self._operation, self._refused = operation, None
+        if not self.commanding and self._arm_ready and not self.selector.surgeon:
+            self._start_setpoint(operation, now)
+        if not self.is_due(operation):
+            return self._command(now, None)
+        hold = None if self._arm_ready else Reason.PAUSED
+        selection = self.selector.select(operation, vitals, now, hold=hold, away=self._away())
+        if selection.risk is not None:
+            # Without a usable state there was no tick: the next one counts, whenever it comes.
+            self._last_decision = operation.time
+            self._last_hold = -math.inf
+        return self._command(now, selection)
+
+    def _command(self, now: float, selection: Selection | None) -> Cycle:
+        """Limit a selection to the set-point of this cycle."""
+        begin = max(now, self._setpoint_time)
+        if selection is not None:
+            self.limiter.accept(selection, begin, self._away() if selection.holds else None)
+            self._turn_jaw(selection, begin)
+        if len(self.selector.candidates) < 2:
+            self._release_arm()  # others may move the arm until there is a policy
+        if not self.commanding:
+            return Cycle(selection, None)
+        self._setpoint_time = max(now + PERIOD, self._setpoint_time)
+        return Cycle(selection, self.limiter.setpoint(self._setpoint_time))
+
+    def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
+        """Hold because of a state that must not be acted on."""
+        self._refused = reason, now
+        return self._hold(reason, now, operation, operation.stamp)
+
+    def _hold(
+        self, reason: Reason, now: float, operation: Observation | None, stamp: int | None = None
+    ) -> Cycle:
+        """Hold, and publish the reason once a tick."""
+        if now - self._last_hold < TICK - PERIOD / 2:
+            return self._command(now, None)
+        self._last_hold = now
+        held = self.selector.keep_tip(reason, now, operation, stamp, self._away())
+        return self._command(now, held)
+
+    def _begin_case(self, operation: Observation, same_time: bool) -> None:
+        """
+        Begin another case, or the same one in another time.
+
+        :param same_time: whether its states are stamped in the same time as those before.
+        """
+        self.selector.reset(same_time)
+        self.selector.case.include(operation)
+        self._release_arm()
+        self._last_decision = -math.inf
+        self._waiting, self._paired = None, True
+        if same_time:
+            self._stamps.restart()
+        self._sensors.restart()
+
+    # Vital signs, tip and jaw that belong to a state.
+
+    def _back_dated(self, observation: Observation, now: float) -> Observation:
+        """Back-date a message after a pause of the caller: its time in the queue is unknown."""
         came = observation.received
-        if self._watched is not None and now - self._watched > self._timeout:
-            came = self._watched
+        if self._last_watch is not None and now - self._last_watch > self._timeout:
+            came = self._last_watch
         elif now - self._resumed < 2 * PERIOD:
             came = self._stalled
         return observation if came >= observation.received else replace(observation, received=came)
@@ -242,93 +318,18 @@ class ControlLoop:
         return self._patients[-1] if self._patients else None
 
     def _vitals(self, operation: Observation) -> Observation | None:
-        """Return the vital signs of the very stamp of a state, if they have come."""
+        """Return the vital signs with the stamp of a state, if they have come."""
         for each in reversed(self._patients):
             if each.time == operation.time:
                 return each
         return None
 
-    def _begin(self, operation: Observation, same_time: bool) -> None:
-        """Begin another case, or the same one in another time."""
-        self.selector.reset(same_time)
-        self._case = Case()
-        self._case.take(operation)
-        self._rest()
-        self._selected = -math.inf
-        self._waiting, self._paired = None, True
-        if same_time:
-            self._order.restart()
-        self._frozen.restart()
-
-    def _beat(self, operation: Observation, now: float) -> Cycle:
-        """Go on with a state that is in order."""
-        self._waiting = None
-        same = self._vitals(operation)
-        self._paired = same is not None  # or else those vital signs have stamps of their own
-        vitals = same or self._newest_patient
-        fault = self._frozen.step(operation, vitals, self._tip_before(operation.time))
-        if fault is not None:
-            return self._refuse(fault, now, operation)
-        self._operation, self._refused = operation, None
-        if not self._begun and self._ready and not self.selector.surgeon:
-            self._start(operation, now)
-        if not self.due(operation):
-            return self._go(now, None)
-        hold = None if self._ready else Reason.PAUSED
-        selection = self.selector.select(operation, vitals, now, hold=hold, away=self._away())
-        if selection.risk is not None:
-            # Without a usable state there was no tick: the next one counts, whenever it comes.
-            self._selected = operation.time
-            self._held = -math.inf
-        return self._go(now, selection)
-
-    def due(self, operation: Observation) -> bool:
-        """Tell whether it is time for a decision, in this state."""
-        # A beat may come a little early: half of one is enough to tell the fifth from the fourth.
-        return not operation.time - self._selected < TICK - PERIOD / 2
-
     def _tip_before(self, time: float) -> Tip | None:
-        """Return the last set-point that the arm told before a time."""
+        """Return the last set-point that the arm reported before a time."""
         for each in reversed(self._tips):
             if each[1] < time:
                 return each
         return None
-
-    def _refuse(self, reason: Reason, now: float, operation: Observation) -> Cycle:
-        """Hold because of a state that must not be acted on, and say so once a tick."""
-        self._refused = reason, now
-        held = self._keep_tip(reason, now, operation, operation.stamp)
-        if now - self._held < TICK - PERIOD / 2:
-            return self._go(now, None)
-        self._held = now
-        return self._go(now, held)
-
-    def _keep_tip(
-        self, reason: Reason, now: float, operation: Observation | None, stamp: int | None = None
-    ) -> Selection:
-        return self.selector.keep_tip(reason, now, operation, stamp, self._away())
-
-    def _rest(self) -> None:
-        """Command no more set-points, until there is a state to start anew in."""
-        self._begun = False
-        self._frozen.set_out()
-        self._asked: float | None = None
-
-    def _start(self, operation: Observation, now: float) -> None:
-        """
-        Start from where the tip is now.
-
-        A tip is waited for that is not older than the first state to start in; in which beat the
-        arm tells its own, between two states, does not matter.
-        """
-        if self._asked is None:
-            self._asked = operation.time
-        if not self._tips:
-            return
-        tip, time = self._tips[-1]
-        if time >= self._asked - PERIOD / 2 and abs(time - operation.time) <= TICK:
-            self.limiter.reset(tip, max(now, self._stepped), self._jaw)
-            self._begun = True
 
     def _away(self) -> Vector | None:
         """Return the direction out of the patient: along the shaft to the trocar, the origin."""
@@ -338,17 +339,28 @@ class ControlLoop:
         length = math.hypot(x, y, z)
         return (-x / length, -y / length, -z / length) if length else None
 
-    def _go(self, now: float, selection: Selection | None) -> Cycle:
-        begin = max(now, self._stepped)
-        if selection is not None:
-            self.limiter.accept(selection, begin, self._away() if selection.holds else None)
-            self._turn_jaw(selection, begin)
-        if len(self.selector.candidates) < 2:
-            self._rest()  # others may move the arm until there is a policy
-        if not self._begun:
-            return Cycle(selection, None)
-        self._stepped = max(now + PERIOD, self._stepped)
-        return Cycle(selection, self.limiter.step(self._stepped))
+    def _release_arm(self) -> None:
+        """Command no more set-points until there is a state to start from."""
+        self.commanding = False
+        """Whether set-points are commanded."""
+        self._sensors.restart_travel()
+        self._wanted_since: float | None = None
+
+    def _start_setpoint(self, operation: Observation, now: float) -> None:
+        """
+        Start from where the tip is now.
+
+        The tip must be no older than the first state to start in; in which cycle the arm reports
+        it, between two states, does not matter.
+        """
+        if self._wanted_since is None:
+            self._wanted_since = operation.time
+        if not self._tips:
+            return
+        tip, time = self._tips[-1]
+        if time >= self._wanted_since - PERIOD / 2 and abs(time - operation.time) <= TICK:
+            self.limiter.reset(tip, max(now, self._setpoint_time), self._jaw)
+            self.commanding = True
 
     def _turn_jaw(self, selection: Selection, now: float) -> None:
         """Open or close the jaw if that was selected, in procedures that use it."""
@@ -357,3 +369,57 @@ class ControlLoop:
         order, task = ACTIONS[selection.action].jaw, TASKS.get(self._operation.procedure)
         if order is not None and task is not None and task.uses_jaw:
             self.limiter.turn_jaw(JAW_OPEN if order else 0.0, now)
+
+
+SHORTEST_TIMEOUT = 1.5 * PERIOD
+"""Age of a state below which the least delay of the next one would hold the robot, s."""
+
+SLOWEST = FINE_STEP / TICK
+"""Speed below which no action can be carried out in its tick, m/s."""
+
+
+def check_limits(
+    selector: SelectorSettings, limiter: LimiterSettings, shield: ShieldSettings
+) -> None:
+    """
+    Refuse settings that are fine each by itself, and cannot hold together.
+
+    :raises SettingError: naming one of them, and what it contradicts.
+    """
+    for wrong, name, value, expected in (
+        (
+            selector.dwell > selector.patience,
+            'selector.dwell',
+            selector.dwell,
+            f'at most selector.patience, {selector.patience:g} s: no switch can be due before',
+        ),
+        (
+            selector.state_timeout < SHORTEST_TIMEOUT,
+            'selector.state_timeout',
+            selector.state_timeout,
+            f'at least {SHORTEST_TIMEOUT:g} s: they come every {PERIOD:g} s, more or less',
+        ),
+        (
+            limiter.speed_limit < SLOWEST,
+            'limiter.speed_limit',
+            limiter.speed_limit,
+            f'at least {SLOWEST:g} m/s: not even a fine move could be carried out',
+        ),
+        (
+            shield.active and limiter.speed_limit < MAXIMUM_SPEED,
+            'limiter.speed_limit',
+            limiter.speed_limit,
+            f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back',
+        ),
+        *(
+            (
+                shield.active and getattr(shield, f'usual_{name}') > getattr(shield, name),
+                f'shield.usual_{name}',
+                getattr(shield, f'usual_{name}'),
+                f'at most shield.{name}, {getattr(shield, name):g}: nothing goes beyond that',
+            )
+            for name in ('swing', 'stiffest', 'speed', 'acceleration')
+        ),
+    ):
+        if wrong:
+            raise SettingError(name, value, expected)

@@ -5,8 +5,9 @@
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
-from fdrl_ros.shield.damage import CaseDamage, elapsed
-from fdrl_ros.shield.observation import Observation, readable, State
+from fdrl_ros.selector.control.case import CaseDamage
+from fdrl_ros.selector.control.observation import Observation, readable, UsableState
+from fdrl_ros.shield.damage import elapsed
 from fdrl_ros.shield.workspace import has_left
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.state import INDEX
@@ -14,10 +15,10 @@ from fdrl_ros.surgery.gym.state import INDEX
 
 class OperationMonitor:
     """
-    Keeps the meters of one robot.
+    Risk and adaptation of one robot.
 
     Damage and the time of low pressure are not in the state: they are integrated here, so that a
-    real patient monitor and a real arm need not know them.
+    real patient monitor and a real arm need not report them.
     """
 
     def __init__(self, weights: RiskWeights, threshold: float, window: int = WINDOW) -> None:
@@ -36,29 +37,29 @@ class OperationMonitor:
         self._limit = INDEX['force_limit']
         self._pressure = INDEX['mean_arterial_pressure']
         self._low_pressure = 0.0
-        self._judged: float | None = None
-        self._answered: tuple[State, int] | None = None
-        self._told: Adaptation | None = None
+        self._assessed: float | None = None
+        self._unreported: tuple[UsableState, int] | None = None
+        self._latest: Adaptation | None = None
         self.damage = CaseDamage()
-        self.begins = False
-        """Whether it is sure since the state judged last that another case is under way."""
+        self.case_confirmed = False
+        """Whether the newest state assessed has confirmed another case."""
 
     def end_case(self, same_time: bool) -> None:
         """
         Close the case in both meters.
 
-        Its damage and how long the pressure has been low stay until states are sure of another.
+        Its damage and the time of low pressure stay until two states confirm another case.
 
         :param same_time: whether the next state is stamped in the same time.
         """
         self.settle()
         self._risk.end_case()
         self._adaptation.end_case()
-        self._judged = None
+        self._assessed = None
         if not same_time:
             self.damage.restart()
 
-    def feel(self, operation: Observation | None) -> None:
+    def add_force(self, operation: Observation | None) -> None:
         """Take in the force of a state that cannot be judged, if it is of the case under way."""
         if operation is None or not self.damage.knows(operation):
             return
@@ -66,9 +67,9 @@ class OperationMonitor:
         if values is not None:
             self.damage.add(operation, max(values.item(self._force), 0.0))
 
-    def judge(self, state: State, operation: Observation) -> Risk:
+    def assess(self, state: UsableState, operation: Observation) -> Risk:
         """
-        Take in the risk of one state.
+        Return the risk of one state.
 
         :param operation: that it was read from.
         """
@@ -76,12 +77,12 @@ class OperationMonitor:
         read = state.values.item
         force = max(read(self._force), 0.0)
         self.damage.add(operation, force)
-        self.begins = self.damage.begins()
-        if self.begins:
+        self.case_confirmed = self.damage.case_confirmed()
+        if self.case_confirmed:
             self._low_pressure = 0.0
         low = read(self._pressure) < self._hypotension
-        lasted = elapsed(self._judged, operation.time)
-        self._judged = operation.time
+        lasted = elapsed(self._assessed, operation.time)
+        self._assessed = operation.time
         self._low_pressure = self._low_pressure + lasted if low else 0.0
         critical = (
             force > self._hard_stop
@@ -90,22 +91,22 @@ class OperationMonitor:
         )
         return self._risk.add(force, self.damage.case, critical, read(self._limit))
 
-    def answer(self, state: State, action: int) -> None:
+    def record_action(self, state: UsableState, action: int) -> None:
         """
-        Take in how that state was answered.
+        Take in the action in that state.
 
         :param action: the action executed in it, after the shield.
         """
-        self._answered = state, action
+        self._unreported = state, action
 
     def adaptation(self) -> Adaptation | None:
-        """Return adaptation up to the newest answer; None where nothing was answered since."""
-        if self._answered is not None:
-            state, action = self._answered
-            self._answered, self._told = None, self._adaptation.add(state.wide, action)
-        return self._told
+        """Return adaptation up to the newest action; None where there was none since."""
+        if self._unreported is not None:
+            state, action = self._unreported
+            self._unreported, self._latest = None, self._adaptation.add(state.wide, action)
+        return self._latest
 
     def settle(self) -> None:
-        """Count an answer of which nobody asked, before whatever comes next."""
+        """Count an action whose adaptation was not asked for, before the next state."""
         self.adaptation()
-        self._told = None
+        self._latest = None

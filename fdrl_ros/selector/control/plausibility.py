@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import math
 import struct
 
+from fdrl_ros.selector.control.observation import Observation, Reason
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.shield.observation import Observation, Reason
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_SIZE
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 _WIDTH = 8
 """Bytes of a number."""
 
-_FELT = struct.Struct('=dd')
+_FORCE_AND_LAG = struct.Struct('=dd')
 
 SET_BACK = 5.0
 """Greatest delay of a message, second: one that is older than that shows that a clock was set."""
@@ -66,7 +66,7 @@ class PlausibilitySettings(Settings):
     )
 
 
-class StampOrder:
+class StampCheck:
     """
     Judges the stamps of one stream, one after the other.
 
@@ -83,7 +83,7 @@ class StampOrder:
         self._last = math.nan
         self._settled = -math.inf
 
-    def step(self, time: float, clock: float | None = None) -> tuple[Reason | None, bool]:
+    def check(self, time: float, clock: float | None = None) -> tuple[Reason | None, bool]:
         """
         Judge a stamp.
 
@@ -108,22 +108,22 @@ class StampOrder:
         return (Reason.CLOCK if time < self._settled else None), False
 
 
-class Newest:
+class NewestMessage:
     """
-    Tells which messages of one topic to believe, where an old one may come after a newer one.
+    Drops messages of a topic that come after a newer one.
 
-    That happens where it is heard twice, best effort and reliable. One that is stamped more than
-    :data:`SET_BACK` before the last is believed: simulated time began again.
+    That happens where a topic is subscribed to twice, best effort and reliable. A message stamped
+    more than :data:`SET_BACK` before the last is accepted: simulated time began again.
     """
 
     def __init__(self) -> None:
         self._last = -math.inf
 
-    def believes(self, time: float) -> bool:
+    def accepts(self, time: float) -> bool:
         """
-        Judge the next message.
+        Tell whether the next message counts.
 
-        :param time: its stamp, second; 0 where it has none: such a one is believed.
+        :param time: its stamp, second; 0 without one: such a message always counts.
         """
         if time == 0.0:
             return True
@@ -133,48 +133,48 @@ class Newest:
         return True
 
 
-class _Standing:
-    """How long, and over which way of the set-point, some numbers have been the same."""
+class _Unchanged:
+    """For how long, and over which travel of the set-point, some numbers have been the same."""
 
-    __slots__ = ('_numbers', '_start', 'since', 'way')
+    __slots__ = ('_numbers', '_start', 'since', 'travel')
 
     def __init__(self) -> None:
         self._numbers = b''
         self.since = math.inf
-        self.set_out()
+        self.restart_travel()
 
-    def set_out(self) -> None:
-        """Measure the way from where the set-point is next."""
+    def restart_travel(self) -> None:
+        """Measure the travel from the next set-point on."""
         self._start: Vector | None = None
-        self.way = 0.0
+        self.travel = 0.0
 
-    def step(self, numbers: bytes, time: float, tip: Tip | None = None) -> bool:
+    def update(self, numbers: bytes, time: float, tip: Tip | None = None) -> bool:
         """
-        Take in the numbers of a state; say whether they changed, bit for bit.
+        Take in the numbers of a state; return whether they changed, bit for bit.
 
-        The way begins at a set-point that was told with these numbers or after them: an earlier
-        one may be of another case, from which no way leads here.
+        The travel begins at a set-point that was reported with these numbers or after them: an
+        earlier one may belong to another case, from where the tip did not travel here.
         """
         if numbers != self._numbers:
             self._numbers, self.since = numbers, time
-            self.set_out()
+            self.restart_travel()
             return True
         if tip is not None and tip[1] >= self.since:
             place = tip[0]
             if self._start is None:
                 self._start = place
-            self.way = max(self.way, math.dist(place, self._start))
+            self.travel = max(self.travel, math.dist(place, self._start))
         return False
 
 
-class FrozenSensors:
+class StuckSensors:
     """
-    Finds sensors that say the same bit for bit though they cannot.
+    Finds sensors that repeat their numbers bit for bit though they cannot.
 
-    All numbers of the operation, while its time runs (`time_left` has been seen to fall); the
-    goal error, while the set-point that the arm tells moves; force and lag in contact, likewise;
-    all vital signs, for longer than a body can, while time runs. It is over when they change, and
-    of ways also when the robot sets out anew.
+    Checked are: all numbers of the operation, while its time runs (`time_left` has fallen); the
+    goal error, while the set-point reported by the arm moves; force and lag in contact, likewise;
+    all vital signs, for longer than a body can repeat them, while time runs. The fault ends when
+    the numbers change, and one of travel also when the robot starts anew.
     """
 
     def __init__(self, settings: PlausibilitySettings) -> None:
@@ -186,48 +186,49 @@ class FrozenSensors:
 
     def restart(self) -> None:
         """Begin another case."""
-        self._whole, self._aim, self._felt, self._body = (_Standing() for _ in range(4))
+        self._operation, self._goal_error = _Unchanged(), _Unchanged()
+        self._force_and_lag, self._vitals = _Unchanged(), _Unchanged()
         self._left = math.nan
         self._runs = False
 
-    def set_out(self) -> None:
-        """Forget over which way numbers stood still: from now on others move the arm."""
-        self._aim.set_out()
-        self._felt.set_out()
+    def restart_travel(self) -> None:
+        """Forget the travel so far: from now on someone else moves the arm."""
+        self._goal_error.restart_travel()
+        self._force_and_lag.restart_travel()
 
-    def step(
+    def check(
         self, operation: Observation, patient: Observation | None, tip: Tip | None
     ) -> Reason | None:
         """
-        Judge a state.
+        Return the fault of a state, if any.
 
-        :param tip: set-point of the tip as the arm told it last before that state, m, and its
-            stamp, s; None if it told none.
+        :param tip: last set-point of the tip that the arm reported before that state, m, and its
+            stamp, s; None if it reported none.
         """
         settings, time = self._settings, operation.time
         values = np.asarray(operation.values)
         if values.shape != (OPERATION_SIZE,) or values.dtype != np.float64:
-            return None  # refused for that elsewhere
+            return None  # StateReader refuses it
         whole, read = values.tobytes(), values.item
         left = read(self._time_left)
         self._runs = left < 1.0 and (self._runs or left < self._left)  # all of it left: it waits
         self._left = left
         frozen = False
-        if not self._whole.step(whole, time) and self._runs and settings.frozen_time:
-            frozen = time - self._whole.since > settings.frozen_time
-        way = settings.frozen_way
-        if not self._aim.step(whole[self._goal], time, tip) and way:
-            frozen |= self._aim.way > way
+        if not self._operation.update(whole, time) and self._runs and settings.frozen_time:
+            frozen = time - self._operation.since > settings.frozen_time
+        longest = settings.frozen_way
+        if not self._goal_error.update(whole[self._goal], time, tip) and longest:
+            frozen |= self._goal_error.travel > longest
         if read(self._contact) > 0.0:
-            felt = _FELT.pack(read(self._force), read(self._lag))
-            if not self._felt.step(felt, time, tip) and way:
-                frozen |= self._felt.way > way
-        elif self._felt.since < math.inf:
-            self._felt = _Standing()
+            pair = _FORCE_AND_LAG.pack(read(self._force), read(self._lag))
+            if not self._force_and_lag.update(pair, time, tip) and longest:
+                frozen |= self._force_and_lag.travel > longest
+        elif self._force_and_lag.since < math.inf:
+            self._force_and_lag = _Unchanged()
         if not self._runs:  # a simulated patient waits too
-            self._body = _Standing()
+            self._vitals = _Unchanged()
         elif patient is not None:
             signs = np.asarray(patient.values).tobytes()
-            if not self._body.step(signs, patient.time) and settings.frozen_vitals:
-                frozen |= patient.time - self._body.since > settings.frozen_vitals
+            if not self._vitals.update(signs, patient.time) and settings.frozen_vitals:
+                frozen |= patient.time - self._vitals.since > settings.frozen_vitals
         return Reason.FROZEN if frozen else None

@@ -55,9 +55,9 @@ class RiskGate:
         self._newest: deque[float] = deque(maxlen=self.settings.span)
         self._low_since = math.inf
 
-    def step(self, risk: Risk, now: float) -> bool:
+    def update(self, risk: Risk, now: float) -> bool:
         """
-        Take in the risk of a state, and say whether the gate is closed in it.
+        Take in the risk of a state, and return whether the gate is closed in it.
 
         :param now: seconds of the clock that stamps states; one that went back begins the
             waiting anew.
@@ -77,23 +77,23 @@ class RiskGate:
         return self.closed
 
 
-class PauseOrders:
+class PauseCommands:
     """
-    What an arm is commanded for the gate: to pause when it closes, to resume when it opens.
+    Commands of the gate to a CRTK arm: pause when it closes, resume when it opens.
 
-    Only a pause of its own is ever ended: whoever else commanded the arm meanwhile has it.
+    It ends only a pause of its own: whoever else commanded the arm meanwhile keeps it.
     """
 
     def __init__(self) -> None:
         self._ours = False
-        self._word = ''
+        self._command = ''
         self._sent = -math.inf
 
-    def forget(self) -> None:
+    def yield_arm(self) -> None:
         """Take in that somebody else commanded the arm's state, or has taken over."""
         self._ours = False
 
-    def step(self, closed: bool, arm: str, now: float) -> str | None:
+    def next_command(self, closed: bool, arm: str, now: float) -> str | None:
         """
         Return the command to send now, if any.
 
@@ -112,12 +112,12 @@ class PauseOrders:
             self._ours = arm != ''  # one that tells nothing is told once
             return 'resume' if self._due('resume', now) else None
         # It goes on already, or somebody disabled it; but a pause may still be on its way to it.
-        if arm != State.ENABLED or self._word == 'resume' or now - self._sent >= REPEAT:
+        if arm != State.ENABLED or self._command == 'resume' or now - self._sent >= REPEAT:
             self._ours = False
         return None
 
-    def _due(self, word: str, now: float) -> bool:
-        if word == self._word and now - self._sent < REPEAT:
+    def _due(self, command: str, now: float) -> bool:
+        if command == self._command and now - self._sent < REPEAT:
             return False
-        self._word, self._sent = word, now
+        self._command, self._sent = command, now
         return True

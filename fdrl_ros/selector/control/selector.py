@@ -1,28 +1,35 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The meta-surgical selector: the right policy for this patient, now (FDRL Eq. 7).
+The meta-surgical selector: choose the policy that acts in this patient's state (FDRL Eq. 7).
 
-pi*(s) = argmax_i of a lower confidence bound on E[J(pi_i) given s], with hysteresis, and holding
-still whenever the state or the policies cannot be trusted.
+pi*(s) = argmax_i of a lower confidence bound on E[J(pi_i) given s], with hysteresis; it holds
+whenever the state or the policies cannot be trusted.
 """
 
 from collections.abc import Callable, Sequence
 import logging
 import math
+from statistics import NormalDist
 
 from fdrl_ros.metrics.adaptation import Adaptation
 from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
-from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, LineUp, Selection
+from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
+from fdrl_ros.selector.control.case import Case
 from fdrl_ros.selector.control.monitor import OperationMonitor
-from fdrl_ros.selector.control.ranking import Ranking
+from fdrl_ros.selector.control.observation import (
+    Observation,
+    readable,
+    Reason,
+    StateReader,
+    UsableState,
+)
 from fdrl_ros.selector.control.risk_gate import GateSettings, RiskGate
 from fdrl_ros.selector.settings import SelectorSettings
-from fdrl_ros.shield.case import Case
-from fdrl_ros.shield.observation import Observation, readable, Reason, State, StateReader
+from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.shield import Shield, Verdict, Veto
+from fdrl_ros.shield.shield import Shield, ShieldDecision, Veto
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
 import numpy as np
 
@@ -31,10 +38,10 @@ logger = logging.getLogger(__name__)
 
 class Selector:
     """
-    The party that runs in the operating room: state in, action, risk and adaptation out.
+    The party in the operating room: state in, action, risk and adaptation out.
 
     `now` and the times of arrival are seconds of one steady clock: they tell whether a state may
-    be acted on. What is then decided depends on the stamps of states alone.
+    be acted on. The decision itself depends on the stamps of states alone.
     """
 
     def __init__(
@@ -49,33 +56,33 @@ class Selector:
         Begin without a candidate.
 
         :param gate: when to stop for risk.
-        :param clock: the steady clock, by which a choice may be late; None where none is, as
-            where a recording is gone through again.
+        :param clock: the steady clock, by which a choice may be late; None where there is none,
+            as in the replay of a recording.
         :param shield: which limits no action may lead beyond.
         """
         self.settings = settings or SelectorSettings()
         self.gate = RiskGate(gate)
+        self.case = Case()
+        """The case under way; the control loop decides which state begins another one."""
         self._clock = clock
         self._shield = Shield(shield)
-        self._slow = ''
+        self._late_policy = ''
         self._reader = StateReader(self.settings.state_bound)
         self._monitor = OperationMonitor(
             weights, self.settings.change_threshold, self.settings.window
         )
         self._ranking = Ranking(self.settings)
-        self._line_up = LineUp(())
+        self._candidates = CandidateSet(())
         self._failed_until: dict[str, float] = {}
-        self._inputs: tuple[Observation | None, Observation | None] = (None, None)
-        self._case = Case()
         self._now = -math.inf
         self._locked: str | None = None
         self.surgeon = False
-        """Whether the surgeon drives: nothing is chosen then, but all is watched."""
+        """Whether the surgeon drives: nothing is chosen then, but risk is still monitored."""
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Those to choose from, hold last."""
-        return self._line_up.candidates
+        """Candidates to choose from, hold last."""
+        return self._candidates.candidates
 
     def set_candidates(self, candidates: Sequence[Candidate]) -> None:
         """
@@ -83,12 +90,12 @@ class Selector:
 
         :raises PolicyError: if they contradict each other; the old ones stay.
         """
-        line_up = LineUp(candidates, self.settings.risk_weight)
-        replaced = {each.name: each for each in self._line_up.candidates}
-        for each in line_up.candidates:
+        wanted = CandidateSet(candidates, self.settings.risk_weight)
+        replaced = {each.name: each for each in self.candidates}
+        for each in wanted.candidates:
             if replaced.get(each.name) is None or replaced[each.name].policy is not each.policy:
                 self._failed_until.pop(each.name, None)
-        self._line_up = line_up
+        self._candidates = wanted
 
     def lock(self, name: str | None) -> None:
         """
@@ -102,19 +109,18 @@ class Selector:
 
     def reset(self, same_time: bool = False) -> None:
         """
-        End the case: meters, hysteresis and the standing state start anew.
+        End the case: meters, hysteresis and the acting candidate start anew.
 
-        Damage, the time of low pressure and the gate go on until states are sure of another case:
+        Damage, the time of low pressure and the gate go on until two states confirm another case:
         see :class:`CaseDamage`.
 
         :param same_time: whether the next state is stamped in the same time.
         """
+        self.case = Case()
         self._monitor.end_case(same_time)
         self._shield.reset()
         self._failed_until.clear()
-        self._case = Case()
         self._ranking.reset()
-        self._inputs = (None, None)
 
     def select(
         self,
@@ -125,86 +131,64 @@ class Selector:
         away: Vector | None = None,
     ) -> Selection:
         """
-        Choose a policy for this state and let it act.
+        Choose a policy for this state of the case under way, and ask it for an action.
 
-        Whatever is wrong with state or policy, the answer is to hold, in this very call. Steps
-        without a usable state count neither in risk nor in adaptation, but the force that was
-        felt in them counts in the damage of the case.
+        Whatever is wrong with the state or the policy, this very call returns a hold. A state
+        that is not usable counts neither in risk nor in adaptation, but its force counts in the
+        damage of the case.
 
         :param now: seconds of the steady clock.
-        :param hold: why to hold whatever the policies say, if that is so.
+        :param hold: why to hold whatever the policies answer, if that is so.
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         """
-        self._inputs = (operation, patient)
-        fault = self._time_fault(now)
-        if operation is None or patient is None or fault is not None:
-            self._monitor.feel(operation)
-            return self.keep_tip(fault or Reason.MISSING, now, operation, away=away)
-        state = self._reader.read(operation, patient)
+        state = self._usable(operation, patient, now)
         if isinstance(state, Reason):
-            self._monitor.feel(operation)
-            return self.keep_tip(state, now, operation, operation.stamp, away)
-        if not self._case.is_of(operation):
-            inputs = self._inputs
-            self.reset(same_time=True)
-            self._inputs = inputs
-        self._case.take(operation)
-        time = operation.time
-        risk = self._monitor.judge(state, operation)
-        if self._monitor.begins:
+            self._monitor.add_force(operation)
+            # A stamp is of a state that is at fault by itself, not of one that came too late.
+            stamp = operation.stamp if operation and state not in _BY_TIME else None
+            return self.keep_tip(state, now, operation, stamp, away)
+        assert operation is not None
+        risk = self._monitor.assess(state, operation)
+        if self._monitor.case_confirmed:
             self.gate.reset()
-        if self.gate.step(risk, time):
+        if self.gate.update(risk, operation.time):
             hold = Reason.RISK_GATE
         if self.surgeon:
             hold = Reason.SURGEON
         if hold is None:
-            selection = self._choose_in_time(state, operation.procedure, time)
+            proposal = self._propose_in_time(state, operation.procedure, operation.time)
         else:
-            selection = self.hold(hold, now)
-        try:
-            verdict = self._shield.review(
-                state.values,
-                operation.procedure,
-                selection.action,
-                time,
-                selection.holds,
-                away,
-                self._monitor.damage.total,
-            )
-        except Exception:  # without a review nothing moves, and the robot keeps its control loop
-            logger.exception('the shield failed; the robot holds')
-            self._shield.reset()
-            selection = self.hold(Reason.SHIELD_FAILED, now)
-            verdict = Verdict(STAY, STAY, Veto.NONE, math.nan, math.nan)
-        self._monitor.answer(state, verdict.action)
+            proposal = self.hold(hold, now)
+        proposal, decision = self._shielded(proposal, state, operation, away)
+        self._monitor.record_action(state, decision.action)
         return Selection(
-            selection.policy,
-            verdict.action,
-            selection.value,
-            selection.uncertainty,
-            selection.reason,
+            proposal.policy,
+            decision.action,
+            proposal.value,
+            proposal.uncertainty,
+            proposal.reason,
             now,
             operation.patient,
             risk,
             operation.stamp,
-            selection.expected_risk,
-            verdict.asked,
-            verdict.veto,
-            verdict.force,
+            proposal.expected_risk,
+            decision.asked,
+            decision.veto,
+            decision.usual_force,
         )
 
     def adaptation(self) -> Adaptation | None:
         """
-        Return adaptation up to the selection made last; None if that had no usable state.
+        Return adaptation up to the newest selection; None if that had no usable state.
 
-        Apart from :meth:`select`, so that it is worked out when the action is already out.
+        Apart from :meth:`select`, so that it is computed after the action is published.
         """
         return self._monitor.adaptation()
 
     def hold(self, reason: Reason, now: float, stamp: int | None = None) -> Selection:
         """Return the selection that keeps the tip where it is, for a reason."""
-        nothing, patient = math.nan, self._case.patient or ''
-        return Selection(HOLD, STAY, nothing, nothing, reason, now, patient, stamp=stamp)
+        patient = self.case.patient or ''
+        return Selection(HOLD, STAY, math.nan, math.nan, reason, now, patient, stamp=stamp)
 
     def keep_tip(
         self,
@@ -215,11 +199,11 @@ class Selector:
         away: Vector | None = None,
     ) -> Selection:
         """
-        Hold without a state to act on.
+        Hold without a usable state.
 
-        A state of the operation that is fresh and whole is enough to draw the tip back, where to
-        stay could lead beyond a limit. It leaves no trace in what the shield knows: how often it
-        is asked, and when, changes no later decision.
+        A state of the operation that is fresh and whole is enough to draw the tip back where
+        staying could lead beyond a limit. The call leaves no trace in the shield: how often and
+        when it is made changes no later decision.
 
         :param stamp: of the state because of which it holds, if that is so.
         :param away: along the shaft away from the tissue, where it is drawn back.
@@ -231,26 +215,27 @@ class Selector:
         values = readable(operation)
         if values is None:
             return held
+        damage = self._monitor.damage
         try:
-            known = self._monitor.damage.knows(operation)
-            damage = self._monitor.damage.total if known else 0.0
-            verdict = self._shield.aside().keep(
-                values, operation.procedure, operation.time, away, damage
-            )
-        except Exception:  # who holds anyway goes on holding
+            so_far = damage.total if damage.knows(operation) else 0.0
+            shield = self._shield.branch()
+            shield.update(values, operation.procedure, operation.time, so_far)
+            decision = shield.decide(STAY, True, away)
+        except Exception:  # a robot that holds anyway goes on holding
             logger.exception('the shield failed; the robot holds')
             self._shield.reset()
             return held
         return held._replace(
-            action=verdict.action, veto=verdict.veto, predicted_force=verdict.force
+            action=decision.action, veto=decision.veto, predicted_force=decision.usual_force
         )
 
-    def _time_fault(self, now: float) -> Reason | None:
-        """Check the times of both inputs against the clock, and the clock against itself."""
+    def _usable(
+        self, operation: Observation | None, patient: Observation | None, now: float
+    ) -> UsableState | Reason:
+        """Return the state of both halves, or why there is none to act on."""
         backwards = not now >= self._now
         if not math.isnan(now):
             self._now = now
-        operation, patient = self._inputs
         if operation is None or patient is None:
             return Reason.MISSING
         age, other_age = now - operation.received, now - patient.received
@@ -259,36 +244,40 @@ class Selector:
         apart, timeout = operation.time - patient.time, self.settings.state_timeout
         if age > timeout or other_age > timeout or apart > timeout:
             return Reason.STALE
-        return Reason.CLOCK if apart < -timeout else None
+        if apart < -timeout:
+            return Reason.CLOCK
+        return self._reader.read(operation, patient)
 
-    def _choose_in_time(self, state: State, procedure: str, now: float) -> Selection:
-        """Choose; what comes too late is not done, and a policy late twice is left out."""
+    def _propose_in_time(self, state: UsableState, procedure: str, now: float) -> Selection:
+        """Propose; discard an answer that comes too late, and leave out a policy late twice."""
         if self._clock is None:
-            return self._choose(state, procedure, now)
+            return self._propose(state, procedure, now)
         began = self._clock()
-        selection = self._choose(state, procedure, now)
+        proposal = self._propose(state, procedure, now)
         if self._clock() - began <= self.settings.answer_timeout:
-            self._slow = ''
-            return selection
-        if selection.policy == self._slow and not selection.holds:
-            logger.error('policy %s is late; it is left out for a while', self._slow)
-            self._failed_until[self._slow] = now + self.settings.failure_pause
-        self._slow = selection.policy
+            self._late_policy = ''
+            return proposal
+        if proposal.policy == self._late_policy and not proposal.holds:
+            logger.error('policy %s is late; it is left out for a while', self._late_policy)
+            self._failed_until[self._late_policy] = now + self.settings.failure_pause
+        self._late_policy = proposal.policy
         return self.hold(Reason.LATE, now)
 
-    def _choose(self, state: State, procedure: str, now: float) -> Selection:
-        """Rank the candidates, then ask the chosen one."""
-        line_up = self._line_up
-        estimates = line_up.bank.estimate(procedure, state.wide)
-        free = line_up.free
+    def _propose(self, state: UsableState, procedure: str, now: float) -> Selection:
+        """Rank the candidates, then ask the chosen one for its action."""
+        chosen = self._candidates
+        estimates = chosen.bank.estimate(procedure, state.wide)
+        available = chosen.all_available
         if self._failed_until:
-            free = [not self._failed_until.get(name, -math.inf) > now for name in line_up.names]
+            paused = self._failed_until
+            available = [not paused.get(name, -math.inf) > now for name in chosen.names]
         if self._locked is None:
-            names, valued = line_up.names, line_up.valued
-            place, reason = self._ranking.choose(names, estimates, free, valued, now)
+            place, reason = self._ranking.choose(
+                chosen.names, estimates, available, chosen.valued, now
+            )
         else:
-            place, reason = self._locked_place(self._locked, free)
-        candidate = line_up.candidates[place]
+            place, reason = self._locked_place(self._locked, available)
+        candidate = chosen.candidates[place]
         action = STAY
         if candidate.policy is not None:
             answer = self._ask(candidate.name, candidate.policy, state)
@@ -299,17 +288,17 @@ class Selector:
         mean, std, risk = self._ranking.worth(place, estimates)
         return Selection(candidate.name, action, mean, std, reason, now, expected_risk=risk)
 
-    def _locked_place(self, name: str, free: list[bool]) -> tuple[int, Reason]:
-        """Return the place of what is locked, or that of hold where it cannot act."""
-        names, hold = self._line_up.names, len(free) - 1
+    def _locked_place(self, name: str, available: list[bool]) -> tuple[int, Reason]:
+        """Return the place of the locked candidate, or of hold where that one cannot act."""
+        names, hold = self._candidates.names, len(available) - 1
         if name not in names:
             return hold, Reason.NO_POLICY
         place = names.index(name)
-        return (place, Reason.LOCKED) if free[place] else (hold, Reason.POLICY_FAILED)
+        return (place, Reason.LOCKED) if available[place] else (hold, Reason.POLICY_FAILED)
 
     @staticmethod
-    def _ask(name: str, policy: Callable[[np.ndarray], int], state: State) -> int | None:
-        """Return the policy's action, or None if it has none to give."""
+    def _ask(name: str, policy: Callable[[np.ndarray], int], state: UsableState) -> int | None:
+        """Return the policy's action, or None if it answers with none."""
         try:
             action = policy(state.scaled)
         except Exception:  # a policy is foreign code: whatever it raises, the robot holds
@@ -322,3 +311,144 @@ class Selector:
             logger.error('policy %s answered action %d, which there is not', name, action)
             return None
         return int(action)
+
+    def _shielded(
+        self,
+        proposal: Selection,
+        state: UsableState,
+        operation: Observation,
+        away: Vector | None,
+    ) -> tuple[Selection, ShieldDecision]:
+        """Return the proposal and the shield's decision; without one, a hold that stays."""
+        shield, damage = self._shield, self._monitor.damage.total
+        try:
+            shield.update(state.values, operation.procedure, operation.time, damage)
+            return proposal, shield.decide(proposal.action, proposal.holds, away)
+        except Exception:  # without a decision nothing moves, and the control loop goes on
+            logger.exception('the shield failed; the robot holds')
+            shield.reset()
+            held = self.hold(Reason.SHIELD_FAILED, self._now)
+            return held, ShieldDecision(STAY, STAY, Veto.NONE, math.nan, math.nan)
+
+
+_BY_TIME = frozenset({Reason.MISSING, Reason.CLOCK, Reason.STALE})
+"""Reasons that are not in the state itself."""
+
+
+class Ranking:
+    """
+    Order of the candidates in a state: argmax of a lower confidence bound, without chatter.
+
+    Another policy takes over from the acting one when the lower bound of its *advantage* over
+    that one says so (FDRL Eq. 7 with caution); holding takes over when the lower bound of the
+    acting policy's return falls below the return of holding.
+    """
+
+    def __init__(self, settings: SelectorSettings) -> None:
+        self._settings = settings
+        self._factor = NormalDist().inv_cdf(settings.confidence)
+        self._current: str | None = None
+        self._since = -math.inf
+
+    def reset(self) -> None:
+        """Forget which candidate acts."""
+        self._current, self._since = None, -math.inf
+
+    def choose(
+        self,
+        names: Sequence[str],
+        estimates: Estimates,
+        available: Sequence[bool],
+        valued: bool,
+        now: float,
+    ) -> tuple[int, Reason]:
+        """
+        Choose a candidate.
+
+        :param names: of the C candidates, hold last.
+        :param available: whether each may be chosen, shape (C,).
+        :param valued: whether any of the policies has an estimate of any procedure.
+        :param now: seconds of the steady clock.
+        :returns: its number, and why it was chosen.
+        """
+        place, reason = self._best(names, estimates, available, valued, now)
+        if names[place] != self._current:
+            self._current, self._since = names[place], now
+        return place, reason
+
+    def worth(self, place: int, estimates: Estimates) -> tuple[float, float, float]:
+        """Return mean, standard deviation and risk to go of a candidate; NaN if unknown."""
+        mean = estimates.means.item(place)
+        if place == len(estimates.means) - 1 and math.isnan(mean):
+            return self._settings.hold_return, 0.0, math.nan
+        return mean, estimates.stds.item(place), estimates.risks.item(place)
+
+    def _best(
+        self,
+        names: Sequence[str],
+        estimates: Estimates,
+        available: Sequence[bool],
+        valued: bool,
+        now: float,
+    ) -> tuple[int, Reason]:
+        hold = len(names) - 1
+        if hold == 0:
+            return hold, Reason.NO_POLICY
+        if not any(available[:hold]):
+            return hold, Reason.POLICY_FAILED
+        if not valued:
+            return available.index(True), Reason.UNVALUED
+        bounds = self._bounds(estimates, available)
+        if max(bounds[:hold]) == -math.inf:
+            known = np.isfinite(estimates.means[:hold]).any()
+            return hold, Reason.POLICY_FAILED if known else Reason.PROCEDURE
+        current = names.index(self._current) if self._current in names else -1
+        if current < 0 or bounds[current] == -math.inf:
+            best = bounds.index(max(bounds))
+            return best, Reason.CAUTION if best == hold else Reason.BEST
+        if current == hold:
+            best = bounds.index(max(bounds))
+            gain = bounds[best] - bounds[hold]
+        else:
+            gains: list[float] = estimates.advantages(current, self._factor).tolist()
+            gains[hold] = bounds[hold] - bounds[current]
+            if min(bounds) == -math.inf:
+                gains = [
+                    gain if bound > -math.inf else -math.inf
+                    for gain, bound in zip(gains, bounds, strict=True)
+                ]
+            gain = max(gains)
+            best = gains.index(gain)
+        if best != current and self._stays(gain, best == hold, now):
+            return current, Reason.CAUTION if current == hold else Reason.KEPT
+        return best, Reason.CAUTION if best == hold else Reason.BEST
+
+    def _bounds(self, estimates: Estimates, available: Sequence[bool]) -> list[float]:
+        """Return the lower bound of each candidate's return; -inf where it may not act."""
+        lower = estimates.stds * -self._factor
+        lower += estimates.means
+        bounds: list[float] = lower.tolist()
+        if not (all(available) and math.isfinite(sum(bounds))):
+            bounds = [
+                bound if each and math.isfinite(bound) else -math.inf
+                for bound, each in zip(bounds, available, strict=True)
+            ]
+        if math.isnan(estimates.means[-1]):
+            bounds[-1] = self._settings.hold_return
+        else:
+            bounds[-1] -= self._settings.hold_handicap
+        return bounds
+
+    def _stays(self, gain: float, to_hold: bool, now: float) -> bool:
+        """
+        Decide whether the acting candidate goes on although another would be better.
+
+        A switch needs the dwell time, and then the margin or patience. Only holding may come at
+        once, by the margin: the way back waits again, so switches cannot chatter.
+        """
+        stayed = now - self._since
+        if to_hold and gain > self._settings.margin:
+            return False
+        if stayed < self._settings.dwell:
+            return True
+        return gain <= self._settings.margin and stayed < self._settings.patience

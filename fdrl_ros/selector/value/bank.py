@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from fdrl_ros.errors import PolicyError, StateError
 from fdrl_ros.runtime import kernels
-from fdrl_ros.selector.value.basis import basis_of, REACH
-from fdrl_ros.selector.value.model import RETURN, RISK, StateValue, ValueModel
+from fdrl_ros.selector.value.model import basis_of, REACH, RETURN, RISK, StateValue, ValueModel
 import numpy as np
 
 _dots: Any = getattr(np, 'vecdot', partial(np.einsum, 'ck,ck->c'))

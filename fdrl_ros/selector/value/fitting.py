@@ -11,10 +11,10 @@ other.
 
 from dataclasses import dataclass
 import math
+from statistics import NormalDist
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.selector.value.basis import Basis, basis_of
-from fdrl_ros.selector.value.model import StateValue
+from fdrl_ros.selector.value.model import Basis, basis_of, StateValue
 from fdrl_ros.settings import setting, Settings
 import numpy as np
 
@@ -261,3 +261,27 @@ def _checked(given: Experience, groups: int) -> Experience:
     if begun != different:
         raise RecordsError('the steps of a case do not stand together')
     return Experience(states, rewards, risks, cases)
+
+
+def measured_misfit(
+    errors: np.ndarray,
+    reference_errors: np.ndarray,
+    stds: np.ndarray,
+    confidence: float = 0.9,
+) -> float:
+    """
+    Return the least misfit with which intervals hold E[J given s] as often as they say.
+
+    Of N states that the model has not seen, (N + 1) times the confidence must lie inside: so many
+    does split conformal prediction ask for, that a further one lies inside as often.
+
+    :param errors: estimate less Monte-Carlo expectation, shape (N,), at least one.
+    :param reference_errors: standard errors of those expectations, shape (N,).
+    :param stds: what the model says of its error so far, with no misfit, shape (N,).
+    :param confidence: two-sided, in (0, 1).
+    :returns: standard deviation, in returns, at least 0.
+    """
+    factor = NormalDist().inv_cdf(0.5 + confidence / 2)
+    wanted = np.square(errors) / factor**2 - np.square(reference_errors) - np.square(stds)
+    place = min(math.ceil((len(wanted) + 1) * confidence), len(wanted)) - 1
+    return math.sqrt(max(float(np.sort(wanted)[place]), 0.0))

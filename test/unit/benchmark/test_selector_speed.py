@@ -36,13 +36,13 @@ def decisions(states, speed, late_patient, jitter):
         operation, vitals = (
             dataclasses.replace(each, received=now) for each in (operation, vitals)
         )
-        loop.take_tip(tip, operation.time)
+        loop.receive_tip(tip, operation.time)
         if not late_patient:
-            found.append(loop.take_patient(vitals, now))
-        found.append(loop.proceed(now))
-        found.append(loop.take_operation(operation, now))
+            found.append(loop.receive_patient(vitals, now))
+        found.append(loop.run_waiting(now))
+        found.append(loop.receive_operation(operation, now))
         if late_patient:
-            found.append(loop.take_patient(vitals, now))
+            found.append(loop.receive_patient(vitals, now))
     chosen = [each.selection for each in found if each is not None]
     return [
         repr(each._replace(time=0.0))

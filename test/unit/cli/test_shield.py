@@ -45,15 +45,15 @@ def test_to_verify_says_that_every_claim_holds(one_procedure, tmp_path):
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / 'found.json').read_text())['findings']
     assert [each['claim'] for each in found] == ['tables'] * 2 + [
-        'sight: retraction',
-        'joined: retraction',
+        'estimator: retraction',
+        'forces: retraction',
     ] * 2
     assert all(each['holds'] and each['cells'] > 10_000 for each in found)
     assert 'NO' not in done.output
 
 
 def test_a_claim_that_fails_is_shown_and_ends_the_command(monkeypatch):
-    bad = Finding('sight: reach', 5, -0.25, {'short of kind': 0.25})
+    bad = Finding('estimator: reach', 5, -0.25, {'short of kind': 0.25})
     monkeypatch.setattr(shield, 'proofs', lambda *_: iter([('wide', 10.0, bad)]))
     done = fdrl('verify')
     assert done.exit_code == 1

@@ -3,7 +3,7 @@
 """Which word of the arm on its operating state counts, where it is heard twice."""
 
 from fdrl_ros.selector import Reason
-from fdrl_ros.selector.control.plausibility import Newest, SET_BACK
+from fdrl_ros.selector.control.plausibility import NewestMessage, SET_BACK
 import pytest
 from unit.selector.test_faults import Line, up
 
@@ -24,20 +24,20 @@ NOW = 1_700_000_000.0
     ids=['newer', 'twice', 'older', 'unstamped', 'never stamped', 'set back', 'restarted'],
 )
 def test_what_is_older_is_not_believed_unless_the_clock_was_set(stamps, believed):
-    newest = Newest()
-    assert tuple(newest.believes(each) for each in stamps) == believed
+    newest = NewestMessage()
+    assert tuple(newest.accepts(each) for each in stamps) == believed
 
 
 def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
     line = Line(up)
     for _ in range(20):
         line.say()
-    assert line.loop.take_arm('PAUSED', True, NOW)
-    assert not line.loop.take_arm('ENABLED', True, NOW - 0.5)
+    assert line.loop.receive_arm_state('PAUSED', True, NOW)
+    assert not line.loop.receive_arm_state('ENABLED', True, NOW - 0.5)
     for _ in range(20):
         line.say()
     assert line.last.reason == Reason.PAUSED
-    assert line.loop.take_arm('ENABLED', True, NOW + 0.5)
+    assert line.loop.receive_arm_state('ENABLED', True, NOW + 0.5)
     for _ in range(20):
         line.say()
     assert line.last.policy == 'global'
@@ -45,8 +45,10 @@ def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
 
 def test_a_word_stamped_ahead_of_the_clock_silences_none_after_it():
     loop = Line(up).loop
-    assert loop.take_arm('ENABLED', True, NOW + 3.0, NOW)
-    assert loop.take_arm('PAUSED', True, NOW + 0.1, NOW + 0.1)
-    assert not loop.take_arm('ENABLED', True, NOW, NOW + 0.2), 'what came in time has its order'
-    assert loop.take_arm('ENABLED', True, NOW + 0.4, NOW + 0.2), 'within the tolerance'
-    assert not loop.take_arm('PAUSED', True, NOW + 0.3, NOW + 0.3)
+    assert loop.receive_arm_state('ENABLED', True, NOW + 3.0, NOW)
+    assert loop.receive_arm_state('PAUSED', True, NOW + 0.1, NOW + 0.1)
+    assert not loop.receive_arm_state('ENABLED', True, NOW, NOW + 0.2), (
+        'what came in time has its order'
+    )
+    assert loop.receive_arm_state('ENABLED', True, NOW + 0.4, NOW + 0.2), 'within the tolerance'
+    assert not loop.receive_arm_state('PAUSED', True, NOW + 0.3, NOW + 0.3)

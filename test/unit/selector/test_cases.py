@@ -3,22 +3,20 @@
 """What the selector keeps of a case, online as by the batch formulas, and where one ends."""
 
 import dataclasses
-from functools import partial
 import math
 
 from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
 from fdrl_ros.metrics.risk import FULL_DAMAGE
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
-from fdrl_ros.shield.case import Case
-from fdrl_ros.shield.shield import Verdict, Veto
-from fdrl_ros.surgery.gym.actions import STAY, TICK
+from fdrl_ros.selector.control.case import Case
+from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import SCALES
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.choices import candidate, observe, selector_with, values_of
+from support.choices import candidate, observe, recorded_damage, select, selector_with, values_of
 
 
 def test_risk_and_adaptation_online_equal_the_batch_formulas():
@@ -32,7 +30,7 @@ def test_risk_and_adaptation_online_equal_the_batch_formulas():
         for _ in range(20):
             force = float(rng.uniform(0, 3.5))
             values = values_of(force=force, goal_error_x=float(rng.normal(0, 0.004)))
-            selection = selector.select(*observe(values, now, f'case_{number}'), now)
+            selection = select(selector, *observe(values, now, f'case_{number}'), now)
             damage += max(0.0, force - 0.8) * TICK
             totals.append(float(risk_terms(force, damage, False, 3.4).total))
             states.append((values * (1.0 / SCALES)).astype(np.float32))
@@ -55,7 +53,7 @@ def test_adaptation_counts_answers_of_which_nobody_asked():
     for k in range(30):
         values, case = values_of(goal_error_x=float(rng.normal(0, 0.004))), f'case_{k // 8}'
         for each in (asked, unasked):
-            each.select(*observe(values, k * TICK, case), k * TICK)
+            select(each, *observe(values, k * TICK, case), k * TICK)
         told = asked.adaptation()
         assert asked.adaptation() is told  # asked twice, it counts once
     assert repr(unasked.adaptation()) == repr(told)
@@ -74,20 +72,20 @@ def test_a_critical_error_is_seen(cause):
     )
     for k in range(1 + 1250 * (cause == 'pressure')):
         now = k * TICK
-        seen = selector.select(*observe(values, now), now).risk
+        seen = select(selector, *observe(values, now), now).risk
         assert seen.critical == (cause != 'pressure' or k * TICK >= 59.999 - TICK)
 
 
 def test_a_new_patient_begins_a_new_case():
     selector = selector_with(candidate('global', 0.5))
     for k in range(3):
-        selector.select(*observe(values_of(force=3.0), k * TICK), k * TICK)
-    selection = selector.select(*observe(values_of(force=0.0), 0.15, 'case_2'), 0.15)
+        select(selector, *observe(values_of(force=3.0), k * TICK), k * TICK)
+    selection = select(selector, *observe(values_of(force=0.0), 0.15, 'case_2'), 0.15)
     assert (selection.risk.cases, selection.risk.steps, selection.risk.case.steps) == (2, 4, 1)
     assert selection.risk.damage == 0.0 and selection.patient == 'case_2'
     assert math.isnan(selector.adaptation().change)
     selector.reset()
-    again = selector.select(*observe(values_of(), 0.2, 'case_2'), 0.2)
+    again = select(selector, *observe(values_of(), 0.2, 'case_2'), 0.2)
     assert (again.risk.cases, again.risk.steps, again.risk.case.steps) == (3, 5, 1)
 
 
@@ -96,19 +94,19 @@ def test_a_second_operation_on_one_patient_begins_a_new_case():
     selector = Selector(settings, gate=GateSettings(close_at=0.3, open_below=0.2, span=1))
     selector.set_candidates([candidate('rising', 0.2, slope=1.0), candidate('steady', 0.6)])
 
-    def select(now, left, **changes):
+    def select_at(now, left, **changes):
         values = values_of(time_left=left, **changes)
-        return selector.select(*observe(values, now), now)
+        return select(selector, *observe(values, now), now)
 
-    assert select(0.0, 0.9, force=0.0).policy == 'steady'
-    assert select(0.05, 0.89, force=3.0).reason == Reason.RISK_GATE
-    before = select(0.1, 0.88, force=0.0)
+    assert select_at(0.0, 0.9, force=0.0).policy == 'steady'
+    assert select_at(0.05, 0.89, force=3.0).reason == Reason.RISK_GATE
+    before = select_at(0.1, 0.88, force=0.0)
     assert before.reason == Reason.RISK_GATE and before.risk.damage > 0.0
-    fresh = select(0.15, 1.0, force=1.5)
+    fresh = select_at(0.15, 1.0, force=1.5)
     assert (fresh.risk.cases, fresh.risk.case.steps) == (2, 1)
     assert math.isnan(selector.adaptation().change)
     assert fresh.reason == Reason.RISK_GATE, 'one state alone opens no gate'
-    sure = select(0.2, 0.99, force=1.5)
+    sure = select_at(0.2, 0.99, force=1.5)
     assert (sure.policy, sure.reason, sure.risk.cases) == ('rising', Reason.BEST, 2)
 
 
@@ -117,7 +115,7 @@ def test_one_time_left_that_is_too_low_ends_no_case(wrong):
     selector, damages = selector_with(candidate('global', 0.5)), []
     for tick, left in enumerate([0.72, 0.71, wrong, 0.7, 0.69, 0.68]):
         now = tick * TICK
-        found = selector.select(*observe(values_of(time_left=left, force=3.0), now), now)
+        found = select(selector, *observe(values_of(time_left=left, force=3.0), now), now)
         assert (found.risk.cases, found.risk.case.steps) == (1, tick + 1)
         damages.append(found.risk.damage)
     np.testing.assert_allclose(damages, damages[0] * np.arange(1, 7))
@@ -128,11 +126,11 @@ def test_the_time_of_low_pressure_goes_on_where_a_state_was_held_in(held):
     selector, low = selector_with(candidate('global', 0.5)), {'mean_arterial_pressure': 60.0}
     step, critical = 0.16, []
     for k in range(377):
-        found = selector.select(*observe(values_of(**low), k * step), k * step)
+        found = select(selector, *observe(values_of(**low), k * step), k * step)
         critical.append(found.risk.critical)
         for j in range(1, held + 1):
             now = k * step + 0.04 * j
-            assert selector.select(observe(values_of(), now)[0], None, now).risk is None
+            assert select(selector, observe(values_of(), now)[0], None, now).risk is None
     assert critical.index(True) == math.ceil((60.0 - TICK) / step)
 
 
@@ -143,7 +141,7 @@ def operation(left, time, procedure='palpation', patient='case_1'):
 def case(*states):
     made = Case()
     for each in states:
-        made.take(each)
+        made.include(each)
     return made
 
 
@@ -176,42 +174,40 @@ def test_slow_drift_of_a_clock_adds_up_to_the_end_of_a_case():
 def test_a_state_that_tells_no_time_counts_for_nothing():
     begun = case(operation(0.6, 1.0))
     for left in (-1.0, math.nan, 2.0):
-        begun.take(operation(left, 2.0))
+        begun.include(operation(left, 2.0))
     assert begun.is_of(operation(0.605, 3.0)) and not begun.is_of(operation(0.62, 3.0))
     assert Case().is_of(operation(0.6, 0.0))
 
 
 def test_damage_of_a_case_outlives_a_clock_that_is_set_but_not_the_case():
-    selector, told = selector_with(candidate('global', 0.5)), []
-    shield = selector._shield
-    review = shield.review
-    shield.review = lambda *given: told.append(given[-1]) or review(*given)
+    selector = selector_with(candidate('global', 0.5))
     pressed = values_of(force=3.0, time_left=0.5)
-    for now in (100.0, 100.0 + TICK, 100.0 + 3.0 * TICK):
-        selector.select(*observe(pressed, now, 'one'), now)
-    assert told == pytest.approx(2.2 * TICK * np.array([1.0, 2.0, 4.0]))
-    selector.reset()  # as when a clock is set back
-    selector.select(*observe(pressed, 101.0, 'one'), 101.0)
-    assert told[-1] == pytest.approx(2.2 * TICK * 5.0)
-    selector.reset()
-    for now, damage in ((102.0, 2.2 * TICK * 5.0), (102.0 + TICK, 0.0)):
-        selector.select(*observe(values_of(force=0.0, time_left=0.9), now, 'one'), now)
-        assert told[-1] == pytest.approx(damage)
-    selector.select(*observe(pressed, 102.0 + 2.0 * TICK, 'other'), 102.0 + 2.0 * TICK)
-    assert told[-1] == pytest.approx(2.2 * TICK)
+    with recorded_damage() as told:
+        for now in (100.0, 100.0 + TICK, 100.0 + 3.0 * TICK):
+            select(selector, *observe(pressed, now, 'one'), now)
+        assert told == pytest.approx(2.2 * TICK * np.array([1.0, 2.0, 4.0]))
+        selector.reset()  # as when a clock is set back
+        select(selector, *observe(pressed, 101.0, 'one'), 101.0)
+        assert told[-1] == pytest.approx(2.2 * TICK * 5.0)
+        selector.reset()
+        for now, damage in ((102.0, 2.2 * TICK * 5.0), (102.0 + TICK, 0.0)):
+            select(selector, *observe(values_of(force=0.0, time_left=0.9), now, 'one'), now)
+            assert told[-1] == pytest.approx(damage)
+        select(selector, *observe(pressed, 102.0 + 2.0 * TICK, 'other'), 102.0 + 2.0 * TICK)
+        assert told[-1] == pytest.approx(2.2 * TICK)
 
 
-def damages(lefts, names=(), between=lambda selector: None):
-    """Return the damage that the shield is told, and that in D_t, at a force of 1.8 N."""
-    selector, told, terms = selector_with(candidate('global', 0.5)), [], []
-    review = selector._shield.review
-    selector._shield.review = lambda *given: told.append(given[-1]) or review(*given)
-    for tick, left in enumerate(lefts):
-        between(selector)
-        name = dict(names).get(tick, ('case_1', 'palpation'))
-        values = values_of(time_left=left, force=1.8)
-        found = selector.select(*observe(values, tick * TICK, *name), tick * TICK)
-        terms.append(found.risk.damage * FULL_DAMAGE)
+def damages(lefts, names=(), between=lambda selector: None, times=None):
+    """Return the damage that the shield is given, and that in D_t, at a force of 1.8 N."""
+    selector, terms = selector_with(candidate('global', 0.5)), []
+    with recorded_damage() as told:
+        for number, left in enumerate(lefts):
+            between(selector)
+            now = TICK * (times[number] if times else number)
+            name = dict(names).get(number, ('case_1', 'palpation'))
+            values = values_of(time_left=left, force=1.8)
+            found = select(selector, *observe(values, now, *name), now)
+            terms.append(found.risk.damage * FULL_DAMAGE)
     return np.array(told) / TICK, np.array(terms) / TICK
 
 
@@ -264,15 +260,9 @@ def test_another_procedure_begins_without_damage_once_two_states_name_it():
 
 
 def test_a_wrong_time_left_after_lost_states_takes_no_damage_away():
-    totals = []
     for left in (0.48, 1.0):
-        selector, told = selector_with(candidate('global', 0.5)), []
-        review = selector._shield.review
-        selector._shield.review = lambda *given, r=review, t=told: t.append(given[-1]) or r(*given)
-        for now, each in ((0.0, 0.5), (TICK, 0.49), (4.0 * TICK, left), (5.0 * TICK, 0.47)):
-            selector.select(*observe(values_of(time_left=each, force=1.8), now), now)
-        totals.append(told)
-    np.testing.assert_allclose(totals, np.array([[1.0, 2.0, 5.0, 6.0]] * 2) * TICK)
+        told, _ = damages([0.5, 0.49, left, 0.47], times=[0.0, 1.0, 4.0, 5.0])
+        np.testing.assert_allclose(told, [1.0, 2.0, 5.0, 6.0])
 
 
 def test_two_wrong_readings_with_a_new_start_between_them_take_no_damage_away():
@@ -294,63 +284,62 @@ def spoiled(fault, halves):
 def test_force_felt_without_vital_signs_counts_in_the_damage(fault):
     rng = np.random.default_rng(3)
     selector = selector_with(candidate('global', 0.5))
-    shield, told = selector._shield, []
-    review = shield.review
-    shield.review = lambda *given: told.append(given[-1]) or review(*given)
     damage, last = 0.0, -TICK
-    for number in range(60):
-        now = 0.01 * number
-        judged = number % 5 == 0 and not 15 < number < 45
-        if not (judged or 15 < number < 45):
-            continue
-        force = float(rng.uniform(0.0, 3.0))
-        halves = observe(values_of(force=force), now)
-        damage, last = damage + max(0.0, force - 0.8) * (now - last), now
-        if judged:
-            found = selector.select(*halves, now)
-            expected = float(risk_terms(force, damage, False, 3.4).total)
-            assert abs(found.risk.total - expected) < 1e-12
+    with recorded_damage() as told:
+        for number in range(60):
+            now = 0.01 * number
+            judged = number % 5 == 0 and not 15 < number < 45
+            if not (judged or 15 < number < 45):
+                continue
+            force = float(rng.uniform(0.0, 3.0))
+            halves = observe(values_of(force=force), now)
+            damage, last = damage + max(0.0, force - 0.8) * (now - last), now
+            if judged:
+                found = select(selector, *halves, now)
+                expected = float(risk_terms(force, damage, False, 3.4).total)
+                assert abs(found.risk.total - expected) < 1e-12
+            else:
+                found = select(selector, *spoiled(fault, halves), now)
+                assert found.risk is None
             assert abs(told[-1] - damage) < 1e-12
-        else:
-            found = selector.select(*spoiled(fault, halves), now)
-            assert found.risk is None
     assert found.risk.steps == 7 and damage > 0.1
 
 
 def test_a_hold_is_told_the_damage_so_far_and_adds_none_however_often_it_is_asked():
-    selector, told, pressed = selector_with(candidate('global', 0.5)), [], values_of(force=1.8)
-    stay = Verdict(STAY, STAY, Veto.NONE, math.nan, math.nan)
-    selector._shield.keep = lambda *given: told.append(given[-1] / TICK) or stay
-
-    def held(call, now, name=('case_1', 'palpation'), **changes):
-        call(observe(values_of(force=1.8, **changes), now, *name)[0])
-        return told[-1]
-
-    for tick in range(2):
-        found = selector.select(*observe(pressed, tick * TICK), tick * TICK)
+    selector, pressed = selector_with(candidate('global', 0.5)), values_of(force=1.8)
     now = 2.0 * TICK
-    blind = partial(selector.select, patient=None, now=now)
+
+    def blind(operation):
+        return selector.select(operation, None, now)
 
     def again(operation):
         return selector.keep_tip(Reason.STALE, now + 0.02, operation)
 
-    assert held(blind, now) == pytest.approx(3.0)
-    for late in (0.0, 0.01, 0.02):
-        assert held(again, now + late) == pytest.approx(3.0)
-    assert held(again, now + 0.02, time_left=1.0) == pytest.approx(3.0), 'one is not believed'
-    for name in (('case_2', 'palpation'), ('case_1', 'incision')):
-        assert held(again, now + 0.02, name) == 0.0
-    assert held(blind, now, ('case_2', 'palpation')) == 0.0
-    found = selector.select(*observe(pressed, 3.0 * TICK), 3.0 * TICK)
+    with recorded_damage() as told:
+
+        def held(call, now, name=('case_1', 'palpation'), **changes):
+            call(observe(values_of(force=1.8, **changes), now, *name)[0])
+            return told[-1] / TICK
+
+        for tick in range(2):
+            select(selector, *observe(pressed, tick * TICK), tick * TICK)
+        assert held(blind, now) == pytest.approx(3.0)
+        for late in (0.0, 0.01, 0.02):
+            assert held(again, now + late) == pytest.approx(3.0)
+        assert held(again, now + 0.02, time_left=1.0) == pytest.approx(3.0), 'one is not believed'
+        for name in (('case_2', 'palpation'), ('case_1', 'incision')):
+            assert held(again, now + 0.02, name) == 0.0
+        assert held(blind, now, ('case_2', 'palpation')) == 0.0
+    found = select(selector, *observe(pressed, 3.0 * TICK), 3.0 * TICK)
     assert found.risk.damage * FULL_DAMAGE == pytest.approx(4.0 * TICK)
 
 
 def test_a_new_case_is_told_from_the_old_one_without_vital_signs_too():
     selector, pressed = selector_with(candidate('global', 0.5)), values_of(force=1.8)
-    selector.select(*observe(pressed, 0.0), 0.0)
+    select(selector, *observe(pressed, 0.0), 0.0)
     for tick, left in enumerate((1.0, 0.69, 1.0, 0.999), 1):
         halves = observe(values_of(force=1.8, time_left=left), tick * TICK)
-        selector.select(halves[0], None, tick * TICK)
+        select(selector, halves[0], None, tick * TICK)
     now = 5.0 * TICK
-    found = selector.select(*observe(values_of(force=0.0, time_left=0.998), now), now)
+    found = select(selector, *observe(values_of(force=0.0, time_left=0.998), now), now)
     assert found.risk.damage * FULL_DAMAGE == pytest.approx(2.0 * TICK)

@@ -12,14 +12,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.choices import candidate, constant_value, observe, selector_with, values_of
+from support.choices import candidate, constant_value, observe, select, selector_with, values_of
 
 
 def test_the_clearly_better_policy_is_chosen():
     selector = selector_with(
         candidate('global', 0.5, action=3), candidate('hospital_1', 0.9, action=7)
     )
-    selection = selector.select(*observe(values_of()), 0.001)
+    selection = select(selector, *observe(values_of()), 0.001)
     assert (selection.policy, selection.action) == ('hospital_1', 7)
     assert (selection.value, selection.uncertainty) == pytest.approx((0.9, 0.0))
     assert selection.reason == Reason.BEST == 'best'
@@ -27,12 +27,12 @@ def test_the_clearly_better_policy_is_chosen():
 
 def test_the_surer_policy_is_preferred_to_a_doubtful_one():
     selector = selector_with(candidate('doubtful', 1.0, std=0.8), candidate('sure', 0.6, std=0.05))
-    assert selector.select(*observe(values_of()), 0.0).policy == 'sure'
+    assert select(selector, *observe(values_of()), 0.0).policy == 'sure'
 
 
 def test_when_every_policy_is_doubtful_it_holds():
     selector = selector_with(candidate('global', 0.3, std=0.8), hold_return=0.0)
-    selection = selector.select(*observe(values_of()), 0.0)
+    selection = select(selector, *observe(values_of()), 0.0)
     assert selection.holds and selection.reason == Reason.CAUTION
     assert selection.action == STAY and selection.risk is not None
 
@@ -46,21 +46,21 @@ def test_the_choice_depends_on_the_state():
     selector = selector_with(
         candidate('soft', 1.0, slope=-1.0), candidate('stiff', 0.5), dwell=0.0
     )
-    assert selector.select(*observe(values_of(force=0.1)), 0.0).policy == 'soft'
-    second = selector.select(*observe(values_of(force=2.5), 0.05), 0.05)
+    assert select(selector, *observe(values_of(force=0.1)), 0.0).policy == 'soft'
+    second = select(selector, *observe(values_of(force=2.5), 0.05), 0.05)
     assert second.policy == 'stiff'
 
 
 def test_without_any_estimate_the_first_policy_runs():
     selector = selector_with(candidate('global', action=4), candidate('hospital_1'))
-    selection = selector.select(*observe(values_of()), 0.0)
+    selection = select(selector, *observe(values_of()), 0.0)
     assert (selection.policy, selection.action, selection.reason) == ('global', 4, Reason.UNVALUED)
     assert math.isnan(selection.value)
 
 
 def test_a_policy_without_estimate_never_beats_one_with():
     selector = selector_with(candidate('unknown'), candidate('global', 0.1))
-    assert selector.select(*observe(values_of()), 0.0).policy == 'global'
+    assert select(selector, *observe(values_of()), 0.0).policy == 'global'
 
 
 def test_without_policies_it_holds():
@@ -79,7 +79,7 @@ def test_hysteresis_bounds_the_number_of_switches(forces, dwell, hold_in_the_mid
     selector = selector_with(rising, falling, hold, dwell=dwell)
     chosen = []
     for k, force in enumerate(forces):
-        selection = selector.select(*observe(values_of(force=force), k * TICK), k * TICK)
+        selection = select(selector, *observe(values_of(force=force), k * TICK), k * TICK)
         chosen.append(selection.policy)
     switches = sum(a != b for a, b in zip(chosen, chosen[1:], strict=False))
     assert switches <= 2 * (len(forces) * TICK / dwell) + 1
@@ -95,7 +95,7 @@ def test_a_small_advantage_waits_for_patience_and_a_large_one_does_not():
     chosen = {}
     for k in range(30):
         force = 0.0 if k == 0 else 0.6  # rising: 0.3, then 0.54 against 0.5
-        selection = selector.select(*observe(values_of(force=force), k * TICK), k * TICK)
+        selection = select(selector, *observe(values_of(force=force), k * TICK), k * TICK)
         chosen[k] = (selection.policy, selection.reason)
     assert chosen[1] == ('steady', Reason.KEPT)
     assert chosen[19] == ('steady', Reason.KEPT)
@@ -114,7 +114,7 @@ def test_candidates_are_replaced_all_or_none():
         selector.set_candidates([candidate('one', 0.5), candidate('one', 0.6)])
     assert [each.name for each in selector.candidates] == ['global', HOLD]
     selector.set_candidates([candidate('hospital_2', 0.5)])
-    assert selector.select(*observe(values_of()), 0.0).policy == 'hospital_2'
+    assert select(selector, *observe(values_of()), 0.0).policy == 'hospital_2'
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_same_input_gives_the_same_decisions():
     for _ in range(2):
         selector = selector_with(candidate('a', 0.4, slope=0.5), candidate('b', 0.9, slope=-0.5))
         runs.append(
-            [selector.select(*observe(v, k * TICK), k * TICK) for k, v in enumerate(states)]
+            [select(selector, *observe(v, k * TICK), k * TICK) for k, v in enumerate(states)]
         )
     assert [s.policy for s in runs[0]] == [s.policy for s in runs[1]]
     assert [s.risk for s in runs[0]] == [s.risk for s in runs[1]]

@@ -42,11 +42,11 @@ class Robot:
         """Let one period pass: say the state, obey the set-point."""
         if speak:
             values = self.operation.values()
-            self.loop.take_tip(self.operation.target, self.now)
-            self.loop.take_patient(
+            self.loop.receive_tip(self.operation.target, self.now)
+            self.loop.receive_patient(
                 self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals), self.now
             )
-            cycle = self.loop.take_operation(
+            cycle = self.loop.receive_operation(
                 self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now
             )
         else:
@@ -138,15 +138,15 @@ def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_sign
         robot.now += PERIOD
         if lost == 'operation':
             vitals = robot.half(PATIENT_FIELDS, robot.operation.values()[OPERATION_SIZE:])
-            robot.loop.take_patient(vitals, robot.now)
+            robot.loop.receive_patient(vitals, robot.now)
         else:
-            robot.loop.proceed(robot.now)
+            robot.loop.run_waiting(robot.now)
             seen = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-            robot.loop.take_operation(seen, robot.now)
+            robot.loop.receive_operation(seen, robot.now)
         cycle = robot.loop.watchdog(robot.now)
     assert cycle.selection is None or cycle.selection.holds
     assert (cycle.setpoint is None) is (lost == 'operation')
-    assert robot.loop.deserted(robot.now) is (lost == 'operation')
+    assert robot.loop.is_idle(robot.now) is (lost == 'operation')
 
 
 def test_not_a_number_holds_in_that_very_beat_and_the_next_good_state_counts():
@@ -168,9 +168,9 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
     loop = Robot(lambda state: 5).loop
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-    loop.take_tip(PATIENT.start, robot.now - PERIOD)
-    assert loop.take_operation(observed, robot.now) is None
-    assert loop.proceed(robot.now).setpoint is None, 'the tip is older'
+    loop.receive_tip(PATIENT.start, robot.now - PERIOD)
+    assert loop.receive_operation(observed, robot.now) is None
+    assert loop.run_waiting(robot.now).setpoint is None, 'the tip is older'
 
 
 @pytest.mark.parametrize('age', [0.0, 0.5, 0.99, 1.01, 1.5])
@@ -178,8 +178,8 @@ def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
     robot = Robot(lambda state: STAY)
     robot.beat()
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-    assert robot.loop.take_operation(observed, robot.now) is None
-    assert robot.loop.proceed(robot.now) is not None
+    assert robot.loop.receive_operation(observed, robot.now) is None
+    assert robot.loop.run_waiting(robot.now) is not None
     # The vital signs are those of the beat before.
     now = robot.now - PERIOD + age * robot.loop.selector.settings.state_timeout
     cycle = robot.loop.watchdog(now)
@@ -214,11 +214,13 @@ def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
     robot = Robot(lambda state: 5)
     places = []
     for tip in ((0.0, np.nan, -0.1), (0.0, np.inf, -0.1), PATIENT.start):
-        robot.loop.take_tip(tip, robot.now)
+        robot.loop.receive_tip(tip, robot.now)
         observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-        assert robot.loop.take_operation(observed, robot.now) is None, 'it waits for vital signs'
-        places.append(robot.loop.proceed(robot.now).setpoint)
-        robot.loop.take_patient(robot.half(PATIENT_FIELDS, [80.0, 70.0, 98.0, 14.0]), robot.now)
+        assert robot.loop.receive_operation(observed, robot.now) is None, (
+            'it waits for vital signs'
+        )
+        places.append(robot.loop.run_waiting(robot.now).setpoint)
+        robot.loop.receive_patient(robot.half(PATIENT_FIELDS, [80.0, 70.0, 98.0, 14.0]), robot.now)
         robot.now += PERIOD
     assert places[:2] == [None, None]
     np.testing.assert_array_equal(places[2].position, PATIENT.start)
@@ -227,7 +229,7 @@ def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
 def test_retraction_goes_along_the_shaft_to_the_trocar():
     robot = Robot(lambda state: STAY)
     tip = np.array([0.01, -0.02, -0.13])
-    robot.loop.take_tip(tip, robot.now)
+    robot.loop.receive_tip(tip, robot.now)
     values = np.array(robot.operation.values()[:OPERATION_SIZE])
     values[INDEX['force']] = 2.0 * values[INDEX['force_limit']]
     robot.loop.selector.set_candidates([Candidate('global', lambda state: STAY)])
@@ -235,7 +237,7 @@ def test_retraction_goes_along_the_shaft_to_the_trocar():
     for _ in range(20):
         # No vital signs: the robot holds, and the force is too high.
         half = robot.half(OPERATION_FIELDS, values)
-        cycle = robot.loop.take_operation(half, robot.now) or robot.loop.proceed(robot.now)
+        cycle = robot.loop.receive_operation(half, robot.now) or robot.loop.run_waiting(robot.now)
         places.append(cycle.setpoint)
         robot.now += PERIOD
     assert places[-1].retracting
@@ -258,7 +260,7 @@ def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monke
     for _ in range(3):
         # The vital signs are those of the one before still.
         other = replace(robot.half(OPERATION_FIELDS, values), patient='other')
-        robot.loop.take_operation(other, robot.now)
+        robot.loop.receive_operation(other, robot.now)
         robot.now += PERIOD
     assert len(resets) == 1
 
@@ -284,18 +286,18 @@ def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
 @pytest.mark.parametrize('apart', [-0.009, -0.006, -0.004, 0.003])
 def test_an_arm_that_tells_its_tip_between_two_states_is_taken_from_a_fresh_one(apart):
     robot, tips = Robot(lambda state: 0), []
-    take, target = robot.loop.take_tip, robot.operation.target
+    take, target = robot.loop.receive_tip, robot.operation.target
 
     def tell(tip, now) -> None:
         tips.append((tip, now + apart))
         take(*tips[-1])
 
-    robot.loop.take_tip = tell
+    robot.loop.receive_tip = tell
     take((0.05, 0.05, -0.1), robot.now - 0.02)  # of before
     robot.beat()
-    assert robot.loop._begun == (apart > -PERIOD / 2), 'older than the first state'
+    assert robot.loop.commanding == (apart > -PERIOD / 2), 'older than the first state'
     robot.beat()
-    assert robot.loop._begun
+    assert robot.loop.commanding
     for _ in range(30):
         robot.beat()
     assert np.linalg.norm(robot.targets[-1] - target) > 0.005

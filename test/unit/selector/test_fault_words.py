@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from fdrl_ros.selector import SelectorSettings
-from fdrl_ros.shield.observation import fault_in_words, State, StateReader
+from fdrl_ros.selector.control.observation import fault_in_words, StateReader, UsableState
 from fdrl_ros.surgery.gym.state import SCALES, STATE_SIZE
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ def words(part=None, state=None, **changes):
     if part is not None:
         halves[part] = dataclasses.replace(halves[part], **changes)
     told = fault_in_words(*halves, BOUND)
-    assert (told == '') == isinstance(StateReader(BOUND).read(*halves), State)
+    assert (told == '') == isinstance(StateReader(BOUND).read(*halves), UsableState)
     return told
 
 

@@ -7,7 +7,7 @@ import math
 
 from fdrl_ros.selector import Candidate, Limiter, Reason, Selector
 from fdrl_ros.selector.control.loop import ControlLoop, PERIOD
-from fdrl_ros.selector.control.plausibility import PlausibilitySettings, StampOrder
+from fdrl_ros.selector.control.plausibility import PlausibilitySettings, StampCheck
 from fdrl_ros.surgery.gym.actions import STAY
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.surgery.patient.cohort import public_cohort
@@ -46,13 +46,13 @@ class Line(Robot):
         if spoil is not None:
             operation, vitals = spoil(operation, vitals)
         cycles = []
-        self.loop.take_tip(self.operation.target, 1e-9 * self.stamp)
+        self.loop.receive_tip(self.operation.target, 1e-9 * self.stamp)
         if say_patient:
-            cycles.append(self.loop.take_patient(vitals, self.now))
+            cycles.append(self.loop.receive_patient(vitals, self.now))
         if say_operation:
-            cycles.append(self.loop.proceed(self.now))
+            cycles.append(self.loop.run_waiting(self.now))
             clock = 1e-9 * self.stamp + ahead
-            cycles.append(self.loop.take_operation(operation, self.now, clock))
+            cycles.append(self.loop.receive_operation(operation, self.now, clock))
         cycles.append(self.loop.watchdog(self.now))
         for cycle in cycles:
             if cycle is not None and cycle.selection is not None:
@@ -357,10 +357,10 @@ def test_a_slow_policy_is_late_then_left_out_and_tried_again():
 
 @given(st.lists(st.sampled_from([0, 1, 1, 1, 5, 100, -1, -3, -200, 10**9, -(10**9)]), max_size=40))
 def test_stamps_in_order_are_taken_again_after_whatever_came_before(steps):
-    order, stamp = StampOrder(PlausibilitySettings()), 0
+    order, stamp = StampCheck(PlausibilitySettings()), 0
     for step in steps:
         stamp += step
-        order.step(0.01 * stamp)
+        order.check(0.01 * stamp)
     # At worst the newest that counted is a gap ahead, and then they have to settle.
-    verdicts = [order.step(0.01 * (stamp + 1 + beat))[0] for beat in range(60)]
+    verdicts = [order.check(0.01 * (stamp + 1 + beat))[0] for beat in range(60)]
     assert verdicts[31:] == [None] * 29

@@ -4,13 +4,13 @@
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.metrics import RiskMeter
-from fdrl_ros.selector import Candidate, GateSettings, PauseOrders, Reason, RiskGate, Selector
+from fdrl_ros.selector import Candidate, GateSettings, PauseCommands, Reason, RiskGate, Selector
 from fdrl_ros.surgery.arm.operating_state import OperatingState, State
 from fdrl_ros.surgery.gym.actions import TICK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from support.choices import observe, values_of
+from support.choices import observe, select, values_of
 
 ticks = st.lists(st.tuples(st.floats(0, 8), st.floats(0, 400), st.booleans()), max_size=120)
 
@@ -19,7 +19,7 @@ def run(gate, steps, period=TICK):
     """Return whether the gate was closed at each step."""
     meter, closed = RiskMeter(), []
     for number, (force, damage, critical) in enumerate(steps):
-        closed.append(gate.step(meter.add(force, damage, critical, 6.5), number * period))
+        closed.append(gate.update(meter.add(force, damage, critical, 6.5), number * period))
     return closed
 
 
@@ -57,11 +57,11 @@ def test_it_cannot_chatter_and_is_never_open_in_a_critical_state(steps, wait, sp
 
 def test_a_clock_that_goes_back_makes_it_wait_again():
     gate, meter = RiskGate(), RiskMeter()
-    assert gate.step(meter.add(0, 0, True, 6.5), 100.0)
-    assert gate.step(meter.add(0, 0, False, 6.5), 100.1)
-    assert gate.step(meter.add(0, 0, False, 6.5), 5.0)
-    assert gate.step(meter.add(0, 0, False, 6.5), 5.9)
-    assert not gate.step(meter.add(0, 0, False, 6.5), 6.1)
+    assert gate.update(meter.add(0, 0, True, 6.5), 100.0)
+    assert gate.update(meter.add(0, 0, False, 6.5), 100.1)
+    assert gate.update(meter.add(0, 0, False, 6.5), 5.0)
+    assert gate.update(meter.add(0, 0, False, 6.5), 5.9)
+    assert not gate.update(meter.add(0, 0, False, 6.5), 6.1)
 
 
 def test_contradictory_limits_are_refused():
@@ -76,12 +76,12 @@ def test_the_selector_holds_behind_a_closed_gate_and_goes_on_by_itself():
     for number in range(12):
         force = 11.0 if number == 3 else 0.5
         now = number * TICK
-        chosen = selector.select(*observe(values_of(force=force), now), now)
+        chosen = select(selector, *observe(values_of(force=force), now), now)
         reasons.append(chosen.reason)
         assert chosen.risk is not None, 'risk goes on being measured'
         assert chosen.holds == (chosen.reason is Reason.RISK_GATE)
     assert reasons[3:8] == [Reason.RISK_GATE] * 5 and Reason.RISK_GATE not in reasons[8:]
-    again = selector.select(*observe(values_of(), 0.6, 'case_2'), 0.6)
+    again = select(selector, *observe(values_of(), 0.6, 'case_2'), 0.6)
     assert again.policy == 'global'
 
 
@@ -107,9 +107,9 @@ class Arm:
 
 @pytest.mark.parametrize('delay', [0, 3, 20])
 def test_an_arm_is_paused_while_the_gate_is_closed_and_resumed_once(delay):
-    orders, arm, told, words = PauseOrders(), Arm(delay), 'ENABLED', []
+    pauses, arm, told, words = PauseCommands(), Arm(delay), 'ENABLED', []
     for number in range(1200):
-        word = orders.step(100 <= number < 200, told, number * 0.01)
+        word = pauses.next_command(100 <= number < 200, told, number * 0.01)
         words += [word] if word else []
         told = arm.step(word)
         if 100 + delay + 1 < number < 200:
@@ -118,29 +118,31 @@ def test_an_arm_is_paused_while_the_gate_is_closed_and_resumed_once(delay):
 
 
 def test_a_pause_of_somebody_else_is_never_ended():
-    orders = PauseOrders()
-    assert orders.step(True, 'PAUSED', 0.0) is None
-    assert orders.step(False, 'PAUSED', 1.0) is None
-    assert orders.step(True, 'ENABLED', 2.0) == 'pause'
-    assert orders.step(True, 'PAUSED', 2.1) is None
-    orders.forget()  # the surgeon says pause, too
-    assert orders.step(False, 'PAUSED', 3.0) is None
+    pauses = PauseCommands()
+    assert pauses.next_command(True, 'PAUSED', 0.0) is None
+    assert pauses.next_command(False, 'PAUSED', 1.0) is None
+    assert pauses.next_command(True, 'ENABLED', 2.0) == 'pause'
+    assert pauses.next_command(True, 'PAUSED', 2.1) is None
+    pauses.yield_arm()  # the surgeon says pause, too
+    assert pauses.next_command(False, 'PAUSED', 3.0) is None
 
 
 @pytest.mark.parametrize('state', ['DISABLED', 'FAULT'])
 def test_an_arm_that_was_disabled_meanwhile_is_left_alone(state):
-    orders = PauseOrders()
-    assert orders.step(True, 'ENABLED', 0.0) == 'pause'
-    assert orders.step(True, state, 1.0) is None
-    assert orders.step(False, state, 2.0) is None
-    assert orders.step(False, 'PAUSED', 3.0) is None, 'whoever paused it then, it was not the gate'
+    pauses = PauseCommands()
+    assert pauses.next_command(True, 'ENABLED', 0.0) == 'pause'
+    assert pauses.next_command(True, state, 1.0) is None
+    assert pauses.next_command(False, state, 2.0) is None
+    assert pauses.next_command(False, 'PAUSED', 3.0) is None, (
+        'whoever paused it then, it was not the gate'
+    )
 
 
 def test_an_arm_that_does_not_follow_is_told_again_and_one_that_tells_nothing_is_resumed_once():
-    orders = PauseOrders()
-    words = [orders.step(True, 'ENABLED', 0.01 * number) for number in range(120)]
+    pauses = PauseCommands()
+    words = [pauses.next_command(True, 'ENABLED', 0.01 * number) for number in range(120)]
     assert [number for number, word in enumerate(words) if word] == [0, 50, 100]
-    silent = PauseOrders()
-    assert silent.step(True, '', 0.0) == 'pause'
-    assert silent.step(False, '', 0.1) == 'resume'
-    assert silent.step(False, '', 5.0) is None
+    silent = PauseCommands()
+    assert silent.next_command(True, '', 0.0) == 'pause'
+    assert silent.next_command(False, '', 0.1) == 'resume'
+    assert silent.next_command(False, '', 5.0) is None

@@ -3,12 +3,12 @@
 """What one wrong state must not do: open a gate, lose damage, make two times of one."""
 
 from fdrl_ros.selector import GateSettings, Reason, Selector
-from fdrl_ros.shield.damage import CaseDamage
+from fdrl_ros.selector.control.case import CaseDamage
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
-from support.choices import candidate, observe, selector_with, values_of
+from support.choices import candidate, observe, select, selector_with, values_of
 from unit.selector.test_faults import Line, up
 
 
@@ -23,7 +23,7 @@ def closed_by_force(wrong):
             changes |= wrong
         name = changes.pop('procedure', 'palpation')
         observed = observe(values_of(**changes), tick * TICK, procedure=name)
-        reasons.append(selector.select(*observed, tick * TICK).reason)
+        reasons.append(select(selector, *observed, tick * TICK).reason)
     return reasons[1:]
 
 
@@ -37,8 +37,8 @@ def test_a_second_state_of_another_case_opens_the_gate():
     lefts = [0.5, 0.49, 1.0, 0.999]
     forces = [11.0, 0.1, 0.1, 0.1]
     reasons = [
-        selector.select(
-            *observe(values_of(time_left=left, force=force), tick * TICK), tick * TICK
+        select(
+            selector, *observe(values_of(time_left=left, force=force), tick * TICK), tick * TICK
         ).reason
         for tick, (left, force) in enumerate(zip(lefts, forces, strict=True))
     ]

@@ -5,7 +5,7 @@
 import dataclasses
 import math
 
-from fdrl_ros.selector import Candidate, Reason
+from fdrl_ros.selector import Candidate, Reason, Shield
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from hypothesis import given
@@ -18,6 +18,7 @@ from support.choices import (
     constant_value,
     NAMES,
     observe,
+    select,
     selector_with,
     SPLIT,
     values_of,
@@ -30,11 +31,11 @@ def test_a_number_that_is_not_finite_holds_in_that_very_call(index, bad):
     selector = selector_with(candidate('global', 0.5, action=3))
     values = values_of()
     values[index] = bad
-    selection = selector.select(*observe(values), 0.0)
+    selection = select(selector, *observe(values), 0.0)
     assert selection.holds and selection.action == STAY
     assert selection.reason == Reason.NOT_FINITE
     assert selection.risk is None and selector.adaptation() is None
-    again = selector.select(*observe(values_of(), 0.05), 0.05)
+    again = select(selector, *observe(values_of(), 0.05), 0.05)
     assert again.policy == 'global'
 
 
@@ -76,19 +77,19 @@ def change(part, **changes):
 )
 def test_whatever_is_wrong_with_the_state_it_holds_and_recovers(spoil, reason):
     selector = selector_with(candidate('global', 0.5, action=3))
-    assert selector.select(*observe(values_of()), 0.0).policy == 'global'
-    selection = selector.select(*spoil(*observe(values_of(), 0.05)), 0.05)
+    assert select(selector, *observe(values_of()), 0.0).policy == 'global'
+    selection = select(selector, *spoil(*observe(values_of(), 0.05)), 0.05)
     assert selection.holds and selection.action == STAY
     assert selection.reason == reason
-    assert selector.select(*observe(values_of(), 0.1), 0.1).policy == 'global'
+    assert select(selector, *observe(values_of(), 0.1), 0.1).policy == 'global'
 
 
 @pytest.mark.parametrize('now', [-0.5, math.nan])
 def test_a_clock_that_goes_back_holds_and_recovers(now):
     selector = selector_with(candidate('global', 0.5))
-    selector.select(*observe(values_of()), 0.0)
-    assert selector.select(*observe(values_of(), -1.0), now).reason == Reason.CLOCK
-    assert selector.select(*observe(values_of(), 0.05), 0.05).policy == 'global'
+    select(selector, *observe(values_of()), 0.0)
+    assert select(selector, *observe(values_of(), -1.0), now).reason == Reason.CLOCK
+    assert select(selector, *observe(values_of(), 0.05), 0.05).policy == 'global'
 
 
 def fail(state):
@@ -119,18 +120,18 @@ def test_a_policy_that_fails_holds_then_others_take_over_then_it_may_again(polic
     answers = [policy, lambda s: 5]
     broken = Candidate('broken', lambda s: answers[0](s), constant_value(0.9))
     selector = selector_with(broken, candidate('spare', 0.5, action=2), failure_pause=1.0)
-    first = selector.select(*observe(values_of()), 0.0)
+    first = select(selector, *observe(values_of()), 0.0)
     assert first.holds and first.reason == Reason.POLICY_FAILED and first.action == STAY
-    assert selector.select(*observe(values_of(), 0.05), 0.05).policy == 'spare'
+    assert select(selector, *observe(values_of(), 0.05), 0.05).policy == 'spare'
     answers.pop(0)
-    later = selector.select(*observe(values_of(), 2.0), 2.0)
+    later = select(selector, *observe(values_of(), 2.0), 2.0)
     assert (later.policy, later.action) == ('broken', 5)
 
 
 def test_when_all_policies_failed_it_holds():
     selector = selector_with(Candidate('broken', fail, constant_value(0.9)))
     for k in range(3):
-        selection = selector.select(*observe(values_of(), k * TICK), k * TICK)
+        selection = select(selector, *observe(values_of(), k * TICK), k * TICK)
         assert selection.holds and selection.reason == Reason.POLICY_FAILED
 
 
@@ -142,7 +143,8 @@ def test_never_an_action_while_the_state_is_stale(steps):
     for wait, age, patient_age in steps:
         now += wait
         operation, patient = observe(values_of())
-        selection = selector.select(
+        selection = select(
+            selector,
             dataclasses.replace(operation, received=now - age),
             dataclasses.replace(patient, received=now - patient_age),
             now,
@@ -155,14 +157,14 @@ def test_never_an_action_while_the_state_is_stale(steps):
 
 def test_a_shield_that_fails_lets_nothing_pass_and_the_robot_goes_on_holding(monkeypatch):
     selector = selector_with(candidate('global', 0.5, action=3))
-    selector.select(*observe(values_of()), 0.0)
+    select(selector, *observe(values_of()), 0.0)
 
     def fail_at(*_args, **_kinds):
         raise ZeroDivisionError('no')
 
-    monkeypatch.setattr(selector._shield, 'review', fail_at)
-    selection = selector.select(*observe(values_of(), 0.05), 0.05)
+    monkeypatch.setattr(Shield, 'decide', fail_at)
+    selection = select(selector, *observe(values_of(), 0.05), 0.05)
     assert selection.holds and selection.action == STAY and selection.risk is not None
     assert selection.reason == Reason.SHIELD_FAILED
     monkeypatch.undo()
-    assert selector.select(*observe(values_of(), 0.1), 0.1).policy == 'global'
+    assert select(selector, *observe(values_of(), 0.1), 0.1).policy == 'global'

@@ -39,10 +39,10 @@ class Room:
     def beat(self) -> None:
         """Say the state, obey the set-points, let 10 ms pass."""
         now, values = 100.0 + self.cycle * PERIOD, self.operation.values()
-        self.loop.take_tip(self.operation.setpoint, now)
-        self.loop.take_jaw(self.operation.jaw.target)
-        self.loop.take_patient(self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
-        cycle = self.loop.take_operation(
+        self.loop.receive_tip(self.operation.setpoint, now)
+        self.loop.receive_jaw(self.operation.jaw.target)
+        self.loop.receive_patient(self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
+        cycle = self.loop.receive_operation(
             self.half(OPERATION_FIELDS, values[:OPERATION_SIZE], now), now
         )
         if cycle.selection is not None:
@@ -129,19 +129,19 @@ def test_hold_stops_the_jaw_on_its_way():
     selection = room.loop.selector.select(None, None, 10.0)
     assert selection.holds
     limiter.turn_jaw(JAW_OPEN, 10.0)
-    half = limiter.step(10.0 + TICK / 2)
+    half = limiter.setpoint(10.0 + TICK / 2)
     assert half is not None and half.jaw == pytest.approx(JAW_OPEN / 2)
     limiter.accept(selection, 10.0 + TICK / 2)
-    after = limiter.step(10.0 + TICK)
+    after = limiter.setpoint(10.0 + TICK)
     assert after is not None and after.jaw is None
     limiter.turn_jaw(0.0, 11.0)
-    back = limiter.step(11.0)
+    back = limiter.setpoint(11.0)
     assert back is not None and back.jaw == pytest.approx(JAW_OPEN / 2), 'from where it stopped'
 
 
 @pytest.mark.parametrize('opening', [np.nan, np.inf])
 def test_jaw_that_is_no_number_is_not_taken_in(opening):
     loop = ControlLoop(Selector(), Limiter())
-    loop.take_jaw(0.3)
-    loop.take_jaw(float(opening))
+    loop.receive_jaw(0.3)
+    loop.receive_jaw(float(opening))
     assert loop._jaw == 0.3

@@ -38,10 +38,10 @@ def started(**settings):
 def test_one_tick_makes_exactly_the_move(action):
     limiter = started()
     limiter.accept(act(action), 0.0)
-    half = limiter.step(TICK / 2)
+    half = limiter.setpoint(TICK / 2)
     np.testing.assert_allclose(half.position, DISPLACEMENTS[action] / 2, atol=1e-15)
     assert not half.holding
-    np.testing.assert_allclose(limiter.step(TICK).position, DISPLACEMENTS[action], atol=1e-15)
+    np.testing.assert_allclose(limiter.setpoint(TICK).position, DISPLACEMENTS[action], atol=1e-15)
 
 
 def test_moves_add_up_when_ticks_come_a_little_early_or_late():
@@ -49,8 +49,8 @@ def test_moves_add_up_when_ticks_come_a_little_early_or_late():
     for tick in range(20):
         limiter.accept(act(1), tick * TICK)
         for sub in range(1, 5):
-            limiter.step(tick * TICK + sub * PERIOD)
-    end = limiter.step(20 * TICK)
+            limiter.setpoint(tick * TICK + sub * PERIOD)
+    end = limiter.setpoint(20 * TICK)
     np.testing.assert_allclose(end.position, 20 * DISPLACEMENTS[1], atol=1e-12)
 
 
@@ -76,7 +76,7 @@ def test_the_set_point_never_outruns_the_speed_limit(events):
         elif event == 'back':
             limiter.accept(act(COARSE_UP, HOLD), now, np.array([0.0, 0.6, 0.8]))
         else:
-            point = limiter.step(now)
+            point = limiter.setpoint(now)
             way = np.linalg.norm(point.position - last)
             assert way <= MAXIMUM_SPEED * (now - last_time) + 1e-12
             last, last_time = point.position, now
@@ -85,18 +85,18 @@ def test_the_set_point_never_outruns_the_speed_limit(events):
 def test_without_a_fresh_action_it_stands():
     limiter = started()
     limiter.accept(act(5), 0.0)
-    assert not limiter.step(0.1).holding
-    late = limiter.step(0.11)
+    assert not limiter.setpoint(0.1).holding
+    late = limiter.setpoint(0.11)
     assert late.holding
-    np.testing.assert_array_equal(limiter.step(5.0).position, late.position)
+    np.testing.assert_array_equal(limiter.setpoint(5.0).position, late.position)
 
 
 def test_hold_stops_in_the_middle_of_a_move():
     limiter = started()
     limiter.accept(act(1), 0.0)
     limiter.accept(act(STAY, HOLD), 0.02)
-    np.testing.assert_allclose(limiter.step(0.05).position, [0.001, 0, 0], atol=1e-15)
-    assert limiter.step(0.06).holding
+    np.testing.assert_allclose(limiter.setpoint(0.05).position, [0.001, 0, 0], atol=1e-15)
+    assert limiter.setpoint(0.06).holding
 
 
 def test_hold_with_an_action_upwards_draws_the_tip_back_along_the_shaft():
@@ -104,11 +104,11 @@ def test_hold_with_an_action_upwards_draws_the_tip_back_along_the_shaft():
     away = np.array([0.6, 0.0, 9.98]) / np.hypot(0.6, 9.98)
     limiter.accept(act(1), 0.0)
     limiter.accept(act(COARSE_UP, HOLD), 0.0, away)
-    half = limiter.step(TICK / 2)
+    half = limiter.setpoint(TICK / 2)
     np.testing.assert_allclose(half.position, COARSE_STEP / 2 * away, atol=1e-15)
     assert half.retracting and half.holding
     limiter.accept(act(STAY, HOLD), TICK)
-    after = limiter.step(2 * TICK)
+    after = limiter.setpoint(2 * TICK)
     np.testing.assert_allclose(after.position, COARSE_STEP * away, atol=1e-15)
     assert after.holding and not after.retracting
 
@@ -128,14 +128,14 @@ def test_a_hold_draws_the_tip_upwards_whatever_the_shaft(tilt, round_it):
 def test_hold_with_any_other_action_moves_nothing(action):
     limiter = started()
     limiter.accept(act(action, HOLD), 0.0)
-    np.testing.assert_array_equal(limiter.step(TICK).position, np.zeros(3))
+    np.testing.assert_array_equal(limiter.setpoint(TICK).position, np.zeros(3))
 
 
 def test_a_retraction_that_nobody_repeats_ends():
     limiter = started()
     limiter.accept(act(COARSE_UP, HOLD), 0.0)
-    assert limiter.step(TICK).retracting
-    late = limiter.step(1.0)
+    assert limiter.setpoint(TICK).retracting
+    late = limiter.setpoint(1.0)
     np.testing.assert_allclose(late.position, [0, 0, COARSE_STEP], atol=1e-15)
     assert not late.retracting
 
@@ -144,19 +144,19 @@ def test_a_retraction_that_nobody_repeats_ends():
 def test_a_clock_that_goes_back_stops_the_tip_where_it_was(now):
     limiter = started()
     limiter.accept(act(1), 0.0)
-    before = limiter.step(0.03)
-    after = limiter.step(now)
+    before = limiter.setpoint(0.03)
+    after = limiter.setpoint(now)
     np.testing.assert_array_equal(after.position, before.position)
     assert after.holding
     limiter.accept(act(1), 0.05)
-    limiter.step(0.05)
-    assert not limiter.step(0.06).holding
+    limiter.setpoint(0.05)
+    assert not limiter.setpoint(0.06).holding
 
 
 def test_before_a_measured_tip_there_is_no_set_point():
     limiter = Limiter()
     limiter.accept(act(1), 0.0)
-    assert limiter.step(0.1) is None
+    assert limiter.setpoint(0.1) is None
 
 
 @pytest.mark.parametrize('tip', [np.zeros(2), np.array([0, math.nan, 0])])
@@ -170,4 +170,4 @@ def test_an_action_that_there_is_not_is_refused_and_holds():
     limiter.accept(act(1), 0.0)
     with pytest.raises(StateError):
         limiter.accept(act(15), 0.02)
-    assert limiter.step(0.03).holding
+    assert limiter.setpoint(0.03).holding

@@ -4,7 +4,7 @@
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.selector import LimiterSettings, SelectorSettings
-from fdrl_ros.selector.control.limits import check_limits
+from fdrl_ros.selector.control.loop import check_limits
 from fdrl_ros.shield.settings import ShieldSettings
 import pytest
 

@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 
 from fdrl_ros.selector import Reason, SelectorSettings
-from fdrl_ros.selector.control.ranking import Ranking
+from fdrl_ros.selector.control.selector import Ranking
 from fdrl_ros.selector.value.bank import Estimates
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from itertools import count
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.selector import Candidate, GateSettings, Observation, Reason, Selector
-from fdrl_ros.selector.replay import replay, Rules
+from fdrl_ros.selector.replay import replay, ReplaySettings
 from fdrl_ros.shield import damage
 from fdrl_ros.surgery.data.bag import write_bag
 from fdrl_ros.surgery.data.bag_types import message_types, OPERATION, PATIENT, TOPICS
@@ -17,6 +17,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
+from support.choices import select
 
 rosbag2 = pytest.importorskip('rosbags.rosbag2')
 
@@ -60,7 +61,7 @@ def test_decisions_are_those_of_the_selector_on_the_recorded_states(dataset, bag
                     (PATIENT_FIELDS, values[OPERATION_SIZE:]),
                 )
             ]
-            expected.append(selector.select(*halves, now))
+            expected.append(select(selector, *halves, now))
             now += 0.05
         now += 2.0 - 0.05
     assert len(found) == len(expected) == sum(len(each.states) for each in dataset.episodes)
@@ -131,7 +132,7 @@ def test_following_feels_what_the_robot_felt_without_vital_signs(bag, tmp_path, 
 
 
 def test_settings_of_gate_and_selector_count(bag):
-    held = replay(bag, CANDIDATES, Rules(gate=GateSettings(close_at=0.0, open_below=0.0)))
+    held = replay(bag, CANDIDATES, ReplaySettings(gate=GateSettings(close_at=0.0, open_below=0.0)))
     assert {each.reason for each in held} == {Reason.RISK_GATE}
     assert {each.reason for each in replay(bag, [])} == {Reason.NO_POLICY}
 

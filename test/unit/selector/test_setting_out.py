@@ -42,7 +42,9 @@ def lock(line: Line):
 
 def pause(line: Line):
     loop = line.loop
-    return lambda: loop.take_arm('PAUSED', True), lambda: loop.take_arm('ENABLED', True)
+    return lambda: loop.receive_arm_state('PAUSED', True), lambda: loop.receive_arm_state(
+        'ENABLED', True
+    )
 
 
 def want(line: Line):

@@ -16,8 +16,8 @@ from fdrl_ros.selector import (
     ValueModel,
     ValueSettings,
 )
-from fdrl_ros.selector.value.basis import basis_of, REACH
 from fdrl_ros.selector.value.fitting import thinned
+from fdrl_ros.selector.value.model import basis_of, REACH
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np

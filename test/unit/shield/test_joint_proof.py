@@ -4,8 +4,8 @@
 
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield.excursion import Excursion
-from fdrl_ros.shield.joint_proof import check_joined
 from fdrl_ros.shield.prediction import Prediction
+from fdrl_ros.shield.proof import check_forces
 import numpy as np
 import pytest
 
@@ -15,7 +15,7 @@ SETTINGS = ShieldSettings()
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_no_force_is_above_what_is_said_of_a_move(procedure, wide):
-    finding = check_joined(SETTINGS, procedure, wide, fine=1)
+    finding = check_forces(SETTINGS, procedure, wide, fine=1)
     assert finding.holds, finding.failure
     assert finding.cells > 1_000_000
 
@@ -30,7 +30,7 @@ def test_tables_that_are_read_one_row_too_low_are_found_out(monkeypatch, place):
         return tuple(rows)
 
     monkeypatch.setattr(Excursion, 'places', lower)
-    finding = check_joined(SETTINGS, 'retraction', True, fine=0)
+    finding = check_forces(SETTINGS, 'retraction', True, fine=0)
     assert not finding.holds and finding.failure['short'] > 0.1
 
 
@@ -41,7 +41,7 @@ def test_a_forecast_that_forgets_a_move_that_is_still_to_come_is_found_out(monke
         return force(self, seen._replace(pending=0 * seen.pending), *others)
 
     monkeypatch.setattr(Prediction, 'force', forgetful)
-    assert not check_joined(SETTINGS, 'retraction', True, fine=0).holds
+    assert not check_forces(SETTINGS, 'retraction', True, fine=0).holds
 
 
 def test_a_forecast_for_the_softest_tissue_alone_is_found_out(monkeypatch):
@@ -51,4 +51,4 @@ def test_a_forecast_for_the_softest_tissue_alone_is_found_out(monkeypatch):
         return within(self, seen, far, move, deeper, deepest, (ends[0], ends[0]), *others)
 
     monkeypatch.setattr(Prediction, '_within', softest)
-    assert not check_joined(SETTINGS, 'retraction', False, fine=0).holds
+    assert not check_forces(SETTINGS, 'retraction', False, fine=0).holds

@@ -12,10 +12,16 @@ from fdrl_ros.runtime import kernels
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield import prediction
 from fdrl_ros.shield.excursion import LEVELS, MOVES
-from fdrl_ros.shield.prediction import FRESH, Kind, KINDS, Prediction, Seen
+from fdrl_ros.shield.prediction import (
+    compiled_prediction,
+    CompiledPrediction,
+    ContactState,
+    FRESH,
+    KINDS,
+    Prediction,
+    TissueKind,
+)
 from fdrl_ros.shield.shield import Shield, Veto
-from fdrl_ros.shield.single_robot import single as single_of
-from fdrl_ros.shield.single_robot import SinglePrediction
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_SIZE
 from hypothesis import given
@@ -26,7 +32,7 @@ import pytest
 SETTINGS = ShieldSettings(active=True)
 RADIUS = 0.004
 MANY = [Prediction(each, RADIUS) for each in (SETTINGS.wide(), SETTINGS.usual())]
-SINGLE = [SinglePrediction(each.bounds, RADIUS) for each in MANY]
+SINGLE = [CompiledPrediction(each.bounds, RADIUS) for each in MANY]
 NOT_FINITE = (math.nan, math.inf, -math.inf)
 compiled = pytest.mark.skipif(
     not kernels.built(), reason='the compiled arithmetic was not built here (native/build.py)'
@@ -44,17 +50,17 @@ def kinds(draw, top):
         doubt = draw(st.sampled_from([0.0, 1.0, FRESH]))
         if doubt == FRESH:  # it has just begun anew
             ends = [-top, top]
-        found.append(Kind(top, -top, 1.0) if gone else Kind(*ends, doubt))
+        found.append(TissueKind(top, -top, 1.0) if gone else TissueKind(*ends, doubt))
     if all(each.slow > each.fast for each in found):
-        found[draw(st.integers(0, KINDS - 1))] = Kind(-top, top)
+        found[draw(st.integers(0, KINDS - 1))] = TissueKind(-top, top)
     return found
 
 
 @st.composite
-def sights(draw, top):
+def contact_states(draw, top):
     """Return what a robot may have seen in contact or near it."""
     room = draw(st.one_of(st.just(-math.inf), st.floats(-0.02, 0.01)))
-    return Seen(
+    return ContactState(
         force=draw(FORCES),
         before=draw(FORCES),
         lag=draw(st.floats(-0.006, 0.006)),
@@ -77,13 +83,13 @@ def as_arrays(seen):
         for name, value in seen._asdict().items()
         if name not in ('kinds', 'interval')
     }
-    many = [Kind(*(np.array([number]) for number in each)) for each in seen.kinds]
-    return Seen(**numbers, kinds=many, interval=seen.interval)
+    many = [TissueKind(*(np.array([number]) for number in each)) for each in seen.kinds]
+    return ContactState(**numbers, kinds=many, interval=seen.interval)
 
 
 def seen_by(single):
     """Return what one robot may have seen in contact."""
-    return Seen(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -0.01, 0, 0, single.all_kinds())
+    return ContactState(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -0.01, 0, 0, single.unknown_tissue())
 
 
 def as_compiled(seen):
@@ -96,9 +102,9 @@ def as_compiled(seen):
 @given(data=st.data())
 def test_one_robot_is_told_what_each_of_many_is(place, data):
     prediction, single = MANY[place], SINGLE[place]
-    seen = data.draw(sights(prediction.bounds.speed))
+    seen = data.draw(contact_states(prediction.bounds.speed))
     one, many = as_compiled(seen), as_arrays(seen)
-    mine, theirs = single.outlook(one), prediction.outlook(many)
+    mine, theirs = single.infer(one), prediction.infer(many)
     for own, other in zip(mine.kinds.kinds, theirs.kinds, strict=True):
         own = [own.slow, own.fast, own.doubt]
         assert own == pytest.approx([float(each[0]) for each in other], abs=1e-12)
@@ -115,16 +121,18 @@ def test_one_robot_is_told_what_each_of_many_is(place, data):
 def test_without_the_compiled_arithmetic_one_robot_is_the_only_one_of_many(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, 'lib', None)
-        single = SinglePrediction(MANY[0].bounds, RADIUS)
-        seen = data.draw(sights(single.bounds.speed))._replace(kinds=single.all_kinds())
-        mine = single.outlook(seen)
+        single = CompiledPrediction(MANY[0].bounds, RADIUS)
+        seen = data.draw(contact_states(single.bounds.speed))._replace(
+            kinds=single.unknown_tissue()
+        )
+        mine = single.infer(seen)
         later = seen._replace(kinds=mine.kinds)
-        force = single.force(later, single.outlook(later), 0)
+        force = single.force(later, single.infer(later), 0)
     many = as_arrays(
-        seen._replace(kinds=[Kind(-single.bounds.speed, single.bounds.speed)] * KINDS)
+        seen._replace(kinds=[TissueKind(-single.bounds.speed, single.bounds.speed)] * KINDS)
     )
-    theirs = MANY[0].outlook(many)
-    expected = MANY[0].force(many, MANY[0].outlook(many._replace(kinds=theirs.kinds)), 0)
+    theirs = MANY[0].infer(many)
+    expected = MANY[0].force(many, MANY[0].infer(many._replace(kinds=theirs.kinds)), 0)
     assert type(force) is float
     assert force == pytest.approx(expected[0])
 
@@ -144,7 +152,7 @@ def test_without_the_compiled_arithmetic_one_robot_is_the_only_one_of_many(data)
 @compiled
 def test_what_cannot_be_is_refused(single, name, wrong):
     with pytest.raises(StateError, match='cannot be'):
-        single.outlook(seen_by(single)._replace(**{name: wrong}))
+        single.infer(seen_by(single)._replace(**{name: wrong}))
 
 
 @pytest.mark.parametrize(
@@ -155,16 +163,16 @@ def test_what_cannot_be_is_refused(single, name, wrong):
 def test_no_force_is_told_for_what_cannot_be(asked):
     seen = seen_by(SINGLE[0])
     with pytest.raises(StateError, match='no force'):
-        SINGLE[0].force(seen, SINGLE[0].outlook(seen), *asked)
+        SINGLE[0].force(seen, SINGLE[0].infer(seen), *asked)
 
 
 def test_what_is_not_finite_is_refused_without_the_compiled_arithmetic_too():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, 'lib', None)
-        single = SinglePrediction(MANY[0].bounds, RADIUS)
+        single = CompiledPrediction(MANY[0].bounds, RADIUS)
     for name in ('force', 'before', 'lag', 'lag_before', 'aside', 'interval'):
         with pytest.raises(StateError, match='cannot be'):
-            single.outlook(seen_by(single)._replace(**{name: math.nan}))
+            single.infer(seen_by(single)._replace(**{name: math.nan}))
 
 
 @compiled
@@ -177,19 +185,22 @@ def test_an_operation_is_decided_alike_without_the_compiled_arithmetic():
             height = 0.02 - 0.001 * tick
             force = max(0.0, 400.0 * -height) * float(rng.uniform(0.9, 1.1))
             values[[INDEX['goal_error_z'], INDEX['lag'], INDEX['force']]] = height, 0.002, force
-            said.append(shield.review(values, 'palpation', int(rng.integers(15)), tick * TICK))
+            shield.update(values, 'palpation', tick * TICK)
+            said.append(shield.decide(int(rng.integers(15))))
         return said
 
     mine = operate()
-    single_of.cache_clear()
+    compiled_prediction.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, 'lib', None)
         plain = operate()
-    single_of.cache_clear()
+    compiled_prediction.cache_clear()
     assert {each.veto for each in mine} >= {Veto.NONE, Veto.HARD_STOP}
     for one, other in zip(mine, plain, strict=True):
         assert (one.action, one.veto) == (other.action, other.veto)
-        assert (one.force, one.worst) == pytest.approx((other.force, other.worst))
+        assert (one.usual_force, one.wide_force) == pytest.approx(
+            (other.usual_force, other.wide_force)
+        )
 
 
 def test_the_constants_of_the_compiled_arithmetic_are_those_of_the_arrays():
@@ -207,6 +218,6 @@ def test_the_constants_of_the_compiled_arithmetic_are_those_of_the_arrays():
 
 @compiled
 def test_tables_of_another_form_are_refused(monkeypatch):
-    monkeypatch.setattr('fdrl_ros.shield.single_robot.KINDS', KINDS + 1)
+    monkeypatch.setattr('fdrl_ros.shield.prediction.KINDS', KINDS + 1)
     with pytest.raises(RuntimeError, match='another form'):
-        SinglePrediction(MANY[0].bounds, RADIUS)
+        CompiledPrediction(MANY[0].bounds, RADIUS)

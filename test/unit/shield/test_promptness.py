@@ -13,5 +13,5 @@ def test_the_first_state_of_a_procedure_makes_no_tables():
     made = excursion.cache_info().misses
     for name in PROCEDURE_NAMES:
         shield.reset()
-        shield.review(np.ones(STATE_SIZE), name, 0, 1.0)
+        shield.update(np.ones(STATE_SIZE), name, 1.0)
     assert excursion.cache_info().misses == made

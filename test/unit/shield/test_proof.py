@@ -9,16 +9,15 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, TICKS
 from fdrl_ros.experiments.shield.loop import attack_loop
 from fdrl_ros.selector import ShieldSettings
+from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.shield import prediction
-from fdrl_ros.shield.action_bounds import Side
-from fdrl_ros.shield.contact_estimator import Glance, Sight
+from fdrl_ros.shield.action_bounds import LateralReach
+from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
 from fdrl_ros.shield.excursion import excursion, sink
-from fdrl_ros.shield.observation import Reason
-from fdrl_ros.shield.prediction import Prediction
-from fdrl_ros.shield.proof import check_sight, check_tables, Margins
+from fdrl_ros.shield.prediction import compiled_prediction, Prediction
+from fdrl_ros.shield.proof import check_estimator, check_tables, Margins
 from fdrl_ros.shield.retreat import RISE
-from fdrl_ros.shield.single_robot import single
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.settings import WorldSettings
@@ -40,7 +39,7 @@ def test_nothing_that_can_happen_leads_beyond_the_tables(bounds):
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_what_the_shield_takes_to_be_possible_holds_what_is_true(procedure, wide):
-    finding = check_sight(SETTINGS, procedure, wide, fine=1)
+    finding = check_estimator(SETTINGS, procedure, wide, fine=1)
     assert finding.holds, finding.failure
     assert finding.cells > 100_000
 
@@ -77,7 +76,7 @@ def test_a_shield_that_takes_the_surface_for_milder_is_found_out(name, value):
 
 
 def test_a_shield_that_takes_the_arm_for_quicker_is_found_out():
-    assert not check_sight(
+    assert not check_estimator(
         replace(SETTINGS, slowest=0.06), 'palpation', True, world=WIDE, fine=0
     ).holds
 
@@ -88,7 +87,7 @@ def test_a_shield_that_takes_the_arm_for_quicker_is_found_out():
 )
 def test_a_shield_that_allows_for_less_than_can_be_is_found_out(name, share):
     wrong = replace(SETTINGS, **{name: share * getattr(SETTINGS, name)})
-    assert not check_sight(wrong, 'retraction', True, world=WIDE, fine=0).holds
+    assert not check_estimator(wrong, 'retraction', True, world=WIDE, fine=0).holds
 
 
 @pytest.mark.parametrize('change', [0.5, 0.9])
@@ -100,12 +99,12 @@ def test_an_inference_that_takes_the_surface_for_steadier_is_found_out(monkeypat
         self._turn *= change
 
     monkeypatch.setattr(Prediction, '__init__', lesser)
-    assert not check_sight(SETTINGS, 'retraction', True, fine=0).holds
+    assert not check_estimator(SETTINGS, 'retraction', True, fine=0).holds
 
 
 def test_an_inference_that_forgets_that_damping_differs_is_found_out(monkeypatch):
     monkeypatch.setattr(prediction, 'gained', lambda now, slow, then, fast, worst: now - then)
-    assert not check_sight(SETTINGS, 'retraction', True, fine=0).holds
+    assert not check_estimator(SETTINGS, 'retraction', True, fine=0).holds
 
 
 def test_damping_between_its_ends_can_be_the_worst():
@@ -113,7 +112,9 @@ def test_damping_between_its_ends_can_be_the_worst():
     ends = [now_less_then(damping, least, most) for damping in (0.0, 5.0)]
     worst = max(now_less_then(damping, least, most) for damping in np.linspace(0.0, 5.0, 501))
     assert worst > max(ends) + 5e-4
-    assert prediction.gained(1.0, least, 0.75, most, 5.0) == pytest.approx(worst, abs=1e-5)
+    assert prediction.greatest_growth(1.0, least, 0.75, most, 5.0) == pytest.approx(
+        worst, abs=1e-5
+    )
 
 
 def now_less_then(damping, slow, fast):
@@ -128,12 +129,18 @@ def levels_of(lag, said, ticks=12):
     :param lag: of the arm, s.
     :param said: lags that are said instead of the true ones, by the number of the state, m.
     """
-    behind, height, sight = 0.0, 0.04, Sight((single(WIDE, 0.01),), 'retraction')
+    behind, height, estimator = (
+        0.0,
+        0.04,
+        ContactEstimator((compiled_prediction(WIDE, 0.01),), 'retraction'),
+    )
     levels = []
     for tick in range(ticks):
-        sight.look(Glance(0.0, said.get(tick, behind), height, 0.0), TICK if tick else 0.0, True)
-        sight.move(COARSE_STEP)
-        levels.append(sight.level)
+        estimator.update(
+            ContactReading(0.0, said.get(tick, behind), height, 0.0), TICK if tick else 0.0, True
+        )
+        estimator.record_move(COARSE_STEP)
+        levels.append(estimator.level)
         left = math.exp(-TICK / lag)
         behind = behind * left + COARSE_STEP / TICK * lag * (1.0 - left)
         height -= COARSE_STEP
@@ -163,74 +170,80 @@ def test_an_arm_that_is_quick_again_is_taken_for_it_again(tick):
 @pytest.mark.parametrize(('went', 'left'), [(0.0, 2), (FINE_STEP, 2), (COARSE_STEP, 0)])
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, left):
-    sight = Sight((single(WIDE, 0.01),), procedure)
-    sight.look(Glance(1.0, 0.0, -0.002, 0.0), 0.0, True)
-    sight.move(COARSE_STEP)
-    soon = sight.aside()
-    after = Glance(1.0, 0.0, -0.002 - went, 0.0)
+    estimator = ContactEstimator((compiled_prediction(WIDE, 0.01),), procedure)
+    estimator.update(ContactReading(1.0, 0.0, -0.002, 0.0), 0.0, True)
+    estimator.record_move(COARSE_STEP)
+    soon = estimator.branch()
+    after = ContactReading(1.0, 0.0, -0.002 - went, 0.0)
     # A waypoint that rides on the surface tells nothing of the set-point.
     expected = left if procedure == 'retraction' else 2
-    assert soon.look(after, 0.0, True, soon=True)[0][1].pending == expected
-    again = soon.look(after, 0.0, True, soon=True)[0][1].pending
+    assert soon.update(after, 0.0, True, soon=True)[0][1].pending == expected
+    again = soon.update(after, 0.0, True, soon=True)[0][1].pending
     assert again == expected
-    assert soon.look(after, 0.0, True)[0][1].pending == 0
+    assert soon.update(after, 0.0, True)[0][1].pending == 0
 
 
 def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
-    side = Side(0.0, 0.006, True)
-    side.look(0.0, 0.0, False, 0.5)
-    side.move(COARSE_STEP)
-    side.look(0.0, 0.0, False, 1.0, soon=True)
+    side = LateralReach(0.0, 0.006, True)
+    side.update(0.0, 0.0, False, 0.5)
+    side.record_move(COARSE_STEP)
+    side.update(0.0, 0.0, False, 1.0, soon=True)
     assert side.due == COARSE_STEP
-    side.look(COARSE_STEP, 0.0, False, 1.0, soon=True)
+    side.update(COARSE_STEP, 0.0, False, 1.0, soon=True)
     assert side.due == 0.0 and side.aside >= COARSE_STEP
 
 
 def test_what_is_left_of_a_move_is_dropped_when_the_next_but_one_begins():
     """States that come a little early leave nothing behind for the rest of the case."""
-    sight, height, pending = Sight((single(WIDE, 0.01),), 'retraction'), 0.03, []
+    estimator, height, pending = (
+        ContactEstimator((compiled_prediction(WIDE, 0.01),), 'retraction'),
+        0.03,
+        [],
+    )
     for tick in range(12):
         interval = 0.0 if not tick else TICK if tick > 8 else 0.96 * TICK
-        pending.append(sight.look(Glance(0.0, 0.0, height, 0.0), interval, True)[0][1].pending)
+        pending.append(
+            estimator.update(ContactReading(0.0, 0.0, height, 0.0), interval, True)[0][1].pending
+        )
         down = COARSE_STEP if tick < 8 else 0.0
-        sight.move(down)
+        estimator.record_move(down)
         height -= 0.96 * down
     assert pending[8] > 0 == pending[-1]
 
 
 def test_a_shield_that_takes_every_interval_for_a_tick_is_found_out(monkeypatch):
-    look = Sight.look
+    look = ContactEstimator.look
 
     def even(self, now, interval, *others):
         return look(self, now, TICK if interval else 0.0, *others)
 
-    monkeypatch.setattr(Sight, 'look', even)
-    assert not check_sight(SETTINGS, 'retraction', False, fine=1).holds
+    monkeypatch.setattr(ContactEstimator, 'look', even)
+    assert not check_estimator(SETTINGS, 'retraction', False, fine=1).holds
 
 
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
 def test_a_shield_that_trusts_inexact_positions_is_found_out(wide):
     off = replace(WIDE if wide else USUAL, position_error=1e-4)
     exact, told = (replace(SETTINGS, position_error=each) for each in (0.0, 1e-4))
-    assert not check_sight(exact, 'retraction', wide, world=off, fine=0).holds
-    finding = check_sight(told, 'retraction', wide, fine=0)
+    assert not check_estimator(exact, 'retraction', wide, world=off, fine=0).holds
+    finding = check_estimator(told, 'retraction', wide, fine=0)
     assert finding.holds, finding.failure
 
 
 def test_an_arm_that_is_taken_for_exact_is_timed_wrong(monkeypatch):
     exact = replace(WIDE, arm_error=-0.0003)
     monkeypatch.setattr(ShieldSettings, 'wide', lambda self: exact)
-    assert not check_sight(SETTINGS, 'retraction', True, world=WIDE, fine=0).holds
+    assert not check_estimator(SETTINGS, 'retraction', True, world=WIDE, fine=0).holds
 
 
 def test_a_shield_with_half_the_range_of_stiffness_is_found_out():
     half = replace(SETTINGS, stiffest=0.5 * SETTINGS.stiffest)
-    assert not check_sight(half, 'retraction', True, world=WIDE, fine=0).holds
+    assert not check_estimator(half, 'retraction', True, world=WIDE, fine=0).holds
 
 
 def test_a_shield_that_trusts_a_noisy_sensor_is_found_out():
     noisy = replace(WIDE, force_error=0.2)
-    assert not check_sight(SETTINGS, 'palpation', True, world=noisy, fine=0).holds
+    assert not check_estimator(SETTINGS, 'palpation', True, world=noisy, fine=0).holds
 
 
 @pytest.mark.parametrize('kind', ATTACKERS)

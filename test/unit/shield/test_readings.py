@@ -3,8 +3,7 @@
 """One wrong reading of the force neither lets force pass the hard stop nor stops the robot."""
 
 from fdrl_ros.selector import ShieldSettings
-from fdrl_ros.shield.batch import BatchShield
-from fdrl_ros.shield.shield import COARSE_UP
+from fdrl_ros.shield.shield import BatchShield, COARSE_UP
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.state import INDEX
@@ -31,7 +30,7 @@ def operate(reading, choose, ticks, procedure='retraction', seed=5):
     """
     Operate with one wrong reading for each robot, in one of its first ticks in contact.
 
-    Yield the guard, the patients left, and what the tick brought.
+    Yield the action bounds, the patients left, and what the tick brought.
     """
     cohort = public_cohort(seed, 1.0, (procedure,))
     patients = np.array([cohort.patient(each, 'test') for each in range(ROWS)])
@@ -47,12 +46,12 @@ def operate(reading, choose, ticks, procedure='retraction', seed=5):
         values[now, FORCE] = said(values[now, FORCE], reading)
         actions = shield.review(values, choose(batch, tick)).actions
         brought = batch.step(actions)[4]
-        yield shield.guard, patients, brought, batch.over
+        yield shield.bounds, patients, brought, batch.over
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             return
         batch.keep(rows)
-        shield.keep(rows)
+        shield.select(rows)
         patients, wrong, felt = patients[rows], wrong[rows], felt[rows]
 
 
@@ -73,13 +72,13 @@ def expert(batch, tick):
 @pytest.mark.parametrize('choose', [down, down_and_up])
 def test_one_wrong_reading_leaves_out_no_tissue_that_is_true(reading, choose):
     radius, left_out = procedure_named('retraction').contact_radius, 0
-    for guard, patients, _, _ in operate(reading, choose, 60):
-        prediction = guard.predictions[0]
+    for bounds, patients, _, _ in operate(reading, choose, 60):
+        prediction = bounds.predictions[0]
         kappa = np.array(
             [contact_stiffness(each.young_modulus, radius) ** (2 / 3) for each in patients]
         )
         alive = np.zeros(len(patients), np.bool_)
-        for (soft, stiff), kind in zip(prediction.spans, guard.sight.kinds[0], strict=True):
+        for (soft, stiff), kind in zip(prediction.spans, bounds.estimator.kinds[0], strict=True):
             own = (kappa >= soft * (1 - 1e-12)) & (kappa <= stiff * (1 + 1e-12))
             alive |= own & (kind.slow <= kind.fast)
             left_out += int((kind.slow > kind.fast).sum())

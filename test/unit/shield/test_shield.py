@@ -7,9 +7,8 @@ import dataclasses
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.experiments.shield.attack import patients_of
 from fdrl_ros.selector import Shield, ShieldSettings, Veto
-from fdrl_ros.shield.batch import BatchShield
 from fdrl_ros.shield.damage import DamageMeter
-from fdrl_ros.shield.shield import COARSE_UP, FINE_UP, LADDERS
+from fdrl_ros.shield.shield import BatchShield, COARSE_UP, FINE_UP, LADDERS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.operation import Operation
@@ -39,22 +38,28 @@ def state_of(procedure='palpation', **values):
     return state
 
 
+def review(shield, values, procedure, asked, now, holding=False, away=None, *, damage=0.0):
+    """Return what a shield decides in its next state."""
+    shield.update(values, procedure, now, damage)
+    return shield.decide(asked, holding, away)
+
+
 def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None):
-    """Operate under a shield; yield states before, verdicts, and the peaks that followed."""
+    """Operate under a shield; yield states before, decisions, and the peaks that followed."""
     cohort = public_cohort(5, heterogeneity, (procedure,))
     batch = BatchSurgery([cohort.patient(each, 'test') for each in range(count)])
     batch.reset()
     shield = BatchShield(shield_settings or ShieldSettings(), procedure, count)
     for _ in range(ticks):
         values = batch.values()
-        verdicts = shield.review(values, choose(batch))
-        peaks = batch.step(verdicts.actions)[4]['peak_force']
-        yield values, verdicts, peaks
+        decisions = shield.review(values, choose(batch))
+        peaks = batch.step(decisions.actions)[4]['peak_force']
+        yield values, decisions, peaks
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             return
         batch.keep(rows)
-        shield.keep(rows)
+        shield.select(rows)
 
 
 @pytest.mark.parametrize('procedure', NAMES)
@@ -70,9 +75,9 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
         return np.where(kind < 0.4, down, np.where(kind < 0.7, anywhere, expert))
 
     touched = 0
-    for _, verdicts, peaks in operate(procedure, 1.0, 40, 60, choose):
+    for _, decisions, peaks in operate(procedure, 1.0, 40, 60, choose):
         rows = np.arange(len(peaks))
-        assert (peaks <= verdicts.hard[verdicts.actions, rows] + 1e-9).all()
+        assert (peaks <= decisions.wide_force[decisions.actions, rows] + 1e-9).all()
         touched += int((peaks > 0.05).sum())
     assert touched > 0
 
@@ -92,14 +97,18 @@ def test_one_robot_is_told_what_many_are(procedure, number, asked, damage_limit)
     many, one, meter, now = BatchShield(chosen, procedure, 1), Shield(chosen), DamageMeter(), 0.0
     for action in asked:
         values = batch.values()
-        verdicts = many.review(values, np.array([action]))
+        decisions = many.review(values, np.array([action]))
         meter.add(float(values[0, INDEX['force']]), procedure, now)
-        verdict = one.review(values[0], procedure, action, now, damage=meter.total)
-        assert verdict.action == verdicts.actions[0] and verdict.asked == action
-        assert verdict.force == pytest.approx(verdicts.usual[verdict.action, 0], abs=1e-9)
-        assert verdict.worst == pytest.approx(verdicts.hard[verdict.action, 0], abs=1e-9)
-        assert (verdict.veto == Veto.NONE) == (verdict.action == action)
-        batch.step(verdicts.actions)
+        decision = review(one, values[0], procedure, action, now, damage=meter.total)
+        assert decision.action == decisions.actions[0] and decision.asked == action
+        assert decision.usual_force == pytest.approx(
+            decisions.usual_force[decision.action, 0], abs=1e-9
+        )
+        assert decision.wide_force == pytest.approx(
+            decisions.wide_force[decision.action, 0], abs=1e-9
+        )
+        assert (decision.veto == Veto.NONE) == (decision.action == action)
+        batch.step(decisions.actions)
         now += TICK
         if batch.over.any():
             return
@@ -118,24 +127,24 @@ def test_what_replaces_an_action_is_the_same_way_finer_then_staying_then_up():
 @pytest.mark.parametrize(('force', 'veto'), [(0.0, ''), (1.0, 'force'), (9.9, 'hard_stop')])
 def test_the_reason_of_a_veto_is_the_limit_that_would_be_passed(force, veto):
     state = state_of(goal_error_z=-0.005, force=force, contact=1.0)
-    verdict = Shield().review(state, 'palpation', STAY, 0.0, holding=True)
-    assert verdict.veto == veto
-    strict = Shield(ShieldSettings(keep_limit=True)).review(state, 'palpation', STAY, 0.0)
-    assert strict == verdict
-    asked = Shield().review(state, 'palpation', STAY, 0.0)
+    decision = review(Shield(), state, 'palpation', STAY, 0.0, holding=True)
+    assert decision.veto == veto
+    strict = review(Shield(ShieldSettings(keep_limit=True)), state, 'palpation', STAY, 0.0)
+    assert strict == decision
+    asked = review(Shield(), state, 'palpation', STAY, 0.0)
     assert asked.veto == (veto if veto != 'force' else '')
-    assert verdict.action == (STAY if not veto else verdict.action)
+    assert decision.action == (STAY if not veto else decision.action)
     if veto:
-        assert ACTIONS[verdict.action].displacement[2] > 0.0
+        assert ACTIONS[decision.action].displacement[2] > 0.0
 
 
 def test_a_tip_at_the_edge_of_the_workspace_goes_no_further_but_back():
     shield = Shield()
     state = state_of(goal_error_x=0.0399, goal_error_y=0.0)
-    assert shield.review(state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
-    assert shield.review(state, 'palpation', 0, 1.0).veto is Veto.NONE
+    assert review(shield, state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
+    assert review(shield, state, 'palpation', 0, 1.0).veto is Veto.NONE
     above = state_of(goal_error_z=0.044)
-    assert shield.review(above, 'palpation', COARSE_UP, 2.0).action == STAY
+    assert review(shield, above, 'palpation', COARSE_UP, 2.0).action == STAY
 
 
 def test_damage_that_would_pass_its_limit_is_vetoed():
@@ -143,7 +152,7 @@ def test_damage_that_would_pass_its_limit_is_vetoed():
     shield = Shield(loose)
     state = state_of('retraction', goal_error_z=-0.02, force=2.6, contact=1.0, force_limit=10.0)
     reasons = [
-        shield.review(state, 'retraction', STAY, TICK * each, damage=0.01 * each).veto
+        review(shield, state, 'retraction', STAY, TICK * each, damage=0.01 * each).veto
         for each in range(9)
     ]
     assert Veto.DAMAGE in reasons
@@ -158,10 +167,10 @@ def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must(
     for tick in range(30):
         state = pressed if tick < 9 else free
         meter.add(state[INDEX['force']], 'retraction', TICK * tick)
-        verdict = shield.review(state, 'retraction', STAY, TICK * tick, damage=meter.total)
-        assert many.review(state[None], np.array([STAY])).actions[0] == verdict.action
-        vetoes.append(verdict.veto)
-        done.append(verdict.action)
+        decision = review(shield, state, 'retraction', STAY, TICK * tick, damage=meter.total)
+        assert many.review(state[None], np.array([STAY])).actions[0] == decision.action
+        vetoes.append(decision.veto)
+        done.append(decision.action)
     assert vetoes[8] is Veto.DAMAGE and done[8] == COARSE_UP
     assert done[9:] == [STAY] * 21
 
@@ -175,15 +184,15 @@ def test_damage_drives_no_tip_out_of_the_workspace():
     for _ in range(150):
         values = batch.values()
         values[:, INDEX['force_limit']] = procedure_named('palpation').force_limit
-        verdicts = shield.review(values, np.full(len(values), DOWN))
-        failure = batch.step(verdicts.actions)[4]['failure']
+        decisions = shield.review(values, np.full(len(values), DOWN))
+        failure = batch.step(decisions.actions)[4]['failure']
         left += int((failure == WORKSPACE).sum())
-        up += int((verdicts.actions == COARSE_UP).sum())
+        up += int((decisions.actions == COARSE_UP).sum())
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             break
         batch.keep(rows)
-        shield.keep(rows)
+        shield.select(rows)
     assert up > 0 and left == 0
 
 
@@ -192,36 +201,39 @@ def test_damage_drives_no_tip_out_of_the_workspace():
 )
 def test_where_nothing_is_allowed_the_tip_goes_up_but_not_out_of_the_workspace(height, action):
     state = state_of(goal_error_z=height, force=9.9, contact=1.0)
-    verdict = Shield().review(state, 'palpation', DOWN, 0.0)
-    assert verdict.veto is Veto.HARD_STOP and verdict.action == action
+    decision = review(Shield(), state, 'palpation', DOWN, 0.0)
+    assert decision.veto is Veto.HARD_STOP and decision.action == action
     many = BatchShield(ShieldSettings(), 'palpation', 1)
     assert many.review(state[None], np.array([DOWN])).actions[0] == action
 
 
 def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():
     state = state_of(goal_error_z=0.03, force=2.0, contact=1.0)
-    verdict = Shield().review(state, 'palpation', STAY, 0.0, holding=True)
-    assert verdict.veto is not Veto.NONE
+    decision = review(Shield(), state, 'palpation', STAY, 0.0, holding=True)
+    assert decision.veto is not Veto.NONE
 
 
 @pytest.mark.parametrize('aside', [-0.19, 0.0, 0.19])
 def test_a_robot_that_holds_at_the_edge_of_the_workspace_is_drawn_back_along_the_shaft(aside):
     at = {'goal_error_x': 0.0395, 'goal_error_y': 0.0, 'goal_error_z': -0.006, 'lag': 0.0}
     state, away = state_of(**at, force=8.0, contact=1.0), (aside, 0.0, 0.98)
-    assert Shield().keep(state, 'palpation', 0.0, away).action == COARSE_UP
-    assert Shield().review(state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
+    assert review(Shield(), state, 'palpation', STAY, 0.0, True, away).action == COARSE_UP
+    assert review(Shield(), state, 'palpation', 1, 0.0).veto is Veto.WORKSPACE
 
 
 @pytest.mark.parametrize('gap', [0.0, 0.01])
 def test_a_move_that_has_not_begun_is_reckoned_with_whenever_the_next_state_comes(gap):
     shield, state = Shield(), state_of(goal_error_z=-0.002, force=0.3, contact=1.0)
-    assert shield.review(state, 'palpation', DOWN, 0.0).action == DOWN
+    assert review(shield, state, 'palpation', DOWN, 0.0).action == DOWN
     still = Shield()
-    still.review(state, 'palpation', STAY, 0.0)
-    late, rested = (each.review(state, 'palpation', STAY, TICK) for each in (shield, still))
-    assert late.worst > rested.worst + 0.1
-    late, rested = (each.aside().keep(state, 'palpation', TICK + gap) for each in (shield, still))
-    assert late.worst > rested.worst + 0.1
+    review(still, state, 'palpation', STAY, 0.0)
+    late, rested = (review(each, state, 'palpation', STAY, TICK) for each in (shield, still))
+    assert late.wide_force > rested.wide_force + 0.1
+    late, rested = (
+        review(each.branch(), state, 'palpation', STAY, TICK + gap, True)
+        for each in (shield, still)
+    )
+    assert late.wide_force > rested.wide_force + 0.1
 
 
 def test_what_is_reckoned_with_is_the_way_along_the_shaft():
@@ -230,9 +242,9 @@ def test_what_is_reckoned_with_is_the_way_along_the_shaft():
     worst = []
     for away in ((0.0, 0.0, 1.0), (0.19, 0.0, 0.98)):
         shield = Shield()
-        verdict = shield.review(state, 'incision', STAY, 0.0, True, away)
-        assert verdict.action == COARSE_UP
-        worst.append(shield.review(state, 'incision', STAY, TICK).worst)
+        decision = review(shield, state, 'incision', STAY, 0.0, True, away)
+        assert decision.action == COARSE_UP
+        worst.append(review(shield, state, 'incision', STAY, TICK).wide_force)
     assert worst[1] > worst[0] + 1e-3
 
 
@@ -241,22 +253,22 @@ def test_no_ring_is_lowered_beside_its_peg(beside, veto):
     """Nothing pulls above the peg, and all that the ring is off does below its top."""
     at = {'goal_error_x': beside, 'goal_error_y': 0.0, 'goal_error_z': 0.0091, 'lag': 0.001}
     state = state_of('peg_transfer', **at, jaw=0.0, grasped=1.0)
-    assert Shield().review(state, 'peg_transfer', DOWN, 0.0).veto is veto
+    assert review(Shield(), state, 'peg_transfer', DOWN, 0.0).veto is veto
 
 
 def test_a_shield_that_is_not_active_lets_everything_pass():
     shield = Shield(ShieldSettings(active=False))
     state = state_of(goal_error_z=-0.005, force=9.9, contact=1.0)
-    assert shield.review(state, 'palpation', DOWN, 0.0).action == DOWN
+    assert review(shield, state, 'palpation', DOWN, 0.0).action == DOWN
 
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(StateError):
-        Shield().choose(STAY)
+        Shield().decide(STAY)
     with pytest.raises(SettingError):
-        Shield().review(state_of(), 'unheard of', STAY, 0.0)
+        review(Shield(), state_of(), 'unheard of', STAY, 0.0)
     with pytest.raises(SettingError):
-        Shield(ShieldSettings(damping=8.0, speed=0.08)).review(state_of(), 'reach', STAY, 0.0)
+        review(Shield(ShieldSettings(damping=8.0, speed=0.08)), state_of(), 'reach', STAY, 0.0)
     with pytest.raises(SettingError, match='accelerations'):
         Shield(ShieldSettings(damping=8.0, speed=0.05, acceleration=1.2))
     with pytest.raises(SettingError):

@@ -150,7 +150,7 @@ def observation(source: Any, received: float) -> Observation:
     )
 
 
-class State(NamedTuple):
+class UsableState(NamedTuple):
     """
     A state that may be acted on; its arrays are read-only.
 
@@ -192,7 +192,7 @@ class StateReader:
         """Return the least and the greatest value of a field, in its unit."""
         return PHYSICAL_RANGES.get(field.unit, (-bound * field.scale, bound * field.scale))
 
-    def read(self, operation: Observation, patient: Observation) -> State | Reason:
+    def read(self, operation: Observation, patient: Observation) -> UsableState | Reason:
         """Return the state, or why there is none."""
         if (
             operation.patient != patient.patient
@@ -221,7 +221,7 @@ class StateReader:
         values.setflags(write=False)
         scaled.setflags(write=False)
         wide.setflags(write=False)
-        return State(values, scaled, wide)
+        return UsableState(values, scaled, wide)
 
 
 def fault_in_words(operation: Observation, patient: Observation, bound: float) -> str:
