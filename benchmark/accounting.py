@@ -17,8 +17,7 @@ import time
 from typing import Any
 import warnings
 
-from fdrl_ros.privacy.accountant.accountant import Account, Charge
-from turns import (
+from benchmarking import (
     check,
     circumstances,
     has,
@@ -33,6 +32,7 @@ from turns import (
     Work,
     write,
 )
+from fdrl_ros.privacy.accountant.accountant import Account, Charge
 
 SEED = 0
 """Nothing is drawn."""

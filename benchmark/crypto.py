@@ -24,17 +24,7 @@ import sys
 import tempfile
 from typing import Any
 
-import checkout  # noqa: F401
-import crypto_members as members
-import crypto_party
-import crypto_peers as peers
-import crypto_protocol
-import crypto_training
-import crypto_work as work
-from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.policy import NetworkShape
-from sampling import where_time_goes
-from turns import (
+from benchmarking import (
     as_process,
     check,
     circumstances,
@@ -47,8 +37,15 @@ from turns import (
     Skipped,
     Table,
     Timed,
+    where_time_goes,
     write,
 )
+import crypto_party
+import crypto_peers as peers
+import crypto_protocol
+import crypto_work as work
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.policy import NetworkShape
 
 REFERENCE = NetworkShape(8, 3, (128, 128))
 """A network of ours with the 18,180 weights that are compared: a value and three advantages."""
@@ -120,14 +117,12 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
         'plain': Measurement(lambda: peers.plain_rounds(updates), 's'),
         'masks': Measurement(lambda: work.masks_and_keys(updates), 's'),
         'mask': Timed(
-            lambda: members.hospital(work.parameters(), work.HOSPITALS, shares=False), 's'
+            lambda: crypto_protocol.hospital(work.parameters(), work.HOSPITALS, shares=False), 's'
         ),
         'default': Measurement(lambda: work.encrypted_rounds(small), 's'),
         'protocol': Timed(lambda: crypto_protocol.protocol(folder, default, work.HOSPITALS), 's'),
         'memory': Timed(lambda: crypto_protocol.protocol(None, default, work.HOSPITALS), 's'),
-        'training': Measurement(
-            lambda: crypto_training.training(folder, collected, progress), 's'
-        ),
+        'training': Measurement(lambda: work.training(folder, collected, progress), 's'),
     }
     for count in CURVE:
         found |= {f'hospital {count}': of_hospital(count), f'key {count}': of_authority(count)}
@@ -138,12 +133,12 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
 
 def of_hospital(count: int) -> Timed:
     """Return what one of so many hospitals takes for keys, shares and masks."""
-    return Timed(lambda: members.hospital(work.parameters(), count), 's')
+    return Timed(lambda: crypto_protocol.hospital(work.parameters(), count), 's')
 
 
 def of_authority(count: int) -> Timed:
     """Return what the key authority of so many hospitals takes."""
-    return Timed(lambda: members.key_authority(work.parameters(), count), 's')
+    return Timed(lambda: crypto_protocol.key_authority(work.parameters(), count), 's')
 
 
 def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
@@ -166,7 +161,7 @@ def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
         ),
     }
     for count in QUICK if quick else CURVE:
-        sent = members.upload(work.parameters(), count)
+        sent = crypto_protocol.member_upload(work.parameters(), count)
         found[f'members_{count}_upload_bytes'] = sent, 'B', None
     return found
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-import checkout  # noqa: F401
+from benchmarking import peak
 from crypto_work import FEDERATION, SEED, SETTINGS
 from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
@@ -28,7 +28,6 @@ from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 from numpy.typing import NDArray
-from sampling import peak
 
 PARTIES = ('hospital', 'aggregator', 'key_authority')
 Found = dict[str, tuple[float, float]]

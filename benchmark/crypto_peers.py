@@ -13,10 +13,10 @@ by one over the sum of weights, and sends vectors and contexts back; hospitals d
 import pickle
 from typing import Any
 
+from benchmarking import has, quiet, Skipped, Work
 from crypto_work import LAYERS, shapes, Updates
 import numpy as np
 from numpy.typing import NDArray
-from turns import has, quiet, Skipped, Work
 
 DEGREE, PRIMES, SCALE = 8192, [60, 40, 40], 2.0**40
 

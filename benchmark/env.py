@@ -18,40 +18,41 @@ from collections.abc import Mapping
 import sys
 from typing import Any
 
-from fdrl_ros.surgery.gym.actions import SUBSTEPS
-import peers
-from sampling import memory_growth, where_time_goes
-from turns import (
+from benchmarking import (
     check,
     circumstances,
     has,
     measure,
     Measurement,
+    memory_growth,
     options,
     progress,
     Row,
     show_shares,
     Skipped,
     Table,
+    where_time_goes,
     write,
 )
-from workloads import batched_operations, inverse, operations, physiology, resets, SEED
+import env_work
+from env_work import batched_operations, inverse, operations, physiology, resets, SEED
+from fdrl_ros.surgery.gym.actions import SUBSTEPS
 
 
 def measurements() -> dict[str, Measurement]:
     """Return everything that is measured in turns."""
     return {
         'dynamic': Measurement(lambda: operations('dynamic'), 's-1'),
-        'panda': Measurement(peers.panda_steps, 's-1'),
+        'panda': Measurement(env_work.panda_steps, 's-1'),
         'kinematic': Measurement(lambda: operations('kinematic'), 's-1'),
-        'bullet': Measurement(peers.bullet_steps, 's-1'),
+        'bullet': Measurement(env_work.bullet_steps, 's-1'),
         'batched': Measurement(batched_operations, 's-1'),
         'mixed': Measurement(lambda: batched_operations('all'), 's-1'),
         'reset': Measurement(lambda: resets(False), 'ms'),
         'reset given': Measurement(lambda: resets(True), 'ms'),
-        'panda reset': Measurement(peers.panda_resets, 'ms'),
+        'panda reset': Measurement(env_work.panda_resets, 'ms'),
         'ik': Measurement(inverse, 'us'),
-        'bullet ik': Measurement(peers.bullet_inverse, 'us'),
+        'bullet ik': Measurement(env_work.bullet_inverse, 'us'),
         'physiology': Measurement(physiology, 'us'),
     }
 
@@ -114,7 +115,7 @@ def main() -> None:
     given = arguments()
     run = circumstances(given, SEED, ('gymnasium', 'numpy', 'panda-gym', 'pybullet'))
     if not has('panda-gym'):
-        print(peers.MISSING, file=sys.stderr)
+        print(env_work.MISSING, file=sys.stderr)
     found = measure(measurements(), given.repeats, given.seconds)
     growth: tuple[float | None, str] = None, '--resets 0'
     if given.resets:

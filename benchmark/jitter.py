@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+from benchmarking import check, circumstances, options, progress, write
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
@@ -30,7 +31,6 @@ from fdrl_ros.federation.protocol.message import GlobalPolicy
 from fdrl_ros.nodes.watch import Event, Said, Watch
 from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
-from turns import check, circumstances, options, progress, write
 
 PERIOD = 0.002
 GOAL = 0.5

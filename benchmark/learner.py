@@ -22,18 +22,7 @@ import time
 from typing import Any
 
 import accounting
-import learner_memory
-import learner_peers as peers
-from learner_work import (
-    cart_pole_steps,
-    hospitals_steps,
-    LARGE,
-    private_steps,
-    SEED,
-    SMALL,
-)
-from sampling import where_time_goes
-from turns import (
+from benchmarking import (
     as_process,
     check,
     circumstances,
@@ -45,8 +34,19 @@ from turns import (
     show_shares,
     Skipped,
     Table,
+    where_time_goes,
     Work,
     write,
+)
+import learner_peers as peers
+from learner_work import (
+    cart_pole_steps,
+    hospitals_steps,
+    LARGE,
+    peak_of,
+    private_steps,
+    SEED,
+    SMALL,
 )
 
 
@@ -144,7 +144,7 @@ def peak(who: str, folder: Path) -> tuple[float | None, str]:
     """Return how much memory a process takes, or none, and why."""
     progress(f'memory: {who}')
     try:
-        return learner_memory.peak_of(who, folder), ''
+        return peak_of(who, folder), ''
     except Skipped as reason:
         return None, str(reason)
 

@@ -13,6 +13,7 @@ import itertools
 from typing import Any
 import warnings
 
+from benchmarking import has, Skipped, Work
 import gymnasium
 from learner_work import (
     CART_BATCH,
@@ -32,7 +33,6 @@ from learner_work import (
     Size,
     TARGET_PERIOD,
 )
-from turns import has, Skipped, Work
 
 PACKAGES = ('torch', 'opacus', 'stable-baselines3')
 PIECE = 100

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 import itertools
 import math
 from pathlib import Path
+import subprocess
+import sys
 import tempfile
 
+from benchmarking import peak, Skipped, Work
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
@@ -22,7 +25,6 @@ from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import gymnasium
 import numpy as np
-from turns import Work
 
 SEED = 0
 """Of records, starting weights and the patients of CartPole."""
@@ -196,3 +198,38 @@ def cart_pole_steps(folder: Path) -> Work:
         return trainer.transitions
 
     return work
+
+
+def peak_of(who: str, folder: Path) -> float:
+    """
+    Return the peak of a fresh process that trains one hospital, MB.
+
+    :param who: 'own' or 'opacus'.
+    :param folder: for ledger and checkpoint.
+    :raises Skipped: if it cannot be measured.
+    """
+    done = subprocess.run(
+        [sys.executable, __file__, who, str(folder)], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Skipped((done.stderr.splitlines() or [f'exit code {done.returncode}'])[-1])
+    return float(done.stdout)
+
+
+def main() -> None:
+    """Train one hospital with the larger network, and print the peak."""
+    _, who, folder = sys.argv
+    try:
+        if who == 'opacus':
+            from learner_peers import torch_steps
+
+            torch_steps(LARGE, dueling=True, private=True)()
+        else:
+            private_steps(LARGE, Path(folder))()
+        print(peak())
+    except Skipped as reason:
+        sys.exit(str(reason))
+
+
+if __name__ == '__main__':
+    main()

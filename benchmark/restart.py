@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+from benchmarking import check, circumstances, Measurement, options, progress, Row, Table, write
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
 from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.plan import Plan
@@ -30,7 +31,6 @@ from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.message import GlobalPolicy
 from fdrl_ros.nodes.watch import Event, Felt, Said, Spent, Watch
 from fdrl_ros.runtime.environment_variables import with_variables
-from turns import check, circumstances, Measurement, options, progress, Row, Table, write
 
 GOAL = 3.0
 """Seconds that a killed node may be missing."""

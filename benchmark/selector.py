@@ -45,14 +45,25 @@ import sys
 import tempfile
 import time
 
+from benchmarking import (
+    as_process,
+    check,
+    circumstances,
+    Measurement,
+    options,
+    progress,
+    Row,
+    Table,
+    write,
+)
 from fdrl_ros.deployment.bringup import BringupSettings, free_domains, middleware
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
-from selector_answers import Answers
 from selector_robot import busy, ECHO, echo, ROBOT, selector
 from selector_room import Bedside, ClockSetError, processor_time, Room
 from selector_work import (
+    Answers,
     beats,
     candidates,
     COUNTS,
@@ -63,17 +74,6 @@ from selector_work import (
     network_times,
     networks,
     SEED,
-)
-from turns import (
-    as_process,
-    check,
-    circumstances,
-    Measurement,
-    options,
-    progress,
-    Row,
-    Table,
-    write,
 )
 
 POLICIES = 8

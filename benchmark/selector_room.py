@@ -33,8 +33,7 @@ from geometry_msgs.msg import PoseStamped
 import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.experimental import EventsExecutor
-from selector_answers import Answers, stamp_of
-from selector_work import Beat, with_number
+from selector_work import Answers, Beat, stamp_of, with_number
 from sensor_msgs.msg import JointState
 
 SETTLING = 1.0

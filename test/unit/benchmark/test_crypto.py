@@ -45,9 +45,9 @@ def updates(work):
 @pytest.fixture
 def crypto(module, work, monkeypatch):
     crypto = module('crypto')
-    for name, value in module('turns').PROCESS.items():
+    for name, value in module('benchmarking').PROCESS.items():
         monkeypatch.setenv(name, value)  # else the process would start anew
-    monkeypatch.setattr(module('turns'), 'one_core', lambda: 'not bound to a core')
+    monkeypatch.setattr(module('benchmarking'), 'one_core', lambda: 'not bound to a core')
     monkeypatch.setattr(crypto, 'COLLECTED', 3)
     return crypto
 
@@ -116,12 +116,12 @@ def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much
 
 
 def test_upload_of_the_real_parties_holds_what_a_hospital_makes(module):
-    members, protocol = module('crypto_members'), module('crypto_protocol')
+    protocol = module('crypto_protocol')
     shape = NetworkShape(4, 3, (5,))
-    made, sent = members.upload(shape.n_parameters, 4), protocol.upload(shape, 4)
+    made, sent = protocol.member_upload(shape.n_parameters, 4), protocol.upload(shape, 4)
     assert made + protocol.LINKS * 32 < sent < made + protocol.LINKS * 32 + 4_000
-    sealed = members.Member(shape.n_parameters, 4).secrets()
-    scheme = members.choose_scheme(shape.n_parameters, 4, 16)
+    sealed = protocol.Member(shape.n_parameters, 4).secrets()
+    scheme = protocol.choose_scheme(shape.n_parameters, 4, 16)
     parts = [*sealed.values(), bytes(scheme.ciphertext_bytes), bytes(3 * 32), bytes(4 * 33)]
     assert made == sum(map(len, parts))
 
@@ -156,7 +156,7 @@ def test_records_of_a_few_patients_stand_for_many(module):
         starts=np.array([0, 2, 3, 6]),
         patients=np.array(['a', 'b', 'c']),
     )
-    many = module('crypto_training').repeated(few, 7)
+    many = module('crypto_work').repeated(few, 7)
     assert many.n_patients == 7
     assert many.starts.tolist() == [0, 2, 3, 6, 8, 9, 12, 14]
     np.testing.assert_array_equal(many.states[12:], few.states[:2])

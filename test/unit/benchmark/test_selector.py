@@ -27,7 +27,7 @@ def work(folder):
 @pytest.fixture
 def answers(folder, work):
     """Give 100 states, each with a set-point after 1 ms, every fifth with an action after 2 ms."""
-    made = importlib.import_module('selector_answers').Answers()
+    made = importlib.import_module('selector_work').Answers()
     made.begin = 10
     limit, force = work.INDEX['force_limit'], work.INDEX['force']
     for number in range(100):

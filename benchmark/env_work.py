@@ -3,9 +3,14 @@
 """What of our simulated operating room is measured, as work that is repeated."""
 
 from functools import partial
+import importlib
+from pathlib import Path
+from typing import Any
 
+from benchmarking import has, quiet, Skipped, Work
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, inverse_kinematics, LOWER, UPPER
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, TICK
+from fdrl_ros.surgery.arm.pybullet_client import pybullet
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
@@ -14,9 +19,9 @@ from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.physiology import Physiology
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
-from turns import Work
 
 PATIENTS = 24
 BATCH = 64
@@ -112,5 +117,95 @@ def physiology() -> Work:
             body.advance(TICK, 0.7, 0.0001)
             body.values()
         return 1000
+
+    return work
+
+
+HORIZON = 50
+"""Steps after which panda-gym's own registration ends an episode."""
+
+MISSING = 'panda-gym is missing: pip install -r requirements/benchmark.txt'
+
+
+def panda() -> Any:
+    """
+    Return panda-gym's reaching task without wrappers.
+
+    :raises Skipped: if panda-gym is not installed.
+    """
+    if not has('panda-gym'):
+        raise Skipped(MISSING)
+    with quiet():
+        importlib.import_module('panda_gym')
+        return gymnasium.make('PandaReach-v3').unwrapped
+
+
+def panda_steps() -> Work:
+    """Return work that is one episode of panda-gym."""
+    env = panda()
+    env.reset(seed=SEED)
+    drawn = np.random.default_rng(SEED).uniform(-1.0, 1.0, (HORIZON, *env.action_space.shape))
+    actions = list(drawn.astype(np.float32))
+
+    def work() -> int:
+        env.reset()
+        for action in actions:
+            env.step(action)
+        return HORIZON
+
+    return work
+
+
+def panda_resets() -> Work:
+    """Return work that resets panda-gym."""
+    env = panda()
+    env.reset(seed=SEED)
+
+    def work() -> int:
+        env.reset()
+        return 1
+
+    return work
+
+
+def kuka() -> tuple[int, int]:
+    """Return a client and the body of the KUKA iiwa that PyBullet ships, at our time step."""
+    client = pybullet.connect(pybullet.DIRECT)
+    folder = Path(importlib.import_module('pybullet_data').getDataPath())
+    body = pybullet.loadURDF(
+        str(folder / 'kuka_iiwa' / 'model.urdf'), useFixedBase=True, physicsClientId=client
+    )
+    pybullet.setTimeStep(SUBSTEP, client)
+    return client, body
+
+
+def bullet_steps() -> Work:
+    """Return work that is 12 physics steps of a 7-joint arm, and nothing else."""
+    client, _body = kuka()
+
+    def work() -> int:
+        for _ in range(SUBSTEPS):
+            pybullet.stepSimulation(client)
+        return 1
+
+    return work
+
+
+def bullet_inverse() -> Work:
+    """Return work that solves inverse kinematics with PyBullet at poses the KUKA can take."""
+    client, body = kuka()
+    rng, poses = np.random.default_rng(SEED), []
+    for _ in range(200):
+        for joint in range(7):
+            pybullet.resetJointState(body, joint, rng.uniform(-1.5, 1.5), physicsClientId=client)
+        link = pybullet.getLinkState(body, 6, 0, 1, client)
+        poses.append((link[4], link[5]))
+
+    def work() -> int:
+        for position, orientation in poses:
+            pybullet.calculateInverseKinematics(
+                body, 6, position, orientation, physicsClientId=client
+            )
+        return len(poses)
 
     return work
