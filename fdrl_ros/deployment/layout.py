@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 import time
 
-from fdrl_ros.crypto.keys.commit import reading
 from fdrl_ros.crypto.keys.keystore import (
     HE_FILE,
     KEY_FILE,
@@ -20,6 +19,7 @@ from fdrl_ros.crypto.keys.keystore import (
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import PLAN_FILE
 from fdrl_ros.errors import KeyFileError
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 import time
 
-from fdrl_ros.crypto.keys.commit import reading
 from fdrl_ros.crypto.keys.keystore import (
     check_opens,
     KEY_FILE,
@@ -19,6 +18,7 @@ from fdrl_ros.crypto.keys.keystore import (
 )
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
+from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import click
-from fdrl_ros.crypto.keys.commit import reading
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     load_root_public,
@@ -21,6 +20,7 @@ from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY,
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.sealed_key import Label, label
 from fdrl_ros.crypto.keys.signing import fingerprint
+from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import FdrlError, RosterTimeError
 from fdrl_ros.federation.protocol.store import peek

@@ -11,7 +11,6 @@ from typing import Any
 import click
 from fdrl_ros.cli.federation.keys_shown import find_keys
 from fdrl_ros.cli.federation.passphrase import passphrase_option, told
-from fdrl_ros.crypto.keys.commit import reading
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     load_identity,
@@ -21,6 +20,7 @@ from fdrl_ros.crypto.keys.keystore import (
 )
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, FEDERATION, middleware
 from fdrl_ros.errors import KeyFileError, OrderError, RosterError
 from fdrl_ros.experiments.live import missing_ros

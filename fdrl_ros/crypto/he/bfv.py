@@ -1,23 +1,20 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Slots that tell whether whoever encrypted a row knew what is in it (spec section 4).
-
-To a ciphertext of BFV anybody can add (0, q p / t). It then decrypts to its message plus the
-product of p with the secret key, slot by slot: a hospital that signs such an update as its own
-would find the key in the released policy, whatever the masks. So each row ends with sums of its
-other slots, each with other public weights. The sums of honest rows keep that. Who adds what he
-does not know has to guess as many sums of it: one of them can be made easy to guess, the others
-are then dense in the coefficients of the key, and a wrong guess shows nothing but that it was
-wrong. Masks that did not cancel are found the same way.
-
-
-Choose BFV parameters for exact sums, and pack integers into slots (FDRL Eq. 6).
+BFV, the exact scheme: parameters, packing, check slots and key pair (FDRL Eq. 6; spec section 4).
 
 A scheme is refused unless three things are certain: 128-bit security by the table of the
-homomorphic encryption standard, room for the carries of all members' sum in every packed
-value, and a noise that cannot reach the message even if each of its terms is the worst.
-So an honest sum always decrypts exactly: there is no failure probability to state.
+homomorphic encryption standard, room for the carries of all members' sum in every packed value,
+and a noise that cannot reach the message even if each of its terms is the worst. So an honest sum
+always decrypts exactly; there is no failure probability to state.
+
+Check slots defend the secret key. Anybody can add (0, q p / t) to a BFV ciphertext, which then
+decrypts to its message plus the product of p with the secret key, slot by slot. A hospital that
+signs such an update as its own would find the key in the released policy, whatever the masks. So
+each row ends with sums of its other slots, each with different public weights. Sums of honest rows
+keep that property. An attacker who adds an unknown value must guess as many sums of it: one of
+them can be made easy to guess, the others are then dense in the coefficients of the key, and a
+wrong guess reveals only that it was wrong. Masks that did not cancel are found in the same way.
 """
 
 from dataclasses import dataclass
@@ -39,12 +36,12 @@ import tenseal.sealapi as seal
 _WEIGHTS = b'fdrl_ros weights of check slots 1'
 _GUESS_BITS: Final = 64
 
-# Slots and weights in parts of so many bits: thousands of their products add up in 63 bits.
+# Slots and weights are split into parts of so many bits; thousands of products fit in 63 bits.
 _SLOT_BITS, _WEIGHT_BITS = 30, 16
 
 
 def checks_for(modulus: int) -> int:
-    """Return how many check slots leave a guess a chance of 2^-64, one being easy."""
+    """Return how many check slots limit a guess to a chance of 2^-64, if one is easy."""
     return 1 + math.ceil(_GUESS_BITS / math.log2(modulus))
 
 
@@ -75,7 +72,7 @@ def check_sums(slots: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
 
 @cache
 def _weights(slots: int, checks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return low and high halves of the weights, which everybody knows, shape (slots, checks)."""
+    """Return low and high halves of the public weights, shape (slots, checks)."""
     key = hashlib.sha256(_WEIGHTS).digest()
     data = Cipher(AES256(key), CTR(bytes(16))).encryptor().update(bytes(4 * slots * checks))
     halves = np.frombuffer(data, '<u2').astype(np.int64).reshape(2, checks, slots)
@@ -83,8 +80,8 @@ def _weights(slots: int, checks: int) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.asfortranarray(low), np.asfortranarray(high)
 
 
-# Ring degree and bits of the primes. The last prime serves key generation only and rounds the
-# noise of fresh ciphertexts away; the others are what travels, filling whole bytes or nearly.
+# Ring degree and bits of the primes. The last prime serves key generation only and rounds away the
+# noise of fresh ciphertexts. Residues of the others travel and fill whole bytes, or nearly.
 CANDIDATES: Final = ((4096, (56, 53)), (4096, (60, 49)), (4096, (40, 40, 29)))
 
 # SEAL allows plaintext moduli up to 60 bits.
@@ -144,8 +141,8 @@ class Scheme(Parameters):
         """
         Return how many low bytes of the first polynomial's residues do not travel.
 
-        They hold noise alone, so a hospital rounds them away as far as the noise margin of the
-        full sum stays a bit or more. Residues of several primes have no low bytes.
+        They hold noise alone, so a hospital rounds them away as long as the noise margin of the
+        full sum stays at least one bit. Residues of several primes have no low bytes.
         """
         if len(self.moduli) > 1:
             return 0
@@ -153,11 +150,11 @@ class Scheme(Parameters):
 
     @cached_property
     def noise_margin(self) -> float:
-        """Return the bits between the worst noise of a full sum and the first that hurts."""
+        """Return the bits between the worst noise of a full sum and the least harmful noise."""
         return self._margin(self.dropped_bytes)
 
     def _margin(self, dropped_bytes: int) -> float:
-        """Return the margin if so many bytes are rounded away, of each ciphertext and the sum."""
+        """Return the margin if each ciphertext and the sum drop so many bytes."""
         rounding = 256**dropped_bytes // 2
         noise = self.members * (self.fresh_noise + rounding) + rounding
         # Decryption is right below q / 2t.
@@ -171,7 +168,7 @@ class Scheme(Parameters):
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
         row, sums = row[: -self.checks], row[-self.checks :]
         if ((check_sums(row[None], self.plain_modulus)[0] - sums) % self.plain_modulus).any():
-            # In what way tells of the secret key: see there.
+            # Which check failed, and how, would reveal the secret key; see the module.
             raise CryptoError('check slots do not fit: masks did not cancel, or made-up updates')
         if row.min() < 0 or row.max() >= self.radix**self.values_per_slot:
             raise CryptoError('sums out of range: masks did not cancel or an update is malformed')

@@ -1,32 +1,29 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Wide discrete Gaussian noise to drown what a CKKS decryption tells of the key.
+CKKS, the approximate scheme: sums are flooded with noise before anybody sees them (FDRL Eq. 6).
 
-A narrow discrete Gaussian is drawn from a table of 128-bit probabilities, and several are added
-with growing weights (Micciancio and Walter 2017). A floating-point Gaussian would not do: scaled
-up, it leaves the low bits alone, which are those to be hidden.
-
-
-CKKS as an option: approximate sums, flooded with noise before anybody sees them (FDRL Eq. 6).
-
-A CKKS ciphertext decrypts to the message plus the noise of its encryption, and whoever sees that
-noise solves for the secret key (Li and Micciancio 2021). So decryption adds discrete Gaussian
-noise that drowns it (Li, Micciancio, Schultz and Sorrell 2022). With e the noise of a sum, |e| <=
-B in each of n coefficients at its worst, and sigma the deviation of what is added, the released
-sum differs from one without e by KL divergence n B^2 / (2 sigma^2) at most; `decryptions` rounds
-add up, and Pinsker's inequality bounds the statistical distance of all that is ever released:
+A CKKS ciphertext decrypts to the message plus the noise of its encryption, and that noise reveals
+the secret key (Li and Micciancio 2021). So decryption adds discrete Gaussian noise that drowns it
+(Li, Micciancio, Schultz and Sorrell 2022). With e the noise of a sum, |e| <= B in each of n
+coefficients at its worst, and sigma the deviation of the added noise, the released sum differs
+from one without e by KL divergence n B^2 / (2 sigma^2) at most; `decryptions` rounds add up, and
+Pinsker's inequality bounds the statistical distance of all that is ever released:
 
     2^-s = B sqrt(n decryptions) / (2 sigma),    s >= 40 or the scheme is refused.
 
 Masks hide as well as with BFV. A message is an integer x in [0, t), masked modulo t, times a
 scale; it lies in the coefficients, not in the slots of the canonical embedding that only products
-need. Sums of x do not wrap modulo q, and the masked x of a round are uniform but for their sum
+need. Sums of x do not wrap modulo q, and the masked x of a round are uniform except for their sum
 modulo t, so what a decryption shows depends on that sum alone: the statistical distance due to
-masks is zero, and the pseudo-random stream behind them is all there is to break.
+masks is zero, and an attack must break the pseudo-random stream behind them.
 
 None of this holds for ciphertexts that were not made as prescribed: a hospital that departs from
-the protocol can move the key into the sum, here as with BFV. The masks still hide the others.
+the protocol can move the key into the sum. The masks still hide the others.
+
+Wide discrete Gaussian noise is a sum of narrow ones with growing weights (Micciancio and Walter
+2017), drawn from a table of 128-bit probabilities. A floating-point Gaussian would not do: scaled
+up, it leaves the low bits alone, which are the bits to be hidden.
 """
 
 from bisect import bisect_right
@@ -52,15 +49,15 @@ import tenseal.sealapi as seal
 
 # Draws of unbounded integers, shape (count,), dtype object.
 Integers = NDArray[np.object_]
-# Draws that many uniform 64-bit words.
+# A function that draws that many uniform 64-bit words.
 Words = Callable[[int], NDArray[np.uint64]]
 
-# The base of the flooding: a discrete Gaussian of deviation 2^9, cut at 13.4 deviations, beyond
-# which lie less than 2^-128 of it. Each further one weighs 2^8 times as much.
+# The base of the flooding: a discrete Gaussian of deviation 2^9, cut at 13.4 deviations, which
+# leaves out less than 2^-128 of it. Each further term weighs 2^8 times as much.
 _BASE_BITS = 9
 _STEP_BITS = 8
 _CUT = 6861
-# So many of them add up without passing 64 bits.
+# So many terms add up within 64 bits.
 _LIGHT = 6
 _FRACTION_BITS = 256
 
@@ -69,11 +66,11 @@ class DiscreteGaussian:
     """
     Draws from a wide discrete Gaussian, P(x) ~ exp(-x^2 / 2 deviation^2).
 
-    A weight w is at most half the deviation d of what it is added to. The probabilities of the
-    sum are then those of a discrete Gaussian to a factor of 1 +- 4 exp(-2 pi^2 (d / w)^2), which
-    is 1 +- 2^-111.
+    A weight w is at most half the deviation d of the sum that it is added to. The probabilities
+    of the new sum are then those of a discrete Gaussian up to a factor of
+    1 +- 4 exp(-2 pi^2 (d / w)^2), which is 1 +- 2^-111.
 
-    :param deviation: least standard deviation; there is none below 2^9.
+    :param deviation: least standard deviation; below 2^9 it is 2^9.
     """
 
     def __init__(self, deviation: int) -> None:
@@ -93,7 +90,7 @@ class DiscreteGaussian:
     def draw(self, words: Words, count: int) -> Integers:
         """Draw integers, shape (count,), none further from zero than :attr:`bound`."""
         narrow = draw_base(words, count * len(self._weights)).reshape(-1, count)
-        # The light ones add up in 64 bits.
+        # Terms of small weight add up in 64 bits.
         light = np.array(self._weights[:_LIGHT], dtype=np.int64)
         total: Any = (light @ narrow[:_LIGHT]).astype(object)
         for weight, row in zip(self._weights[_LIGHT:], narrow[_LIGHT:], strict=True):
@@ -102,15 +99,15 @@ class DiscreteGaussian:
 
 
 def draw_base(words: Words, count: int) -> NDArray[np.int64]:
-    """Draw from the base of the flooding: find the place of a word among the probabilities."""
+    """Draw from the base of the flooding by looking words up among the probabilities."""
     probabilities, highs, guide = base_table()
     drawn = words(count)
-    # The first 16 bits lead to the place or the one before it, nearly always.
+    # The first 16 bits nearly always lead to the place or the one before it.
     places = guide[(drawn >> np.uint64(48)).astype(np.int64)]
     places += highs[places] < drawn
     far = np.flatnonzero(highs[places] < drawn)
     places[far] = np.searchsorted(highs, drawn[far])
-    # Where 64 bits do not decide, 128 do.
+    # 64 more bits decide where the first 64 do not.
     unsure = np.flatnonzero(highs[places] == drawn)
     for place, low in zip(unsure, words(unsure.size), strict=True):
         places[place] = bisect_right(probabilities, int(drawn[place]) << 64 | int(low))
@@ -122,8 +119,8 @@ def base_table() -> tuple[list[int], NDArray[np.uint64], NDArray[np.int64]]:
     """
     Return the probabilities of the base.
 
-    :returns: 2^128 P(x <= k) for every k but the last; their upper 64 bits, with the largest
-        number behind; and for each 16 bits the first place whose upper 64 bits are not below.
+    :returns: 2^128 P(x <= k) for every k except the last; their upper 64 bits, followed by the
+        largest number; and for each 16 bits the first place whose upper 64 bits are not below.
     """
     # In fixed point: exp(-x), x = 1 / (2 deviation^2), by its series. Each weight follows from
     # the one before: exp(-(k+1)^2 x) = exp(-k^2 x) exp(-(2k+1) x).
@@ -145,7 +142,7 @@ def base_table() -> tuple[list[int], NDArray[np.uint64], NDArray[np.int64]]:
     return probabilities, highs, guide.astype(np.int64)
 
 
-# As for BFV: ring degree and bits of the primes, the last of them for keys only.
+# Ring degree and bits of the primes, the last of them for keys only, as for BFV.
 CKKS_CANDIDATES: Final = (
     (4096, (48, 40, 21)),
     (8192, (40, 40, 40, 29)),
@@ -172,9 +169,9 @@ class CkksScheme(Parameters):
 
     See :class:`~fdrl_ros.crypto.he.parameters.Parameters` for the rest of the fields.
 
-    :param decryptions: most rounds whose sums one key pair decrypts; then it is to be replaced.
-    :param statistical_bits: s, where 2^-s is the statistical distance that the noise of all
-        encryptions makes to all released sums.
+    :param decryptions: most rounds whose sums one key pair decrypts before it must be replaced.
+    :param statistical_bits: s, where 2^-s bounds the statistical distance that the noise of all
+        encryptions causes in all released sums.
     """
 
     decryptions: int
@@ -217,7 +214,7 @@ class CkksScheme(Parameters):
         slack, needed = 0, 1
         while needed > slack:
             slack = needed
-            # A quarter of all residues means nothing, so that garbage does not pass unseen.
+            # A quarter of all residues has no meaning, so that garbage is detected.
             t = (5 * (self.members * self.levels + 1 + 2 * slack)) // 4 + 1
             scale = (4 * self.modulus // 5 - 2 * most) // (self.members * (t - 1))
             if scale < 1 or t >= 2**_PLAIN_BITS:
@@ -235,12 +232,12 @@ class CkksScheme(Parameters):
 
     @property
     def scale(self) -> int:
-        """Return by what a slot is multiplied before it is encrypted."""
+        """Return the factor of a slot before it is encrypted."""
         return self._layout[1]
 
     @property
     def slack(self) -> int:
-        """Return by how many steps of one integer a released sum may be off at most."""
+        """Return the largest error of a released sum, in steps of one integer."""
         return self._layout[2]
 
     @property
@@ -266,7 +263,7 @@ class CkksScheme(Parameters):
         :param raw: message plus noise of the encryption, shape (primes, N).
         :param noise: of :attr:`flooding`, shape (N,).
         :returns: slots in [0, t), shape (slots,).
-        :raises CryptoError: if no sum of the members can look so.
+        :raises CryptoError: if no sum of the members decrypts to this.
         """
         q, most = self.modulus, self.noise + self.flooding.bound
         value: Any = noise + most
@@ -283,7 +280,7 @@ class CkksScheme(Parameters):
         return integers
 
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
-        """Refuse what noise does not explain, and move the rest to the nearest possible sum."""
+        """Refuse sums that noise does not explain; move the rest to the nearest possible sum."""
         t, slack, highest = self.plain_modulus, self.slack, count * self.levels
         if row.min() < 0 or row.max() >= t:
             raise CryptoError(f'sums beyond [0, {t}): expected integers modulo t')
@@ -300,16 +297,16 @@ def flood(
     scheme: CkksScheme, raw: Residues, secret: bytes, ciphertext: bytes
 ) -> NDArray[np.int64]:
     """
-    Turn a decrypted polynomial into slots that may be shown.
+    Turn a decrypted polynomial into slots that may be released.
 
-    The noise is a pseudo-random function of the ciphertext: decrypting one again, as after a
-    crash, gives the same, so nothing is to be averaged.
+    The noise is a pseudo-random function of the ciphertext: decrypting it again, as after a
+    crash, gives the same result, so the noise cannot be averaged away.
 
     :param raw: message plus noise of the encryption, shape (primes, N).
-    :param secret: key of the pseudo-random function, of the holder of the secret key alone.
+    :param secret: key of the pseudo-random function, known to the holder of the secret key only.
     :param ciphertext: what was decrypted.
     :returns: slots in [0, t), shape (slots,).
-    :raises CryptoError: if no sum of the members can look so.
+    :raises CryptoError: if no sum of the members decrypts to this.
     """
     derivation = HKDF(SHA256(), 32, salt=None, info=_FLOODING + sha256(ciphertext).digest())
     stream = Cipher(AES256(derivation.derive(secret)), CTR(bytes(16))).encryptor()
@@ -384,7 +381,7 @@ class Ckks(Seal):
 
     def decrypt(self, residues: Residues) -> tuple[Residues, None]:
         """
-        Decrypt one ciphertext; nobody but the flooding may see the result.
+        Decrypt one ciphertext; only :func:`flood` may use the result.
 
         :param residues: shape (2, data primes, N), each below its prime.
         :returns: message plus noise, shape (data primes, N).
@@ -393,7 +390,7 @@ class Ckks(Seal):
         ciphertext = self._load(residues)
         refuse(self._evaluator.transform_to_ntt_inplace, ciphertext)
         opened = read_residues(self._open(ciphertext), residues.shape[1:])
-        # The library transforms ciphertexts alone, so the plaintext goes back as one.
+        # The library transforms ciphertexts only, so the plaintext is loaded as one.
         wrapped = self._load(np.stack([opened, opened]), is_ntt_form=True)
         refuse(self._evaluator.transform_from_ntt_inplace, wrapped)
         return self._residues(wrapped)[0], None

@@ -3,16 +3,15 @@
 """
 Encrypt, add and decrypt packed updates: sum Enc = Enc sum (FDRL Eq. 6).
 
-A ciphertext on the wire has one form and one size: the digest of the public context, then
-the residues of its two polynomials. Bytes of another party are compared with that size and
-digest and every residue with its prime, before anything else sees them. Adding is adding
-residues modulo their primes, in which no encryption library takes part.
+A ciphertext on the wire has one form and one size: the digest of the public context, then the
+residues of its two polynomials. Bytes of another party are checked against that size and digest,
+and every residue against its prime, before any other use. Adding is adding residues modulo their
+primes, without an encryption library.
 
-Everything goes ciphertext by ciphertext, so an update of any length needs the memory of one:
-the methods ending in ``_rows`` take and give iterators.
+Methods work on one ciphertext at a time, so an update of any length needs the memory of one.
 
-Encryption does not say who encrypted: a changed ciphertext is still one. Signatures (over
-every ciphertext) and the key authority's rules (spec section 4) are what protects the sum.
+Encryption does not authenticate: a changed ciphertext is still a ciphertext. Signatures over every
+ciphertext and the key authority's rules (spec section 4) protect the sum.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +33,7 @@ __all__ = ['CkksScheme', 'PublicContext', 'Scheme', 'SecretContext', 'choose_sch
 
 AnyScheme = Scheme | CkksScheme
 
-# The library that carries out each kind of scheme.
+# The library behind each kind of scheme.
 BACKENDS: Final[dict[type[AnyScheme], type[Backend]]] = {Scheme: Bfv, CkksScheme: Ckks}
 
 _PUBLIC = 'public'
@@ -75,15 +74,15 @@ def choose_scheme(
 
 class PublicContext:
     """
-    What hospitals and the aggregator hold: encrypts and adds, cannot decrypt.
+    The public key, as hospitals and the aggregator hold it: encrypts and adds, cannot decrypt.
 
-    :param backend: another library than TenSEAL's, if so.
+    :param backend: a library other than TenSEAL.
     """
 
     def __init__(
         self, scheme: AnyScheme, public_key: Residues, *, backend: type[Backend] | None = None
     ) -> None:
-        """Take a public key of a scheme; :meth:`from_bytes` is the usual way."""
+        """Wrap a public key of a scheme; usually :meth:`from_bytes` does so."""
         self.scheme = scheme
         self.public_key = public_key
         self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 8))
@@ -95,8 +94,8 @@ class PublicContext:
         """
         Read what :meth:`SecretContext.public_bytes` wrote.
 
-        The caller checks the key authority's signature first, and the scheme afterwards:
-        it must equal its own choice.
+        The caller checks the key authority's signature before, and afterwards that the scheme
+        equals its own choice.
 
         :raises CryptoError: if the bytes are not exactly a public context.
         """
@@ -104,7 +103,7 @@ class PublicContext:
         return cls(scheme, _read_keys(scheme, data, start, len(data), 2), backend=backend)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes that are published."""
+        """Return the bytes to publish."""
         return self._data
 
     @property
@@ -113,7 +112,7 @@ class PublicContext:
         return self._digest.hex()
 
     def wrote(self, ciphertext: bytes) -> bool:
-        """Tell whether a ciphertext says that it is of this context; nothing else is checked."""
+        """Return whether a ciphertext names this context; nothing else is checked."""
         return ciphertext[:DIGEST_BYTES] == self._digest
 
     def encrypt(self, slots: ArrayLike) -> bytes:
@@ -141,7 +140,7 @@ class PublicContext:
         :raises CryptoError: if there are none or too many, or one is malformed.
         """
         primes = np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
-        # So many residues add up without passing 64 bits.
+        # So many residues add up within 64 bits.
         room = 2**64 // max(self.scheme.moduli) - 1
         total = np.zeros((2, len(self.scheme.moduli), self.scheme.poly_degree), dtype=np.uint64)
         count = 0
@@ -202,9 +201,9 @@ class PublicContext:
 
 class SecretContext:
     """
-    What the key authority alone holds: decrypts.
+    The key pair, which only the key authority holds: decrypts.
 
-    :param backend: another library than TenSEAL's, if so.
+    :param backend: a library other than TenSEAL.
     """
 
     def __init__(
@@ -215,7 +214,7 @@ class SecretContext:
         secret_key: Residues,
         backend: type[Backend] | None = None,
     ) -> None:
-        """Take a key pair of a scheme and try it on one ciphertext."""
+        """Wrap a key pair of a scheme, and test it on one ciphertext."""
         self.public = PublicContext(scheme, public_key, backend=backend)
         self._secret_key = secret_key
         backend = backend or BACKENDS[type(scheme)]
@@ -243,7 +242,7 @@ class SecretContext:
         return cls(scheme, public_key=public_key, secret_key=secret_key, backend=backend)
 
     def to_bytes(self) -> bytes:
-        """Return the secret bytes; whoever has them can decrypt, so store them encrypted."""
+        """Return the secret bytes, which decrypt everything: store them encrypted."""
         keys = _to_bytes(self.public.public_key, 8) + _to_bytes(self._secret_key, 8)
         data = _write(_SECRET, self.scheme, keys)
         return data + hashlib.sha256(data).digest()
@@ -268,9 +267,9 @@ class SecretContext:
 
     def decrypt(self, ciphertext: bytes) -> NDArray[np.int64]:
         """
-        Decrypt one ciphertext, which ought to be a sum.
+        Decrypt one ciphertext, normally a sum.
 
-        With CKKS the result is flooded already: what the library decrypted never leaves here.
+        With CKKS the result is already flooded; the raw decryption never leaves this method.
 
         :returns: integers in [0, t), shape (slots,).
         :raises CryptoError: if it is malformed, or has more noise than honest members' sums
@@ -281,7 +280,7 @@ class SecretContext:
             return flood(self.scheme, message, self._flood_secret, ciphertext)
         least = int(self.scheme.noise_margin)
         if budget is None or budget < least:
-            # How much is left would tell of the secret key whoever malformed it.
+            # How much is left would reveal the secret key to the attacker who malformed it.
             raise CryptoError(
                 'less noise budget than honest sums leave: a ciphertext is malformed'
             )
@@ -289,7 +288,7 @@ class SecretContext:
 
     @cached_property
     def _flood_secret(self) -> bytes:
-        """Return the key of the flooding; who has the secret key needs no other."""
+        """Derive the key of the flooding from the secret key."""
         return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self._secret_key, 8)).digest()
 
 
@@ -300,8 +299,8 @@ def _to_bytes(residues: Residues, width: int) -> bytes:
 
 
 def _from_bytes(data: bytes, start: int, count: int, width: int) -> Residues:
-    """Read `count` residues of `width` bytes each from byte `start` on, which is at least 8."""
-    # Words of 8 bytes that end where a residue ends; what lies before it is shifted out.
+    """Read `count` residues of `width` bytes each from byte `start` (at least 8) on."""
+    # Words of 8 bytes that end where a residue ends; the bytes before it are shifted out.
     words = np.ndarray((count,), '<u8', data, start + width - 8, (width,))
     return (words >> np.uint64(64 - 8 * width)).astype(np.uint64, copy=False)
 
@@ -319,18 +318,18 @@ def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int)
 
 
 def _magic(half: str, scheme: type[AnyScheme]) -> bytes:
-    """Return the line that a context begins with."""
+    """Return the first line of a context."""
     return f'fdrl_ros {half} {"CKKS " if scheme is CkksScheme else ""}context 1\n'.encode()
 
 
 def _write(half: str, scheme: AnyScheme, body: bytes) -> bytes:
-    """Put magic line and scheme, a line of JSON, in front of keys."""
+    """Prepend the magic line and the scheme, a line of JSON, to the keys."""
     line = json.dumps(asdict(scheme), sort_keys=True).encode() + b'\n'
     return _magic(half, type(scheme)) + line + body
 
 
 def _read(half: str, data: bytes) -> tuple[AnyScheme, int]:
-    """Read magic line and scheme, which checks itself, and tell where the keys begin."""
+    """Read magic line and scheme, which checks itself; also return where the keys begin."""
     kind = f'{half} context'
     found = [
         each
@@ -350,5 +349,5 @@ def _read(half: str, data: bytes) -> tuple[AnyScheme, int]:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CryptoError(f'{kind}: its scheme cannot be read: {error}') from error
     if not data.startswith(_write(half, scheme, b'')):
-        raise CryptoError(f'{kind}: its scheme is not written in the one form')
+        raise CryptoError(f'{kind}: its scheme is not in canonical form')
     return scheme, end + 1

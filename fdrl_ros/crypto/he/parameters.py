@@ -1,11 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Primes p = 1 mod 2N, for which a ring of degree N splits into slots (batching, NTT).
+The parameters that all schemes share: a secure ring, its primes, and the packing of updates.
 
-What the schemes have in common: a ring that is secure, and updates cut into ciphertexts.
-
-Everything goes whole or ciphertext by ciphertext, so that no update need fit into memory.
+Updates are packed and unpacked whole or ciphertext by ciphertext, so that none need fit in memory.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def is_prime(number: int) -> bool:
-    """Tell whether a number below 2^64 is prime (Miller-Rabin with bases that settle it)."""
+    """Return whether a number below 2^64 is prime (Miller-Rabin, deterministic bases)."""
     bases = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
     if number < 2:
         return False
@@ -54,7 +52,7 @@ def plain_prime(least: int, poly_degree: int) -> int:
 
 def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ...]:
     """
-    Return, for each size, a prime of that many bits with p = 1 mod 2N: the largest there are.
+    Return the largest distinct primes of the given sizes with p = 1 mod 2N.
 
     :raises CryptoError: if there are not enough of them.
     """
@@ -69,7 +67,7 @@ def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ..
             if is_prime(number):
                 found.append(number)
             number -= factor
-    # SEAL deals primes of one size from the smallest of them upwards.
+    # SEAL assigns primes of one size in rising order.
     return tuple(primes[size].pop() for size in bits)
 
 
@@ -77,7 +75,7 @@ def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ..
 # attacks, 128 bits. Ring degree N -> most bits of the whole coefficient modulus.
 SECURITY_128: Final = {2048: 54, 4096: 109, 8192: 218, 16384: 438}
 
-# A ciphertext begins with the SHA-256 digest of the public context that it belongs to.
+# A ciphertext begins with the SHA-256 digest of its public context.
 DIGEST_BYTES: Final = 32
 
 # Largest error coefficient that SEAL draws: a centred binomial of 21 bit pairs.
@@ -87,7 +85,7 @@ _FRESH_ERROR = 21
 @dataclass(frozen=True)
 class Parameters(ABC):
     """
-    What every scheme has: a ring that is secure, and the updates that are summed in it.
+    Parameters of every scheme: a secure ring, and the updates that are summed in it.
 
     :param n_parameters: P, integers in one update.
     :param members: most updates in one sum.
@@ -104,7 +102,7 @@ class Parameters(ABC):
     coefficient_bits: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range, and a ring of less than 128-bit security."""
+        """Refuse numbers out of range, and rings of less than 128-bit security."""
         self._check_range('n_parameters', 1, 10**9)
         self._check_range('members', 1, 2**16)
         self._check_range('bits', 1, 32)
@@ -141,7 +139,7 @@ class Parameters(ABC):
 
     @property
     def moduli(self) -> tuple[int, ...]:
-        """Return the primes q_j that ciphertexts are reduced by: all but the last."""
+        """Return the primes q_j of ciphertexts: all but the last."""
         return self.key_moduli[:-1]
 
     @property
@@ -178,7 +176,7 @@ class Parameters(ABC):
     @cached_property
     def fresh_noise(self) -> float:
         """
-        Return the largest coefficient that the noise of one honest encryption can have.
+        Return the largest noise coefficient of one honest encryption.
 
         Under a public key it is (e u + e_1 + e_2 s) / p + rounding, with p the last prime, u and
         s ternary and SEAL's |e| <= 21. Rounding, of the message and after dividing by p, adds at
@@ -199,11 +197,11 @@ class Parameters(ABC):
 
     def pack_rows(self, integers: Iterable[ArrayLike]) -> Iterator[NDArray[np.int64]]:
         """
-        Do as :meth:`pack`, ciphertext by ciphertext, so that no update need be held whole.
+        Pack ciphertext by ciphertext, as :meth:`pack`, without holding the whole update.
 
-        :param integers: parts of an update, shape (integers_per_ciphertext,) but for the last.
-        :returns: rows of shape (slots,), as many as parts.
-        :raises CryptoError: on another shape, type or range, or if the parts are no update.
+        :param integers: parts of an update, shape (integers_per_ciphertext,) except the last.
+        :returns: one row of shape (slots,) for each part.
+        :raises CryptoError: on another shape, type or range, or if the parts are not an update.
         """
         left = self.n_parameters
         for part in integers:
@@ -217,13 +215,13 @@ class Parameters(ABC):
         self, sums: ArrayLike, n_parameters: int | None = None, *, count: int | None = None
     ) -> NDArray[np.int64]:
         """
-        Take the sums of the integers out of the sums of the slots.
+        Recover the sums of the integers from the sums of the slots.
 
         :param sums: sums modulo t, shape (ciphertexts, slots).
-        :param n_parameters: P, if the caller wants it checked.
-        :param count: how many members were summed, if fewer than all.
+        :param n_parameters: P, to be checked if given.
+        :param count: how many members were summed; all unless given.
         :returns: shape (P,).
-        :raises CryptoError: on another shape, or sums that no such members can have made, as
+        :raises CryptoError: on another shape, or sums that these members cannot have made, as
             when masks do not cancel.
         """
         if n_parameters not in (None, self.n_parameters):
@@ -240,7 +238,7 @@ class Parameters(ABC):
         self, sums: Iterable[ArrayLike], *, count: int | None = None
     ) -> Iterator[NDArray[np.int64]]:
         """
-        Do as :meth:`unpack`, ciphertext by ciphertext.
+        Unpack ciphertext by ciphertext, as :meth:`unpack`.
 
         :param sums: rows of sums modulo t, shape (slots,), of a whole update.
         :returns: parts of the sums of integers, which together have shape (P,).
@@ -264,7 +262,7 @@ class Parameters(ABC):
             raise CryptoError(f'the sums of {left} of {self.n_parameters} integers are missing')
 
     def _checked(self, integers: ArrayLike, length: int) -> NDArray[np.int64]:
-        """Refuse what is no part of an update of that length, and fill up its ciphertexts."""
+        """Check a part of an update of that length, and pad it to whole ciphertexts."""
         integers = np.asarray(integers)
         if length < 1 or integers.shape != (length,) or integers.dtype.kind not in 'iu':
             raise CryptoError(

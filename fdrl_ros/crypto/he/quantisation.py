@@ -1,11 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Turn a hospital's weighted delta into integers, and their sum back (FDRL Eq. 6).
+Quantise a hospital's weighted update to integers, and convert their sum back (FDRL Eq. 6).
 
-What is quantised is (n_i / n_max) (theta_i - theta): clipped to a stated range, offset so
-that every integer is positive, and rounded up with a probability equal to the remainder,
-so that the rounding has mean zero.
+The update (n_i / n_max) (theta_i - theta) is clipped to a stated range, offset so that every
+integer is positive, and rounded up with a probability equal to the remainder, so that the
+rounding error has mean zero.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class EncryptionSettings(Settings):
-    """What all hospitals of a federation must agree on before they encrypt."""
+    """Encryption settings that all hospitals of a federation share."""
 
     limit: float = setting(
         1.0,
@@ -55,7 +55,7 @@ class Quantisation:
     members: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be exact in float64 and int64."""
+        """Refuse values that are not exact in float64 and int64."""
         if not (math.isfinite(self.limit) and self.limit > 0):
             raise CryptoError(f'limit = {self.limit!r}: expected a finite positive number')
         if not 1 <= self.bits <= 32:
@@ -106,7 +106,7 @@ class Quantisation:
         :param sums: sums of ``count`` hospitals' integers, shape (P,).
         :param count: how many hospitals were summed.
         :returns: sums of the clipped values, shape (P,).
-        :raises CryptoError: if so many hospitals cannot have made such sums.
+        :raises CryptoError: if that many hospitals cannot have made these sums.
         """
         if not 1 <= count <= self.members:
             raise CryptoError(f'count = {count!r}: expected 1 to {self.members} members')

@@ -1,23 +1,19 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The seam to an encryption library: the four things it has to do (FDRL Eq. 6).
+The encryption library behind plain arrays: Microsoft SEAL as TenSEAL ships it (FDRL Eq. 6).
 
-It makes keys, encrypts under the public one, decrypts under the secret one, and tells how much
-noise it met. Everything goes in and out as arrays of residues whose shape and range the caller
-has checked. Choosing and checking parameters, packing, masking, adding, the form on the wire and
-the flooding of CKKS are ours and lie above the seam, so that another library takes TenSEAL's
-place by offering :class:`Backend`.
+:class:`Backend` is all that the schemes ask of a library: make keys, encrypt under the public key,
+decrypt under the secret key, report the noise. Arrays of residues go in and out, whose shape and
+range the caller has checked. Another library replaces TenSEAL by offering that class; choosing and
+checking parameters, packing, masking, adding, the wire format and the flooding of CKKS lie above
+it.
 
-
-The BFV backend: Microsoft SEAL as TenSEAL brings it, behind plain arrays (FDRL Eq. 6).
-
-TenSEAL's own tensors cannot be used here: they refuse to do without relinearisation keys, print
-warnings, and pack a whole context beside every vector. Its lower interface, SEAL's, takes and
-gives objects one coefficient at a time or as a serialised stream. The stream is the quick way,
-so residues go in as an uncompressed stream that is written here, and come out of the library's
-own, through an anonymous file in memory. No bytes of another party ever reach a decompressor:
-they were read as residues before.
+TenSEAL's own tensors cannot be used: they insist on relinearisation keys, print warnings, and pack
+a whole context with every vector. Its lower interface, SEAL's, exchanges objects one coefficient
+at a time or as a serialised stream. The stream is faster, so residues go in as an uncompressed
+stream written here, and come out of the library's own stream, through an anonymous file in memory.
+No bytes of another party ever reach a decompressor: they were parsed into residues before.
 """
 
 from collections.abc import Callable
@@ -39,24 +35,24 @@ Residues = NDArray[np.uint64]
 
 class Backend(Protocol):
     """
-    One key pair of a scheme, or its public half, held by an encryption library.
+    A key pair of a scheme, or its public half, held by an encryption library.
 
-    What a message is depends on the scheme. For BFV: the slots, integers in [0, t), shape (N,).
-    For CKKS: the coefficients of the polynomial itself, residues of shape (data primes, N), to
-    which decryption adds the noise. Ciphertexts are given by coefficients, not in NTT form.
+    The form of a message depends on the scheme. BFV: the slots, integers in [0, t), shape (N,).
+    CKKS: the coefficients of the polynomial itself, residues of shape (data primes, N), to which
+    decryption adds the noise. Ciphertexts are coefficients, not in NTT form.
 
-    On what it refuses, a library raises :class:`~fdrl_ros.errors.CryptoError`.
+    A library raises :class:`~fdrl_ros.errors.CryptoError` on input that it refuses.
     """
 
     def __init__(
         self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
     ) -> None:
         """
-        Take keys that :meth:`generate` made.
+        Load keys that :meth:`generate` made.
 
         :param scheme: checked parameters.
         :param public_key: shape (2, primes, N).
-        :param secret_key: shape (primes, N), or nothing for the public half.
+        :param secret_key: shape (primes, N), or None for the public half.
         """
 
     @classmethod
@@ -76,10 +72,10 @@ class Backend(Protocol):
 
 try:
     from backports import zstd
-except ImportError:  # then coefficients are read one by one, which takes twice the time
+except ImportError:  # coefficients are then read one by one, which takes twice the time
     zstd = None  # type: ignore[assignment]
 
-# What TenSEAL and SEAL raise on data that they refuse.
+# Exceptions of TenSEAL and SEAL on data that they refuse.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
 
 # SEAL's stream begins with magic number, header size, version, compression and whole size.
@@ -89,11 +85,11 @@ _PLAIN, _ZLIB, _ZSTD = 0, 1, 2
 
 class Seal:
     """
-    A key pair of SEAL, or its public half: what the schemes have in common.
+    A key pair of SEAL, or its public half; the common part of BFV and CKKS.
 
     :param scheme: checked parameters.
     :param public_key: residues, shape (2, primes, N).
-    :param secret_key: residues, shape (primes, N), or nothing for the public half.
+    :param secret_key: residues, shape (primes, N), or None for the public half.
     :raises CryptoError: if the library refuses the keys.
     """
 
@@ -102,7 +98,7 @@ class Seal:
     def __init__(
         self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
     ) -> None:
-        """Hand the keys to the library."""
+        """Load the keys into the library."""
         self.scheme = scheme
         self._context = context = self._make_context(scheme)
         self._parms = context.first_parms_id()
@@ -119,7 +115,7 @@ class Seal:
 
     @classmethod
     def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
-        """Draw a key pair; SEAL's generator is seeded by the system's random device."""
+        """Draw a key pair; the system's random device seeds SEAL's generator."""
         generator = seal.KeyGenerator(cls._make_context(scheme))
         public = seal.PublicKey()
         generator.create_public_key(public)
@@ -128,7 +124,7 @@ class Seal:
 
     @classmethod
     def _make_context(cls, scheme: Parameters) -> Any:
-        """Make a context of exactly these parameters; SEAL checks their security once more."""
+        """Make a context of exactly these parameters; SEAL checks their security again."""
         parms = seal.EncryptionParameters(cls.scheme_type)
         parms.set_poly_modulus_degree(scheme.poly_degree)
         sizes = list(scheme.coefficient_bits)
@@ -145,17 +141,17 @@ class Seal:
 
     @classmethod
     def _complete(cls, parms: Any, scheme: Any) -> None:
-        """Set what this kind of scheme needs besides the ring."""
+        """Set the parameters of this kind of scheme besides the ring."""
 
     def _load(self, residues: Residues, *, is_ntt_form: bool = False) -> Any:
-        """Hand a ciphertext to the library."""
+        """Load a ciphertext into the library."""
         ciphertext = seal.Ciphertext()
         stream = ciphertext_stream(residues, self._parms, is_ntt_form=is_ntt_form)
         load_stream(ciphertext, self._context, stream)
         return ciphertext
 
     def _residues(self, ciphertext: Any) -> Residues:
-        """Take the coefficients of a ciphertext out of the library."""
+        """Read the coefficients of a ciphertext from the library."""
         return read_residues(ciphertext, (2, len(self.scheme.moduli), self.scheme.poly_degree))
 
     def _open(self, ciphertext: Any) -> Any:
@@ -168,7 +164,7 @@ class Seal:
 
 
 def refuse(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the library and turn what it raises into our error."""
+    """Call the library and translate its exceptions."""
     try:
         return function(*arguments)
     except _REFUSALS as error:
@@ -187,13 +183,13 @@ def load_stream(target: Any, context: Any, stream: bytes) -> None:
 
 
 def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
-    """Read the coefficients of an object of the library; they are the end of its stream."""
+    """Read the coefficients of a library object, which end its stream."""
     count = int(np.prod(shape))
     body = _body(_stream(source))
     if body is None:
         held = source
         while not hasattr(held, '__getitem__'):
-            held = held.data()  # a key, which must outlive it, holds a ciphertext or a plaintext
+            held = held.data()  # a key holds a ciphertext or a plaintext, and must outlive it
         words = np.fromiter(map(held.__getitem__, range(count)), np.uint64, count)
     else:
         words = np.frombuffer(body, '<u8', count, len(body) - 8 * count).astype(np.uint64)
@@ -201,7 +197,7 @@ def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
 
 
 def _stream(source: Any) -> bytes:
-    """Let the library write an object."""
+    """Serialise an object by the library."""
     descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
     try:
         refuse(source.save, f'/proc/self/fd/{descriptor}')
@@ -212,12 +208,12 @@ def _stream(source: Any) -> bytes:
 
 @functools.cache
 def _version() -> bytes:
-    """Return how every stream of this library begins: magic number, header size, version."""
+    """Return the start of every stream of this library: magic number, header size, version."""
     return _stream(seal.Plaintext('1'))[:5]
 
 
 def _body(stream: bytes) -> bytes | None:
-    """Return what follows the header of a stream, or nothing if it cannot be decompressed."""
+    """Return the body of a stream, or None if it cannot be decompressed."""
     compression, body = stream[5], stream[_HEADER_BYTES:]
     if compression == _ZLIB:
         return zlib.decompress(body)
@@ -227,7 +223,7 @@ def _body(stream: bytes) -> bytes | None:
 
 
 def _object(body: bytes) -> bytes:
-    """Put a header in front: no compression, reserved zero, and the whole size."""
+    """Prepend a header: no compression, reserved zero, and the whole size."""
     return _version() + struct.pack('<BHQ', _PLAIN, 0, _HEADER_BYTES + len(body)) + body
 
 

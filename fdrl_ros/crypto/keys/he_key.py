@@ -1,6 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The key authority's secret key of the homomorphic encryption, as a file (FDRL Eq. 6)."""
+"""
+Read and write the key authority's secret key of the homomorphic encryption (FDRL Eq. 6).
+
+Apart from :mod:`fdrl_ros.crypto.keys.keystore`, which loads no encryption library.
+"""
 
 from pathlib import Path
 import time
@@ -18,9 +22,9 @@ def he_bytes(
     secret: SecretContext, passphrase: Passphrase | None = None, *, after_round: int = 0
 ) -> bytes:
     """
-    Return what the file holds, sealed if there is a passphrase.
+    Serialise the key, sealed if there is a passphrase.
 
-    :param after_round: the newest round that was released when the key was drawn.
+    :param after_round: the newest round that had been released when the key was drawn.
     """
     about = {
         'after_round': after_round,
@@ -35,7 +39,7 @@ def load_he(path: Path, *, passphrase: Passphrase | None = None) -> tuple[Secret
     """
     Read the key.
 
-    :returns: it, and the newest round that was released when it was drawn.
+    :returns: the key, and the newest round that had been released when it was drawn.
     :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
     :raises KeyFileError: as :func:`~fdrl_ros.crypto.keys.keystore.read_secret`, or if it is
         damaged.
@@ -47,12 +51,12 @@ def load_he(path: Path, *, passphrase: Passphrase | None = None) -> tuple[Secret
         raise KeyFileError(f'{path} is damaged: {error}') from error
     after_round = about.get('after_round')
     if secret.public.digest != about.get('public') or type(after_round) is not int:
-        raise KeyFileError(f'{path} is damaged: its label is of another key')
+        raise KeyFileError(f'{path} is damaged: its label names another key')
     return secret, after_round
 
 
 def in_words(scheme: AnyScheme) -> str:
-    """Say what a scheme is in one line."""
+    """Describe a scheme in one line."""
     primes = '+'.join(map(str, scheme.coefficient_bits))
     kind = 'CKKS' if isinstance(scheme, CkksScheme) else 'BFV'
     return (

@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Secrets on disk: directories of mode 0700, files of mode 0600, sealed if there is a passphrase.
+Store secrets: directories of mode 0700, files of mode 0600, sealed if there is a passphrase.
 
-One directory per party holds its keys, so that the directory is what is carried to the party's
-host. Beside them lie the public files, ``root.pub`` and ``roster.json``.
+Each party has a directory of its own for its keys, which is carried to its host. The public files
+``root.pub`` and ``roster.json`` lie beside these directories.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ KEY_FILE: Final = 'identity.key'
 HE_FILE: Final = 'he_secret.key'
 ROOT_FILE: Final = 'root.pub'
 ROSTER_FILE: Final = 'roster.json'
-# Parties that every federation has besides its hospitals; the root signs and stays offline.
+# Parties of every federation besides its hospitals. The root signs rosters and stays offline.
 ROOT: Final = 'root'
 SERVERS: Final = ('aggregator', 'key_authority', 'operator')
 
@@ -39,9 +39,9 @@ _KEY_BYTES = 32
 
 def make_private_directory(path: Path) -> None:
     """
-    Make a directory that only its owner may enter, or check one that exists.
+    Create a directory that only its owner may enter, or check an existing one.
 
-    :raises KeyFileError: if it cannot be made, or others may enter it.
+    :raises KeyFileError: if it cannot be created, or others may enter it.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def read_secret(path: Path) -> bytes:
         others, or too long.
     """
     try:
-        # Opened once and judged by its descriptor: the name may change in between.
+        # Checked by its descriptor, since the name may point elsewhere a moment later.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags), 'rb') as file:
             found = os.fstat(file.fileno())
@@ -94,10 +94,10 @@ def read_secret(path: Path) -> bytes:
 
 def load_passphrase(path: Path | None = None) -> Passphrase | None:
     """
-    Read the passphrase of a party's keys: all bytes of a file but the line's end.
+    Read the passphrase of a party's keys: all bytes of a file except the line ending.
 
-    :param path: the file; that which :data:`PASSPHRASE_VARIABLE` names, if None.
-    :returns: None if no file is named at all: keys are in clear then.
+    :param path: the file; None takes the one that :data:`PASSPHRASE_VARIABLE` names.
+    :returns: None if no file is named, so keys are in clear text.
     :raises KeyFileError: as :func:`read_secret`, or if it is too short or too long.
     """
     named = os.environ.get(PASSPHRASE_VARIABLE, '')
@@ -108,7 +108,7 @@ def load_passphrase(path: Path | None = None) -> Passphrase | None:
 
 
 def identity_bytes(identity: Identity, passphrase: Passphrase | None = None) -> bytes:
-    """Return what a signing key's file holds, sealed if there is a passphrase."""
+    """Serialise a signing key, sealed if there is a passphrase."""
     about = {'created': int(time.time()), 'public': identity.public.hex()}
     key = identity.private.private_bytes_raw()
     return seal(key, f'identity of {identity.name}', about, passphrase)
@@ -127,7 +127,7 @@ def load_identity(path: Path, name: str, *, passphrase: Passphrase | None = None
     """
     Read a signing key.
 
-    :param name: the party whose key this is.
+    :param name: the party that the key must belong to.
     :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
     :raises KeyFileError: as :func:`read_secret`, or if it is damaged or another party's.
     """
@@ -136,13 +136,13 @@ def load_identity(path: Path, name: str, *, passphrase: Passphrase | None = None
         raise KeyFileError(f'{path} is damaged: a key of {len(key)} bytes')
     identity = Identity(name, Ed25519PrivateKey.from_private_bytes(key))
     if identity.public.hex() != about.get('public'):
-        raise KeyFileError(f'{path} is damaged: it is labelled with the public half of another')
+        raise KeyFileError(f'{path} is damaged: its label names another public key')
     return identity
 
 
 def check_opens(path: Path, passphrase: Passphrase | None) -> None:
     """
-    Refuse a private key that could not be used, whatever it is of.
+    Check that a private key of any kind can be opened.
 
     :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
     :raises KeyFileError: as :func:`read_secret`, or if it is damaged.
@@ -153,7 +153,7 @@ def check_opens(path: Path, passphrase: Passphrase | None) -> None:
 
 def load_root_public(path: Path) -> bytes:
     """
-    Read the public key of the root, which every party pins.
+    Read the root's public key, which every party pins.
 
     :raises KeyFileError: if the file is missing or holds no such key.
     """
@@ -183,22 +183,23 @@ def make_federation(
     publics: Mapping[str, bytes] | None = None,
 ) -> Roster:
     """
-    Make all keys of a new federation and its signed roster, all or nothing.
+    Create all keys of a new federation and its signed roster, all or nothing.
 
-    Afterwards each party's directory goes to its host together with ``root.pub`` and
-    ``roster.json``, and the root's directory to a place that is not on the network.
+    Afterwards carry each party's directory to its host, together with ``root.pub`` and
+    ``roster.json``, and the root's directory to a place off the network.
 
-    :param directory: made if it is missing; what it holds is never overwritten.
+    :param directory: created if missing; existing files are never overwritten.
     :param hospitals: names, at least three.
     :param federation: name of the federation.
     :param sizes: n_i that each hospital declares.
     :param threshold: t; by default floor(2n / 3) + 1.
     :param disjoint_patients: whether no patient is in two hospitals.
-    :param validity: when the roster begins and ends, in seconds since 1970 (UTC); None: never.
+    :param validity: start and end of the roster, in seconds since 1970 (UTC); an end of None means
+        never.
     :param passphrase: seals every private key, if given.
-    :param publics: public halves of keys that parties made themselves; no other is made for them.
+    :param publics: public keys of parties that made their own key pair; none is made for them.
     :returns: the roster.
-    :raises RosterError: if the names or sizes cannot make a roster; nothing is written.
+    :raises RosterError: if names or sizes are not valid; nothing is written.
     :raises KeyFileError: if a file exists already or cannot be written.
     """
     if set(sizes) != set(hospitals) or ROOT in hospitals:
@@ -230,7 +231,7 @@ def make_federation(
         raise KeyFileError(f'{directory} is not empty: keys are never overwritten')
     part = directory.with_name(directory.name + '.part')
     try:
-        if part.exists():  # of one that was killed; nobody has seen its keys
+        if part.exists():  # a killed attempt, whose keys nobody has seen
             shutil.rmtree(part)
         make_private_directory(part)
         for identity in (root, *identities.values()):
@@ -247,7 +248,7 @@ def make_federation(
 
 
 def _refuse_others(path: Path, found: os.stat_result) -> None:
-    """Refuse a file or directory that anybody but its owner, us, may use."""
+    """Refuse a file or directory of another user, or open to others."""
     if found.st_uid != os.geteuid():
         raise KeyFileError(f'{path} belongs to user {found.st_uid}, not to {os.geteuid()}')
     if stat.S_IMODE(found.st_mode) & 0o077:

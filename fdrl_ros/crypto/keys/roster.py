@@ -1,23 +1,16 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Entries of a roster: a party with its role and public key, and a key that counts no more.
+The roster: all parties, signed by the federation's offline root key (spec section 4).
 
-The roster: who takes part, signed by the federation's offline root key (spec section 4).
-
-It names every party with its role and public key, the n_i that each hospital declares
-(FDRL Eq. 2 weighs by it), how many hospitals a round needs, which keys count no more, and when it
-is valid. Nothing of it is ever taken from a message: every party pins the root's public key and
-loads the file. Each roster has a higher number than the one before it, so that nobody can bring
-back an older one; :mod:`fdrl_ros.crypto.keys.roster` remembers it.
-
-The newest roster that a party has used, remembered so that an older one cannot come back.
-
-Otherwise whoever can put an old file in the place of the newest would undo a revocation, though
-the root did sign it once.
+It names every party with its role and public key, the n_i that each hospital declares (FDRL Eq. 2
+uses it as weight), the threshold, the revoked keys, and its validity. Parties never take any of it
+from a message: each pins the root's public key and loads the file. Each roster has a higher serial
+number than the one before. A party remembers the newest roster that it used and refuses older
+ones; otherwise whoever can put an old file in place would undo a revocation.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 import hashlib
 import json
@@ -33,7 +26,7 @@ from fdrl_ros.runtime.durable import replacing
 ROLES: Final = ('hospital', 'aggregator', 'key_authority', 'operator')
 
 NAME: Final = re.compile(r'[a-z][a-z0-9_]{0,62}', re.ASCII)
-"""A name as in topics."""
+"""Names of parties and federations, as in topics."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +46,10 @@ class Member:
     size: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a member that could not take part."""
-        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
-            raise RosterError(f'member {self.name!r}: expected a name such as hospital_1')
+        """Refuse a member that cannot take part."""
+        _check_key('member', self.name, self.public)
         if self.role not in ROLES:
             raise RosterError(f'{self.name}: role {self.role!r}, expected one of {ROLES}')
-        if not isinstance(self.public, bytes) or len(self.public) != PUBLIC_KEY_BYTES:
-            raise RosterError(f'{self.name}: expected a public key of {PUBLIC_KEY_BYTES} bytes')
         if type(self.size) is not int or not 0 <= self.size < 2**53:
             raise RosterError(f'{self.name}: size {self.size!r}, expected a whole number')
         if (self.size > 0) != (self.role == 'hospital'):
@@ -72,7 +62,7 @@ class Member:
 @dataclass(frozen=True)
 class Revoked:
     """
-    A key that counts no more.
+    A key that is no longer valid.
 
     :param name: the party whose key it was.
     :param public: Ed25519 public key, 32 bytes.
@@ -84,11 +74,8 @@ class Revoked:
     serial: int
 
     def __post_init__(self) -> None:
-        """Refuse what was no key of a member."""
-        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
-            raise RosterError(f'revoked {self.name!r}: expected a name such as hospital_1')
-        if not isinstance(self.public, bytes) or len(self.public) != PUBLIC_KEY_BYTES:
-            raise RosterError(f'revoked {self.name}: expected {PUBLIC_KEY_BYTES} bytes')
+        """Refuse an entry that cannot be a former key of a member."""
+        _check_key('revoked', self.name, self.public)
         if type(self.serial) is not int or self.serial < 2:
             raise RosterError(
                 f'revoked {self.name}: by roster {self.serial!r}, expected 2 or more'
@@ -101,9 +88,9 @@ SERVERS: Final = ('aggregator', 'key_authority')
 """Names of the servers, which are their roles too."""
 
 CLOCK_SKEW: Final = 300
-"""How far two parties' clocks may be apart where a roster begins and ends, second."""
+"""Tolerated clock difference at the start and end of a roster, second."""
 
-# First words of what the root signs, so that it is nothing else.
+# Prefix of what the root signs, so that it cannot pass as another message.
 _SIGNED: Final = b'fdrl_ros roster 2\n'
 _FORMAT: Final = 2
 _LATEST: Final = 2**38  # seconds since 1970: the year 10680
@@ -111,8 +98,15 @@ _FILE_BYTES = 2**20
 
 
 def default_threshold(hospitals: int) -> int:
-    """Return t = floor(2n / 3) + 1, which a lying aggregator cannot split in two."""
+    """Return t = floor(2n / 3) + 1: a lying aggregator cannot form two groups of that size."""
     return 2 * hospitals // 3 + 1
+
+
+def _check_key(kind: str, name: str, public: bytes) -> None:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise RosterError(f'{kind} {name!r}: expected a name such as hospital_1')
+    if not isinstance(public, bytes) or len(public) != PUBLIC_KEY_BYTES:
+        raise RosterError(f'{kind} {name}: expected a public key of {PUBLIC_KEY_BYTES} bytes')
 
 
 @dataclass(frozen=True)
@@ -123,12 +117,12 @@ class Roster:
     :param federation: its name, part of every signed message and derived key.
     :param threshold: t, how many hospitals must agree; more than half of them.
     :param members: hospitals in their order, then the servers and operators.
-    :param disjoint_patients: whether no patient is in two hospitals, which alone allows
-        epsilons to compose in parallel.
-    :param serial: number of this roster; the next one has the next.
-    :param not_before: when it begins to be valid, in seconds since 1970 (UTC).
-    :param expires: when it ends to be, likewise; never, if None.
-    :param revoked: keys that count no more, in the order of their end.
+    :param disjoint_patients: whether no patient is in two hospitals; only then do epsilons
+        compose in parallel.
+    :param serial: number of this roster; its successor has the next number.
+    :param not_before: start of its validity, in seconds since 1970 (UTC).
+    :param expires: end of its validity, likewise; None means never.
+    :param revoked: keys that are no longer valid, in the order of revocation.
     """
 
     federation: str
@@ -175,7 +169,7 @@ class Roster:
                 raise RosterError(f'{found} members are {role}: expected exactly one')
 
     def _check_numbers(self) -> None:
-        """Refuse a serial number or times that cannot be."""
+        """Refuse an impossible serial number or validity."""
         if type(self.serial) is not int or not 1 <= self.serial < 2**53:
             raise RosterError(f'serial {self.serial!r}: expected a whole number from 1')
         if any(each.serial > self.serial for each in self.revoked):
@@ -217,10 +211,10 @@ class Roster:
 
     def check_time(self, now: float) -> None:
         """
-        Refuse a roster that is not valid at a time, give or take :data:`CLOCK_SKEW`.
+        Refuse a roster that is not valid at a time, within :data:`CLOCK_SKEW`.
 
         :param now: seconds since 1970 (UTC).
-        :raises RosterTimeError: if it is not valid yet, or no more.
+        :raises RosterTimeError: if it is not valid yet, or has expired.
         """
         late = self.expires is not None and now > self.expires + CLOCK_SKEW
         if late or now < self.not_before - CLOCK_SKEW:
@@ -232,18 +226,16 @@ class Roster:
 
     @property
     def validity(self) -> str:
-        """Say in words when it is valid."""
+        """Describe the validity in words."""
         start = f'from {utc(self.not_before)} on' if self.not_before else ''
         end = f'until {utc(self.expires)}' if self.expires is not None else ''
         return f'{start} {end}'.strip() or 'without a limit'
 
     def successor(self, **changes: Any) -> Self:
         """
-        Return the next roster.
+        Return the next roster, which lists removed keys as revoked.
 
-        Keys that it has no more are listed as revoked.
-
-        :param changes: fields that are to be others.
+        :param changes: fields to replace.
         :raises RosterError: if they contradict each other.
         """
         kept = {each.public for each in changes.get('members', self.members)}
@@ -255,31 +247,15 @@ class Roster:
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the file and the signature hold, as JSON values."""
-        return {
-            'federation': self.federation,
-            'threshold': self.threshold,
-            'disjoint_patients': self.disjoint_patients,
-            'members': [
-                {
-                    'name': member.name,
-                    'role': member.role,
-                    'size': member.size,
-                    'public': member.public.hex(),
-                }
-                for member in self.members
-            ],
-            'serial': self.serial,
-            'not_before': self.not_before,
-            'expires': self.expires,
-            'revoked': [
-                {'name': each.name, 'public': each.public.hex(), 'serial': each.serial}
-                for each in self.revoked
-            ],
-        }
+        """Return the signed content as JSON values."""
+        written: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ('members', 'revoked'):
+            entries = map(asdict, written[name])
+            written[name] = [{**entry, 'public': entry['public'].hex()} for entry in entries]
+        return written
 
     def canonical(self) -> bytes:
-        """Return the one form of bytes that is signed."""
+        """Return the canonical bytes that the root signs."""
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(',', ':'))
         return _SIGNED + text.encode('ascii')
 
@@ -290,7 +266,7 @@ class Roster:
 
     @cached_property
     def digest_bytes(self) -> bytes:
-        """Return the same digest as 32 bytes, for parties to compare."""
+        """Return the same digest as 32 bytes."""
         return hashlib.sha256(self.canonical()).digest()
 
     def sign(self, root: Identity) -> bytes:
@@ -298,7 +274,7 @@ class Roster:
         return root.sign(self.canonical())
 
     def signed_bytes(self, root: Identity) -> bytes:
-        """Return what a file of it holds, for people and :meth:`load` to read."""
+        """Return the content of a roster file, which :meth:`load` reads."""
         document = {
             'format': _FORMAT,
             'roster': self.to_dict(),
@@ -316,7 +292,7 @@ class Roster:
         """
         Read a roster and check that the pinned root signed it.
 
-        :param root_public: the root's public key, from a place that the file cannot change.
+        :param root_public: the root's public key, not from the file itself.
         :raises RosterError: if the file is missing, damaged, not signed by this root, or
             contradicts itself.
         """
@@ -347,45 +323,43 @@ class Roster:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Read :meth:`to_dict` back; what says more, less or otherwise is refused."""
-        fields = dict(values)
-        members = tuple(
-            Member(**{**member, 'public': bytes.fromhex(member['public'])})
-            for member in fields.pop('members')
-        )
-        revoked = tuple(
-            Revoked(**{**each, 'public': bytes.fromhex(each['public'])})
-            for each in fields.pop('revoked')
-        )
-        roster = cls(members=members, revoked=revoked, **fields)
+        """Read :meth:`to_dict` back; refuse additional, missing or differently written fields."""
+        changed = {
+            name: tuple(
+                kind(**{**entry, 'public': bytes.fromhex(entry['public'])})
+                for entry in values[name]
+            )
+            for name, kind in (('members', Member), ('revoked', Revoked))
+        }
+        roster = cls(**{**values, **changed})
         if roster.to_dict() != values:
             raise RosterError('roster: its fields are not written in the one form')
         return roster
 
 
 def utc(seconds: float) -> str:
-    """Write a time for people, as 2026-11-21 09:30 UTC."""
+    """Format a time as 2026-11-21 09:30 UTC."""
     return time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(seconds))
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a JSON object that names a key twice, which people and parsers read apart."""
+    """Refuse a JSON object with a repeated key, which parsers and people read differently."""
     if len({key for key, _ in pairs}) != len(pairs):
         raise RosterError('roster: a key is named twice')
     return dict(pairs)
 
 
 ROSTER_MEMORY: Final = 'roster.seen'
-"""File of it, in the directory of what a party must not forget."""
+"""File that records the newest roster, in a party's state directory."""
 
 
 def remember_roster(path: Path, roster: Roster) -> None:
     """
-    Refuse a roster older than the newest that was used, and remember this one durably.
+    Refuse a roster older than the newest one used, and record this one durably.
 
-    :param path: file of this party's memory.
-    :raises RosterRollbackError: if it is older, another of the same number, or of another
-        federation.
+    :param path: the file that records the newest roster.
+    :raises RosterRollbackError: if it is older, differs from the recorded one of its number, or is
+        of another federation.
     :raises StoreError: if the memory is damaged or cannot be written.
     """
     if check_remembered(path, roster):
@@ -399,11 +373,11 @@ def remember_roster(path: Path, roster: Roster) -> None:
 
 def check_remembered(path: Path, roster: Roster) -> bool:
     """
-    Refuse a roster as :func:`remember_roster` does, and remember nothing.
+    Refuse a roster as :func:`remember_roster` does, without recording it.
 
-    :returns: whether it is the very one that is remembered.
-    :raises RosterRollbackError: if it is older, another of the same number, or of another
-        federation.
+    :returns: whether this roster is the recorded one.
+    :raises RosterRollbackError: if it is older, differs from the recorded one of its number, or is
+        of another federation.
     :raises StoreError: if the memory is damaged or cannot be read.
     """
     try:
@@ -421,7 +395,7 @@ def check_remembered(path: Path, roster: Roster) -> bool:
 
 
 def memory_of(roster: Roster) -> bytes:
-    """Return what is remembered of a roster."""
+    """Return the record of a roster as the file holds it."""
     seen = {
         'federation': roster.federation,
         'serial': roster.serial,

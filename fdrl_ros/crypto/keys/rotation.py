@@ -1,11 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Changes of who takes part and with which keys; each ends in a new roster, signed by the root.
+Rotate, revoke and admit parties; each change ends in a new roster signed by the root.
 
-A change is made whole or not at all, whenever it is interrupted. Parties take it when they start
-again: keys that are revoked stay in the roster's list, and who has seen that roster refuses every
-older one.
+A change happens completely or not at all, even if it is interrupted. Parties adopt it at their
+next start. Revoked keys stay listed in the roster, and a party that has used a roster refuses
+every older one.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from fdrl_ros.crypto.keys.commit import Changes, changing
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.keystore import (
     HE_FILE,
@@ -37,6 +36,7 @@ from fdrl_ros.crypto.keys.roster import (
 )
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.keys.transaction import Changes, changing
 from fdrl_ros.errors import KeyFileError, RosterError
 
 HE_NAME: Final = f'key_authority/{HE_FILE}'
@@ -45,22 +45,22 @@ HE_NAME: Final = f'key_authority/{HE_FILE}'
 
 class Succession:
     """
-    One change of a key directory that holds the root's key.
+    Changes to a key directory that holds the root's key.
 
     :param directory: of the keys.
-    :param passphrase: of the root's key, and of the keys that are made.
+    :param passphrase: of the root's key, and for new keys.
     """
 
     def __init__(self, directory: Path, passphrase: Passphrase | None = None) -> None:
-        """Look at nothing yet."""
+        """Store the arguments; files are read by each change."""
         self._directory = directory
         self._passphrase = passphrase
 
     def rotate(self, name: str, public: bytes | None = None) -> Roster:
         """
-        Give a party a new signing key; the old one is revoked and erased.
+        Give a party a new signing key; the old key is revoked and erased.
 
-        :param public: of a key that was made elsewhere; one is made here otherwise.
+        :param public: public half of a key that was made elsewhere; None makes one here.
         :raises RosterError: if there is no such party, or the key is known already.
         :raises KeyFileError: if keys cannot be read or written.
         """
@@ -77,9 +77,9 @@ class Succession:
 
     def revoke(self, name: str, threshold: int | None = None) -> Roster:
         """
-        Take a party off the roster and erase its key, if it is here.
+        Remove a party from the roster and erase its key, if it is here.
 
-        :param threshold: t from now on; as it was unless given.
+        :param threshold: the new t; unchanged unless given.
         :raises RosterError: if too few hospitals would be left, or it is no hospital or operator.
         :raises KeyFileError: if keys cannot be read or written.
         """
@@ -105,12 +105,12 @@ class Succession:
         self, name: str, size: int, threshold: int | None = None, public: bytes | None = None
     ) -> Roster:
         """
-        Take a further hospital into the roster.
+        Add a hospital to the roster.
 
         :param size: n_i that it declares.
-        :param threshold: t from now on; floor(2n / 3) + 1 unless given.
-        :param public: of a key that was made elsewhere; one is made here otherwise.
-        :raises RosterError: if the name is taken or cannot be, or the key is known already.
+        :param threshold: the new t; floor(2n / 3) + 1 unless given.
+        :param public: public half of a key that was made elsewhere; None makes one here.
+        :raises RosterError: if the name is taken or not valid, or the key is known already.
         :raises KeyFileError: if keys cannot be read or written.
         """
         with changing(self._directory) as changes:
@@ -130,9 +130,9 @@ class Succession:
 
     def renew(self, validity: tuple[int, int | None]) -> Roster:
         """
-        Sign the roster anew with other limits of its validity.
+        Sign the roster again with another validity.
 
-        :param validity: when it begins and ends, in seconds since 1970 (UTC); None: never.
+        :param validity: start and end, in seconds since 1970 (UTC); an end of None means never.
         :raises RosterError: if it would end before it begins.
         :raises KeyFileError: if keys cannot be read or written.
         """
@@ -142,18 +142,18 @@ class Succession:
             return self._sign(changes, root, roster, not_before=start, expires=end)
 
     def _root(self) -> tuple[Identity, Roster]:
-        """Read the root's key and the newest roster, which is never older than it has signed."""
+        """Read the root's key and the newest roster; refuse one older than the root has signed."""
         public = load_root_public(self._directory / ROOT_FILE)
         path = self._directory / ROOT / KEY_FILE
         root = load_identity(path, ROOT, passphrase=self._passphrase)
         if root.public != public:
-            raise KeyFileError(f'{path} is not the root that {ROOT_FILE} tells to pin')
+            raise KeyFileError(f'{path} is not the root that {ROOT_FILE} pins')
         roster = Roster.load(self._directory / ROSTER_FILE, public)
         remember_roster(self._directory / ROOT / ROSTER_MEMORY, roster)
         return root, roster
 
     def _new_key(self, changes: Changes, name: str, public: bytes | None) -> bytes:
-        """Make a party's key, unless it was made elsewhere; return its public half."""
+        """Return a party's public key, making the pair unless it was made elsewhere."""
         if public is not None:
             changes.remove(f'{name}/{KEY_FILE}')
             return public
@@ -173,11 +173,11 @@ def rotate_he(
     directory: Path, passphrase: Passphrase | None = None, *, after_round: int = 0
 ) -> str:
     """
-    Draw a new secret key of the homomorphic encryption, of the old one's scheme; erase that.
+    Replace the secret key of the homomorphic encryption by a new one of the same scheme.
 
     :param after_round: the newest round that was released.
-    :returns: digest of its public half.
-    :raises KeyFileError: if there is none yet, or it cannot be read or written.
+    :returns: digest of the new public key.
+    :raises KeyFileError: if there is no key yet, or it cannot be read or written.
     """
     with changing(directory) as changes:
         if not (directory / HE_NAME).exists():
@@ -195,12 +195,12 @@ def change_passphrase(
     directory: Path, before: Passphrase | None, after: Passphrase | None
 ) -> Sequence[str]:
     """
-    Seal every private key of a directory anew, all or none.
+    Seal every private key of a directory again, all or none.
 
-    :param before: opens those that are sealed.
-    :param after: the new passphrase; None leaves the keys in clear.
+    :param before: opens the sealed keys.
+    :param after: the new passphrase; None leaves the keys in clear text.
     :returns: names of the files, relative to the directory.
-    :raises PassphraseError: if one of them does not open.
+    :raises PassphraseError: if a key does not open.
     :raises KeyFileError: if there is none, or one cannot be read or written.
     """
     with changing(directory) as changes:

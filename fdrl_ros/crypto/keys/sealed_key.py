@@ -1,11 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-One form for every private key on disk, in clear or sealed under a passphrase.
+The format of every private key on disk, in clear text or sealed under a passphrase.
 
-scrypt (RFC 7914) makes a key of the passphrase and ChaCha20-Poly1305 (RFC 8439) seals with it;
-the file names their parameters, which are judged before any memory is taken. What may be known
-(whose key, since when) stands in front in clear, and is sealed against changes all the same.
+scrypt (RFC 7914) derives a key from the passphrase and ChaCha20-Poly1305 (RFC 8439) seals with it.
+The file names their parameters, which are checked before any memory is allocated. Public facts
+(whose key, since when) stand in front in clear text and are authenticated.
 """
 
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ COST: Final = 17
 """Base-2 logarithm of scrypt's N: with r = 8 it takes 128 MiB, and half a second of one core."""
 
 COSTS: Final = range(14, 19)
-"""What a file may ask for: 16 to 256 MiB."""
+"""Accepted values of a file: 16 to 256 MiB."""
 
 PASSPHRASE_BYTES: Final = range(8, 1025)
 """A key file of random bytes is a passphrase too."""
 
-TELL: Final = (
+PASSPHRASE_HINT: Final = (
     'put the passphrase into a file of mode 0600 and name that file in the variable '
     'FDRL_PASSPHRASE_FILE, or to a node as its parameter passphrase_file'
 )
-"""How a party learns a passphrase."""
+"""How to give a passphrase to a party."""
 
 _MAGIC = b'fdrl_ros key file 1\n'
 _BLOCK, _LANES = 8, 1  # r and p of scrypt
@@ -46,16 +46,16 @@ _SUM_BYTES = 32
 
 class Passphrase:
     """
-    A passphrase, and the keys that scrypt made of it: each salt costs its time but once.
+    A passphrase with the keys that scrypt derived from it, so that each salt is paid for once.
 
     :param secret: 8 to 1024 bytes.
-    :param source: where it came from, for people.
-    :param cost: base-2 logarithm of scrypt's N for what is sealed from now on.
+    :param source: where the passphrase came from, for messages.
+    :param cost: base-2 logarithm of scrypt's N for keys sealed from now on.
     :raises PassphraseError: if it is too short or too long.
     """
 
     def __init__(self, secret: bytes, source: str = 'what was typed', *, cost: int = COST) -> None:
-        """Keep the passphrase; nothing is computed before it is needed."""
+        """Store the passphrase; keys are derived on first use."""
         if len(secret) not in PASSPHRASE_BYTES:
             raise PassphraseError(
                 f'the passphrase in {source} has {len(secret)} bytes: expected '
@@ -68,27 +68,27 @@ class Passphrase:
         self._salt: tuple[bytes, int] | None = None
 
     def __repr__(self) -> str:
-        """Show where it came from only."""
+        """Show the source only."""
         return f'Passphrase({self.source!r})'
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be copied into another process or into a file."""
+        """Refuse to be pickled."""
         raise TypeError('a passphrase is not written anywhere')
 
     def key(self, salt: bytes, cost: int) -> bytes:
-        """Return the key that scrypt makes of the passphrase, 32 bytes."""
+        """Derive a key with scrypt, 32 bytes."""
         if (salt, cost) not in self._keys:
             scrypt = Scrypt(salt=salt, length=32, n=2**cost, r=_BLOCK, p=_LANES)
             self._keys[salt, cost] = scrypt.derive(self._secret)
         return self._keys[salt, cost]
 
     def salt(self) -> tuple[bytes, int]:
-        """Return salt and cost of what is sealed next: one salt serves all keys of a party."""
+        """Return salt and cost for the next sealing; all keys of a party share one salt."""
         self._salt = self._salt or (os.urandom(_SALT_BYTES), self._cost)
         return self._salt
 
     def adopt(self, salt: bytes, cost: int) -> None:
-        """Go on with the salt of a file that was opened, unless it is too cheap."""
+        """Reuse the salt of an opened file, unless its cost is too low."""
         if self._salt is None and cost >= self._cost:
             self._salt = (salt, cost)
 
@@ -96,10 +96,10 @@ class Passphrase:
 @dataclass(frozen=True)
 class Label:
     """
-    What a key file says of itself to everybody who can read it.
+    The public header of a key file.
 
-    :param holds: whose key of what kind.
-    :param about: public facts, words and whole numbers.
+    :param holds: owner and kind of the key.
+    :param about: public facts, strings and whole numbers.
     :param sealed: whether a passphrase is needed.
     """
 
@@ -110,11 +110,11 @@ class Label:
 
 def seal(key: bytes, holds: str, about: Mapping[str, Any], passphrase: Passphrase | None) -> bytes:
     """
-    Write a private key as a file's bytes.
+    Serialise a private key.
 
-    :param holds: whose key of what kind; to be asked for again by :func:`unseal`.
-    :param about: public facts, words and whole numbers.
-    :param passphrase: to seal under; in clear without.
+    :param holds: owner and kind of the key, which :func:`unseal` checks.
+    :param about: public facts, strings and whole numbers.
+    :param passphrase: to seal under; None leaves the key in clear text.
     """
     fields: dict[str, Any] = {'about': dict(about), 'holds': holds, 'seal': None}
     if passphrase is None:
@@ -137,9 +137,9 @@ def seal(key: bytes, holds: str, about: Mapping[str, Any], passphrase: Passphras
 
 def label(data: bytes, where: object) -> Label:
     """
-    Read what a key file says of itself.
+    Read the public header of a key file.
 
-    :param where: the file, for the error.
+    :param where: the file, for messages.
     :raises KeyFileError: if it is damaged.
     """
     fields, _ = _read(data, where)
@@ -152,13 +152,13 @@ def unseal(
     """
     Read a private key.
 
-    :param holds: whose key of what kind it must be.
-    :param passphrase: required if it is sealed, and refused if not: who gives one means that
-        the key is safe.
-    :param where: the file, for the error.
-    :returns: the key, and the public facts that are kept with it.
+    :param holds: expected owner and kind of the key.
+    :param passphrase: required if the key is sealed, and refused if not: whoever gives one
+        expects that the key is protected.
+    :param where: the file, for messages.
+    :returns: the key, and the public facts stored with it.
     :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
-    :raises KeyFileError: if the file is damaged, holds something else, or asks for too much.
+    :raises KeyFileError: if the file is damaged, holds another key, or asks for other parameters.
     """
     fields, start = _read(data, where)
     if fields['holds'] != holds:
@@ -167,13 +167,13 @@ def unseal(
     if fields['seal'] is None:
         if passphrase is not None:
             raise PassphraseError(
-                f'{where} is not encrypted, but a passphrase was told ({passphrase.source}): '
-                f'encrypt it with `fdrl keys passphrase`, or tell none'
+                f'{where} is not encrypted, but a passphrase was given ({passphrase.source}): '
+                f'encrypt it with `fdrl keys passphrase`, or give none'
             )
         return body, fields['about']
-    salt, nonce, cost = _judged(fields['seal'], where)
+    salt, nonce, cost = _checked_seal(fields['seal'], where)
     if passphrase is None:
-        raise PassphraseError(f'{where} is encrypted: {TELL}')
+        raise PassphraseError(f'{where} is encrypted: {PASSPHRASE_HINT}')
     cipher = ChaCha20Poly1305(passphrase.key(salt, cost))
     try:
         key = cipher.decrypt(nonce, body, data[:start])
@@ -187,7 +187,7 @@ def unseal(
 
 
 def _header(fields: Mapping[str, Any]) -> bytes:
-    """Write the header in its one form."""
+    """Serialise the header; there is one form only."""
     line = json.dumps(fields, sort_keys=True, separators=(',', ':')).encode('ascii')
     if len(line) > _HEADER_BYTES:
         raise KeyFileError(f'a key file with {len(line)} bytes about its key')
@@ -195,12 +195,12 @@ def _header(fields: Mapping[str, Any]) -> bytes:
 
 
 def _summed(data: bytes) -> bytes:
-    """Put a checksum behind, which tells damage from a wrong passphrase."""
+    """Append a checksum, which distinguishes damage from a wrong passphrase."""
     return data + hashlib.sha256(data).digest()
 
 
 def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
-    """Read the header, and tell where the key begins."""
+    """Read the header; return its fields and where the key begins."""
     if not data.startswith(_MAGIC):
         raise KeyFileError(f'{where} is damaged, or no key file of this version of fdrl_ros')
     whole = hashlib.sha256(data[:-_SUM_BYTES]).digest()
@@ -224,8 +224,8 @@ def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
     return fields, end + 1
 
 
-def _judged(fields: dict[str, Any], where: object) -> tuple[bytes, bytes, int]:
-    """Return salt, nonce and cost, or refuse what this program would never have written."""
+def _checked_seal(fields: dict[str, Any], where: object) -> tuple[bytes, bytes, int]:
+    """Return salt, nonce and cost, or refuse parameters that this program never writes."""
     try:
         salt, nonce = bytes.fromhex(fields['salt']), bytes.fromhex(fields['nonce'])
         cost = fields['log2_n']

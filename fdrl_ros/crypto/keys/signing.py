@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Ed25519 identities: who signed a message, and a short fingerprint to read aloud."""
+"""Ed25519 identities: sign, verify, and shorten a public key to a fingerprint."""
 
 import base64
 import hashlib
@@ -17,16 +17,16 @@ SIGNATURE_BYTES: Final = 64
 
 
 class Identity:
-    """A party's long-term key, which only signs; ``public`` is its other half."""
+    """A party's long-term signing key; ``public`` is its public half."""
 
     def __init__(self, name: str, private: Ed25519PrivateKey) -> None:
-        """Take a key; :meth:`generate` or the key store is the usual way."""
+        """Wrap a key; usually :meth:`generate` or the key store does so."""
         self.name = name
         self.private = private
         self.public: bytes = private.public_key().public_bytes_raw()
 
     def __repr__(self) -> str:
-        """Show the name and the fingerprint only."""
+        """Show name and fingerprint only."""
         return f'Identity({self.name!r}, {fingerprint(self.public)})'
 
     @classmethod
@@ -36,16 +36,16 @@ class Identity:
 
     def sign(self, message: bytes) -> bytes:
         """
-        Sign a message, shape 64 bytes.
+        Sign a message, 64 bytes.
 
-        The message says what it is: every kind begins with its own words, so that a
-        signature on one kind can never be shown as one on another.
+        Every kind of message begins with a prefix of its own, so that a signature on one kind
+        cannot pass as a signature on another.
         """
         return self.private.sign(message)
 
 
 def verify(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Tell whether the holder of the public key signed the message; malformed is False."""
+    """Return whether the key signed the message; malformed input gives False."""
     if not all(isinstance(part, bytes) for part in (public, signature, message)):
         return False
     if len(public) != PUBLIC_KEY_BYTES or len(signature) != SIGNATURE_BYTES:

@@ -1,12 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-All secrets of one hospital in one round, from one stored seed (FDRL Eq. 6; Bonawitz et al. 2017).
+Derive all secrets of a hospital in a round from one stored seed (Bonawitz et al. 2017).
 
-The seed comes from the operating system and is on disk before anything derived from it is said,
-so that a hospital which is killed and started again says the very same things. HKDF-SHA256
-derives each secret under a label of its own, bound to federation, round, attempt and name:
-to know one of them, even of the same seed, tells nothing about another.
+The seed comes from the operating system and is on disk before anything derived from it is sent, so
+that a hospital which is killed and restarted sends the same messages again. HKDF-SHA256 derives
+each secret under a label of its own, bound to federation, round, attempt and name: knowing one
+secret reveals nothing about another, even of the same seed.
 """
 
 from dataclasses import dataclass
@@ -45,13 +45,13 @@ _SEALING = b'fdrl_ros sealing secret 1'
 _SELF = b'fdrl_ros self seed 1'
 _MASK_POLYNOMIAL = b'fdrl_ros polynomial of the mask secret 1'
 _SELF_POLYNOMIAL = b'fdrl_ros polynomial of the self seed 1'
-# 128 bits more than the field has: what is reduced is uniform to 2^-127.
+# 128 bits more than the field, so that reduced values are uniform up to 2^-127.
 _COEFFICIENT_BYTES = 48
 
 
 def binding(label: bytes, federation: str, round: int, attempt: int, *parts: bytes) -> bytes:
     """
-    Write down what a key or a digest is bound to.
+    Encode what a key or a digest is bound to.
 
     :raises CryptoError: if round or attempt is not in [0, 2^64).
     """
@@ -63,7 +63,7 @@ def binding(label: bytes, federation: str, round: int, attempt: int, *parts: byt
 
 
 def joined(*parts: bytes) -> bytes:
-    """Put each part's length before it, so that no two lists of parts read the same."""
+    """Prefix each part with its length, so that different lists never encode the same."""
     return b''.join([len(part).to_bytes(4, 'big') + part for part in parts])
 
 
@@ -74,30 +74,30 @@ def derive(material: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
 
 def check_public(public: bytes) -> None:
     """
-    Refuse what is no X25519 key that can be agreed with, cheaply: on receipt of a message.
+    Refuse an unusable X25519 key; cheap enough for every received message.
 
     :raises CryptoError: on another size, or a point of small order.
     """
     if not isinstance(public, bytes) or len(public) != KEY_BYTES:
         raise CryptoError(f'round key: expected {KEY_BYTES} bytes')
-    # The highest bit does not count.
+    # X25519 ignores the highest bit.
     if int.from_bytes(public, 'little') % 2**255 % _CURVE_PRIME in _SMALL_ORDER:
         raise CryptoError('round key of small order: the shared secret would be zero')
 
 
 class RoundSecret:
     """
-    An X25519 secret of one hospital in one attempt; its public half goes to all members.
+    An X25519 secret of one hospital in one attempt; all members receive its public half.
 
-    Drawn afresh each round and never reused: with a mask secret, whoever holds the other public
-    halves can remove the hospital's pair masks of that attempt.
+    Each round draws a new one: with a mask secret and the other public halves, anybody can remove
+    the hospital's pair masks of that attempt.
     """
 
     def __init__(self, private: X25519PrivateKey) -> None:
-        """Take a key; :meth:`AttemptSecrets.mask` is the usual way."""
+        """Wrap a key; usually :attr:`AttemptSecrets.mask` does so."""
         self._private = private
         self.public: bytes = private.public_key().public_bytes_raw()
-        # Sealing and opening ask for the same one, and it is the dearest step of a round.
+        # Sealing and opening need the same agreement, the most expensive step of a round.
         self._agreed: dict[bytes, bytes] = {}
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class RoundSecret:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """
-        Take the 32 bytes that :meth:`to_bytes` gave, as shared and restored.
+        Read the 32 bytes of :meth:`to_bytes`, as shared and restored.
 
         :raises CryptoError: on another size.
         """
@@ -121,22 +121,22 @@ class RoundSecret:
         return cls(X25519PrivateKey.from_private_bytes(data))
 
     def to_bytes(self) -> bytes:
-        """Return the secret half, 32 bytes: to be shared, never sent."""
+        """Return the secret half, 32 bytes, to be split into shares, never sent."""
         return self._private.private_bytes_raw()
 
     def agree(self, their_public: bytes) -> bytes:
         """
-        Return the raw X25519 secret shared with a peer: input for a key derivation only.
+        Return the raw X25519 secret shared with a peer, as input of a key derivation.
 
         :raises CryptoError: on a malformed key, our own key sent back, or a key of small
-            order, which would make the result known to everybody.
+            order, with which anybody would know the result.
         """
         if their_public in self._agreed:
             return self._agreed[their_public]
         check_public(their_public)
         if their_public == self.public:
             raise CryptoError('round key: a peer sent our own key back')
-        # The library refuses a result of zero once more.
+        # The library also refuses a result of zero.
         shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
         self._agreed[their_public] = shared
         return shared
@@ -145,9 +145,9 @@ class RoundSecret:
 @dataclass(frozen=True, repr=False)
 class RoundSeed:
     """
-    Whence all secrets of one hospital in one round come; drawn once, erased when it is over.
+    The seed of all secrets of a hospital in a round; drawn once, erased after the round.
 
-    Make one with :meth:`at`, or with :meth:`draw` where nothing needs to survive a restart.
+    Make one with :meth:`at`, or with :meth:`draw` where nothing must survive a restart.
 
     :param seed: 32 bytes of the operating system's randomness.
     :param federation: its name.
@@ -166,7 +166,7 @@ class RoundSeed:
             raise CryptoError(f'round seed: expected {KEY_BYTES} bytes')
 
     def __repr__(self) -> str:
-        """Show whose it is only."""
+        """Hide the seed."""
         return f'RoundSeed({self.federation!r}, round {self.round}, {self.name!r})'
 
     @classmethod
@@ -177,7 +177,7 @@ class RoundSeed:
     @classmethod
     def at(cls, path: Path, *, federation: str, round: int, name: str) -> Self:
         """
-        Use the seed in a file, or draw one and store it durably before anybody can use it.
+        Read the seed in a file, or draw one and store it durably before its first use.
 
         Never copy the file, and never restore an old one.
 
@@ -201,7 +201,7 @@ class RoundSeed:
         return AttemptSecrets(self, attempt)
 
     def _stored(self) -> bytes:
-        """Write the seed down, with a tag that tells to what it belongs."""
+        """Serialise the seed with a tag that binds it to federation, round and hospital."""
         info = binding(_STORED, self.federation, self.round, 0, self.name.encode())
         return _STORED + self.seed + derive(self.seed, info)
 
@@ -221,30 +221,30 @@ class AttemptSecrets:
         self.name = seed.name
 
     def __repr__(self) -> str:
-        """Show whose they are only."""
+        """Hide the secrets."""
         return f'AttemptSecrets({self._seed!r}, attempt {self.attempt})'
 
     @cached_property
     def mask(self) -> RoundSecret:
-        """Return the X25519 secret that pair masks come from."""
+        """Return the X25519 secret behind the pair masks."""
         return RoundSecret.from_bytes(self._derive(_MASK))
 
     @cached_property
     def sealing(self) -> RoundSecret:
-        """Return the X25519 secret that shares are sealed and opened with: never revealed."""
+        """Return the X25519 secret that seals and opens shares; it is never revealed."""
         return RoundSecret.from_bytes(self._derive(_SEALING))
 
     @cached_property
     def self_seed(self) -> bytes:
-        """Return the seed of the mask that this hospital adds alone, 32 bytes."""
+        """Return the seed of the hospital's own mask, 32 bytes."""
         return self._derive(_SELF)
 
     def mask_polynomial(self, threshold: int, keys: bytes) -> list[int]:
         """
-        Return the t - 1 coefficients that the mask secret is shared with.
+        Return the t - 1 coefficients of the polynomial that shares the mask secret.
 
-        They are others for other lists of members: a holder who stands at another place of
-        another list would see a second point of the same polynomial.
+        They depend on the list of members: otherwise a holder at different places of two lists
+        would see two points of one polynomial.
 
         :param keys: digest of the list of keys,
             :attr:`fdrl_ros.crypto.masking.share_sealing.KeyList.digest`.
@@ -252,7 +252,7 @@ class AttemptSecrets:
         return self._polynomial(_MASK_POLYNOMIAL, threshold, keys)
 
     def self_polynomial(self, threshold: int, keys: bytes) -> list[int]:
-        """Return the t - 1 coefficients that the self seed is shared with."""
+        """Return the t - 1 coefficients of the polynomial that shares the self seed."""
         return self._polynomial(_SELF_POLYNOMIAL, threshold, keys)
 
     def _derive(self, label: bytes, *parts: bytes) -> bytes:
@@ -272,9 +272,9 @@ class AttemptSecrets:
 
 def erase_seed(path: Path) -> None:
     """
-    Remove a round's seed, if there is one, when the round is over.
+    Erase a round's seed, if there is one, after the round.
 
-    It is overwritten too, which some disks and file systems do not do in place.
+    The file is also overwritten, which some disks and file systems do not do in place.
 
     :raises KeyFileError: if the file cannot be removed.
     """
@@ -286,7 +286,7 @@ def erase_seed(path: Path) -> None:
             except FileNotFoundError:
                 continue
             with os.fdopen(descriptor, 'wb') as file:
-                # The name goes first: a seed half overwritten must never be read.
+                # Unlink first: a half overwritten seed must never be read.
                 each.unlink()
                 sync_folder(path.parent)
                 file.write(bytes(os.fstat(file.fileno()).st_size))
@@ -297,16 +297,16 @@ def erase_seed(path: Path) -> None:
 
 
 def _store(path: Path, data: bytes) -> None:
-    """Write a private file beside its place and link it there, unless there is one."""
+    """Write a private file under a draft name and link it, unless the file exists."""
     draft = _draft_of(path)
     try:
         if not os.path.lexists(path):
-            # Of a writer that was killed; nothing was said of what it drew.
+            # Left by a killed writer, which sent nothing derived from it.
             draft.unlink(missing_ok=True)
             write_secret(draft, data)
             os.link(draft, path)
         if os.path.lexists(draft):
-            # It stays until the name is durable, so that whoever goes on after a kill sees to it.
+            # The draft stays until the name is durable, so that a restart makes it durable.
             sync_folder(path.parent)
             draft.unlink()
     except OSError as error:

@@ -1,15 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Hand out shares so that only their holder reads them (Bonawitz et al. 2017, round 1).
+Seal shares so that only their holder can read them (Bonawitz et al. 2017, round 1).
 
-Two members agree by X25519 on what HKDF-SHA256 turns into one key for each direction, and
-ChaCha20-Poly1305 seals the pair of shares under it. The key is bound to federation, round,
-attempt, sender, addressee and the list of all keys with the threshold; the sender's shares
-follow from its seed, whose public halves are in that list, and from nothing else. So one key
-ever seals one message, and sealing again, as after a restart, gives the same bytes: that is
-what makes the fixed nonce right, where a drawn one would only add bytes. It is why
-this module deals and seals in one go, and offers nobody to seal what he likes.
+X25519 and HKDF-SHA256 give two members one key for each direction, and ChaCha20-Poly1305 seals the
+pair of shares under it. The key is bound to federation, round, attempt, sender, addressee and the
+list of all keys with the threshold. The sender's shares follow from its seed alone, whose public
+halves are in that list. So each key seals one message only, and sealing it again, as after a
+restart, gives the same bytes. That makes the fixed nonce safe; a random nonce would only add
+bytes. For this reason the module deals and seals in one step and does not seal other messages.
 """
 
 from collections.abc import Mapping
@@ -41,16 +40,16 @@ _NONCE = bytes(12)
 
 
 class SealError(CryptoError):
-    """Sealed shares that are not what this sender sealed for us in this attempt."""
+    """Sealed shares that this sender did not seal for us in this attempt."""
 
 
 @dataclass(frozen=True)
 class MemberKeys:
     """
-    The public halves that a member publishes for one attempt.
+    The public keys that a member publishes for one attempt.
 
-    :param mask: X25519 key that pair masks come from, 32 bytes.
-    :param sealing: X25519 key that shares are sealed for, 32 bytes.
+    :param mask: X25519 key for pair masks, 32 bytes.
+    :param sealing: X25519 key for sealing shares, 32 bytes.
     :raises CryptoError: if one is malformed or of small order.
     """
 
@@ -58,7 +57,7 @@ class MemberKeys:
     sealing: bytes
 
     def __post_init__(self) -> None:
-        """Refuse keys that would stop the others."""
+        """Refuse keys on which other members would fail."""
         check_public(self.mask)
         check_public(self.sealing)
 
@@ -66,15 +65,15 @@ class MemberKeys:
 @dataclass(frozen=True)
 class KeyList:
     """
-    Whose shares an attempt is about: all members who published keys, and the threshold.
+    All members who published keys for an attempt, and the threshold.
 
     :param federation: its name.
     :param round: round number, >= 0.
     :param attempt: attempt within the round, >= 0.
     :param threshold: t, how many members must agree, at least 2.
     :param keys: names and public halves, from signed messages.
-    :param terms: digest of what else all have to agree on: who was told otherwise has another
-        list, and his shares and masks fit nobody's.
+    :param terms: digest of everything else that members must agree on. A member with other terms
+        has another list, and its shares and masks fit nobody's.
     :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
     """
 
@@ -86,7 +85,7 @@ class KeyList:
     terms: bytes = b''
 
     def __post_init__(self) -> None:
-        """Refuse a list that nothing can be shared along."""
+        """Refuse a list that is too short for its threshold, too long, or repeats a key."""
         if type(self.threshold) is not int or not 2 <= self.threshold <= len(self.keys):
             raise CryptoError(f'{len(self.keys)} members for a threshold of {self.threshold!r}')
         if len(self.keys) > MOST_MEMBERS:
@@ -94,12 +93,12 @@ class KeyList:
         every = {key for pair in self.keys.values() for key in (pair.mask, pair.sealing)}
         if len(every) != 2 * len(self.keys):
             raise CryptoError('list of keys: a key comes twice')
-        # What is digested must not change afterwards.
+        # The digest must stay valid.
         object.__setattr__(self, 'keys', MappingProxyType(dict(self.keys)))
 
     @cached_property
     def digest(self) -> bytes:
-        """Return the SHA-256 digest of the list and all that stands beside it."""
+        """Return the SHA-256 digest of all fields."""
         rows = (
             part
             for name in self.members
@@ -112,14 +111,14 @@ class KeyList:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Return the names, sorted: a member's place is its position among them, from 1."""
+        """Return the sorted names; a member's place is its position in them, from 1."""
         return tuple(sorted(self.keys))
 
     def check_owner(self, secrets: AttemptSecrets) -> None:
         """
-        Refuse secrets that do not belong to a line of this list.
+        Check that the list names the public halves of these secrets.
 
-        :raises CryptoError: if so.
+        :raises CryptoError: if it does not.
         """
         place = (secrets.federation, secrets.round, secrets.attempt)
         listed = self.keys.get(secrets.name)
@@ -127,13 +126,13 @@ class KeyList:
         names_us = listed is not None and (listed.mask, listed.sealing) == ours
         if place != (self.federation, self.round, self.attempt) or not names_us:
             raise CryptoError(
-                f"{secrets!r}: the list of keys is another attempt's or names us not"
+                f'{secrets!r}: the list of keys is of another attempt, or does not name us'
             )
 
 
 def deal(secrets: AttemptSecrets, keys: KeyList) -> dict[str, SharePair]:
     """
-    Share our two secrets among all members, ourselves included.
+    Split our two secrets among all members, ourselves included.
 
     :returns: each member's pair, in the order of the names.
     :raises CryptoError: if our keys are not in the list.
@@ -152,10 +151,10 @@ def deal(secrets: AttemptSecrets, keys: KeyList) -> dict[str, SharePair]:
 
 def seal_shares(secrets: AttemptSecrets, keys: KeyList) -> dict[str, bytes]:
     """
-    Share our two secrets among all members, and seal each pair for its holder.
+    Split our two secrets among all members, and seal each pair of shares for its holder.
 
-    :returns: a message of :data:`SEALED_BYTES` for every other member; the same ones for the
-        same list.
+    :returns: a message of :data:`SEALED_BYTES` for every other member; equal lists give equal
+        messages.
     :raises CryptoError: if our keys are not in the list.
     """
     sealed = {}
@@ -169,11 +168,11 @@ def seal_shares(secrets: AttemptSecrets, keys: KeyList) -> dict[str, bytes]:
 
 def open_shares(secrets: AttemptSecrets, keys: KeyList, sender: str, sealed: bytes) -> SharePair:
     """
-    Open what another member sealed for us.
+    Open the shares that another member sealed for us.
 
     :param sender: its name, from the signed message.
     :param sealed: untrusted bytes.
-    :raises SealError: if it is not exactly that.
+    :raises SealError: if these are not shares that the sender sealed for us.
     :raises CryptoError: if our keys are not in the list.
     """
     keys.check_owner(secrets)
@@ -199,7 +198,7 @@ def open_shares(secrets: AttemptSecrets, keys: KeyList, sender: str, sealed: byt
 def _key(
     secrets: AttemptSecrets, keys: KeyList, peer: str, *, sender: str, addressee: str
 ) -> tuple[bytes, bytes]:
-    """Return the key of one direction and what it is bound to, which is authenticated too."""
+    """Return the key of one direction and its context, which is authenticated too."""
     place = (keys.federation, keys.round, keys.attempt)
     context = binding(_SEALED, *place, sender.encode(), addressee.encode(), keys.digest)
     return derive(secrets.sealing.agree(keys.keys[peer].sealing), context), context

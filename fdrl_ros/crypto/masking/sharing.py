@@ -1,13 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Share a secret among the members, so that any t of them can restore it (Shamir 1979).
+Split a secret among members so that any t of them can restore it (Shamir 1979).
 
-Secrets are 32 bytes, of any value. So the field is that of the smallest prime above 2^256:
-each secret is one of its elements as it stands, and a share is an element too, 33 bytes. A
-share is the value of a polynomial of degree t - 1 at its holder's place in the sorted list of
-members, counted from 1, and the secret is its value at 0. The place never travels: it follows
-from the list, to which whoever seals the shares binds them.
+Secrets are 32 bytes of any value, so the field is that of the smallest prime above 2^256. Each
+secret is a field element, and so is each share, 33 bytes. A share is the value of a polynomial of
+degree t - 1 at its holder's place in the sorted list of members, counted from 1; the secret is its
+value at 0. The place is not sent: it follows from the list, to which the sealing binds the shares.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +27,7 @@ _STEPS = 16
 
 
 class ShareError(CryptoError):
-    """Shares that cannot be dealt, or that give no secret; never says what a share is."""
+    """Shares that cannot be dealt or give no secret; the message never contains a share."""
 
 
 class TooFewSharesError(ShareError):
@@ -40,16 +39,16 @@ class DuplicateShareError(ShareError):
 
 
 class MalformedShareError(ShareError):
-    """A share of another size or beyond the field, or shares of what is no secret."""
+    """A share of another size or beyond the field, or shares that restore no secret."""
 
 
 class InconsistentSharesError(ShareError):
     """
     Shares that do not lie on one polynomial.
 
-    :param holders: whose shares are wrong, if that can be told; without them the others agree.
-        It is them, as long as no more than half of the surplus shares are wrong. A dealer who
-        dealt them so looks the same.
+    :param holders: whose shares are wrong, if that can be decided; the others then agree. The
+        decision is right as long as at most half of the surplus shares are wrong. A dealer who
+        dealt such shares cannot be distinguished from their holders.
     """
 
     def __init__(self, holders: tuple[str, ...], detail: str) -> None:
@@ -60,10 +59,10 @@ class InconsistentSharesError(ShareError):
 @dataclass(frozen=True, repr=False)
 class SharePair:
     """
-    One holder's shares of the two secrets of one member, of which it may reveal only one.
+    One holder's shares of the two secrets of a member; the holder may reveal only one of them.
 
-    :param mask_secret: share of the X25519 secret that the pair masks come from, 33 bytes.
-    :param self_seed: share of the seed that the self mask comes from, 33 bytes.
+    :param mask_secret: share of the X25519 secret behind the pair masks, 33 bytes.
+    :param self_seed: share of the seed of the member's own mask, 33 bytes.
     """
 
     mask_secret: bytes
@@ -74,7 +73,7 @@ def positions(members: Collection[str]) -> dict[str, int]:
     """
     Return the place of each member, from 1, in the order of their names.
 
-    :raises ShareError: if a name comes twice, or there are none or too many.
+    :raises ShareError: if a name is repeated, or there are no or too many members.
     """
     numbered = {name: place for place, name in enumerate(sorted(members), 1)}
     if len(numbered) != len(members) or not 1 <= len(members) <= MOST_MEMBERS:
@@ -92,11 +91,11 @@ def share(
     Deal the shares of a secret.
 
     :param secret: 32 bytes.
-    :param threshold: t, how many shares restore it.
+    :param threshold: t, how many shares restore the secret.
     :param members: names of all holders, in any order.
     :param coefficients: those of x, x^2, ... x^(t-1): secret, and uniform in [0, PRIME).
     :returns: 33 bytes for each member, in the order of the names.
-    :raises ShareError: if an argument does not fit.
+    :raises ShareError: if an argument is not valid.
     """
     places = positions(members)
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
@@ -115,9 +114,9 @@ def share(
 
 def share_value(holder: str, data: bytes) -> int:
     """
-    Read an untrusted share.
+    Parse an untrusted share.
 
-    :raises MalformedShareError: if it is not 33 bytes, or beyond the field.
+    :raises MalformedShareError: if it is not 33 bytes, or is beyond the field.
     """
     if not isinstance(data, bytes) or len(data) != SHARE_BYTES:
         raise MalformedShareError(f'share of {holder!r}: expected {SHARE_BYTES} bytes')
@@ -131,16 +130,16 @@ class Recovery:
     """
     Restores secrets from the shares of one set of holders.
 
-    The Lagrange weights depend on the holders alone: they are computed once, and each secret
-    is a sum of products. Where there are more than t holders, every share counts for the
-    check that all lie on one polynomial of degree t - 1: their sum with the weights of a
-    random word of the dual code is zero, or else, but once in 2^256, not (Cascudo & David 2017).
+    The Lagrange weights depend on the holders alone: they are computed once, and each secret is a
+    sum of products. With more than t holders, all shares are checked to lie on one polynomial of
+    degree t - 1: only then is their sum with the weights of a random word of the dual code zero,
+    except with probability 2^-256 (Cascudo & David 2017).
 
     :param threshold: t.
     :param members: all members among whom the secrets were shared.
-    :param holders: those whose shares there are.
+    :param holders: members whose shares are available.
     :raises TooFewSharesError: if they are fewer than the threshold.
-    :raises ShareError: if one is named twice, or is no member.
+    :raises ShareError: if a holder is repeated, or is no member.
     """
 
     def __init__(self, threshold: int, members: Collection[str], holders: Collection[str]) -> None:
@@ -157,7 +156,7 @@ class Recovery:
         self.holders = tuple(sorted(holders))
         self._surplus = len(holders) - threshold
         self._places = [places[name] for name in self.holders]
-        # 1 / prod (x_i - x_j): of these come the weights of the secret and of every check.
+        # 1 / prod (x_i - x_j): the weights of the secret and of every check derive from these.
         self._dual = [
             pow(prod([place - other for other in self._places if other != place]), -1, PRIME)
             for place in self._places
@@ -179,7 +178,7 @@ class Recovery:
 
         :param shares: of exactly the holders, 33 bytes each.
         :returns: 32 bytes.
-        :raises MalformedShareError: if a share is none, or they are shares of no secret.
+        :raises MalformedShareError: if a share is malformed, or they restore no secret.
         :raises InconsistentSharesError: if a surplus share does not agree with the others.
         """
         if shares.keys() != set(self.holders):
@@ -193,7 +192,7 @@ class Recovery:
         return secret.to_bytes(SECRET_BYTES, 'big')
 
     def _inconsistent(self, values: list[int]) -> InconsistentSharesError:
-        """Find whose shares are wrong: decode a word of the Reed-Solomon code (Massey 1969)."""
+        """Find the wrong shares by decoding a Reed-Solomon word (Massey 1969)."""
         terms = [dual * value % PRIME for dual, value in zip(self._dual, values, strict=True)]
         syndromes = []
         for _ in range(self._surplus):
@@ -219,7 +218,7 @@ def recover(
     shares: Collection[tuple[str, bytes]], threshold: int, members: Collection[str]
 ) -> bytes:
     """
-    Restore one secret from the holders' shares; for several, make one :class:`Recovery`.
+    Restore one secret from shares; for several secrets make one :class:`Recovery`.
 
     :param shares: (holder, share), at least t of them; surplus ones are checked.
     :param threshold: t.
@@ -231,7 +230,7 @@ def recover(
 
 
 def _check_threshold(threshold: int, members: int) -> None:
-    """Refuse a threshold that hands out the secret itself, or that nobody can reach."""
+    """Refuse a threshold of one, which would deal out the secret, or above the members."""
     if type(threshold) is not int or not 2 <= threshold <= members:
         raise ShareError(f'threshold {threshold!r} of {members} members: expected 2 to {members}')
 
@@ -239,7 +238,7 @@ def _check_threshold(threshold: int, members: int) -> None:
 def _value_at(place: int, falling: Sequence[int]) -> int:
     """Evaluate a polynomial, its coefficients from the highest power down (Horner)."""
     value = 0
-    # Places are small, so that it is quicker to reduce once in some steps.
+    # Places are small, so reducing once in several steps is faster.
     for start in range(0, len(falling), _STEPS):
         for coefficient in falling[start : start + _STEPS]:
             value = value * place + coefficient
@@ -249,7 +248,7 @@ def _value_at(place: int, falling: Sequence[int]) -> int:
 
 def _shortest_recurrence(sequence: list[int]) -> list[int]:
     """
-    Return the shortest recurrence of a sequence: of the syndromes, whose roots are the errors.
+    Return the shortest recurrence of the syndromes, whose roots are the places of errors.
 
     :returns: 1, c_1, ... c_L with s_n + c_1 s_(n-1) + ... + c_L s_(n-L) = 0.
     """

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import logging
 
 from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
-from fdrl_ros.crypto.keys.commit import changing, reading
 from fdrl_ros.crypto.keys.he_key import he_bytes, in_words, load_he
+from fdrl_ros.crypto.keys.transaction import changing, reading
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan

@@ -239,7 +239,7 @@ def test_passphrase_is_told_by_a_file_and_never_printed(keys, passphrase, tmp_pa
     assert 'is not the one' in refused('keys', 'renew', keys)
     done('keys', 'passphrase', keys, '--clear', '--passphrase-file', newer)
     assert not any(is_sealed(keys / name) for name in private_keys(keys))
-    assert 'not encrypted, but a passphrase was told' in refused('keys', 'renew', keys)
+    assert 'not encrypted, but a passphrase was given' in refused('keys', 'renew', keys)
     assert (
         fdrl('keys', 'passphrase', keys, '--clear', '--new-passphrase-file', newer).exit_code == 2
     )

@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.keys.commit import changing, reading
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.keystore import (
     check_opens,
@@ -33,6 +32,7 @@ from fdrl_ros.crypto.keys.rotation import (
 )
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.keys.transaction import changing, reading
 from fdrl_ros.errors import (
     KeyFileError,
     PassphraseError,
@@ -214,7 +214,7 @@ def test_root_does_not_sign_on_from_a_roster_that_it_has_followed(directory):
 def test_another_root_signs_nothing(directory, tmp_path):
     make_federation(tmp_path / 'other', NAMES, sizes=SIZES)
     shutil.copy(tmp_path / 'other/root' / KEY_FILE, directory / 'root' / KEY_FILE)
-    with pytest.raises(KeyFileError, match='not the root that root.pub tells'):
+    with pytest.raises(KeyFileError, match='not the root that root.pub pins'):
         Succession(directory).rotate('hospital_1')
 
 
@@ -243,7 +243,7 @@ def test_he_key_that_is_damaged_or_relabelled_is_refused(directory, tmp_path):
     key, about = unseal(data, holds, None, path)
     for changed in (about | {'public': '00' * 32}, about | {'after_round': None}, {}):
         path.write_bytes(seal(key, holds, changed, None))
-        with pytest.raises(KeyFileError, match='label is of another key'):
+        with pytest.raises(KeyFileError, match='label names another key'):
             load_he(path)
     path.write_bytes(seal(key[:-1], holds, about, None))
     with pytest.raises(KeyFileError, match='checksum'):

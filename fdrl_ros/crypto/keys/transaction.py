@@ -1,11 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Files of a key directory that change together or not at all, whenever the process is killed.
+Change files of a key directory together or not at all, even if the process is killed.
 
-New files are written aside with a list of what goes where; renaming their folder is the moment
-at which the change is decided. What is left to do then is done again by whoever looks next, and
-a lock on the directory lets nobody read keys and roster in between.
+A transaction stages new files in a folder, with a list of their targets. Renaming the folder
+commits it. After a crash, the next process to open the directory finishes a committed transaction.
+A lock on the directory keeps others from reading keys and roster in between.
 """
 
 from collections.abc import Iterator
@@ -21,47 +21,47 @@ from fdrl_ros.errors import KeyFileError
 from fdrl_ros.runtime.durable import sync_folder
 
 _STAGED: Final = '.staged'
-_DECIDED: Final = '.decided'
+_COMMITTED: Final = '.decided'
 _LIST: Final = 'list.json'
 _BEFORE: Final = '.before'
 
 
 class Changes:
     """
-    What is to change below a key directory; see :func:`changing`.
+    The staged changes of one transaction; see :func:`changing`.
 
     Names are relative to the directory, as ``hospital_1/identity.key``.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Begin with no change; one that was never decided is forgotten."""
+        """Discard a transaction that was never committed, and begin an empty one."""
         self._directory = directory
         self._folder = directory / _STAGED
         self._written: list[str] = []
         self._removed: list[str] = []
-        self.forget()
+        self.discard()
         self._folder.mkdir(mode=0o700)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file for its owner alone, in place of the one that is there."""
+        """Stage a file of mode 0600, which replaces the present one."""
         self._put(str(len(self._written)), data)
         self._written.append(name)
 
     def remove(self, name: str) -> None:
-        """Erase a file, if it is there, and its folder, if nothing else is in it."""
+        """Stage the erasure of a file, if it exists, and of its folder, if it is then empty."""
         self._removed.append(name)
 
-    def decide(self) -> None:
-        """Make the change happen, now or after a restart."""
+    def commit(self) -> None:
+        """Make the changes durable: they take effect now or after a restart."""
         text = json.dumps({'written': self._written, 'removed': self._removed})
         self._put(_LIST, text.encode())
         sync_folder(self._folder)
-        self._folder.rename(self._directory / _DECIDED)
+        self._folder.rename(self._directory / _COMMITTED)
         sync_folder(self._directory)
         _finish(self._directory)
 
-    def forget(self) -> None:
-        """Leave everything as it was."""
+    def discard(self) -> None:
+        """Drop all staged changes."""
         if self._folder.exists():
             shutil.rmtree(self._folder)
 
@@ -76,9 +76,9 @@ class Changes:
 @contextmanager
 def changing(directory: Path) -> Iterator[Changes]:
     """
-    Change files of a key directory together, while nobody else reads or changes them.
+    Hold the exclusive lock of a key directory and commit its changes at the end of the block.
 
-    The change is decided at the end of the block; an error in it leaves everything as it was.
+    An error inside the block leaves all files as they were.
 
     :raises KeyFileError: if the directory is not there or a file cannot be written.
     """
@@ -89,9 +89,9 @@ def changing(directory: Path) -> Iterator[Changes]:
             try:
                 yield changes
             except BaseException:
-                changes.forget()
+                changes.discard()
                 raise
-            changes.decide()
+            changes.commit()
         except OSError as error:
             raise KeyFileError(f'the keys in {directory} cannot be changed: {error}') from error
 
@@ -99,15 +99,15 @@ def changing(directory: Path) -> Iterator[Changes]:
 @contextmanager
 def reading(directory: Path) -> Iterator[None]:
     """
-    Read files of a key directory while nobody changes them.
+    Hold the shared lock of a key directory while reading its files.
 
-    A change that was decided and then interrupted is finished first.
+    A transaction that was committed and then interrupted is finished first.
 
-    :raises KeyFileError: if the directory is not there, or such a change cannot be finished.
+    :raises KeyFileError: if the directory is missing, or such a transaction cannot be finished.
     """
     while True:
         with _locked(directory, fcntl.LOCK_SH):
-            if not (directory / _DECIDED).exists():
+            if not (directory / _COMMITTED).exists():
                 yield
                 return
         with _locked(directory, fcntl.LOCK_EX):
@@ -121,7 +121,7 @@ def reading(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(directory: Path, how: int) -> Iterator[None]:
-    """Hold a lock on a directory, which ends with the process."""
+    """Hold a lock on a directory; it ends with the process."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -137,8 +137,8 @@ def _locked(directory: Path, how: int) -> Iterator[None]:
 
 
 def _finish(directory: Path) -> None:
-    """Do what is left of a change that was decided; to do it twice is to do it once."""
-    folder = directory / _DECIDED
+    """Finish a committed transaction; doing so twice has no further effect."""
+    folder = directory / _COMMITTED
     if not folder.exists():
         return
     if (folder / _LIST).exists():
@@ -167,7 +167,7 @@ def _finish(directory: Path) -> None:
 
 
 def _erase(path: Path) -> None:
-    """Write over a file that held a key, which some disks do elsewhere, and remove it."""
+    """Overwrite a file that held a key and remove it; some disks overwrite elsewhere."""
     with path.open('r+b') as file:
         file.write(bytes(path.stat().st_size))
         file.flush()
