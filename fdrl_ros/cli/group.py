@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How every command ends: one line on an error, exit code 1; exit code 130 after Ctrl-C."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 import signal
 import threading
 from types import FrameType
 from typing import Any
 
 import click
+from fdrl_ros.cli.early_interrupt import quietly_stopped
 from fdrl_ros.errors import FdrlError, TrainingStopped
 
 INTERRUPTED = 130
@@ -23,7 +25,46 @@ _THEN = 'fdrl_ros.cli.then'
 
 
 class FdrlGroup(click.Group):
-    """The top of the command line; turns errors of the package into one line."""
+    """
+    The top of the command line; turns errors of the package into one line.
+
+    A command's module is imported when the command is called, or its own help is asked for.
+    """
+
+    def __init__(
+        self, *arguments: Any, table: Mapping[str, tuple[str, str]], **named: Any
+    ) -> None:
+        """
+        Take the commands by name.
+
+        :param table: for each name its command as `module:function`, and the first paragraph of
+            its help.
+        """
+        super().__init__(*arguments, **named)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command, or return None if there is none of that name."""
+        if name not in self.table:
+            return None
+        module, _, function = self.table[name][0].partition(':')
+        with quietly_stopped():
+            command: click.Command = getattr(import_module(module), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command is for, out of the table."""
+        limit = formatter.width - 6 - max(map(len, self.table))
+        rows = [
+            (name, click.Command(name, help=self.table[name][1]).get_short_help_str(limit))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section('Commands'):
+            formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""

@@ -19,6 +19,10 @@ FOREIGN = (
     'gymnasium',
     'matplotlib',
     'pybullet',
+    'scipy.fft',
+    'scipy.signal',
+    'scipy.special',
+    'scipy.stats',
     'torch',
 )
 

@@ -1,0 +1,45 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Commands are imported when they are called, and the help tells of them without."""
+
+import inspect
+import subprocess
+import sys
+
+import click
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+from fdrl_ros.cli.commands import COMMANDS, main
+import pytest
+
+LOOK = """
+import sys
+from fdrl_ros.cli import main
+main(['--help'], standalone_mode=False)
+print(*sys.modules)
+"""
+
+
+def test_help_imports_no_command() -> None:
+    done = subprocess.run([sys.executable, '-c', LOOK], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert not loaded & {place.partition(':')[0] for place, _ in COMMANDS.values()}
+    assert not loaded & {'numpy', 'rich', 'fdrl_ros.deployment', 'fdrl_ros.surgery'}
+
+
+@pytest.mark.parametrize('name', COMMANDS)
+def test_table_says_of_a_command_what_its_own_help_says(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None and command.name == name and command.help is not None
+    first = inspect.cleandoc(command.help).partition('\n\n')[0]
+    assert COMMANDS[name][1] == ' '.join(first.split())
+
+
+def test_unknown_command_is_refused() -> None:
+    result = CliRunner().invoke(main, ['trian'])
+    assert result.exit_code == 2 and "No such command 'trian'" in result.output
+
+
+def test_shell_completes_commands() -> None:
+    found = ShellComplete(main, {}, 'fdrl', '_FDRL_COMPLETE').get_completions([], 'pr')
+    assert [each.value for each in found] == ['prepare', 'privacy']
