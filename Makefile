@@ -3,10 +3,10 @@
 #
 #   make run     set up what is missing, then run the federation        (ARGS="--rounds 3")
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
-#   make test    set up what is missing, then run every test
+#   make test    set up what is missing, then run the tests; says at its end what did not run
 #   make setup   only set up: .venv, the wheels, the colcon build
-#   make nightly set up what is missing, then the slow tests that back claims (test/nightly);
-#               ARGS="--save docs/results/expert.json": keeps their figures
+#   make nightly set up what is missing, then the slow tests that back claims (test/nightly), in
+#               hours; ARGS="--save docs/results/expert.json": keeps their figures; alias: paper
 #   make lint    check style and types             make format   repair style
 #   make clean   remove all that these made; runs/ stays
 #
@@ -26,7 +26,6 @@ test: setup
 nightly: setup
 	@tools/in_workspace python -m pytest -q test/nightly $(ARGS)
 
-# The target's older name.
 paper: nightly
 
 setup:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 import random
 import socket
-from typing import Any
+from typing import Any, Final
 
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
@@ -29,8 +29,15 @@ Value = bool | int | float | str
 PLAN_FILE = 'plan.yaml'
 """File of the plan, in a prepared federation's directory."""
 
-NODES = ('aggregator', 'env', 'key_authority', 'selector', 'trainer')
-"""Names of our nodes, which are their executables too."""
+# CMakeLists.txt reads these lines.
+NODES: Final = {
+    'aggregator': 'server',
+    'env': 'robot',
+    'key_authority': 'server',
+    'selector': 'robot',
+    'trainer': 'hospital',
+}
+"""Our nodes, named as their executables, and the file in config/ that lists their parameters."""
 
 FEDERATION = '/federation'
 """Namespace of the servers and of the federation's topics."""

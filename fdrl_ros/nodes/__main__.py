@@ -4,11 +4,10 @@
 
 import sys
 
-from fdrl_ros.nodes.starting import PARAMETERS, start
+from fdrl_ros.deployment.bringup import NODES
+from fdrl_ros.nodes.starting import start
 
 if __name__ == '__main__':
-    if len(sys.argv) < 2 or sys.argv[1] not in PARAMETERS:
-        sys.exit(
-            f'usage: python -m fdrl_ros.nodes {"|".join(PARAMETERS)} [--help | --ros-args ...]'
-        )
+    if len(sys.argv) < 2 or sys.argv[1] not in NODES:
+        sys.exit(f'usage: python -m fdrl_ros.nodes {"|".join(NODES)} [--help | --ros-args ...]')
     sys.exit(start(sys.argv.pop(1)))

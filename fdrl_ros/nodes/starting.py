@@ -6,19 +6,11 @@ from importlib import import_module
 import os
 import signal
 import sys
-from typing import Any, Final
+from typing import Any
 
+from fdrl_ros.deployment.bringup import NODES
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.orphans import end_with_launcher
-
-PARAMETERS: Final = {
-    'aggregator': 'server',
-    'env': 'robot',
-    'key_authority': 'server',
-    'selector': 'robot',
-    'trainer': 'hospital',
-}
-"""Each node, and the file in config/ that lists its parameters."""
 
 
 def usage(name: str) -> str:
@@ -27,7 +19,7 @@ def usage(name: str) -> str:
         f'usage: {name} [--ros-args -r __ns:=/NAMESPACE -p PARAMETER:=VALUE '
         '--params-file FILE ...]\n'
         f'Starts the node in the DDS domain ROS_DOMAIN_ID, 0 unless set.\n'
-        f'Parameters, with range and default: {resource(f"config/{PARAMETERS[name]}.yaml")}'
+        f'Parameters, with range and default: {resource(f"config/{NODES[name]}.yaml")}'
     )
 
 
