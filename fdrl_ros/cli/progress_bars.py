@@ -37,10 +37,23 @@ WORDS = {
     'sepsis part': 'learning',
     'experiment part': 'experiment',
     'shield': 'shield',
+    'attack': 'shield attack',
+    'attack part': 'attacking',
+    'cost': 'shield cost',
+    'cost part': 'operating',
 }
-LINES = {'collect': 4, 'train': 4, 'alone': 4, 'utility part': 8, 'sepsis': 20, 'sepsis part': 0}
+LINES = {
+    'collect': 4,
+    'train': 4,
+    'alone': 4,
+    'utility part': 8,
+    'sepsis': 20,
+    'sepsis part': 0,
+    'attack part': 0,
+    'cost part': 0,
+}
 """How many lines a log gets of a piece of work, where that is not one."""
-PASSING = ('value', 'evaluate', 'sepsis part')
+PASSING = ('value', 'evaluate', 'sepsis part', 'attack part', 'cost part')
 """What is not shown any more once it is done."""
 AT_ONCE = ('utility part', 'sepsis')
 """What says in a log that it has begun."""

@@ -15,6 +15,7 @@ import hashlib
 import json
 from pathlib import Path
 import shutil
+import tempfile
 import time
 from typing import Any
 
@@ -101,7 +102,7 @@ class Study:
     Where parts are kept and how they are measured.
 
     :param name: of the study, in progress and files.
-    :param directory: of the parts; made if it is not there.
+    :param directory: of the parts, made if it is not there; None keeps nothing.
     :param measure: called with a part's arguments.
     :param validate: raises KeyError, TypeError or ValueError where something is missing in a
         result that was read.
@@ -109,14 +110,10 @@ class Study:
     """
 
     name: str
-    directory: Path
+    directory: Path | None
     measure: Measure
     validate: Callable[[Result], object] = dict
     workers: int = 1
-
-    def path(self, part: Part) -> Path:
-        """Return the file of a part."""
-        return self.directory / f'{part.name}.json'
 
     def finished(self, parts: Sequence[Part]) -> list[Result | None]:
         """
@@ -124,7 +121,9 @@ class Study:
 
         :raises StoreError: if one is damaged, or of other settings.
         """
-        return [self._read(each) for each in parts]
+        if self.directory is None:
+            return [None] * len(parts)
+        return [self._read(self.directory / f'{each.name}.json', each) for each in parts]
 
     def run(
         self, parts: Sequence[Part], *, report: Report = silent, stopped: Stopped = never
@@ -136,7 +135,8 @@ class Study:
         :raises StoreError: if a part is damaged, or of other settings, or cannot be written.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            if self.directory is not None:
+                self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f'cannot make {self.directory}: {error.strerror}') from error
         found = self.finished(parts)
@@ -151,8 +151,7 @@ class Study:
         fresh = iter(measured)
         return [next(fresh) if each is None else each for each in found]
 
-    def _read(self, part: Part) -> Result | None:
-        path = self.path(part)
+    def _read(self, path: Path, part: Part) -> Result | None:
         if not path.exists():
             return None
         try:
@@ -225,23 +224,31 @@ def left_words(seconds: float) -> str:
 
 
 def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> Result:
-    """Measure one part and write it; runs in a worker process."""
-    directory = study.directory / f'{part.name}.unfinished'
-    directory.mkdir(exist_ok=True)
+    """Measure one part and keep it; runs in a worker process."""
     progress = (part_progress(study.name), title_of(part))
-    work = Work(directory, progress, report, stopped)
-    content = {**part.settings, **study.measure(*part.arguments, work=work)}
-    header = {
-        'format': FORMAT,
-        'name': study.name,
-        'settings_digest': digest_of(part.settings),
-        'versions': versions(),
-    }
-    write_json(study.path(part), {HEADER: header, **content})
-    shutil.rmtree(directory, ignore_errors=True)
+    if study.directory is None:
+        folder = Path(tempfile.mkdtemp())
+    else:
+        folder = study.directory / f'{part.name}.unfinished'
+        folder.mkdir(exist_ok=True)
+    work = Work(folder, progress, report, stopped)
+    try:
+        result = study.measure(*part.arguments, work=work)
+    finally:
+        if study.directory is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    content: Result = json.loads(json.dumps({**part.settings, **result}))
+    if study.directory is not None:
+        header = {
+            'format': FORMAT,
+            'name': study.name,
+            'settings_digest': digest_of(part.settings),
+            'versions': versions(),
+        }
+        write_json(study.directory / f'{part.name}.json', {HEADER: header, **content})
+        shutil.rmtree(folder, ignore_errors=True)
     report(Progress(*progress, work.total, work.total))
-    read_back: Result = json.loads(json.dumps(content))
-    return read_back
+    return content
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:

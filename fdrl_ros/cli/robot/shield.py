@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl shield`: prove that the shield keeps its limits, try to break it, say what it costs."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,15 @@ from fdrl_ros.cli.experiments.study_command import levels_from
 from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.experiments.json_file import write_json
-from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, Tally, TICKS
-from fdrl_ros.experiments.shield.cost import by_expert, by_policy, Chooser, Cost, cost, newest
-from fdrl_ros.experiments.shield.loop import attack_loop
-from fdrl_ros.policy import Policy
+from fdrl_ros.experiments.shield.cost import newest
+from fdrl_ros.experiments.shield.study import attack_study, cost_study, CostSettings
 from fdrl_ros.runtime.progress import Progress
 from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
-from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.procedures import procedure_named, procedures_named
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.tasks.procedures import procedures_named
 from rich.table import Table
-
-_MOTORS, _LOOP = 20, 5
-"""One step in so many is done with motors besides, and one through the robot's control loop."""
 
 
 @click.group()
@@ -99,30 +89,10 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     the shield on, or if nothing was touched.
     """
     out = console()
-    tallies: list[Tally] = []
-    kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
-    if steps < len(kinds) * TICKS:
-        raise SettingError(
-            'steps',
-            steps,
-            f'at least {len(kinds) * TICKS}: an operation of {TICKS} for each adversary in each '
-            f'procedure',
-        )
-    share = -(-steps // len(kinds))
-    with (
-        ProgressBars(out) as bars,
-        closing(Operation(WorldSettings())) as operation,
-        closing(Operation(WorldSettings(mode='kinematic'))) as kinematic,
-    ):
-        for done, (name, kind) in enumerate(kinds):
-            limit = procedure_named(name).force_limit
-            for settings in (ShieldSettings(keep_limit=keep_limit), None):
-                tallies.append(attack(name, kind, share, settings, limit, seed))
-                few = share // _MOTORS + 1
-                tallies.append(attack_motors(operation, name, kind, few, settings, limit, seed))
-                some = share // _LOOP + 1
-                tallies.append(attack_loop(kinematic, name, kind, some, settings, limit, seed))
-            bars(Progress('shield', 'attack', done + 1, len(kinds)))
+    study, parts = attack_study(steps, seed, keep_limit)
+    with ProgressBars(out) as bars:
+        found = study.run(parts, report=bars)
+    tallies = [tally for part in found for tally in part['tallies']]
     table = Table(title='Steps above the limits')
     for heading in (
         *('arm', 'shield', 'steps', 'in contact', 'above the limit', 'above 10 N'),
@@ -132,27 +102,27 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     broken, untouched = 0, []
     for arm in ('kinematic', 'dynamic', 'loop'):
         for on in (True, False):
-            chosen = [each for each in tallies if each.arm == arm and each.shield == on]
-            stop = sum(each.above_stop for each in chosen)
+            chosen = [each for each in tallies if each['arm'] == arm and each['shield'] == on]
+            stop = sum(each['above_stop'] for each in chosen)
             broken += stop if on else 0
-            contact = sum(each.contact for each in chosen)
+            contact = sum(each['contact'] for each in chosen)
             if not contact:
                 untouched.append(f'{arm} with the shield {"on" if on else "off"}')
             table.add_row(
                 arm,
                 'on' if on else 'off',
-                str(sum(each.steps for each in chosen)),
+                str(sum(each['steps'] for each in chosen)),
                 str(contact),
-                str(sum(each.above_limit for each in chosen)),
+                str(sum(each['above_limit'] for each in chosen)),
                 str(stop),
-                str(sum(each.above_damage for each in chosen)),
-                str(sum(each.outside for each in chosen)),
-                f'{max(each.greatest for each in chosen):.2f}',
+                str(sum(each['above_damage'] for each in chosen)),
+                str(sum(each['outside'] for each in chosen)),
+                f'{max(each["greatest"] for each in chosen):.2f}',
             )
     out.print(table)
     if file is not None:
         asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
-        write_json(file, {**asked, 'tallies': [each.plain() for each in tallies]})
+        write_json(file, {**asked, 'tallies': tallies})
     if untouched:
         out.print(f'Nothing was tested: no force in {", ".join(untouched)}.', soft_wrap=True)
     if broken or untouched:
@@ -180,48 +150,32 @@ def cost_it(
     PATHS are policy files, or directories of runs: of those the newest global policy and those of
     the hospitals. Arms are kinematic. In brackets: how many steps of 100 are vetoed.
     """
-    names = procedures_named(procedures)
-    wanted = levels_from(levels)
-    if patients < 1:
-        raise SettingError('patients', patients, 'at least 1')
-    actors: dict[str, Chooser] = {'expert': by_expert}
-    for path in [one for each in paths for one in newest(each)]:
-        weights, shape = load_policy(path)
-        if shape.states != STATE_SIZE:
-            raise PolicyError(f'{path} is for states of {shape.states}: expected {STATE_SIZE}')
-        actors[str(path)] = by_policy(Policy(weights, shape))
-    shields = {
-        'off': ShieldSettings(active=False),
-        'on': ShieldSettings(),
-        'keep_limit': ShieldSettings(keep_limit=True),
-    }
+    wanted = tuple(levels_from(levels))
+    files = [one for each in paths for one in newest(each)]
+    study, parts = cost_study(
+        files, procedures_named(procedures), CostSettings(patients, wanted, seed)
+    )
     out = console()
     table = Table(title=f'Successes of {patients} operations at H = {levels}')
     for heading in ('who', 'procedure', 'shield', 'successes', 'ended by force', 'vetoed, %'):
         table.add_column(heading)
-    found: list[dict[str, object]] = []
-    done, total = 0, len(actors) * len(names) * len(shields)
     with ProgressBars(out) as bars:
-        for who, choose in actors.items():
-            for name in names:
-                for word, settings in shields.items():
-                    row = [cost(name, choose, settings, patients, h, seed) for h in wanted]
-                    found += [
-                        {'who': who, 'shield': word, 'heterogeneity': h, **each.plain()}
-                        for h, each in zip(wanted, row, strict=True)
-                    ]
-                    table.add_row(Path(who).stem, name, word, *_shown(row))
-                    done += 1
-                    bars(Progress('shield', 'cost', done, total))
+        found = study.run(parts, report=bars)
+    rows: list[dict[str, Any]] = []
+    for part in found:
+        own = {'who': part['who'], 'shield': part['shield']}
+        rows += [{**own, **each} for each in part['found']]
+        names = (Path(part['who']).stem, part['procedure'], part['shield'])
+        table.add_row(*names, *_shown(part['found']))
     out.print(table)
     if file is not None:
-        write_json(file, {'patients': patients, 'seed': seed, 'found': found})
+        write_json(file, {'patients': patients, 'seed': seed, 'found': rows})
 
 
-def _shown(row: list[Cost]) -> tuple[str, str, str]:
+def _shown(row: list[dict[str, Any]]) -> tuple[str, str, str]:
     """Return successes, ends by force, and the share of vetoes at each level."""
     return (
-        ' / '.join(str(each.successes) for each in row),
-        ' / '.join(str(each.forced) for each in row),
-        ' / '.join(f'{100.0 * each.vetoes / each.steps:.1f}' for each in row),
+        ' / '.join(str(each['successes']) for each in row),
+        ' / '.join(str(each['forced']) for each in row),
+        ' / '.join(f'{100.0 * each["vetoes"] / each["steps"]:.1f}' for each in row),
     )

@@ -21,6 +21,7 @@ from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import INDEX, STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import FAILURES, HARD_STOP
 import numpy as np
 from numpy.typing import NDArray
@@ -170,9 +171,9 @@ class Attacker:
         return int(asked[0])
 
 
-def patients_of(procedure: str, first: int, count: int, heterogeneity: float) -> list[Patient]:
-    """Return made-up patients whose operations no force ends."""
-    cohort = public_cohort(41, heterogeneity, (procedure,))
+def patients_of(procedure: str, first: int, count: int) -> list[Patient]:
+    """Return made-up patients of H = 1 whose operations no force ends."""
+    cohort = public_cohort(41, 1.0, (procedure,))
     chosen = [cohort.patient(each, 'test') for each in range(first, first + count)]
     return [
         replace(each, procedure=replace(each.procedure, force_limit=_ENDLESS)) for each in chosen
@@ -186,7 +187,6 @@ def attack(
     settings: ShieldSettings | None,
     limit: float,
     seed: int = 0,
-    heterogeneity: float = 1.0,
 ) -> Tally:
     """
     Attack in the batch world, in whole operations: few steps are few patients.
@@ -203,7 +203,7 @@ def attack(
     watch = settings or ShieldSettings(active=False)
     while tally.steps < steps:
         count = min(_ROWS, -(-(steps - tally.steps) // TICKS))
-        patients = patients_of(procedure, _ROWS * round_number, count, heterogeneity)
+        patients = patients_of(procedure, _ROWS * round_number, count)
         batch = BatchSurgery(patients)
         states = batch.reset()
         shield, meter = BatchShield(watch, procedure, count), DamageMeter(np.zeros(count))
@@ -239,25 +239,23 @@ def attack(
 
 
 def attack_motors(
-    operation: Operation,
     procedure: str,
     kind: str,
     steps: int,
     settings: ShieldSettings | None,
     limit: float,
     seed: int = 0,
-    heterogeneity: float = 1.0,
 ) -> Tally:
     """
-    Attack one operation after the other, as :func:`attack` does, each to its end.
+    Attack one operation after the other on an arm with motors, as :func:`attack`, each to its end.
 
-    :param operation: whose arm has motors.
     :param steps: the last operation that begins is the one in which so many are reached.
     """
+    operation = Operation(WorldSettings())
     tally = Tally(procedure, kind, settings is not None, 'dynamic')
     attacker, number = Attacker(kind, np.random.default_rng(seed)), 0
     while tally.steps < steps:
-        operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
+        operation.reset(patients_of(procedure, number, 1)[0])
         shield, meter, number = Shield(settings), DamageMeter(), number + 1
         attacker.begin(BatchShield(settings or ShieldSettings(active=False), procedure, 1))
         peak = 0.0
@@ -275,4 +273,5 @@ def attack_motors(
             operation.advance(SUBSTEPS)
             peak = max(peak, tally.end_tick(operation, meter, limit))
         attacker.learn(peak)
+    operation.close()
     return tally

@@ -30,6 +30,7 @@ from fdrl_ros.surgery.gym.state import (
     PATIENT_FIELDS,
 )
 from fdrl_ros.surgery.patient.patient import Point
+from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from numpy.typing import NDArray
 
@@ -138,28 +139,26 @@ class _Robot:
 
 
 def attack_loop(
-    operation: Operation,
     procedure: str,
     kind: str,
     steps: int,
     settings: ShieldSettings | None,
     limit: float,
     seed: int = 0,
-    heterogeneity: float = 1.0,
 ) -> Tally:
     """
     Attack one operation after the other through the control loop, each to its end.
 
-    :param operation: whose arm is used.
     :param steps: the last operation that begins is the one in which so many are reached.
     :param limit: force limit of the procedure, N.
     """
+    operation = Operation(WorldSettings(mode='kinematic'))
     tally = Tally(procedure, kind, settings is not None, 'loop')
     rng = np.random.default_rng(seed)
     watch = settings or ShieldSettings(active=False)
     attacker, number = Attacker(kind, rng), 0
     while tally.steps < steps:
-        operation.reset(patients_of(procedure, number, 1, heterogeneity)[0])
+        operation.reset(patients_of(procedure, number, 1)[0])
         attacker.begin(BatchShield(watch, procedure, 1))
         late = int(rng.integers(0, _LATE + 1))
         robot, meter, number = (
@@ -172,4 +171,5 @@ def attack_loop(
             robot.tick()
             peak = max(peak, tally.end_tick(operation, meter, limit))
         attacker.learn(peak)
+    operation.close()
     return tally

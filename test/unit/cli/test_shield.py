@@ -9,6 +9,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.cli.robot import shield
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
+from fdrl_ros.experiments.shield import study
 from fdrl_ros.experiments.shield.attack import Tally
 from fdrl_ros.experiments.shield.cost import by_expert, cost, newest
 from fdrl_ros.policy import NetworkShape
@@ -25,7 +26,8 @@ def fdrl(*words):
 
 @pytest.fixture
 def one_procedure(monkeypatch):
-    monkeypatch.setattr(shield, 'PROCEDURE_NAMES', ('retraction',))
+    for place in (shield, study):
+        monkeypatch.setattr(place, 'PROCEDURE_NAMES', ('retraction',))
 
 
 @pytest.fixture(scope='module')
@@ -73,7 +75,7 @@ def test_to_attack_finds_no_step_above_the_hard_stop(one_procedure, tmp_path):
 
 
 def test_an_attack_that_touches_nothing_does_not_pass(one_procedure, monkeypatch):
-    monkeypatch.setattr(shield, 'ATTACKERS', ('down',))
+    monkeypatch.setattr(study, 'ATTACKERS', ('down',))
     monkeypatch.setattr(Tally, 'add', lambda self, *_: setattr(self, 'steps', self.steps + 99))
     done = fdrl('attack', '--steps', 60)
     assert done.exit_code == 1
@@ -90,8 +92,8 @@ def test_too_little_to_test_anything_is_refused(words):
 
 
 def test_an_attack_that_gets_through_ends_the_command(one_procedure, monkeypatch):
-    monkeypatch.setattr(shield, 'ATTACKERS', ('down',))
-    monkeypatch.setattr(shield, 'ShieldSettings', lambda **_: ShieldSettings(active=False))
+    monkeypatch.setattr(study, 'ATTACKERS', ('down',))
+    monkeypatch.setattr(study, 'ShieldSettings', lambda **_: ShieldSettings(active=False))
     assert fdrl('attack', '--steps', 1500).exit_code == 1
 
 
@@ -130,7 +132,8 @@ def test_what_cannot_be_asked_is_refused(words):
 
 
 @pytest.mark.parametrize(
-    ('name', 'words'), [('proofs', ['verify']), ('attack', ['attack']), ('cost', ['cost'])]
+    ('name', 'words'),
+    [('proofs', ['verify']), ('attack_study', ['attack']), ('cost_study', ['cost'])],
 )
 def test_a_command_that_keeps_nothing_does_not_say_that_it_goes_on(name, words, monkeypatch):
     def interrupted(*_):

@@ -35,18 +35,22 @@ def made(tmp_path):
     return own
 
 
+def path_of(own, one):
+    return own.directory / f'{one.name}.json'
+
+
 def rewrite(own, number, change):
-    path = own.path(part(number))
+    path = path_of(own, part(number))
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
 
 
 def test_results_come_in_order_whoever_measured_them_and_whenever(made, tmp_path):
-    stamp = made.path(part(2)).stat().st_mtime_ns
+    stamp = path_of(made, part(2)).stat().st_mtime_ns
     found = replace(made, workers=2).run([part(3), part(2), part(-4), part(1)][:2] + [part(5)])
     assert [each['square'] for each in found] == [9, 4, 25]
-    assert made.path(part(2)).stat().st_mtime_ns == stamp
+    assert path_of(made, part(2)).stat().st_mtime_ns == stamp
     alone = replace(made, directory=tmp_path / 'alone').run([part(3), part(2), part(5)])
     assert alone == found
     assert not list((tmp_path / 'parts').glob('*.unfinished'))
@@ -75,7 +79,7 @@ def test_progress_covers_each_part_and_the_whole(made):
 
 
 def test_a_part_holds_its_settings_digest_and_versions(made):
-    header = json.loads(made.path(part(1)).read_text())['study']
+    header = json.loads(path_of(made, part(1)).read_text())['study']
     assert header['name'] == 'made' and header['format'] == FORMAT
     assert header['settings_digest'] == study.digest_of(part(1, workers=5).settings)
     assert header['settings_digest'] != study.digest_of(part(1, rounds=5).settings)
@@ -109,9 +113,15 @@ def test_damaged_and_newer_parts_are_refused(made, change, words):
 
 
 def test_a_torn_part_and_a_folder_that_cannot_be_made_are_refused(made, tmp_path):
-    made.path(part(1)).write_text('{"plan": ')
+    path_of(made, part(1)).write_text('{"plan": ')
     with pytest.raises(StoreError, match='remove it to run it again'):
         made.run([part(1)])
     (tmp_path / 'file').touch()
     with pytest.raises(StoreError, match='cannot make'):
         replace(made, directory=tmp_path / 'file' / 'below').run([part(1)])
+
+
+def test_a_study_without_a_directory_keeps_nothing(made):
+    alone = replace(made, directory=None)
+    assert [each['square'] for each in alone.run([part(1), part(3)])] == [1, 9]
+    assert alone.finished([part(1)]) == [None]

@@ -19,8 +19,6 @@ from fdrl_ros.shield.prediction import compiled_prediction, Prediction
 from fdrl_ros.shield.proof import check_estimator, check_tables, Margins
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, TICK
-from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
@@ -283,11 +281,10 @@ def test_without_the_shield_an_adversary_does():
 @pytest.mark.parametrize('kind', ['down', 'erratic'])
 def test_no_adversary_gets_above_a_limit_through_the_control_loop(kind):
     """With noise, jitter, latency and lost states."""
-    operation, limit = Operation(WorldSettings(mode='kinematic')), 1.1
+    limit = 1.1
     strict = replace(SETTINGS, keep_limit=True)
     shielded, kept, bare = (
-        attack_loop(operation, 'palpation', kind, 300, each, limit)
-        for each in (SETTINGS, strict, None)
+        attack_loop('palpation', kind, 300, each, limit) for each in (SETTINGS, strict, None)
     )
     assert bare.above_stop > 0 and bare.above_damage > 0
     assert shielded.above_limit > 0
@@ -303,26 +300,18 @@ def test_the_control_loop_falls_silent_at_times(monkeypatch):
         return keep_tip(self, reason, *others, **named)
 
     monkeypatch.setattr(Selector, 'keep_tip', keep)
-    operation = Operation(WorldSettings(mode='kinematic'))
-    attack_loop(operation, 'palpation', 'down', 300, SETTINGS, 1.1)
+    attack_loop('palpation', 'down', 300, SETTINGS, 1.1)
     assert held >= {Reason.STALE, Reason.NOT_FINITE}
 
 
 def test_one_robot_too_is_asked_for_what_is_predicted_to_be_worst():
-    operation = Operation(WorldSettings(mode='kinematic'))
     for ways in (attack_loop, attack_motors):
-        down, greedy = (
-            ways(operation, 'palpation', kind, 60, None, 1.1) for kind in ('down', 'greedy')
-        )
+        down, greedy = (ways('palpation', kind, 60, None, 1.1) for kind in ('down', 'greedy'))
         assert replace(greedy, attacker='down') != down
 
 
 def test_no_adversary_gets_above_the_hard_stop_with_motors():
-    operation = Operation(WorldSettings())
-    try:
-        tally = attack_motors(operation, 'retraction', 'down', 90, SETTINGS, 3.4)
-    finally:
-        operation.close()
+    tally = attack_motors('retraction', 'down', 90, SETTINGS, 3.4)
     assert tally.steps >= 90 and tally.contact > 0 and tally.above_stop == 0
 
 

@@ -177,7 +177,7 @@ def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must(
 
 def test_damage_drives_no_tip_out_of_the_workspace():
     left, up = 0, 0
-    batch = BatchSurgery(patients_of('palpation', 0, 24, 1.0))
+    batch = BatchSurgery(patients_of('palpation', 0, 24))
     batch.reset()
     shield = BatchShield(ShieldSettings(), 'palpation', 24)
     shield.damage.total = np.full(24, 2.5)
