@@ -57,89 +57,103 @@ class Audited:
         return max(self.bound, self.gaussian) <= self.claimed
 
 
-def audit(
-    records: Records,
-    shape: NetworkShape,
-    learner: LearnerSettings,
-    privacy: PrivacySettings,
-    settings: AuditSettings,
-    *,
-    rounds: int,
-    directory: Path,
-    source: NoiseSource,
-    rng: np.random.Generator,
-    report: Callable[[TrainingProgress], None] = lambda progress: None,
-    stopped: Callable[[], bool] = lambda: False,
-    trainer: type[AuditedTrainer] = AuditedTrainer,
-    watchers: tuple[Watch, ...] = (),
-    inputs: NDArray[np.floating] | None = None,
-) -> Audited:
+@dataclass(frozen=True, eq=False)
+class Audit:
     """
-    Train some rounds with canaries, each from the policy of the round before, and bound epsilon.
-
-    Patients and canaries join as often as patients alone would, or a trifle less: the expected
-    batch grows in proportion, to a whole number. So the budget lasts as long.
+    Training that is to be audited.
 
     :param records: of the patients.
-    :param directory: empty; ledger and checkpoint are made in it.
-    :param source: of the trainer's noise and coins.
-    :param rng: of directions and coins of canaries, and of the starting weights.
-    :param trainer: what is audited.
-    :param watchers: see every step too.
+    :param rounds: of training, each from the policy of the round before.
     :param inputs: as :class:`fdrl_ros.learner.trainer.Trainer` takes it.
-    :raises PrivacyError: if no finite epsilon is claimed, or a unit owns several records.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :param trainer: the code that is audited.
     """
-    begun = time.perf_counter()
-    guarantee = Guarantee.of(records, learner, privacy)
-    patients, count = guarantee.n_records, settings.canaries
-    charge = guarantee.charge(0)
-    if charge.group > 1:
-        raise PrivacyError('a unit owns several records here and a canary is one record only')
-    privacy = replace(privacy, batch=privacy.batch * (patients + count) // patients)
-    norm = settings.strength * privacy.clip_norm
-    canaries = draw_canaries(shape, learner, inputs, count=count, norm=norm, rng=rng)
-    with Ledger.open(
-        directory / 'ledger.sqlite',
-        hospital='audit',
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
-    ) as ledger:
-        audited = trainer(
-            records,
-            shape,
-            learner,
-            privacy,
-            ledger,
-            source,
-            directory / 'checkpoint',
-            canaries,
-            steps=math.ceil(1.0 / guarantee.rate),
-            inputs=inputs,
+
+    records: Records
+    shape: NetworkShape
+    learner: LearnerSettings
+    privacy: PrivacySettings
+    rounds: int
+    settings: AuditSettings = AuditSettings()
+    inputs: NDArray[np.floating] | None = None
+    trainer: type[AuditedTrainer] = AuditedTrainer
+
+    def run(
+        self,
+        directory: Path,
+        source: NoiseSource,
+        rng: np.random.Generator,
+        *,
+        report: Callable[[TrainingProgress], None] = lambda progress: None,
+        stopped: Callable[[], bool] = lambda: False,
+        watchers: tuple[Watch, ...] = (),
+    ) -> Audited:
+        """
+        Train with canaries among the patients, and bound epsilon.
+
+        Patients and canaries join as often as patients alone would, or a trifle less: the
+        expected batch grows in proportion, to a whole number. So the budget lasts as long.
+
+        :param directory: empty; ledger and checkpoint are made in it.
+        :param source: of the trainer's noise and coins.
+        :param rng: of directions and coins of canaries, and of the starting weights.
+        :param watchers: see every step too.
+        :raises PrivacyError: if no finite epsilon is claimed, or a unit owns several records.
+        :raises TrainingStopped: as soon as `stopped` says so.
+        """
+        begun = time.perf_counter()
+        settings, learner = self.settings, self.learner
+        guarantee = Guarantee.of(self.records, learner, self.privacy)
+        patients, count = guarantee.n_records, settings.canaries
+        charge = guarantee.charge(0)
+        if charge.group > 1:
+            raise PrivacyError('a unit owns several records here and a canary is one record only')
+        batch = self.privacy.batch * (patients + count) // patients
+        privacy = replace(self.privacy, batch=batch)
+        norm = settings.strength * privacy.clip_norm
+        canaries = draw_canaries(self.shape, learner, self.inputs, count=count, norm=norm, rng=rng)
+        with Ledger.open(
+            directory / 'ledger.sqlite',
+            hospital='audit',
+            unit=privacy.unit,
+            delta=privacy.delta,
+            budget=privacy.budget,
+        ) as ledger:
+            audited = self.trainer(
+                self.records,
+                self.shape,
+                learner,
+                privacy,
+                ledger,
+                source,
+                directory / 'checkpoint',
+                canaries,
+                steps=math.ceil(1.0 / guarantee.rate),
+                inputs=self.inputs,
+            )
+            charge = audited.guarantee.charge(
+                self.rounds * learner.epochs * audited.steps_per_block
+            )
+            adversary = Adversary(
+                canaries, charge, clip_norm=privacy.clip_norm, expected_batch=privacy.batch
+            )
+            chances = {'delta': privacy.delta, 'failure': settings.failure}
+            planned, attainable = plan_guesses([charge], count, rng, **chances)
+            audited.watchers = (adversary, *watchers)
+            weights, claimed = self.shape.draw(rng), 0.0
+            for number in range(1, self.rounds + 1):
+                result = audited.train(weights, number, report=report, stopped=stopped)
+                weights, claimed = result.weights, result.epsilon
+        proofs = prove(adversary.scores, canaries.members, planned, **chances)
+        return Audited(
+            claimed=claimed,
+            delta=privacy.delta,
+            bound=max(each.epsilon for each in proofs),
+            gaussian=gaussian_lower_bound(charge, adversary.scores, canaries.members, **chances),
+            attainable=attainable,
+            proofs=proofs,
+            charge=charge,
+            patients=patients,
+            seconds=time.perf_counter() - begun,
+            scores=adversary.scores,
+            members=canaries.members,
         )
-        charge = audited.guarantee.charge(rounds * learner.epochs * audited.steps_per_block)
-        adversary = Adversary(
-            canaries, charge, clip_norm=privacy.clip_norm, expected_batch=privacy.batch
-        )
-        chances = {'delta': privacy.delta, 'failure': settings.failure}
-        planned, attainable = plan_guesses([charge], count, rng, **chances)
-        audited.watchers = (adversary, *watchers)
-        weights, claimed = shape.draw(rng), 0.0
-        for number in range(1, rounds + 1):
-            result = audited.train(weights, number, report=report, stopped=stopped)
-            weights, claimed = result.weights, result.epsilon
-    proofs = prove(adversary.scores, canaries.members, planned, **chances)
-    return Audited(
-        claimed=claimed,
-        delta=privacy.delta,
-        bound=max(each.epsilon for each in proofs),
-        gaussian=gaussian_lower_bound(charge, adversary.scores, canaries.members, **chances),
-        attainable=attainable,
-        proofs=proofs,
-        charge=charge,
-        patients=patients,
-        seconds=time.perf_counter() - begun,
-        scores=adversary.scores,
-        members=canaries.members,
-    )

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from fdrl_ros.audit.attack import Guesses, log_ratio
 from fdrl_ros.audit.bound import epsilon_lower_bound
-from fdrl_ros.audit.distribution import inclusion_tests, least_p, noise_tests
-from fdrl_ros.audit.one_run import audit
+from fdrl_ros.audit.one_run import Audit
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.audit.watching import AuditedTrainer
 from fdrl_ros.deployment.plan import Plan
@@ -25,6 +24,7 @@ from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
+from support.distribution import inclusion_tests, least_p, noise_tests
 
 PLAN = Plan()
 SETTINGS = {'patients': PLAN.collection.patients, 'failure': 0.001, 'seeds': [1, 2, 3, 4, 5]}
@@ -44,7 +44,8 @@ def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, k
     """Audit hospital 1 with other noise and sampling than `make run`, but its clipping."""
     directory = tmp_path / f'{seed}'
     directory.mkdir()
-    return audit(
+    watchers = more.pop('watchers', ())
+    whole = Audit(
         records,
         more.pop('shape', PLAN.shape),
         replace(PLAN.learner, epochs=epochs, transitions_per_patient=more.pop('transitions', 8)),
@@ -55,14 +56,13 @@ def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, k
             delta=delta,
             budget=float('inf'),
         ),
+        rounds,
         AuditSettings(canaries=canaries, strength=20.0),
-        rounds=rounds,
-        directory=directory,
-        source=NoiseSource.seeded(seed),
-        rng=np.random.default_rng([10, seed]),
         trainer=kind,
         **more,
     )
+    source, rng = NoiseSource.seeded(seed), np.random.default_rng([10, seed])
+    return whole.run(directory, source, rng, watchers=watchers)
 
 
 def figure_of(name, found, canaries):
@@ -127,19 +127,9 @@ def test_the_claim_of_make_run_stands(tmp_path, records, figures, capfd):
     for seed in SETTINGS['seeds']:
         directory = tmp_path / f'{seed}'
         directory.mkdir()
-        found.append(
-            audit(
-                records,
-                PLAN.shape,
-                PLAN.learner,
-                PLAN.privacy,
-                AuditSettings(),
-                rounds=PLAN.rounds.rounds,
-                directory=directory,
-                source=NoiseSource.seeded(seed),
-                rng=np.random.default_rng([10, seed]),
-            )
-        )
+        whole = Audit(records, PLAN.shape, PLAN.learner, PLAN.privacy, PLAN.rounds.rounds)
+        source, rng = NoiseSource.seeded(seed), np.random.default_rng([10, seed])
+        found.append(whole.run(directory, source, rng))
     figures.append(figure_of('make run', found, AuditSettings().canaries))
     with capfd.disabled():
         print(f'\n{figures[-1]}', end='', flush=True)

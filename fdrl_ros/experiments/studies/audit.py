@@ -8,7 +8,7 @@ from pathlib import Path
 import shutil
 from typing import Any
 
-from fdrl_ros.audit.one_run import audit, Audited
+from fdrl_ros.audit.one_run import Audit, Audited
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
@@ -70,16 +70,18 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
         done = (progress.round - 1) * progress.steps + progress.step
         work.tell(done, rounds * progress.steps, f'epsilon {progress.epsilon:.3f}')
 
-    made = audit(
+    whole = Audit(
         Records.load(records, plan.shape.states),
         plan.shape,
         plan.learner,
         plan.privacy,
+        rounds,
         settings,
-        rounds=rounds,
-        directory=directory,
-        source=noise_source(directory, 'audit', plan),
-        rng=np.random.default_rng([Stream.AUDIT, seed]),
+    )
+    made = whole.run(
+        directory,
+        noise_source(directory, 'audit', plan),
+        np.random.default_rng([Stream.AUDIT, seed]),
         report=tell,
         stopped=work.stopped,
     )

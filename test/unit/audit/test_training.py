@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fdrl_ros.audit.attack import Adversary
 from fdrl_ros.audit.canary import DenseCanaries
-from fdrl_ros.audit.distribution import inclusion_tests, least_p, noise_tests
-from fdrl_ros.audit.one_run import audit
+from fdrl_ros.audit.one_run import Audit
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.audit.watching import AuditedTrainer, with_places
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
@@ -27,6 +26,7 @@ from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
+from support.distribution import inclusion_tests, least_p, noise_tests
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(24, 24))
 LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, target_period=3)
@@ -56,18 +56,10 @@ def audited(tmp_path, *, seed=1, rounds=1, learner=LEARNER, privacy=PRIVACY, **m
     """Audit a little hospital; `more` goes to the audit."""
     directory = tmp_path / str(seed)
     directory.mkdir()
-    return audit(
-        records(),
-        SHAPE,
-        learner,
-        privacy,
-        more.pop('settings', SETTINGS),
-        rounds=rounds,
-        directory=directory,
-        source=NoiseSource.seeded(seed),
-        rng=np.random.default_rng(seed),
-        **more,
-    )
+    watchers = more.pop('watchers', ())
+    whole = Audit(records(), SHAPE, learner, privacy, rounds, **{'settings': SETTINGS, **more})
+    source, rng = NoiseSource.seeded(seed), np.random.default_rng(seed)
+    return whole.run(directory, source, rng, watchers=watchers)
 
 
 # The real code.
@@ -136,18 +128,9 @@ def test_learners_of_a_table_are_audited_by_its_own_clipping(tmp_path, monkeypat
     made, inputs = numbered()
     if not clipped:
         monkeypatch.setattr(table, 'clip_factors', lambda norms, clip_norm: np.ones_like(norms))
-    found = audit(
-        made,
-        NetworkShape(30, 25, ()),
-        LEARNER,
-        EVERYONE,
-        AuditSettings(canaries=390, strength=20.0),
-        rounds=1,
-        directory=tmp_path,
-        source=NoiseSource.seeded(1),
-        rng=np.random.default_rng(1),
-        inputs=inputs,
-    )
+    settings, shape = AuditSettings(canaries=390, strength=20.0), NetworkShape(30, 25, ())
+    whole = Audit(made, shape, LEARNER, EVERYONE, 1, settings, inputs)
+    found = whole.run(tmp_path, NoiseSource.seeded(1), np.random.default_rng(1))
     assert found.consistent is clipped
     assert (found.bound < found.claimed) is clipped
 
