@@ -5,16 +5,17 @@
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run the tests; says at its end what did not run
 #   make setup   only set up: .venv, the wheels, the colcon build
-#   make nightly set up what is missing, then the slow tests that back claims (test/nightly), in
-#               hours; ARGS="--save docs/results/expert.json": keeps their figures; alias: paper
-#   make lint    check style and types             make format   repair style
+#   make nightly set up what is missing, then the slow tests that back claims (test/nightly);
+#               ARGS="--save docs/results/expert.json": keeps their figures
+#   make lint    check style, types, commit subjects and the site   make format   repair style
+#   make docs    build the documentation site into site/ (open site/index.html)
 #   make clean   remove all that these made; runs/ stays
 #
 # On a machine without ROS 2. With ROS 2 installed: colcon build, as CONTRIBUTING.md says.
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: run test nightly paper setup lint format clean
+.PHONY: run test nightly paper setup lint docs format clean
 .NOTPARALLEL:
 
 run: setup
@@ -36,10 +37,13 @@ setup:
 lint: setup
 	@tools/in_workspace python -m pytest -q test/test_lint.py test/unit/test_architecture.py
 
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 tools/in_workspace python -m mkdocs build
+
 format: setup
 	@tools/in_workspace ruff check --fix-only --quiet .
 	@tools/in_workspace ruff format .
 
 clean:
-	rm -rf .venv build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build install log site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

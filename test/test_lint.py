@@ -1,8 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Style, types and the manifest, each checked by its own tool."""
+"""Style, types, the manifest, the site and the commits, each checked by its own tool."""
 
 import importlib.util
+import os
 from pathlib import Path
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ['benchmark', 'fdrl_ros', 'launch', 'setup.py', 'test', 'tools']
-SCRIPTS = ('in_workspace', 'test_workspace', 'environment.sh')
+SCRIPTS = ('check_commits', 'in_workspace', 'test_workspace', 'environment.sh')
 
 
 def check(module: str, *arguments: str) -> None:
@@ -66,3 +67,18 @@ def test_every_xml_file_is_well_formed() -> None:
     paths = [ROOT / 'package.xml', *ROOT.glob('urdf/*'), *ROOT.glob('config/**/*.xml')]
     for path in paths:
         ElementTree.parse(path)
+
+
+def test_the_documentation_site_builds_without_a_warning(tmp_path: Path) -> None:
+    os.environ['NO_MKDOCS_2_WARNING'] = '1'
+    check('mkdocs', 'build', '--strict', '--quiet', '--site-dir', str(tmp_path))
+    reference = tmp_path / 'reference' / 'fdrl_ros.metrics.html'
+    assert 'EpisodeMetrics' in reference.read_text('utf-8')
+
+
+def test_commit_subjects_are_short() -> None:
+    command = [str(ROOT / 'tools' / 'check_commits')]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if 'not checked' in done.stdout:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stderr
