@@ -18,7 +18,9 @@ import gymnasium
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob('*.md'), *(ROOT / 'docs').glob('*.md')])
+PAGES = sorted([*ROOT.glob('*.md'), *(ROOT / 'docs').rglob('*.md')])
+README = ROOT / 'README.md'
+EVIDENCE = ROOT / 'docs' / 'evidence.md'
 WORLD = (ROOT / 'docs' / 'world.md').read_text('utf-8')
 LIBRARY = ROOT / 'docs' / 'library.md'
 
@@ -156,6 +158,62 @@ def test_numbers_in_the_text_are_those_of_the_world(words, name, factor):
     assert words.format(f'{constant(name) * factor:g}') in re.sub(r'\s+', ' ', WORLD)
 
 
+def result(name: str) -> dict:
+    return json.loads((ROOT / 'docs' / 'results' / f'{name}.json').read_text('utf-8'))
+
+
+def percent(value: dict[str, float]) -> str:
+    mean, low, high = (f'{100.0 * value[each]:.1f}' for each in ('mean', 'low', 'high'))
+    return f'{mean} [{low}, {high}]'
+
+
+def test_the_readme_is_short_and_opens_with_what_a_reader_needs():
+    text = README.read_text('utf-8')
+    assert len(text.splitlines()) < 150
+    order = ['**Hospitals train', '![', '## Two commands', 'not shown, first', '| policy |']
+    places = [text.index(each) for each in order]
+    assert places == sorted(places) and 'not a medical device' in text
+
+
+def test_the_table_of_the_readme_has_the_figures_of_the_result_files():
+    found = [row[4] for row in rows('policy', README.read_text('utf-8'))]
+    told = []
+    for name in ('federation_h08', 'federation_h05'):
+        policies = {key: each['success'] for key, each in result(name)['policies'].items()}
+        alone = [policies[f'local_hospital_{each}']['mean'] for each in (1, 2, 3)]
+        told += [percent(policies['global']), ', '.join(f'{100.0 * each:.1f}' for each in alone)]
+        if name == 'federation_h08':
+            told.append(percent(policies['pretrained']))
+    curves = result('heterogeneity')['curves']
+    level = result('heterogeneity')['levels'].index(0.75)
+    told += [percent(curves[each]['at'][level]) for each in ('home', 'elsewhere')]
+    last = result('selector')['levels'][-1]['contenders']
+    told += [percent(last[each]['success']) for each in ('global', 'selector')]
+    assert found == told
+    levels = [each['contenders']['global']['success'] for each in result('selector')['levels']]
+    assert {round(100.0 * each['mean']) for each in levels} == {61, 63}
+    assert all(each['mean'] > 0.99 for each in curves['home']['at'])
+
+
+def test_the_evidence_has_the_figures_of_the_federation():
+    found = result('federation_h08')
+    table = {row[0].strip('*'): row for row in rows('policy', EVIDENCE.read_text('utf-8'))}
+    names = {
+        'expert (sees what no policy sees)': 'expert',
+        'public start (H = 0)': 'pretrained',
+        **{f'hospital {each} alone': f'local_hospital_{each}' for each in (1, 2, 3)},
+        'global (federated)': 'global',
+    }
+    assert table.keys() == names.keys() and found['seeds'] == [*range(21, 31)]
+    for told, name in names.items():
+        own = found['policies'][name]
+        success, a_task, r_mit, lead = (each.replace('+', '') for each in table[told][1:])
+        assert success == percent({**own['success'], 'high': min(1.0, own['success']['high'])})
+        assert [a_task, r_mit] == [f'{own[each]["mean"]:.3f}' for each in ('a_task', 'r_mit')]
+        if lead:
+            assert lead == percent(found['global_minus'][name]['success'])
+
+
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r'\]\(([^)#]+)[^)]*\)', page.read_text('utf-8')):
@@ -168,7 +226,7 @@ BLOCKS = [
     for page in (
         LIBRARY,
         *(ROOT / 'docs' / f'{each}.md' for each in ('world', 'learner')),
-        ROOT / 'README.md',
+        README,
     )
     for block in re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL)
 ]
@@ -239,7 +297,7 @@ def test_the_coverage_of_intervals_is_what_was_measured():
 def test_what_the_selector_is_worth_is_what_was_measured():
     found = json.loads((ROOT / 'docs' / 'results' / 'selector.json').read_text('utf-8'))
     page = (ROOT / 'docs' / 'selector.md').read_text('utf-8')
-    readme = (ROOT / 'README.md').read_text('utf-8')
+    evidence = EVIDENCE.read_text('utf-8')
 
     def words(of, form):
         return '{} [{}, {}]'.format(*(format(of[each], form) for each in ('mean', 'low', 'high')))
@@ -262,4 +320,4 @@ def test_what_the_selector_is_worth_is_what_was_measured():
         for name in ('share_of_hindsight', 'share_of_oracle'):
             assert words(at[name], '.3f') in page, name
         for name in ('global', 'best_cumulative'):
-            assert words(rows[name]['lead'], '+.2f') in readme, name
+            assert words(rows[name]['lead'], '+.2f') in evidence, name
