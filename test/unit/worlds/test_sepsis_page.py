@@ -102,7 +102,6 @@ def target_rows():
                 named(row['epsilon']),
                 f'{row["start"]["mean"]:.4f}',
                 told(row['final']),
-                told(row['averaged']),
                 told(row['final_gain']),
             ]
         )
@@ -134,6 +133,9 @@ TABLES = {
     '| learning | patients |': target_rows,
 }
 
+# Tables of which the page shows some rows, and the result file all.
+CHOSEN = ('| survival | epsilon | no PER |', '| learning | patients |')
+
 
 @pytest.mark.parametrize('first', TABLES)
 def test_the_page_tells_the_numbers_of_the_result_file(first):
@@ -144,7 +146,11 @@ def test_the_page_tells_the_numbers_of_the_result_file(first):
         if not line.startswith('|'):
             break
         found.append([each.strip() for each in line.strip('|').split('|')])
-    assert found == TABLES[first]()
+    whole = TABLES[first]()
+    if first in CHOSEN:
+        assert len(found) > 9 and all(row in whole for row in found)
+    else:
+        assert found == whole
 
 
 def test_the_page_tells_how_often_and_for_whom():
