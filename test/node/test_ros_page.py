@@ -31,7 +31,9 @@ def table(first: str) -> dict[str, tuple[set[str], str]]:
             return found
         topics, types, profile, _ = (each.strip() for each in line.strip('|').split('|', 3))
         for topic in re.findall(r'`([^`]+)`', topics):
-            found[topic] = (set(re.findall(r'\w+/\w+', types)), profile)
+            own = set(re.findall(r'\w+/\w+', types))
+            crtk = {each.replace('fdrl_ros/', 'crtk_msgs/') for each in own}  # where it was built
+            found[topic] = (own | crtk, profile)
     return found
 
 
