@@ -169,6 +169,12 @@ def percent(value: dict[str, float]) -> str:
     return f'{mean} [{low}, {high}]'
 
 
+@pytest.mark.parametrize('page', [*PAGES, ROOT / 'CHANGELOG.rst'], ids=lambda page: page.name)
+def test_no_line_of_a_page_is_long(page):
+    long = [each for each in page.read_text('utf-8').splitlines() if len(each) > 120]
+    assert not long
+
+
 def test_the_readme_is_short_and_opens_with_what_a_reader_needs():
     text = README.read_text('utf-8')
     assert len(text.splitlines()) < 150
