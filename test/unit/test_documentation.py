@@ -8,14 +8,12 @@ from pathlib import Path
 import re
 from statistics import fmean
 
-from fdrl_ros.surgery.gym.actions import ACTIONS
+from fdrl_ros.metrics.episode import EpisodeMetrics
 from fdrl_ros.surgery.constants import constant
-import fdrl_ros.worlds.icu_sepsis.env
-import fdrl_ros.worlds.paper.env
-from fdrl_ros.surgery.tasks.procedures import PROCEDURES, SPECIALITIES
+from fdrl_ros.surgery.gym.actions import ACTIONS
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 import fdrl_ros.surgery.gym.surgery_env  # noqa: F401
-from fdrl_ros.metrics.episode import EpisodeMetrics
+from fdrl_ros.surgery.tasks.procedures import PROCEDURES, SPECIALITIES
 import gymnasium
 import pytest
 
