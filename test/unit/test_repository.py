@@ -159,3 +159,9 @@ def test_the_diagram_of_rooms_shows_the_imports():
 def test_the_page_on_architecture_names_every_room():
     rows = re.findall(r'^\| `(\w+)` \|', ARCHITECTURE, re.MULTILINE)
     assert sorted(rows) == sorted(imported_rooms())
+
+
+def test_every_folder_between_a_module_and_the_package_is_a_package():
+    for path in PACKAGE.rglob('*.py'):
+        for folder in path.relative_to(PACKAGE).parents:  # setuptools finds no others
+            assert (PACKAGE / folder / '__init__.py').is_file(), folder
