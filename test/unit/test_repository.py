@@ -165,3 +165,12 @@ def test_every_folder_between_a_module_and_the_package_is_a_package():
     for path in PACKAGE.rglob('*.py'):
         for folder in path.relative_to(PACKAGE).parents:  # setuptools finds no others
             assert (PACKAGE / folder / '__init__.py').is_file(), folder
+
+
+def test_the_journeys_go_hop_by_hop_with_file_names():
+    for number, most in ((1, 36), (2, 20)):
+        journey = ARCHITECTURE.split(f'## Journey {number}:')[1].split('\n## ')[0]
+        files = set(re.findall(r'`((?:fdrl_ros|native|msg)/[\w/.]+)`', journey))
+        assert 10 <= len(files) <= most  # test_paths_that_the_pages_name_exist checks each
+        for hop in re.split(r'\n\d+\. ', journey)[1:]:
+            assert '`' in hop
