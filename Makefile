@@ -5,8 +5,8 @@
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run the tests; says at its end what did not run
 #   make setup   only set up: .venv, the wheels, the colcon build
-#   make nightly set up what is missing, then the slow tests that back claims (test/nightly);
-#               ARGS="--save docs/results/expert.json": keeps their figures
+#   make nightly set up what is missing, then the slow tests that back claims (test/nightly), in
+#               hours; ARGS="--save docs/results/expert.json": keeps their figures; alias: paper
 #   make lint    check style, types, commit subjects and the site   make format   repair style
 #   make docs    build the documentation site into site/ (open site/index.html)
 #   make clean   remove all that these made; runs/ stays
