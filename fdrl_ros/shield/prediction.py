@@ -270,7 +270,7 @@ class Prediction:
         far, ends = possible.far, (possible.softest, possible.stiffest)
         deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
         deepest = deepest * tables.steep
-        whole = self._within(
+        whole = self.greatest_between(
             seen, far, move, deeper, deepest, ends, possible.contact, possible.fast
         )
         whole = whole * whole**0.5
@@ -284,7 +284,9 @@ class Prediction:
                 continue
             row, _ = tables.places(fast, seen.lag)
             contact = self.greatest_contact(possible.high, slow, possible.sinking)
-            one = self._within(seen, far, move, deeper, deepest, (soft, stiff), contact, row)
+            one = self.greatest_between(
+                seen, far, move, deeper, deepest, (soft, stiff), contact, row
+            )
             x = where(alive, maximum(x, one), x)
         return where(near, x * x**0.5, whole)
 
@@ -293,7 +295,7 @@ class Prediction:
         closing = minimum(slow + sinking, _NONE)
         return high / (1.0 + self.bounds.damping * closing) ** POWER
 
-    def _within(
+    def greatest_between(
         self,
         seen: ContactState,
         far: Number,

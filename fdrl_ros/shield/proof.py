@@ -202,6 +202,7 @@ def check_estimator(
     wide: bool,
     world: Bounds | None = None,
     fine: int = 2,
+    sample: int | None = None,
 ) -> Finding:
     """
     Check that what the shield takes to be possible holds what is true, wherever that can be.
@@ -215,6 +216,7 @@ def check_estimator(
     :param world: bounds that the truth keeps to; those of the shield by default.
     :param fine: how many times 20,000 histories are drawn between the corners, with intervals
         of their own for each 5,000. With 0 the intervals at corners are ticks too.
+    :param sample: how many histories are drawn of those at corners; all of them by default.
     """
     chosen = procedure_named(procedure)
     taken = settings.wide() if wide else settings.usual()
@@ -223,7 +225,7 @@ def check_estimator(
     prediction = Prediction(taken, chosen.contact_radius)
     tried = []
     for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
-        some = corner_histories(truth, kappas, limit, intervals)
+        some = corner_histories(truth, kappas, limit, intervals).sample(sample)
         for each, side in itertools.product(sensor_signs(len(some.speeds)), sides):
             off = np.array(each)[:, None]
             tried.append((some, off, side * off))
@@ -334,6 +336,7 @@ def check_forces(
     wide: bool,
     world: Bounds | None = None,
     fine: int = 2,
+    sample: int | None = None,
 ) -> Finding:
     """
     Check that no force is above what the shield says of any move, if it goes up after it.
@@ -343,6 +346,7 @@ def check_forces(
     :param wide: whether under the wide bounds, or the usual ones.
     :param world: bounds that the truth keeps to; those of the shield by default.
     :param fine: how many times 5,000 histories are drawn between the corners.
+    :param sample: how many histories are drawn of those at corners; all of them by default.
     """
     chosen = procedure_named(procedure)
     taken = settings.wide() if wide else settings.usual()
@@ -350,7 +354,7 @@ def check_forces(
     prediction, kappas = Prediction(taken, chosen.contact_radius), kappas_of(truth, chosen)
     # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
     low = truth.registration - (0.0 if procedure in RIDING else 0.5 * truth.swing)
-    some = corner_histories(truth, kappas, limit, (TICK, TICK))
+    some = corner_histories(truth, kappas, limit, (TICK, TICK)).sample(sample)
     shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
     tried = [(some, [(off, off) for off in shares] + [(off, -off) for off in shares])]
     for seed in range(fine):

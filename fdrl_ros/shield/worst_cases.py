@@ -6,8 +6,9 @@ What can be true of tissue, surface and arm over some ticks: the worst corners, 
 Whatever the shield infers has to hold it, see :mod:`fdrl_ros.shield.proof`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 import itertools
+from typing import Self
 
 from fdrl_ros.shield.excursion import Bounds, JITTER, MOVES, POWER
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
@@ -50,6 +51,16 @@ class Histories:
     due: Array
     moves: Array
     intervals: tuple[float, ...]
+
+    def sample(self, count: int | None, seed: int = 0) -> Self:
+        """Return some of them, drawn without replacement; all if there is no count."""
+        if count is None or count >= len(self.kappa):
+            return self
+        rows = np.random.default_rng(seed).choice(len(self.kappa), count, replace=False)
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)[:-1]}
+        return type(self)(
+            **{name: each[..., rows] for name, each in arrays.items()}, intervals=self.intervals
+        )
 
 
 def corner_histories(
