@@ -24,7 +24,7 @@ from fdrl_ros.shield.prediction import (
 from fdrl_ros.shield.shield import Shield, Veto
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_SIZE
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -99,6 +99,7 @@ def as_compiled(seen):
 
 @compiled
 @pytest.mark.parametrize('place', [0, 1], ids=['wide', 'usual'])
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_one_robot_is_told_what_each_of_many_is(place, data):
     prediction, single = MANY[place], SINGLE[place]
@@ -117,6 +118,7 @@ def test_one_robot_is_told_what_each_of_many_is(place, data):
         assert own == pytest.approx(prediction.force(many, theirs, move, 0.001, enough)[0])
 
 
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_without_the_compiled_arithmetic_one_robot_is_the_only_one_of_many(data):
     with pytest.MonkeyPatch.context() as patch:

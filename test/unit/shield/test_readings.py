@@ -15,7 +15,7 @@ from fdrl_ros.surgery.tissue.contact import contact_stiffness
 import numpy as np
 import pytest
 
-DOWN, ROWS, SETTINGS = 4, 60, ShieldSettings()
+DOWN, ROWS, SETTINGS = 4, 20, ShieldSettings()
 FORCE, TOUCHED = INDEX['force'], INDEX['contact']
 READINGS = (0.0, 0.5, 9.9)
 """What the sensor says once, N; of the second, times the force that there is."""
