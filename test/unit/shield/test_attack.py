@@ -17,8 +17,8 @@ SETTINGS = ShieldSettings()
 
 @pytest.mark.parametrize('kind', ATTACKERS)
 def test_no_adversary_gets_above_the_hard_stop(kind):
-    tally = attack('retraction', kind, 2000, SETTINGS, 3.4)
-    assert tally.steps >= 2000 and tally.above_stop == 0
+    tally = attack('retraction', kind, 600, SETTINGS, 3.4)
+    assert tally.steps >= 600 and tally.above_stop == 0
 
 
 @pytest.mark.parametrize('steps', [TICKS, 3 * TICKS])
