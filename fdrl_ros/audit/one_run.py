@@ -102,7 +102,7 @@ class Audit:
         """
         begun = time.perf_counter()
         settings, learner = self.settings, self.learner
-        guarantee = Guarantee.of(self.records, learner, self.privacy)
+        guarantee = Guarantee.from_settings(self.records, learner, self.privacy)
         patients, count = guarantee.n_records, settings.canaries
         charge = guarantee.charge(0)
         if charge.group > 1:

@@ -12,7 +12,7 @@ from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network import Layered, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.table import dqn_of, TableDqn
+from fdrl_ros.learner.table import make_dqn, TableDqn
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +102,7 @@ def draw_canaries(
     :param norm: of their gradients before clipping.
     :raises SettingError: if there are not so many directions.
     """
-    if isinstance(dqn_of(shape, learner, inputs), TableDqn) and inputs is not None:
+    if isinstance(make_dqn(shape, learner, inputs), TableDqn) and inputs is not None:
         return TableCanaries.draw(shape, np.diagonal(inputs), count, norm, rng)
     return DenseCanaries.draw(shape, learner.frozen_layers, count, norm, rng)
 
@@ -127,7 +127,7 @@ def planted(
         made.canaries = canaries
     else:
         assert isinstance(canaries, DenseCanaries)
-        made = CanaryDqn.of(shape, learner)
+        made = CanaryDqn.from_settings(shape, learner)
         made.canaries = canaries
     made.plant(first)
     return made

@@ -31,7 +31,7 @@ def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
             raise RecordsError(
                 f'{path}: action {records.actions.max()}: expected 0 to {plan.shape.actions - 1}'
             )
-        Guarantee.of(records, plan.learner, plan.privacy)
+        Guarantee.from_settings(records, plan.learner, plan.privacy)
         found[name] = records
     return found
 

@@ -26,7 +26,7 @@ from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.learner.guarantee import check_rounds, Size
 from fdrl_ros.learner.pretraining import pretrain_public
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.table import dqn_of
+from fdrl_ros.learner.table import make_dqn
 
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""
@@ -94,7 +94,7 @@ def check_plan(
     :raises SettingError: if the quorum is more than all hospitals.
     """
     if plan.privacy.noise_multiplier:
-        dqn_of(plan.shape, plan.learner, None).check_private()
+        make_dqn(plan.shape, plan.learner, None).check_private()
     known = layout is not None and layout.keys.exists()
     count = len(layout.roster().hospitals if layout and known else plan.hospitals)
     if plan.rounds.quorum > count:

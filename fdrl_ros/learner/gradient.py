@@ -60,7 +60,7 @@ class DoubleDqn:
         """How many weights are trained: the length of a gradient."""
 
     @classmethod
-    def of(cls, shape: NetworkShape, learner: LearnerSettings) -> Self:
+    def from_settings(cls, shape: NetworkShape, learner: LearnerSettings) -> Self:
         """Choose as a hospital's settings say."""
         return cls(
             shape,

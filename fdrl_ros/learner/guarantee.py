@@ -60,7 +60,9 @@ class Guarantee:
     noise_multiplier: float
 
     @classmethod
-    def of(cls, records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -> 'Guarantee':
+    def from_settings(
+        cls, records: Sized, learner: LearnerSettings, privacy: PrivacySettings
+    ) -> 'Guarantee':
         """
         Work out what settings and records promise.
 
@@ -110,13 +112,8 @@ class Guarantee:
 
     def charge(self, steps: int) -> Charge:
         """Return what so many steps are charged as."""
-        return charge_for(
-            self.sampling,
-            noise_multiplier=self.noise_multiplier / (2.0 if self.replaced else 1.0),
-            sampling_probability=self.rate,
-            steps=steps,
-            group=self.group,
-        )
+        noise = self.noise_multiplier / (2.0 if self.replaced else 1.0)
+        return charge_for(self.sampling, Charge(noise, self.rate, steps, self.group))
 
 
 def _group(records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -> int:
@@ -157,7 +154,7 @@ def check_rounds(
     :raises PrivacyError: if the settings promise nothing, do not suit the size, or if all rounds
         cost more than the budget; the message tells how many it pays for.
     """
-    guarantee = Guarantee.of(size, learner, privacy)
+    guarantee = Guarantee.from_settings(size, learner, privacy)
     if math.isinf(privacy.budget):
         return
     steps = learner.epochs * math.ceil(1.0 / guarantee.rate)
@@ -214,7 +211,7 @@ def calibrated(
     if rounds < 1:
         raise PrivacyError(f'{rounds} rounds: expected at least 1')
     trial = replace(privacy, noise_multiplier=1.0, budget=math.inf)
-    guarantee = Guarantee.of(size, learner, trial)
+    guarantee = Guarantee.from_settings(size, learner, trial)
     charge = guarantee.charge(1)
     if charge.noise_multiplier == 0.0:
         raise PrivacyError(f'{learner.replay} replay has no finite epsilon: no noise keeps one')

@@ -93,15 +93,15 @@ class Network:
 
     def shared_of(self, weights: Array) -> list[tuple[Array, Array]]:
         """View matrix and bias of each shared layer; see :attr:`Layered.shared`."""
-        return [(each.of(weights), weights[each.bias]) for each in self._shared]
+        return [(each.matrix_in(weights), weights[each.bias]) for each in self._shared]
 
     def head_of(self, weights: Array) -> tuple[Array, Array]:
         """Make one layer of value and advantage; see :attr:`Layered.head`."""
         # mean() costs several times a sum on arrays as small as these
         share = np.float32(1.0 / self._actions)
-        advantage, bias = self._advantage.of(weights), weights[self._advantage.bias]
+        advantage, bias = self._advantage.matrix_in(weights), weights[self._advantage.bias]
         head: Array = advantage - advantage.sum(axis=0) * share
-        head += self._value.of(weights)
+        head += self._value.matrix_in(weights)
         head_bias: Array = bias - bias.sum() * share
         head_bias += weights[self._value.bias]
         return head, head_bias
@@ -156,6 +156,6 @@ class _Span:
         self.bias = slice(layer.bias_start, layer.stop)
         self._shape = (layer.outputs, layer.inputs)
 
-    def of(self, weights: Array) -> Array:
+    def matrix_in(self, weights: Array) -> Array:
         """Return the matrix (outputs, inputs), a view."""
         return weights[self.matrix].reshape(self._shape)

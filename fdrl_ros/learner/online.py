@@ -27,7 +27,7 @@ from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import GrowingRecords
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.table import dqn_of
+from fdrl_ros.learner.table import make_dqn
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import NetworkShape, Policy
@@ -157,7 +157,7 @@ class OnlineTrainer:
         :raises PrivacyError: as :class:`Trainer` does without the compiled arithmetic.
         """
         if privacy.noise_multiplier:
-            dqn_of(shape, learner, inputs).check_private()
+            make_dqn(shape, learner, inputs).check_private()
         self._collector = collector
         self._shape = shape
         self._online = online
@@ -213,7 +213,7 @@ class OnlineTrainer:
             for round in range(1, online.rounds + 1):
                 if stopped():
                     raise TrainingStopped(f'stopped before round {round}')
-                turn = log.kept() or log.append(self._collected(current, round))
+                turn = log.next_stored() or log.append(self._collected(current, round))
                 self._records.add(*turn)
                 if round < resumed:
                     continue
@@ -261,7 +261,7 @@ class OnlineTrainer:
         for round in range(1, online.rounds + 1):
             size = Size(round * online.patients, round * online.patients, most)
             if round * online.patients * most >= needed:
-                fresh.add(Guarantee.of(size, self._learner, privacy).charge(steps))
+                fresh.add(Guarantee.from_settings(size, self._learner, privacy).charge(steps))
         wanted = fresh.epsilon_pld()
         if not wanted <= privacy.budget:
             raise BudgetExceededError(self._ledger.epsilon(), wanted, privacy.budget)
@@ -308,7 +308,7 @@ class OnlineTrainer:
             return None
         steps = max(1, math.ceil(added * self._online.updates))
         if self._trainer is not None:
-            self._trainer.take(records, steps)
+            self._trainer.use_records(records, steps)
             return self._trainer
         self._trainer = Trainer(
             records,
@@ -327,7 +327,7 @@ class OnlineTrainer:
         self, state: Checkpoint | None, trainer: Trainer | None, start: NDArray[np.float32]
     ) -> Checkpoint:
         """Return the state that was kept, if this is how the records and settings came to it."""
-        if state is None or trainer is None or state.start != trainer.start(start):
+        if state is None or trainer is None or state.start != trainer.start_digest(start):
             raise CheckpointError(
                 f'the checkpoints in {self._directory} are of other records, settings, starting '
                 'weights or another noise key: put those back, or begin in an empty directory'

@@ -74,7 +74,7 @@ class Descent:
         return gradient
 
 
-def optimizer_of(
+def make_optimizer(
     kind: str, learning_rate: float, moments: NDArray[np.float64], steps: int
 ) -> Optimizer:
     """

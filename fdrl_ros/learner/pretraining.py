@@ -87,7 +87,7 @@ def pretrain(
     wide = (shape.draw(rng) if weights is None else weights).astype(np.float64)
     optimizer = Adam(settings.learning_rate, np.zeros((2, len(wide))), 0)
     learner = DoubleDqn(shape)
-    transitions = Transitions.of(records, discount=settings.discount)
+    transitions = Transitions.from_records(records, discount=settings.discount)
     current = wide.astype(np.float32)
     count = len(records.actions)
     for step in range(settings.steps):

@@ -122,7 +122,7 @@ class TableDqn(DoubleDqn):
         return np.concatenate((matrix[0], bias[:1], matrix[1:].reshape(-1), bias[1:]))
 
 
-def dqn_of(
+def make_dqn(
     shape: NetworkShape, learner: LearnerSettings, inputs: NDArray[np.floating] | None
 ) -> DoubleDqn:
     """
@@ -134,7 +134,7 @@ def dqn_of(
         scales = np.diagonal(inputs)
         if np.count_nonzero(inputs) == np.count_nonzero(scales):
             return TableDqn(shape, scales, loss=learner.loss, conservative=learner.conservative)
-    return DoubleDqn.of(shape, learner)
+    return DoubleDqn.from_settings(shape, learner)
 
 
 def _numbers(states: np.ndarray) -> NDArray[np.int64]:

@@ -19,12 +19,12 @@ from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.network import Layered
-from fdrl_ros.learner.optimizer import fresh_moments, optimizer_of
+from fdrl_ros.learner.optimizer import fresh_moments, make_optimizer
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import Draw, Replay, replay_of
+from fdrl_ros.learner.records.sampling import Draw, make_replay, Replay
 from fdrl_ros.learner.records.transitions import Batch, GrowingRecords, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.table import dqn_of, TableDqn
+from fdrl_ros.learner.table import make_dqn, TableDqn
 from fdrl_ros.policy import digest_of, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -65,7 +65,7 @@ def train_block(
     :raises TrainingStopped: before the next step, as soon as `stopped` says so.
     """
     learner, dqn, round = trainer.learner, trainer.dqn, state.round
-    optimizer = optimizer_of(
+    optimizer = make_optimizer(
         learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
     )
     replay = trainer.replay(state.priorities)
@@ -133,14 +133,14 @@ class Trainer:
         """
         _check_ledger(ledger, privacy)
         self.shape = shape
-        self.dqn = dqn_of(shape, learner, inputs)
+        self.dqn = make_dqn(shape, learner, inputs)
         if privacy.noise_multiplier:
             self.dqn.check_private()
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
         """What two learners must share to be trained side by side."""
         self._ledger = ledger
-        self._source = source.of(ledger.owner.birth)
+        self._source = source.for_ledger(ledger.owner.birth)
         self._checkpoint = Path(checkpoint)
         self._inputs = inputs
         self._settled = hashlib.sha256(
@@ -148,21 +148,21 @@ class Trainer:
             + self._source.fingerprint
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
         ).digest()
-        self.take(records, steps)
+        self.use_records(records, steps)
 
-    def take(self, records: Records | GrowingRecords, steps: int | None = None) -> None:
+    def use_records(self, records: Records | GrowingRecords, steps: int | None = None) -> None:
         """
         Train on these records from now on.
 
         :param steps: of a local epoch; so many that each unit is expected once unless given.
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
-        self.guarantee = Guarantee.of(records, self.learner, self.privacy)
+        self.guarantee = Guarantee.from_settings(records, self.learner, self.privacy)
         inputs = None if isinstance(self.dqn, TableDqn) else self._inputs
         if isinstance(records, GrowingRecords):
             self._transitions = records.transitions(inputs)
         else:
-            self._transitions = Transitions.of(
+            self._transitions = Transitions.from_records(
                 records,
                 discount=self.learner.discount,
                 n_step=self.learner.n_step,
@@ -239,16 +239,16 @@ class Trainer:
         while state.blocks < self.learner.epochs:
             self.reserve(state)
             state = train_block(self, state, weights, stopped)
-            self.keep(state, report)
+            self.save(state, report)
         return self.result(state)
 
     def begin(self, weights: np.ndarray, round: int) -> Checkpoint:
         """Return where a round stands: at its checkpoint, or at the global weights."""
-        start = self.start(weights)
+        start = self.start_digest(weights)
         saved = Checkpoint.load(self._checkpoint, self._ledger, round, start)
         return self._fresh(weights, round, start) if saved is None else saved
 
-    def start(self, weights: np.ndarray) -> bytes:
+    def start_digest(self, weights: np.ndarray) -> bytes:
         """
         Return the digest of all that training starts from: settings, key, records, weights.
 
@@ -279,7 +279,7 @@ class Trainer:
         :param weights: that the first round began at, shape (n_parameters,).
         :raises BudgetExceededError: when the block would pass the budget.
         """
-        start = self.start(weights)
+        start = self.start_digest(weights)
         if state is None:
             state = self._fresh(weights, round, start)
         priorities = self.replay().priorities
@@ -301,7 +301,7 @@ class Trainer:
             inputs=state.digest(),
         )
 
-    def keep(self, state: Checkpoint, report: Callable[[TrainingProgress], None]) -> None:
+    def save(self, state: Checkpoint, report: Callable[[TrainingProgress], None]) -> None:
         """Save the state after a block and tell how far training is."""
         state.save(self._checkpoint, self._ledger)
         steps = self.learner.epochs * self.steps_per_block
@@ -367,7 +367,7 @@ class Trainer:
 
     def replay(self, priorities: np.ndarray | None = None) -> Replay:
         """Return who joins the steps, going on from a checkpoint's priorities if given."""
-        return replay_of(
+        return make_replay(
             self.guarantee.n_records,
             self.privacy.batch,
             self.learner,

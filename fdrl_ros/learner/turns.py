@@ -73,16 +73,16 @@ class TurnLog(Closing):
             raise RecordsError(_unlike(path, content, bound))
         self._end = len(begin)
         try:
-            self._kept = deque(self._read(memoryview(content)))
+            self._stored = deque(self._read(memoryview(content)))
         except RecordsError:
             self.close()
             raise
-        self.count = len(self._kept)
+        self.count = len(self._stored)
         """Turns collected so far."""
 
-    def kept(self) -> Turn | None:
+    def next_stored(self) -> Turn | None:
         """Hand out the first turn that was kept earlier and not handed out yet, if any."""
-        return self._kept.popleft() if self._kept else None
+        return self._stored.popleft() if self._stored else None
 
     def append(self, records: Records) -> Turn:
         """

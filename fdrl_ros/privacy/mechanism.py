@@ -3,18 +3,15 @@
 """
 The sampled Gaussian mechanism: clip, sum, add noise, divide (DP-DQN Alg. 1; FDRL Eq. 5, 12, 21).
 
-A unit (a patient, or a transition) joins a step by its own coin of probability q; the gradients of
+A unit (a patient, or a transition) joins a step by its own coin of probability q. The gradients of
 those who joined are clipped to C and summed; the noised sum is divided by the expected number L.
 
-
-Which ways of sampling a batch may claim what: amplification, a finite epsilon, or nothing.
-
-Amplification by sampling holds where each record joins by its own coin, of a probability that
-depends on nobody. Where it depends on the record's own priority alone, others still cannot tell
-from a batch who is missing, but the priority tells of the record: no amplification, q = 1.
+Privacy amplification by sampling holds where each record joins by its own coin, of a probability
+that depends on nobody. If the probability depends on the record's own priority, a batch still does
+not reveal that another record is missing, but the priority reveals the record: such a step is
+charged without amplification, q = 1. Other sampling has no finite epsilon.
 """
 
-from enum import StrEnum
 import functools
 import math
 
@@ -27,23 +24,23 @@ from numpy.typing import NDArray
 
 _MARGIN = 2.0**-10
 """
-Part of C that clipping leaves for what arithmetic may add to a unit's influence: float32 in
-gradients and their norms, and half of it for the grid of :func:`noisy_mean`.
+Part of C reserved for the arithmetic's contribution to a unit's influence: float32 in gradients
+and their norms, and half of it for the grid of :func:`noisy_mean`.
 """
 _WITHIN = 1.0 - _MARGIN
 
 
 def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.float64]:
     """
-    Return what each unit's gradient is multiplied by: 1 / max(1, norm / C).
+    Return the factor of each unit's gradient: 1 / max(1, norm / C).
 
-    For those who know the norms without holding the gradients (ghost clipping). A unit whose norm
-    is not finite adds nothing: to stop because of it would tell of it.
+    Serves ghost clipping, where norms are known and gradients are not formed. A unit whose norm is
+    not finite adds nothing, since stopping would reveal it.
 
     :param norms: L2 norm of each unit's gradient, shape (units,).
     :param clip_norm: C, > 0.
-    :returns: factors in [0, 1], shape (units,), float64; 0 for those whose gradient must not be
-        multiplied, but left out.
+    :returns: factors in [0, 1], shape (units,), float64; a gradient with factor 0 must be left
+        out, not multiplied.
     :raises PrivacyError: if C is not a positive number.
     """
     limit = clip_limit(clip_norm)
@@ -55,7 +52,7 @@ def clip_factors(norms: NDArray[np.floating], clip_norm: float) -> NDArray[np.fl
 
 def clip_limit(clip_norm: float) -> float:
     """
-    Return the norm that is clipped to: C less what arithmetic may add to a unit's influence.
+    Return the norm to clip to: C less the part reserved for arithmetic.
 
     :raises PrivacyError: if C is not a positive number.
     """
@@ -70,9 +67,9 @@ def poisson_sample(
     Let each unit join this step by its own coin of probability q, and return who joins.
 
     The accountant's amplification by sampling holds for independent inclusion only. The distance
-    from one who joins to the next is geometric, so only those who join cost a draw. q is lowered
-    by 2^-30 of itself, more than rounding of the logarithms can add, so that no unit joins with
-    more than q. Nobody may join: such a step still adds noise and is charged.
+    between joining units is geometric, so only joining units cost a draw. q is lowered by 2^-30 of
+    itself, more than the rounding of the logarithms, so that no unit joins with more than q. If no
+    unit joins, the step still adds noise and is charged.
 
     :param n_units: number of privacy units.
     :param q: inclusion probability, in (0, 1].
@@ -100,10 +97,10 @@ def poisson_sample(
 def _joined(
     words: NDArray[np.uint64], log_stay: float, n_units: int, last: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Do what :func:`fdrl_ros.runtime.kernels.joined` does."""
+    """Compute :func:`fdrl_ros.runtime.kernels.joined` in NumPy."""
     gaps = np.log(to_unit(words))
     gaps /= log_stay
-    # Beyond the last unit all gaps are alike; capped, none is too large for an integer.
+    # Gaps beyond the last unit are equivalent; capped, none overflows an integer.
     np.minimum(gaps, float(n_units), out=gaps)
     found = last + np.cumsum(gaps.astype(np.int64) + 1)
     return found[: np.searchsorted(found, n_units)], int(found[-1])
@@ -115,7 +112,7 @@ def independent_sample(
     """
     Let each unit join this step by a coin of its own probability, and return who joins.
 
-    For private prioritised replay; no amplification is claimed for it (charged at q = 1).
+    Serves private prioritised replay, which claims no amplification (charged at q = 1).
 
     :param probabilities: in [0, 1], shape (units,).
     :returns: numbers of the units that join, rising, shape (joined,).
@@ -137,10 +134,10 @@ def noisy_mean(
 
     Dividing by the number who joined would release that number; L = q n is public.
 
-    Sum and noise are each rounded to one public grid (:func:`grid_of`), so that what is released
-    is a rounded Gaussian release: its low bits, which tell floating-point noise from real noise
-    (Mironov 2012; Jin et al. 2022), are gone. Rounding the sum moves a unit's influence by at most
-    sqrt(parameters) steps of the grid, which clipping left room for.
+    Sum and noise are both rounded to one public grid (:func:`grid_of`), so that a rounded Gaussian
+    is released: the low bits, which distinguish floating-point noise from real noise (Mironov
+    2012; Jin et al. 2022), are removed. Rounding the sum moves a unit's influence by at most
+    sqrt(parameters) steps of the grid, for which clipping reserves room.
 
     :param clipped_sum: sum of the clipped gradients, shape (..., parameters).
     :param noise_multiplier: sigma_m, >= 0; 0 gives no privacy.
@@ -148,7 +145,7 @@ def noisy_mean(
     :param expected_batch: L, > 0, units.
     :param noise: N(0, 1) draws, shape (..., parameters).
     :returns: noised mean gradient, shape (..., parameters), float64.
-    :raises PrivacyError: if a shape or number does not fit (one draw for all would not hide any),
+    :raises PrivacyError: if a shape or number does not fit (one shared draw would hide nothing),
         or there is noise and the compiled arithmetic is not built.
     """
     _check_positive('clip_norm', clip_norm)
@@ -165,7 +162,7 @@ def noisy_mean(
         per_noise, share = noise_multiplier * clip_norm / grid, grid / expected_batch
         return kernels.noisy_mean(clipped_sum, noise, grid, per_noise, share)
     total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
-    # A value that is not finite makes the square not finite, without a pass of its own.
+    # A value that is not finite makes the square not finite, without a separate pass.
     if not math.isfinite(np.vdot(total, total)):
         raise PrivacyError('the sum or the noise is not finite')
     return total
@@ -174,10 +171,10 @@ def noisy_mean(
 @functools.lru_cache(maxsize=64)
 def grid_of(noise_multiplier: float, clip_norm: float, n_parameters: int) -> float:
     """
-    Return the step of the grid that sums and noise are rounded to: a power of two.
+    Return the step of the grid for sums and noise: a power of two.
 
-    At most 2^-24 of the noise's standard deviation, and so fine that rounding moves a sum of
-    `n_parameters` numbers by less than half of what clipping leaves for it.
+    It is at most 2^-24 of the noise's standard deviation, and so fine that rounding moves a sum of
+    `n_parameters` numbers by less than half of the part of C reserved for arithmetic.
     """
     finest = noise_multiplier * clip_norm * 2.0**-24
     room = 0.5 * _MARGIN * clip_norm / math.sqrt(n_parameters)
@@ -194,27 +191,21 @@ def _check_positive(name: str, value: float) -> None:
         raise PrivacyError(f'{name} = {value!r}: expected a positive number')
 
 
-class Sampling(StrEnum):
-    """How the records of a batch are chosen."""
+SAMPLING = ('poisson', 'prioritised_poisson', 'uniform', 'prioritised')
+"""
+How the records of a batch are chosen.
 
-    POISSON = 'poisson'
-    """Each record by its own coin, all of the same probability q."""
-    PRIORITISED_POISSON = 'prioritised_poisson'
-    """
-    Each record j by its own coin, of q_j = min(1, c p_j): p_j computed from record j and released
-    weights alone, c public.
-    """
-    UNIFORM = 'uniform'
-    """A batch of a fixed size."""
-    PRIORITISED = 'prioritised'
-    """Drawn in proportion to priorities, as from a sum tree (the DP-DQN paper's replay)."""
-
+poisson: each by its own coin of one probability q. prioritised_poisson: each record j by its own
+coin of q_j = min(1, c p_j), with p_j computed from record j and released weights alone and c
+public. uniform: a batch of a fixed size. prioritised: in proportion to priorities, as from a sum
+tree (the replay of the DP-DQN paper).
+"""
 
 _UNBOUNDED = {
-    Sampling.UNIFORM: 'a batch of a fixed size is not drawn by independent coins: who joins '
-    'depends on who else is there',
-    Sampling.PRIORITISED: 'in prioritised replay one record moves the probability of all others '
-    'through the sum of priorities, and the batch may differ everywhere',
+    'uniform': 'a batch of a fixed size is not drawn by independent coins: who joins depends on '
+    'who else is there',
+    'prioritised': 'in prioritised replay one record moves the probability of all others through '
+    'the sum of priorities, and the batch may differ everywhere',
 }
 
 
@@ -222,49 +213,43 @@ def charged_probability(sampling: str, q: float) -> float:
     """
     Return the sampling probability that a step is charged at.
 
-    :param sampling: one of :class:`Sampling`.
-    :param q: probability of each record to join, in (0, 1]; of the prioritised ones the mean.
+    :param sampling: one of :data:`SAMPLING`.
+    :param q: probability of each record to join, in (0, 1]; the mean for prioritised sampling.
     :returns: q for 'poisson', 1 for 'prioritised_poisson'.
-    :raises PrivacyError: telling why, for the ways that have no finite epsilon or are not known.
+    :raises PrivacyError: if the sampling has no finite epsilon, with the reason, or is unknown.
     """
-    chosen = _known(sampling)
-    if chosen in _UNBOUNDED:
+    _check_known(sampling)
+    if sampling in _UNBOUNDED:
         raise PrivacyError(
-            f'{chosen} sampling has no finite epsilon: {_UNBOUNDED[chosen]}; use '
-            f"'{Sampling.POISSON}', or '{Sampling.PRIORITISED_POISSON}' charged without "
+            f'{sampling} sampling has no finite epsilon: {_UNBOUNDED[sampling]}; use '
+            "'poisson', or 'prioritised_poisson' charged without "
             'amplification; only a budget of inf, NOT PRIVATE, allows it'
         )
     if not 0.0 < q <= 1.0:
         raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
-    return q if chosen is Sampling.POISSON else 1.0
+    return q if sampling == 'poisson' else 1.0
 
 
-def charge_for(
-    sampling: str,
-    *,
-    noise_multiplier: float,
-    sampling_probability: float,
-    steps: int,
-    group: int = 1,
-) -> Charge:
+def charge_for(sampling: str, charge: Charge) -> Charge:
     """
-    Return what some steps are charged as; without a finite epsilon, as steps without noise.
+    Return the charge of steps under a way of sampling.
 
-    So a history with such steps has epsilon infinity, whatever else is in it.
+    Without a finite epsilon, steps are charged as steps without noise, so that any history with
+    them has epsilon infinity.
 
-    :raises PrivacyError: if the way of sampling is not known.
+    :param charge: the steps as if each record joined by its own coin.
+    :raises PrivacyError: if the sampling is unknown.
     """
-    if _known(sampling) in _UNBOUNDED:
-        return Charge(0.0, 1.0, steps, group)
-    charged = charged_probability(sampling, sampling_probability)
-    return Charge(noise_multiplier, charged, steps, group)
+    _check_known(sampling)
+    if sampling in _UNBOUNDED:
+        return charge._replace(noise_multiplier=0.0, sampling_probability=1.0)
+    q = charged_probability(sampling, charge.sampling_probability)
+    return charge._replace(sampling_probability=q)
 
 
-def _known(sampling: str) -> Sampling:
-    try:
-        return Sampling(sampling)
-    except ValueError as error:
-        known = ', '.join(f"'{each}'" for each in Sampling)
+def _check_known(sampling: str) -> None:
+    if sampling not in SAMPLING:
+        known = ', '.join(f"'{name}'" for name in SAMPLING)
         raise PrivacyError(
             f'sampling {sampling!r} claims no privacy that is known: expected one of {known}'
-        ) from error
+        )

@@ -4,8 +4,8 @@
 Keyed noise: the N(0, 1) draws of FDRL Eq. 5, 12 and 21 from a cryptographic stream.
 
 A stream is named by (purpose, round, step), and the same name always gives the same draws. A block
-that a power cut interrupted therefore redraws the very noise that its budget was reserved for;
-drawing fresh noise for the same gradients would release them twice and average the noise away.
+that a power cut interrupted therefore redraws the noise that its budget was reserved for. Fresh
+noise for the same gradients would release them twice, and averaging would remove the noise.
 """
 
 import functools
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _KEY_BYTES = 32
-_KEPT_KEYS = 256  # of streams, so that a step does not derive its keys again
+_KEPT_KEYS = 256  # stream keys in memory, so that a step does not derive them again
 _BELOW_ONE = math.nextafter(1.0, 0.0)
 
 
@@ -50,10 +50,10 @@ class NoiseSource:
     @classmethod
     def secure(cls, path: str | os.PathLike[str]) -> 'NoiseSource':
         """
-        Use the key in a file, or make one from the operating system's secure source.
+        Read the key in a file, or draw one from the operating system's secure source.
 
-        :param path: key file of 32 bytes, mode 0600, made if it is missing. Never copy it to a
-            second trainer, and never restore an old one without the ledger that goes with it.
+        :param path: key file of 32 bytes, mode 0600, created if missing. Never copy it to a
+            second trainer, and never restore an old one without its ledger.
         :raises KeyFileError: if the file is damaged, not ours, or open to others.
         """
         path = Path(path)
@@ -63,13 +63,13 @@ class NoiseSource:
 
     @classmethod
     def seeded(cls, seed: int) -> 'NoiseSource':
-        """Make a source that anyone can repeat: for tests and reproductions, NOT PRIVATE."""
+        """Make a reproducible source for tests and reproductions, NOT PRIVATE."""
         text = f'fdrl_ros seeded noise {int(seed)}'
         return cls(hashlib.sha256(text.encode()).digest(), private=False)
 
     @property
     def private(self) -> bool:
-        """Tell whether the key is secret; if not, every report must say NOT PRIVATE."""
+        """Whether the key is secret; if not, every report must say NOT PRIVATE."""
         return self._private
 
     @property
@@ -80,19 +80,19 @@ class NoiseSource:
     @property
     def fingerprint(self) -> bytes:
         """
-        Name the key without telling it, 16 bytes.
+        Identify the key without revealing it, 16 bytes.
 
-        It belongs into the `inputs` of a ledger reservation, so that a block cannot be drawn again
+        The `inputs` of a ledger reservation include it, so that a block cannot be drawn again
         under another key.
         """
         return self._derive(b'fingerprint', 16)
 
-    def of(self, ledger: bytes) -> 'NoiseSource':
+    def for_ledger(self, ledger: bytes) -> 'NoiseSource':
         """
-        Return the noise that this key gives for one ledger, which no other ledger has.
+        Derive the noise of one ledger, which no other ledger shares.
 
-        Were two ledgers to count for one stream, each would release it for gradients of its own.
-        A seeded source stays as it is, for anyone to repeat.
+        If two ledgers used one stream, each would release it with gradients of its own. A seeded
+        source stays unchanged, so that anyone can repeat it.
 
         :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger.chain.Owner.birth`.
         """
@@ -105,7 +105,7 @@ class NoiseSource:
         return to_unit(self.uniform_words(purpose, round, step, size))
 
     def uniform_words(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.uint64]:
-        """Draw the words that :meth:`uniform` maps into (0, 1), shape (size,)."""
+        """Draw the words behind :meth:`uniform`, shape (size,)."""
         return self._keystream('uniform', purpose, round, step, size)
 
     def gaussian(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
@@ -114,7 +114,7 @@ class NoiseSource:
 
         Box and Muller (1958) from pairs of 64-bit uniforms in double precision. A draw ends at
         9.5 sigma, where the Gaussian leaves 2e-21. Its low bits are not those of a real Gaussian
-        (Mironov 2012), so it must not be added to data as it is:
+        (Mironov 2012), so it must not be added to data directly:
         :func:`fdrl_ros.privacy.mechanism.noisy_mean` rounds it to a grid first.
 
         :raises PrivacyError: if the compiled arithmetic is not built.
@@ -125,7 +125,7 @@ class NoiseSource:
     def _keystream(
         self, kind: str, purpose: str, round: int, step: int, words: int
     ) -> NDArray[np.uint64]:
-        """Return little-endian words of the stream that the first four arguments name."""
+        """Return little-endian words of the named stream."""
         name = (kind, purpose, round)
         stream = self._streams.get(name)
         if stream is None:
@@ -157,7 +157,7 @@ def to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def _create_key(path: Path) -> None:
-    """Write a fresh key beside its place and move it there, so that no part of one is left."""
+    """Write a new key under a draft name and link it, so that no partial key is left."""
     try:
         descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
         try:

@@ -63,7 +63,7 @@ def test_epsilon_is_within_a_percent_of_the_library_on_random_histories(figures)
 @pytest.mark.parametrize('sigma', [1.1, 4.0])
 def test_ten_thousand_sampling_probabilities_cost_a_percent_more_at_most(sigma, figures):
     history = [Charge(sigma, 64.0 / (1000 + i), 1) for i in range(10_000)]
-    tally = Tally.of(history)
+    tally = Tally.from_history(history)
     assert len(tally.exact) == 10_000 and len(tally.tight.counts) <= 512
     exact = Composer().epsilon(tally.exact, 0.0, tally.curve()[0], DELTA)
     rounded = epsilon_pld(history, DELTA)

@@ -90,6 +90,6 @@ class TestSpentBudgets:
 def cost(rounds):
     """Return the epsilon of so many rounds of the plan."""
     patients = PLAN.collection.patients
-    guarantee = Guarantee.of(Size(patients, patients), PLAN.learner, PLAN.privacy)
+    guarantee = Guarantee.from_settings(Size(patients, patients), PLAN.learner, PLAN.privacy)
     steps = PLAN.learner.epochs * math.ceil(1.0 / guarantee.rate)
     return epsilon_pld([guarantee.charge(rounds * steps)], PLAN.privacy.delta)

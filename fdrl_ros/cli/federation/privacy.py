@@ -20,7 +20,7 @@ from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE, shared_patients
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.guarantee import calibrated, Size
-from fdrl_ros.privacy.accountant.accountant import added_up
+from fdrl_ros.privacy.accountant.accountant import sum_guarantees
 from fdrl_ros.privacy.ledger.chain import Head
 
 _PATH = click.argument('path', type=click.Path(path_type=Path))
@@ -67,7 +67,7 @@ def show(path: Path, as_json: bool) -> None:
             for each in read
             if each.record is not None
         ]
-        shared = shared_patients(*added_up(spent, plan.privacy.delta))
+        shared = shared_patients(*sum_guarantees(spent, plan.privacy.delta))
     seeded = plan is not None and plan.federation.noise != 'secure'
     if as_json:
         content: dict[str, Any] = {

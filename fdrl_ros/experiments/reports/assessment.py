@@ -33,7 +33,7 @@ from fdrl_ros.experiments.rounds import RoundNote
 from fdrl_ros.experiments.training import alone_path
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.policy import Policy
-from fdrl_ros.privacy.accountant.accountant import added_up, epsilon_paper, PAPER_ORDER
+from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER, sum_guarantees
 from fdrl_ros.privacy.mechanism import mean_noise_std
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.worker_processes import run_tasks
@@ -77,7 +77,7 @@ class Assessment:
         privacy = self.plan.privacy
         shared: tuple[float | None, float | None] = (None, None)
         if not self.disjoint:
-            shared = added_up(self.epsilon.values(), privacy.delta)
+            shared = sum_guarantees(self.epsilon.values(), privacy.delta)
         return {
             'policies': {name: each.score.columns() for name, each in self.evaluations.items()},
             'epsilon': self.epsilon,

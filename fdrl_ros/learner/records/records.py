@@ -226,7 +226,7 @@ def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
     return made
 
 
-def records_of_logs(logged: Sequence[LoggedOperation]) -> Records:
+def records_from_logs(logged: Sequence[LoggedOperation]) -> Records:
     """
     Group transitions by patient.
 

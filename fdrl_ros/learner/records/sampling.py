@@ -169,7 +169,7 @@ class PrioritisedReplay(_ByError):
         return Draw(units, (weights / weights.max()).astype(np.float32))
 
 
-def replay_of(
+def make_replay(
     n_units: int,
     batch: int,
     learner: LearnerSettings,

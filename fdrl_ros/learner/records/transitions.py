@@ -100,7 +100,7 @@ class Transitions:
     lines: np.ndarray | None = None
 
     @classmethod
-    def of(
+    def from_records(
         cls,
         records: Records,
         *,
@@ -208,7 +208,7 @@ class GrowingRecords:
     """
 
     def __init__(self, *, discount: float, n_step: int, unit: str) -> None:
-        """Begin without a patient; the settings are those of :meth:`Transitions.of`."""
+        """Begin without a patient; the settings are those of :meth:`Transitions.from_records`."""
         self.n_patients = 0
         """Number of privacy units."""
         self.n_transitions = 0
@@ -229,7 +229,9 @@ class GrowingRecords:
         """
         self.check_new(new)
         names = set(new.patients.tolist())
-        made = Transitions.of(new, discount=self._discount, n_step=self._n_step, unit=self._unit)
+        made = Transitions.from_records(
+            new, discount=self._discount, n_step=self._n_step, unit=self._unit
+        )
         columns = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in _OTHERS}
         if made.table is not None:  # states by their number may get inputs later
             columns['lines'] = made.table

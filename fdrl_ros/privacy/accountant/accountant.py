@@ -1,19 +1,17 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-A history in the form that is accounted for: steps of each kind, counted, their order forgotten.
+The accountant: the true epsilon of a history of noisy steps, behind FDRL Eq. 13, 22 and 23.
 
-Where many steps differ, in growing data each, they are rounded onto a public grid: the sampling
-probability upwards, the noise downwards, so that epsilon can only grow. A step whose noise is lost
-beside what its records may add is charged without amplification.
+A history is a sequence of :class:`Charge`; charges of different noise and sampling compose step by
+step. Neighbouring data sets differ by adding or removing one privacy unit. Both methods give upper
+bounds: Renyi-DP takes microseconds and serves while training runs; the privacy loss distribution
+(PLD) is tighter and serves stops and reports.
 
-
-What a history of noisy steps costs: the true epsilon behind FDRL Eq. 13, 22 and 23.
-
-A history is a sequence of :class:`Charge`; charges of different noise and sampling compose, each
-step by itself. Neighbours differ by adding or removing one privacy unit. Both accountants give
-upper bounds: Renyi-DP takes microseconds and serves while training runs, the privacy loss
-distribution (PLD) is tighter and serves stops and reports.
+The accountant counts steps of each kind and ignores their order. Many different kinds, as in data
+that grow, are rounded to a public grid: the sampling probability upwards, the noise downwards, so
+that epsilon can only grow. A step whose noise is tiny beside the sensitivity of its records is
+charged without amplification.
 """
 
 from collections.abc import Iterable
@@ -29,19 +27,19 @@ from fdrl_ros.privacy.accountant.loss_distribution import Step
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_SAMPLED_NOISE = 0.05  # below it, sampling is not credited: a step is charged at q = 1
-_MOST_JOINING = 400.0  # nor above so many records over the noise multiplier
-_MANY = 16  # noise multipliers that are worth a grid
+_LEAST_SAMPLED_NOISE = 0.05  # below, a step is charged at q = 1
+_MOST_JOINING = 400.0  # also above so many joining records over the noise multiplier
+_MANY = 16  # noise multipliers above which they are rounded too
 
 
 class Charge(NamedTuple):
     """
-    Some equal steps of the sampled Gaussian mechanism.
+    A number of equal steps of the sampled Gaussian mechanism.
 
-    noise_multiplier is sigma_m (noise std over C), sampling_probability the chance of each record
-    to join a step. group is the most clipped records that hold something of one privacy unit: 1
-    where the unit itself is clipped; the most transitions of a patient where each transition is;
-    n for a transition as the unit, with n-step returns.
+    noise_multiplier is sigma_m (noise std over C); sampling_probability is the chance of each
+    record to join a step. group is the most clipped records that depend on one privacy unit: 1 if
+    the unit itself is clipped; the most transitions of a patient if transitions are clipped; n for
+    a transition as the unit with n-step returns.
     """
 
     noise_multiplier: float
@@ -50,18 +48,18 @@ class Charge(NamedTuple):
     group: int = 1
 
 
-Tallied = tuple[float, float, int] | tuple[float, float, int, int]
+ChargeLike = tuple[float, float, int] | tuple[float, float, int, int]
 """The first three or four fields of a :class:`Charge`."""
 
 
-class Kinds:
+class StepCounts:
     """
-    Counts of steps, kept apart while there are few kinds, and else on a grid.
+    Counts of steps by kind: exact for few kinds, else rounded to a grid.
 
-    :param apart: kinds that are kept apart.
-    :param finest: points per octave that the grid has at first.
-    :param coarsest: points per octave that it has at least.
-    :param limit: kinds that it may leave, if it is not the coarsest.
+    :param apart: most kinds that are counted exactly.
+    :param finest: points per octave of the first grid.
+    :param coarsest: points per octave of the last grid.
+    :param limit: most kinds on any grid except the last.
     """
 
     def __init__(self, *, apart: int, finest: int, coarsest: int, limit: int) -> None:
@@ -77,7 +75,7 @@ class Kinds:
         """
         Count steps of one kind.
 
-        :param exact: every count, without rounding and with this one, for when the grid changes.
+        :param exact: all unrounded counts, this one included, for a change of the grid.
         """
         self._count(step, count)
         while len(self.counts) > self._room:
@@ -90,8 +88,8 @@ class Kinds:
             for each, number in exact.items():
                 self._count(each, number)
 
-    def copy(self) -> 'Kinds':
-        """Return counts that can go on by themselves."""
+    def copy(self) -> 'StepCounts':
+        """Return an independent copy."""
         other = copy.copy(self)
         other.counts = dict(self.counts)
         return other
@@ -107,29 +105,29 @@ class Kinds:
 
 
 class Tally:
-    """What a history adds up to."""
+    """The sum of a history."""
 
     def __init__(self) -> None:
         self.mu_squared = 0.0
-        """Sum of steps (k / sigma)^2 over the unsampled releases; infinite without noise."""
+        """Sum of steps (k / sigma)^2 over unsampled releases; infinite without noise."""
         self.forgotten = 0.0
-        """Bound on the chance that more records joined, ever, than are accounted for."""
+        """Bound on the chance that more records ever joined than are accounted for."""
         self.joined = 0.0
-        """Bound on the chance that a record of the unit joined a sampled step, ever."""
+        """Bound on the chance that a record of the unit ever joined a sampled step."""
         self.exact: dict[Step, int] = {}
-        self.tight = Kinds(apart=64, finest=1024, coarsest=128, limit=512)
-        self.quick = Kinds(apart=16, finest=64, coarsest=4, limit=128)
+        self.tight = StepCounts(apart=64, finest=1024, coarsest=128, limit=512)
+        self.quick = StepCounts(apart=16, finest=64, coarsest=4, limit=128)
 
     @classmethod
-    def of(cls, history: Iterable[Tallied]) -> Self:
-        """Add up a history; equal ones give equal results, in whatever order they came."""
+    def from_history(cls, history: Iterable[ChargeLike]) -> Self:
+        """Add up a history; the order of charges does not change the result."""
         tally = cls()
         for charge in merged(history):
             tally._add(charge)
         return tally
 
-    def plus(self, charges: Iterable[Tallied]) -> 'Tally':
-        """Return what it would be with these charges too."""
+    def plus(self, charges: Iterable[ChargeLike]) -> 'Tally':
+        """Return the tally with additional charges."""
         other = copy.copy(self)
         other.exact = dict(self.exact)
         other.tight, other.quick = self.tight.copy(), self.quick.copy()
@@ -137,11 +135,11 @@ class Tally:
             other.add(charge)
         return other
 
-    def add(self, charge: Tallied) -> None:
+    def add(self, charge: ChargeLike) -> None:
         """
         Add a charge.
 
-        :raises PrivacyError: if it cannot be.
+        :raises PrivacyError: if it is not valid.
         """
         self._add(checked(charge))
 
@@ -155,7 +153,7 @@ class Tally:
             most = float(joining.numbers[-1])
             self.forgotten += steps * joining.forgotten
         if q == 1.0 or sigma < _LEAST_SAMPLED_NOISE or most > _MOST_JOINING * sigma:
-            # Whoever of the group joins, they move the sum by that many C at most.
+            # The group moves the sum by at most that many C.
             ratio = most / sigma if sigma > 0.0 else math.inf
             self.mu_squared += steps * ratio * ratio
             return
@@ -167,7 +165,7 @@ class Tally:
 
     @property
     def mu(self) -> float:
-        """Return the sensitivity over the noise of all unsampled releases together."""
+        """Return sensitivity over noise of all unsampled releases together."""
         return math.sqrt(self.mu_squared)
 
     def curve(self) -> NDArray[np.float64]:
@@ -178,11 +176,11 @@ class Tally:
         return total
 
 
-def merged(history: Iterable[Tallied]) -> tuple[Charge, ...]:
+def merged(history: Iterable[ChargeLike]) -> tuple[Charge, ...]:
     """
-    Return a history with equal charges added up, in an order of its own.
+    Add up equal charges and sort them.
 
-    :raises PrivacyError: if a charge cannot be.
+    :raises PrivacyError: if a charge is not valid.
     """
     counts: dict[Step, int] = {}
     for sigma, q, steps, group in map(checked, history):
@@ -190,11 +188,11 @@ def merged(history: Iterable[Tallied]) -> tuple[Charge, ...]:
     return tuple(Charge(*key[:2], counts[key], key[2]) for key in sorted(counts))
 
 
-def checked(charge: Tallied) -> Charge:
+def checked(charge: ChargeLike) -> Charge:
     """
-    Return a charge whose fields have the types and ranges that they must have.
+    Check types and ranges of a charge.
 
-    :raises PrivacyError: if it has not.
+    :raises PrivacyError: if one is not valid.
     """
     try:
         sigma, q, steps, group = Charge(*charge)
@@ -228,42 +226,42 @@ _LARGEST_MU = 1e4  # epsilon is about 5e7 there, and the Renyi bound 0.1 % above
 
 class Account:
     """
-    The cost of one history that grows: asked again, it accounts for what is new.
+    The epsilon of a growing history; each question costs only the new charges.
 
-    Not for several threads at once.
+    Not for concurrent threads.
 
     :param delta: in [1e-10, 1).
     :param history: charges, or their first three or four fields as tuples.
-    :raises PrivacyError: on a charge or a delta that cannot be.
+    :raises PrivacyError: on a charge or a delta that is not valid.
     """
 
-    def __init__(self, delta: float, history: Iterable[Tallied] = ()) -> None:
+    def __init__(self, delta: float, history: Iterable[ChargeLike] = ()) -> None:
         self._delta = _checked(delta)
-        self._tally = Tally.of(history)
+        self._tally = Tally.from_history(history)
         self._composer = loss_distribution.Composer()
 
-    def add(self, charge: Tallied) -> None:
+    def add(self, charge: ChargeLike) -> None:
         """Add a charge to the history."""
         self._tally.add(charge)
 
-    def epsilon_rdp(self, *more: Tallied) -> float:
+    def epsilon_rdp(self, *more: ChargeLike) -> float:
         """
         Return epsilon by Renyi-DP: a quick upper bound, 5 to 40 % above the PLD's.
 
-        :param more: charges to count too, without adding them.
+        :param more: charges to include without adding them.
         """
         return self._rdp(self._tally.plus(more) if more else self._tally)
 
-    def epsilon_pld(self, *more: Tallied) -> float:
+    def epsilon_pld(self, *more: ChargeLike) -> float:
         """
         Return epsilon by the privacy loss distribution: the value for stops and reports.
 
-        Exact (Balle and Wang 2018) if no step was sampled; otherwise composed on a grid that is
-        fine enough for 0.1 %, and rounded upwards. With more than 64 different kinds of steps
-        these are rounded too; both together stay within 1 %. Where the Renyi bound is smaller,
-        which happens only for epsilons that are tiny beside the grid, that is returned.
+        Exact (Balle and Wang 2018) if no step was sampled; otherwise composed on a grid fine
+        enough for 0.1 % and rounded upwards. More than 64 different kinds of steps are rounded
+        too; both roundings together stay within 1 %. Where the Renyi bound is smaller, which
+        happens only for epsilons that are tiny beside the grid, that is returned.
 
-        :param more: charges to count too, without adding them.
+        :param more: charges to include without adding them.
         """
         tally = self._tally.plus(more) if more else self._tally
         delta = self._delta - tally.forgotten
@@ -288,12 +286,12 @@ class Account:
         return renyi.renyi_epsilon(tally.curve(), delta) if delta > 0.0 else math.inf
 
 
-def epsilon_rdp(history: Iterable[Tallied], delta: float) -> float:
+def epsilon_rdp(history: Iterable[ChargeLike], delta: float) -> float:
     """Return :meth:`Account.epsilon_rdp` of a history."""
     return Account(delta, history).epsilon_rdp()
 
 
-def epsilon_pld(history: Iterable[Tallied], delta: float) -> float:
+def epsilon_pld(history: Iterable[ChargeLike], delta: float) -> float:
     """Return :meth:`Account.epsilon_pld` of a history."""
     return _epsilon_pld(merged(history), delta)
 
@@ -304,26 +302,26 @@ def _epsilon_pld(history: tuple[Charge, ...], delta: float) -> float:
 
 
 PAPER_ORDER = 2.0
-"""Renyi order alpha at which the paper's epsilon is stated: the smallest whole one."""
+"""Renyi order alpha of the paper's epsilon: the smallest whole one."""
 
 
 def epsilon_paper(alpha: float, noise_multiplier: float) -> float:
     """
     Return alpha / (2 sigma^2), which the FDRL paper calls epsilon (Eq. 13, 22).
 
-    It is the Renyi divergence of order alpha of one Gaussian release. It leaves out composition,
-    sampling and delta, so it is reported under this name only and bounds nothing that we run.
+    It is the Renyi divergence of order alpha of one Gaussian release. It ignores composition,
+    sampling and delta, so it is reported under this name only and bounds no training here.
     """
     if noise_multiplier == 0.0:
         return math.inf
     return alpha / (2.0 * noise_multiplier**2)
 
 
-def added_up(epsilons: Iterable[float], delta: float) -> tuple[float, float]:
+def sum_guarantees(epsilons: Iterable[float], delta: float) -> tuple[float, float]:
     """
-    Return epsilon and delta for someone who is a patient of all these hospitals: both add up.
+    Return the sum of epsilons and of deltas for a patient of all these hospitals.
 
-    Only if no patient is in two hospitals does each hospital's epsilon hold by itself (parallel
+    Only if no patient is in two hospitals does each hospital's epsilon hold alone (parallel
     composition).
     """
     spent = list(epsilons)
@@ -334,7 +332,7 @@ def check_delta(delta: float, n_units: int) -> None:
     """
     Refuse a delta that would allow the release of a whole record.
 
-    :param n_units: number of privacy units that the guarantee is for.
+    :param n_units: number of protected privacy units.
     :raises PrivacyError: unless 0 < delta < 1 / n_units.
     """
     _checked(delta)

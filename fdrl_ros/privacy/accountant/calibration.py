@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Give epsilon, get sigma: the least noise multiplier that keeps a target (spec section 5)."""
+"""Find the least noise multiplier that keeps a target epsilon (spec section 5)."""
 
 from collections.abc import Callable, Iterable
 import math
@@ -8,9 +8,9 @@ import math
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld
 
-_SPARE = 1e-3  # of epsilon, that may be left over
+_SPARE = 1e-3  # share of epsilon that may remain unused
 _LARGEST = 1e6
-_FEW = 4  # phases that stand for many while sigma is only being approached
+_FEW = 4  # phases that represent many during the first search
 
 
 def noise_multiplier_for(
@@ -25,9 +25,9 @@ def noise_multiplier_for(
     """
     Return a noise multiplier whose epsilon is at most the given one and at least 99.9 % of it.
 
-    Found by :func:`epsilon_pld`, and always on the safe side. Where epsilon jumps over the target
-    (sampling is not credited to hardly any noise), it is the one behind the jump. Data that grow
-    are given as phases, with the sampling probability that each will have.
+    The search uses :func:`epsilon_pld` and ends on the safe side. Where epsilon jumps over the
+    target (tiny noise gets no amplification), the result lies behind the jump. Growing data are
+    given as phases, with the sampling probability of each.
 
     :param epsilon: target, > 0; infinity gives 0.
     :param q: sampling probability, in (0, 1].
@@ -35,18 +35,18 @@ def noise_multiplier_for(
     :param group: the most records that one privacy unit owns, see :class:`Charge`.
     :param phases: pairs of sampling probability and number of steps, in place of q and steps.
     :raises PrivacyError: if no noise multiplier up to 1e6 reaches the target, or on parameters
-        that cannot be or are missing.
+        that are not valid or missing.
     """
     if not (isinstance(epsilon, int | float) and epsilon > 0.0):
         raise PrivacyError(f'epsilon = {epsilon!r}: expected above 0')
     plan = _plan(q, steps, phases)
 
     def excess(log_sigma: float, of: list[tuple[float, int]] = plan) -> float:
-        """Return the logarithm of what is spent over the target."""
+        """Return the logarithm of spent epsilon over the target."""
         history = [Charge(math.exp(log_sigma), rate, count, group) for rate, count in of]
         return math.log(max(epsilon_pld(history, delta), 1e-12) / epsilon)
 
-    # Refuses what cannot be.
+    # Checks the plan.
     Account(delta, (Charge(1.0, rate, count, group) for rate, count in plan))
     if math.isinf(epsilon) or not any(count for _, count in plan):
         return 0.0
@@ -73,7 +73,7 @@ def _plan(
 
 
 def _few(plan: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Return a few phases that cost about what all of them cost: for a first approach only."""
+    """Return a few phases of about the same cost, for the first search only."""
     if len(plan) <= _FEW:
         return plan
     plan = sorted(plan)
@@ -90,9 +90,9 @@ def _few(plan: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 def _root(excess: Callable[[float], float], start: float) -> float:
     """
-    Return where a falling function lies between -_SPARE and 0, or just behind a jump to below.
+    Return where a falling function is between -_SPARE and 0, or just behind a jump below.
 
-    :raises PrivacyError: if that is above the largest noise multiplier.
+    :raises PrivacyError: if no noise multiplier up to the largest reaches it.
     """
     low, high = -math.inf, math.inf
     at, last, slope = start, (math.nan, math.nan), -1.2

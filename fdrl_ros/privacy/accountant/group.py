@@ -1,12 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-How many records of one privacy unit join a step: group privacy of Poisson sampling (Ganesh 2024).
+The number of a privacy unit's records in a step: group privacy of Poisson sampling (Ganesh 2024).
 
 Each of a unit's k records joins by its own coin of probability q and is clipped to C, so the unit
 moves the sum by at most C times a Binomial(k, q) number: with the unit the output is a mixture of
-Gaussians, without it one Gaussian. A number that is larger with at least the same chance costs at
-least as much, since every best test is a threshold: all rounding here is upwards.
+Gaussians, without it one Gaussian. A stochastically larger number costs at least as much, since
+every best test is a threshold. Therefore all rounding here is upwards.
 """
 
 from functools import lru_cache
@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 import scipy
 
 LARGEST_GROUP = 2**20
-"""Most records that a privacy unit may own."""
+"""Most records of a privacy unit."""
 
-_FORGOTTEN = 1e-20  # chance of numbers above those listed; it is charged to delta
-_NUMBERS = 512  # listed at most; beyond, several share the largest of them
+_FORGOTTEN = 1e-20  # chance of numbers above the list, charged to delta
+_NUMBERS = 512  # at most in the list; more are merged upwards
 
 
 class Inclusions(NamedTuple):
     """
-    How many records join: numbers, increasing, shape (numbers,), and the logarithm of each chance.
+    Distribution of the number of joining records.
 
-    forgotten is the chance that more join than the last; those steps count as wholly leaked.
+    ``numbers`` rise, shape (numbers,); ``log_chances`` are their log-probabilities. ``forgotten``
+    is the chance that more records join than the last number; such steps count as leaked.
     """
 
     numbers: NDArray[np.float64]
@@ -71,11 +72,11 @@ def inclusions(group: int, q: float) -> Inclusions:
 
 def records_of_a_transition(n_steps: int = 1, frames: int = 1) -> int:
     """
-    Return how many sampled records hold something of one stored transition: its group.
+    Return the group of a stored transition: how many sampled records depend on it.
 
-    A record that starts at time t is made of the transitions t to t + n - 1 of its n-step return
-    and of the f - 1 before, whose observations its stack of f frames shows. (A patient who owns m
-    transitions owns m records, however they overlap: there the group is m.)
+    A record that starts at time t depends on the transitions t to t + n - 1 of its n-step return
+    and on the f - 1 before, whose observations are in its stack of f frames. (A patient with m
+    transitions owns m records, however they overlap; there the group is m.)
 
     :param n_steps: n of the n-step return.
     :param frames: f, observations in a state.

@@ -1,18 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The privacy loss of a whole history: sums of losses of steps, composed by Fourier transforms.
-
-The loss adds up over steps, so transforms multiply; here their logarithms add up, which lets a
-history grow by the steps that are new. Each distribution is first tilted by exp(t loss) so that
-the sum lies around epsilon: rounding errors of the transform, relative to the highest point, are
-then relative to delta and not to 1 (Wilson and Keich 2016 call this sisFFT).
-
-
 Epsilon from the privacy loss distribution (PLD), composed numerically or in closed form.
 
-The distribution of log(P(o) / Q(o)) over the outputs o of a mechanism adds up over steps, and its
-tail gives delta for every epsilon: delta = E max(0, 1 - exp(epsilon - loss)).
+The loss log(P(o) / Q(o)) over the outputs o of a mechanism adds up over steps, and the tail of its
+distribution gives delta for every epsilon: delta = E max(0, 1 - exp(epsilon - loss)).
+
+Fourier transforms multiply when losses add. Here their logarithms add up, so a growing history
+costs only its new steps. Each distribution is first tilted by exp(t loss) so that the sum lies
+around epsilon: rounding errors of the transform, relative to its highest point, are then relative
+to delta and not to 1 (Wilson and Keich 2016 call this sisFFT).
 """
 
 from collections.abc import Mapping
@@ -25,22 +22,22 @@ from numpy.typing import NDArray
 import scipy
 
 Step = tuple[float, float, int]
-"""noise_multiplier, sampling_probability and group of one step."""
+"""Noise multiplier, sampling probability and group of one step."""
 
-# Tilts, as multiples of t, at which moments are kept for bounds on what leaves the grid.
+# Tilts, as multiples of t, whose moments bound the mass beyond the grid.
 _OUTWARDS = np.array([1.1, 1.3, 1.8, 3.0, 6.0])
 _INWARDS = np.array([0.6, 0.0, -1.5, -6.0])
 _TILTS = np.concatenate((_OUTWARDS, _INWARDS, [1.0]))
-_SILENT = -60.0  # logarithm of what is as good as 0 in a transform
-_SAMPLE = 32  # kinds of steps that the tilt is chosen by
+_SILENT = -60.0  # logarithm below which a transform counts as 0
+_SAMPLE = 32  # kinds of steps that choose the tilt
 
 
 class Solution(NamedTuple):
     """
-    Epsilon, an upper bound, and about how much of it is due to the rounding to a grid.
+    Epsilon, an upper bound, and roughly how much of it the rounding to a grid causes.
 
-    It may be loose where it is `narrow`, for the grid ends too near, or `noisy`, for the tilt is
-    too small to hide rounding errors.
+    The bound may be loose if it is `narrow`, since the grid ends too early, or `noisy`, since the
+    tilt is too small to hide rounding errors.
     """
 
     epsilon: float
@@ -50,7 +47,7 @@ class Solution(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Tell whether it is tight but for the blur."""
+        """Return whether the bound is tight except for the blur."""
         return not (self.narrow or self.noisy)
 
 
@@ -79,7 +76,7 @@ class _Side:
             log_sizes = 0.5 * np.log(transform.real**2 + transform.imag**2)
         self.log_sizes[: self.loud] += count * np.maximum(log_sizes, 10.0 * _SILENT)
         self.angles[: self.loud] += count * np.arctan2(transform.imag, transform.real)
-        # No size is above 1: what is silent stays so, whatever else is composed.
+        # No size is above 1, so a size that counts as 0 stays 0 in any composition.
         self.loud = int(np.flatnonzero(self.log_sizes > _SILENT)[-1]) + 1
         self.moments += count * moments
         self.mean += count * float(tilted @ at)
@@ -90,7 +87,7 @@ class _Side:
 
 class Composition:
     """
-    The composed loss of a history that may grow.
+    The composed loss of a growing history.
 
     :param interval: of the grid, nats.
     :param tilts: t, > 0, of each direction; best where the tilted loss has its mean at epsilon.
@@ -108,8 +105,8 @@ class Composition:
         self._sides = (_Side(tilts[0], points), _Side(tilts[1], points))
         self._found: dict[float, Solution] = {}
 
-    def become(self, history: Mapping[Step, int]) -> None:
-        """Add the steps that are new."""
+    def extend_to(self, history: Mapping[Step, int]) -> None:
+        """Add the new steps of a history."""
         for step, total in history.items():
             count = total - self._counts.get(step, 0)
             if count:
@@ -120,8 +117,8 @@ class Composition:
                 self._found.clear()
         self._counts = dict(history)
 
-    def may_become(self, history: Mapping[Step, int]) -> bool:
-        """Tell whether a history is this one or one that goes on from it."""
+    def can_extend_to(self, history: Mapping[Step, int]) -> bool:
+        """Return whether a history equals or extends the present one."""
         return all(history.get(step, 0) >= count for step, count in self._counts.items())
 
     def epsilon(self, delta: float) -> Solution:
@@ -138,14 +135,14 @@ class Composition:
         log_mgf = float(side.moments[-1])
         tilt = side.tilt
         outwards, inwards = tilt * _OUTWARDS, tilt * _INWARDS
-        # Chernoff: what lies above the grid comes back at its lower end, and is charged here.
+        # Chernoff: mass above the grid wraps to its lower end, and is charged here.
         above = math.exp(min(0.0, float(np.min(side.moments[: len(outwards)] - outwards * high))))
-        # What lies below comes back at the upper end, and makes epsilon larger than it need be.
+        # Mass below the grid wraps to its upper end, and makes epsilon larger than necessary.
         below = float(np.min(side.moments[len(outwards) : -1] - log_mgf + (tilt - inwards) * low))
         composed = scipy.fft.irfft(
             np.exp(np.maximum(side.log_sizes, -745.0) + 1j * side.angles), n
         )
-        # Each transform is right to a rounding error, and as many of them were multiplied.
+        # Each transform has a rounding error, and that many of them were multiplied.
         noise = 5e-16 * (steps + 64) * float(composed.max())
         composed = np.roll(np.maximum(composed, 0.0) + noise, -(start % n))
         index = start + np.arange(n)
@@ -203,7 +200,7 @@ def saddle_points(
             moments[side] += count * (most + np.log(totals))
             means = tilted @ at / totals
             variances[side] += count * np.maximum(0.0, tilted @ at**2 / totals - means**2)
-    # Half of that hides rounding errors as well, and rare large losses spread the sum less.
+    # Half of that also hides rounding errors, and rare large losses spread the sum less.
     best = np.argmin((moments - math.log(delta)) / tilts, axis=1)
     best = np.searchsorted(tilts, 0.5 * tilts[best])
     spread = math.sqrt(max(variances[0, best[0]], variances[1, best[1]]))
@@ -211,7 +208,7 @@ def saddle_points(
 
 
 def sampled(history: Mapping[Step, int]) -> dict[Step, int]:
-    """Return a few kinds of steps that stand for all."""
+    """Return a few kinds of steps that represent all."""
     kinds = sorted(history.items())
     size = -(-len(kinds) // _SAMPLE)
     parts = [kinds[start : start + size] for start in range(0, len(kinds), size)]
@@ -234,7 +231,7 @@ def _log_masses(masses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 BLUR = 1e-3
-"""Largest part of epsilon that may be due to the rounding to a grid."""
+"""Largest part of epsilon that the rounding to a grid may cause."""
 
 _FINENESS = 0.12  # of the grid, in standard deviations of the loss of a step
 _WIDTH = 14.0  # of the grid, in standard deviations of the composed loss
@@ -274,7 +271,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 class Composer:
-    """Finds epsilon of a history that grows, and keeps what was composed for the next time."""
+    """Computes epsilon of a growing history; keeps compositions for the next question."""
 
     def __init__(self) -> None:
         self._kept: dict[float, Composition] = {}
@@ -283,9 +280,9 @@ class Composer:
         self, sampled: Mapping[Step, int], mu: float, divergence: float, delta: float
     ) -> float:
         """
-        Return an upper bound on epsilon that is too large by 0.1 % at most.
+        Return an upper bound on epsilon, at most 0.1 % too large.
 
-        By more only for histories of 10^7 steps and more, or where epsilon is tiny beside the
+        The error is larger only for 10^7 steps and more, or where epsilon is tiny beside the
         spread of the loss.
 
         :param sampled: steps by kind, at least one.
@@ -297,14 +294,14 @@ class Composer:
         if mu > 0.0:
             pieces = math.ceil((mu / _PIECE) ** 2)
             history[math.sqrt(pieces) / mu, 1.0, 1] = pieces
-        # Of order about 1: twice that is the variance of small losses.
+        # At an order near 1, twice the divergence is the variance of small losses.
         interval = _power_of_two(_FINENESS * math.sqrt(2.0 * divergence / sum(history.values())))
         best, too_fine = math.inf, False
         for _ in range(6):
             composition = self._composed(history, interval, delta)
             found = composition.epsilon(delta)
             best = min(best, found.epsilon)
-            if not found.clear:  # losses spread far beyond any grid as fine as this
+            if not found.clear:  # the losses spread far beyond a grid this fine
                 interval, too_fine = composition.interval * _COARSER**2, True
                 if interval > best:
                     break
@@ -316,11 +313,11 @@ class Composer:
         return best
 
     def _composed(self, history: dict[Step, int], interval: float, delta: float) -> Composition:
-        """Return the composition on a grid, out of the one that was kept if that serves."""
+        """Return the composition on a grid, extending the stored one if possible."""
         asked = interval
         kept = self._kept.get(asked)
-        if kept is not None and kept.may_become(history):
-            kept.become(history)
+        if kept is not None and kept.can_extend_to(history):
+            kept.extend_to(history)
             if kept.epsilon(delta).clear:
                 return kept
         negligible = 1e-4 * delta / sum(history.values())
@@ -330,11 +327,11 @@ class Composer:
         tilts, spread = saddle_points(sample, interval * _COARSER, negligible, delta)
         actual = max(interval, 2.0 * _power_of_two(_WIDTH * spread / _POINTS))
         points = max(256.0, _WIDTH * spread / actual)
-        for composed in (sample, history):  # tilt and size are tried on the sample
+        for composed in (sample, history):  # the sample finds tilt and size
             for _ in range(7):
                 size = scipy.fft.next_fast_len(math.ceil(min(points, _POINTS)), real=True)
                 composition = Composition(actual, tilts, size, negligible)
-                composition.become(composed)
+                composition.extend_to(composed)
                 found = composition.epsilon(delta)
                 if found.clear:
                     break

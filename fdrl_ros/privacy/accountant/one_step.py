@@ -4,9 +4,10 @@
 The privacy loss of one sampled Gaussian step, on a grid, rounded so that epsilon can only grow.
 
 The loss at an output z is l(z) = log(P(z) / Q(z)), with Q = N(0, sigma^2) and P the mixture of
-N(j, sigma^2) over the number j of a unit's records that join. l grows with z. What P and Q have
-between two points of the grid is moved onto these two so that each keeps its mass: "connect the
-dots" (Doroshenko et al. 2022), which bounds delta from above at every epsilon, in both directions.
+N(j, sigma^2) over the number j of a unit's records that join. l grows with z. The masses of P and
+Q between two points of the grid are moved to these points so that each keeps its total: "connect
+the dots" (Doroshenko et al. 2022), which bounds delta from above at every epsilon, in both
+directions.
 """
 
 import math
@@ -15,9 +16,9 @@ from typing import NamedTuple
 from fdrl_ros.privacy.accountant.group import Inclusions, inclusions
 import numpy as np
 from numpy.typing import NDArray
-import scipy  # loads its parts when they are first used: a node starts without waiting for them
+import scipy  # loads its parts on first use, so that a node starts faster
 
-_LEAST = 1e-19  # tail of an output distribution that is worth a place on the grid
+_LEAST = 1e-19  # smallest tail of an output distribution on the grid
 
 
 class Losses(NamedTuple):
@@ -26,8 +27,8 @@ class Losses(NamedTuple):
 
     :param first: index on the grid, loss / interval, of the first mass.
     :param masses: shape (points,).
-    :param blurs: what the rounding added to the variance of the loss, as a sum over the points:
-        mass times squared nats, shape (points,).
+    :param blurs: variance of the loss that the rounding added, by point: mass times squared nats,
+        shape (points,).
     :param lost: mass at an infinite loss.
     """
 
@@ -58,7 +59,7 @@ def one_step(
     z = _output(losses, sigma, q, joining)
 
     p, r, log_ratio = _cells(z, sigma, joining)
-    # Where in its cell p / r lies decides how much of it goes up.
+    # The position of p / r in its cell decides how much mass moves up.
     rho = np.fmin(np.fmax(log_ratio - losses[:-1], 0.0), interval)
     whole = np.expm1(-interval)
     down, up = np.expm1(rho - interval) / whole, np.expm1(-rho) / whole
@@ -85,7 +86,7 @@ def one_step(
 
 
 def ends(sigma: float, q: float, group: int, negligible: float = 0.0) -> tuple[float, float]:
-    """Return between which losses all but a negligible mass lies; see :func:`one_step`."""
+    """Return the range of losses that holds all but a negligible mass."""
     joining = inclusions(group, q)
     tail = max(0.5 * negligible, _LEAST)
     likely = int(np.sum(np.cumsum(np.exp(joining.log_chances[::-1]))[::-1] > tail))
@@ -116,7 +117,7 @@ def _output(
         return losses * (sigma**2 / numbers[0]) + 0.5 * numbers[0]
     with np.errstate(divide='ignore', invalid='ignore'):
         if len(numbers) == 2 and numbers[0] == 0.0:
-            # Where 1 is of no account beside e^l, and where it is.
+            # Two forms: for e^l much larger than 1, and otherwise.
             far = losses + np.log1p((q - 1.0) * np.exp(-np.maximum(losses, 0.5)))
             near = np.log(np.maximum(np.expm1(np.minimum(losses, 1.0)) + q, 0.0))
             return sigma**2 * (np.where(losses > 0.5, far, near) - math.log(q)) + 0.5
@@ -127,7 +128,7 @@ def _output(
     reached = losses > found[0]
     z = np.full_like(losses, -math.inf)
     inside = scipy.interpolate.CubicHermiteSpline(found, at, 1.0 / slopes)(losses[reached])
-    for _ in range(2):  # l is convex: Newton's way is safe
+    for _ in range(2):  # l is convex, so Newton's method converges
         value, slope = _loss(inside, sigma, joining)
         inside -= (value - losses[reached]) / slope
     z[reached] = inside
@@ -165,7 +166,7 @@ def _between(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _log_between(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the logarithm of :func:`_between`, also where that has no number."""
+    """Return the logarithm of :func:`_between`, also where that underflows."""
     tail = scipy.special.log_ndtr(-np.abs(x))
     low, high = x[:-1] > 0.0, x[1:] > 0.0
     more, less = np.maximum(tail[1:], tail[:-1]), np.minimum(tail[1:], tail[:-1])

@@ -16,7 +16,7 @@ from fdrl_ros.privacy.accountant.group import inclusions
 import numpy as np
 from numpy.typing import NDArray
 
-# Long or weakly sampled histories have their best order near 1, short private ones far above it.
+# The best order is near 1 for long or weakly sampled histories, far above for short private ones.
 ORDERS: NDArray[np.float64] = 1.0 + np.geomspace(1e-3, 16384.0, 105)
 _LOG_ORDERS, _LOG_RATIOS = np.log(ORDERS), np.log1p(-1.0 / ORDERS)
 _TOGETHER = 16  # orders on one grid of z
@@ -30,14 +30,14 @@ def renyi_curve(
     """
     Return the Renyi divergence of one step at each of the ORDERS, in nats.
 
-    Fractional orders are integrated like whole ones; the series that libraries use diverges for
-    them when q is large, and an accountant without them is loose by half. Orders that are best for
-    no history with such a step, at any delta from 1e-10, are infinite: log(A) is convex, and
-    (alpha - 1) d/d(alpha) log(A) - log(A), at most log(1 / delta) at the best, only grows.
+    Fractional orders are integrated like whole ones: the series of other libraries diverges for
+    them when q is large, and without them the bound is loose by half. Orders that are best for no
+    history with such a step, at any delta from 1e-10, are infinite: log(A) is convex, and
+    (alpha - 1) d/d(alpha) log(A) - log(A), at most log(1 / delta) at the best order, only grows.
 
-    Exact for one record. Of a group it is the divergence on condition that no more records join
-    than :func:`fdrl_ros.privacy.accountant.group.inclusions` lists: the rest is to be taken from
-    delta.
+    Exact for one record. For a group the divergence holds on condition that no more records join
+    than :func:`fdrl_ros.privacy.accountant.group.inclusions` lists; the caller subtracts the
+    remaining chance from delta.
 
     :param noise_multiplier: sigma, at least 1 / 400 of the most records that join.
     :param sampling_probability: q, in (0, 1].
@@ -103,8 +103,8 @@ def _log_moments(
     """Return log E r^power for each power, where r = 1 + surplus."""
     logs = powers[:, None] * log_ratio
     moments = _log_sum(log_density + logs, 1)
-    # E r = 1, so what is above 1 is E (r^power - 1 - power (r - 1)): nothing below 0 is added up,
-    # and the divergence of hardly sampled steps keeps its digits.
+    # E r = 1, so the excess over 1 is E (r^power - 1 - power (r - 1)), a sum without negative
+    # terms in which the divergence of rarely sampled steps keeps its digits.
     little = moments < 0.1
     power = powers[little, None]
     with np.errstate(over='ignore', invalid='ignore'):
@@ -115,7 +115,7 @@ def _log_moments(
         raised = np.expm1(logs[little]) - power * surplus
         small = np.abs(surplus) * np.maximum(1.0, np.abs(power)) < 1e-2
         parts = np.where(small, series, raised)
-        # Where the density has no number, neither has the product.
+        # The product underflows where the density does.
         parts = np.where(log_density > -700.0, np.exp(log_density) * parts, 0.0)
     moments[little] = np.log1p(parts.sum(axis=1))
     return moments

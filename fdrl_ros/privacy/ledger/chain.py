@@ -1,15 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The ledger's chain: head_i = SHA-256(head_(i-1), link_i), with link_i = SHA-256(entry i).
+The ledger's hash chain: head_i = SHA-256(head_(i-1), link_i), with link_i = SHA-256(entry i).
 
-Whoever can write the file can also rebuild the chain from its start; only a head that somebody
-else remembers shows that. The chain makes one remembered head vouch for every entry before it.
-Links alone let others walk from head to head. They tell nothing of the entries, whose inputs
-depend on records and on the secret noise key.
-
-
-The entries of one ledger in memory: what was spent, and where, without searching.
+Whoever can write the file can also rebuild the chain from its start; only a head that another
+party remembers reveals that. The chain makes one remembered head vouch for every entry before it.
+Links alone let other parties walk from head to head. They reveal nothing about the entries, whose
+inputs depend on records and on the secret noise key.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,28 +26,28 @@ HEAD_BYTES = 8 + DIGEST
 """Bytes of a head: its number of entries and its hash."""
 
 BIRTH = 16
-"""Bytes that tell a ledger from any other."""
+"""Random bytes that identify a ledger."""
 
 MOST_LINKS = 2**14
-"""Links that go out with an update at most: how far back a head may be that others remember."""
+"""Most links sent with an update: how old a remembered head may be."""
 
 
 class Head(NamedTuple):
-    """The ledger in short: how many entries, and the hash of the last."""
+    """The state of a ledger: its number of entries and the hash of the last one."""
 
     entries: int
     digest: bytes
 
     def __str__(self) -> str:
-        """Return the form that people compare and :meth:`parse` reads, as 12:9f86d0..."""
+        """Return the form that people compare and :meth:`parse` reads, such as 12:9f86d0..."""
         return f'{self.entries}:{self.digest.hex()}'
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """
-        Read what :meth:`__str__` wrote.
+        Parse the form of :meth:`__str__`.
 
-        :raises PrivacyError: if it is none.
+        :raises PrivacyError: if the text is not a head.
         """
         entries, _, digest = text.strip().partition(':')
         if entries.isascii() and entries.isdecimal() and len(digest) == 64:
@@ -67,7 +64,7 @@ class Head(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """
-        Read what :meth:`to_bytes` wrote.
+        Parse the form of :meth:`to_bytes`.
 
         :raises PrivacyError: if it has another length.
         """
@@ -77,9 +74,9 @@ class Head(NamedTuple):
 
     def followed(self, links: bytes) -> Iterator['Head']:
         """
-        Walk the chain from here: yield this head, then the one after each link.
+        Walk the chain from here: yield this head, then the head after each link.
 
-        :param links: of the entries that follow, 32 bytes each, in their order.
+        :param links: of the following entries in order, 32 bytes each.
         """
         entries, digest = self
         yield self
@@ -94,10 +91,10 @@ _PROMISE = ('hospital', 'unit', 'delta', 'budget', 'model')
 @dataclass(frozen=True)
 class Owner:
     """
-    Whose ledger it is and what it promises; its hash begins the chain.
+    The owner of a ledger and its promise; its hash begins the chain.
 
-    ``birth``: 16 bytes drawn when the ledger was begun, which tell it from any other of the same
-    hospital: the noise of a training hangs on them.
+    ``birth``: 16 random bytes that distinguish the ledger from any other of the same hospital; the
+    noise of a training depends on them.
     """
 
     hospital: str
@@ -116,11 +113,11 @@ class Owner:
         return hashlib.sha256(b'fdrl_ros ledger 4 ' + text).digest()
 
     def promise(self) -> dict[str, Any]:
-        """Return all but the birth, as :meth:`.ledger.Ledger.open` takes it."""
+        """Return all fields except the birth, as :meth:`.ledger.Ledger.open` takes them."""
         return {name: getattr(self, name) for name in _PROMISE}
 
     def unlike(self, other: 'Owner') -> str:
-        """Say where this differs from another; nothing where they are the same."""
+        """Describe the first difference from another promise; empty if there is none."""
         for name in _PROMISE:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -130,7 +127,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: a block of steps, the digest of its inputs, and the hash of all up to here."""
+    """One row: a block of steps, the digest of its inputs, and the hash of the chain up to it."""
 
     number: int
     round: int
@@ -143,18 +140,18 @@ class Entry:
     def after(
         cls, last: bytes, number: int, round: int, block: int, charge: Charge, inputs: bytes
     ) -> Self:
-        """Make the entry that follows the one with digest `last`."""
+        """Make the entry that follows digest `last`."""
         hashed = hashlib.sha256(inputs).digest()
         link = _link(number, round, block, charge, hashed)
         return cls(number, round, block, charge, hashed, _after(last, link))
 
     @cached_property
     def link(self) -> bytes:
-        """Return the SHA-256 of this entry alone, 32 bytes: what others may know of it."""
+        """Return the SHA-256 of this entry alone, 32 bytes, which other parties may see."""
         return _link(self.number, self.round, self.block, self.charge, self.inputs)
 
     def fits(self, last: bytes) -> bool:
-        """Tell whether this row is unchanged and follows the one with digest `last`."""
+        """Return whether this row is unchanged and follows digest `last`."""
         try:
             expected = _after(last, self.link)
         except (struct.error, TypeError):
@@ -173,17 +170,17 @@ def _after(last: bytes, link: bytes) -> bytes:
 
 class Chain:
     """
-    Entries in their order, each bound to the one before; it can only grow.
+    The entries of a ledger in memory, each bound to the one before; entries are only added.
 
-    `account` tells at once what one more would cost; its last digits depend on what it was asked
-    before. Those of :meth:`epsilon` do not.
+    `account` quickly prices one more charge; its last digits depend on earlier questions. Those of
+    :meth:`epsilon` do not.
     """
 
     def __init__(self, owner: Owner) -> None:
         """
         Begin with no entry.
 
-        :raises PrivacyError: if the owner's delta cannot be.
+        :raises PrivacyError: if the owner's delta is not valid.
         """
         self.owner = owner
         self.account = Account(owner.delta)
@@ -198,38 +195,38 @@ class Chain:
 
     @property
     def head(self) -> Head:
-        """How many entries there are, and the hash of the last."""
+        """The number of entries and the hash of the last one."""
         return self.head_at(len(self._entries))
 
     def head_at(self, count: int) -> Head:
-        """Return the head that the ledger had with so many entries."""
+        """Return the head after that many entries."""
         return Head(count, self._entries[count - 1].digest if count else self.owner.digest)
 
     def head_before(self, round: int) -> Head:
-        """Return the head that the ledger had before the first block of a round."""
+        """Return the head before the first block of a round."""
         return self.head_at(self._rounds.get(round, (len(self._entries), 0))[0])
 
     def links(self, most: int) -> bytes:
-        """Return the links of the newest entries, at most so many, oldest first."""
+        """Return the links of at most that many newest entries, oldest first."""
         count = len(self._entries)
         newest = self._entries[max(0, count - most) :]
         return b''.join(entry.link for entry in newest)
 
     def blocks(self, round: int) -> int:
-        """Return how many blocks of a round there are."""
+        """Return how many blocks of a round are charged."""
         return self._rounds.get(round, (0, 0))[1]
 
     def get(self, round: int, block: int) -> Entry | None:
-        """Return the entry of a block."""
+        """Return the entry of a block, if there is one."""
         return self._by_block.get((round, block))
 
     def next(self, round: int, block: int, charge: Charge, inputs: bytes) -> Entry:
-        """Make the entry that would follow, without adding it."""
+        """Make the next entry without adding it."""
         count, last = self.head
         return Entry.after(last, count + 1, round, block, charge, inputs)
 
     def fits(self, entry: Entry) -> bool:
-        """Tell whether an entry follows the last one, for a block that has none yet."""
+        """Return whether an entry follows the last one and its block is new."""
         count, last = self.head
         new = (entry.round, entry.block) not in self._by_block
         return entry.number == count + 1 and new and entry.fits(last)
@@ -238,7 +235,7 @@ class Chain:
         """
         Add an entry that fits.
 
-        :raises PrivacyError: if its charge cannot be.
+        :raises PrivacyError: if its charge is not valid.
         """
         self.account.add(entry.charge)
         before, blocks = self._rounds.get(entry.round, (len(self._entries), 0))
@@ -251,11 +248,11 @@ class Chain:
         return tuple(entry.charge for entry in self._entries)
 
     def epsilon(self) -> float:
-        """Return what is spent, by the tight accountant."""
+        """Return the spent epsilon by the tight accountant."""
         return epsilon_pld(self.history(), self.owner.delta)
 
     def epsilons_rdp(self) -> list[float]:
-        """Return what was spent after each entry, by the quick upper bound."""
+        """Return the epsilon after each entry by the quick upper bound."""
         grown, epsilons = Account(self.owner.delta), []
         for charge in self.history():
             grown.add(charge)
@@ -263,7 +260,7 @@ class Chain:
         return epsilons
 
     def contradiction(self, seen: Head) -> str:
-        """Say why this cannot be a ledger that once had a head; nothing if it can."""
+        """Describe why this ledger cannot contain a head; empty if it can."""
         count = len(self._entries)
         if seen.entries > count:
             return (

@@ -1,13 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The ledger's tables in SQLite: making them, and reading nothing from them unchecked.
+The ledger's file: SQLite tables, the lock that admits one writer, durability.
 
-The ledger's file: SQLite tables, the lock that makes one writer, durability.
-
-It keeps a rollback journal, not a write-ahead log: after a commit everything is in the one file
-that a backup copies. With synchronous = EXTRA the file, and then the end of the journal, is synced
-before a commit returns, so that a power cut cannot roll a reservation back.
+The file keeps a rollback journal, not a write-ahead log: after a commit everything is in the one
+file that a backup copies. With synchronous = EXTRA, SQLite syncs the file and then the end of the
+journal before a commit returns, so that a power cut cannot roll a reservation back.
 """
 
 from contextlib import closing, suppress
@@ -37,7 +35,7 @@ from fdrl_ros.runtime.durable import sync_folder
 
 _APPLICATION = 0x4644524C  # 'FDRL'
 _VERSION = 4
-# What a damaged file makes SQLite's module raise: its messages may quote bytes that are no text.
+# Exceptions on a damaged file. SQLite's messages may quote bytes that are not text.
 Damage = (sqlite3.Error, UnicodeDecodeError)
 _SCHEMA = f"""
 PRAGMA application_id = {_APPLICATION};
@@ -64,9 +62,9 @@ def write_entry(connection: sqlite3.Connection, entry: Entry) -> None:
 
 def image(chain: Chain) -> bytes:
     """
-    Return the bytes of a ledger file with these entries, as SQLite lays them out.
+    Return the bytes of a ledger file with these entries, in SQLite's layout.
 
-    A file that was made this way and appended to differs in its counter of changes alone.
+    A file that was made this way and appended to differs only in its change counter.
     """
     owner = chain.owner
     with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
@@ -84,15 +82,15 @@ def image(chain: Chain) -> bytes:
 
 
 def settle(connection: sqlite3.Connection) -> None:
-    """Choose what builds of SQLite differ in: what a page keeps of what was removed from it."""
+    """Overwrite removed content in pages, in which builds of SQLite differ."""
     connection.execute('PRAGMA secure_delete = ON')
 
 
 def read_owner(connection: sqlite3.Connection, path: Path) -> Owner:
     """
-    Read whose ledger it is.
+    Read the owner of a ledger.
 
-    :raises LedgerCorruptError: if that was changed.
+    :raises LedgerCorruptError: if it was changed.
     """
     rows = connection.execute(
         'SELECT hospital, unit, delta, budget, model, birth, digest FROM owner'
@@ -108,9 +106,9 @@ def read_owner(connection: sqlite3.Connection, path: Path) -> Owner:
 
 def read_chain(connection: sqlite3.Connection, path: Path, owner: Owner) -> Chain:
     """
-    Read all entries and walk the chain.
+    Read all entries and verify the chain.
 
-    :raises LedgerCorruptError: naming the first entry that does not fit.
+    :raises LedgerCorruptError: if an entry does not fit; the message names the first one.
     """
     expected = 1
     try:
@@ -139,9 +137,9 @@ def read_chain(connection: sqlite3.Connection, path: Path, owner: Owner) -> Chai
 
 def check_form(connection: sqlite3.Connection, path: Path) -> None:
     """
-    Refuse a database that is no ledger of this version, or has more in it than a ledger.
+    Refuse a database that is not a ledger of this version, or contains other tables.
 
-    :raises LedgerCorruptError: if it is damaged, or no ledger.
+    :raises LedgerCorruptError: if it is damaged, or not a ledger.
     :raises LedgerVersionError: if another version of this program made it.
     """
     application = connection.execute('PRAGMA application_id').fetchone()[0]
@@ -153,7 +151,7 @@ def check_form(connection: sqlite3.Connection, path: Path) -> None:
             f'ledger {path} has format version {version}, and this program reads version '
             f'{_VERSION}: keep it for its history; a hospital that goes on begins a new one'
         )
-    # A trigger, for one, could make reservations vanish.
+    # A trigger, for example, could delete reservations.
     if _tables(connection) != _expected_tables():
         raise LedgerCorruptError(f'ledger {path} has other tables than a ledger')
     problem = connection.execute('PRAGMA integrity_check(1)').fetchone()[0]
@@ -174,7 +172,7 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 
 def translated(error: Exception, path: Path, entry: int | None = None) -> LedgerError:
-    """Say in our words what SQLite met."""
+    """Translate an exception of SQLite."""
     code = getattr(error, 'sqlite_errorcode', None)
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -192,11 +190,11 @@ def translated(error: Exception, path: Path, entry: int | None = None) -> Ledger
 
 
 _DRAFT = '.draft-'
-_TRIES, _PAUSE = 3, 0.01  # to get the lock; second
+_TRIES, _PAUSE = 3, 0.01  # of taking the lock; second
 
 
-class Mark(NamedTuple):
-    """Which file lies at a path, and when it was last written."""
+class FileState(NamedTuple):
+    """Identity of the file at a path, and when it was last written."""
 
     device: int
     inode: int
@@ -204,8 +202,8 @@ class Mark(NamedTuple):
     written_ns: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> 'Mark':
-        """Take it from what the system says of a file."""
+    def from_status(cls, status: os.stat_result) -> 'FileState':
+        """Read it from the file's status."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -213,13 +211,13 @@ class LedgerFile:
     """
     A ledger file, locked for this process until it is closed.
 
-    The lock is of the file itself (flock), so it ends with the process. SQLite's own lock is
-    taken too: it keeps other programs out, but any close of the file by this process drops it.
+    The lock is on the file itself (flock), so it ends with the process. SQLite's own lock is held
+    too: it excludes other programs, but any close of the file by this process releases it.
     """
 
     def __init__(self, path: Path, owner: Owner) -> None:
         """
-        Open and lock a file, beginning it if there is none.
+        Open and lock a file; create it if there is none.
 
         :raises LedgerError: see :meth:`fdrl_ros.privacy.ledger.ledger.Ledger.open`.
         """
@@ -237,7 +235,7 @@ class LedgerFile:
                 raise LedgerOwnerError(f'ledger {path} {difference}')
             self.chain = read_chain(self._connection, path, found)
             _sweep(path)
-            self._mark = Mark.of(os.fstat(self._lock))
+            self._state = FileState.from_status(os.fstat(self._lock))
         except BaseException as error:
             self.close()
             if isinstance(error, Damage):
@@ -251,15 +249,15 @@ class LedgerFile:
 
     def check_in_place(self) -> None:
         """
-        Refuse to go on if the file is not as this process left it.
+        Check that the file is as this process left it.
 
-        :raises LedgerCorruptError: if it was moved, replaced or written by somebody else.
+        :raises LedgerCorruptError: if it was moved, replaced or written by another process.
         """
         try:
-            found = Mark.of(os.lstat(self.path))
+            found = FileState.from_status(os.lstat(self.path))
         except OSError:
             found = None
-        if found != self._mark:
+        if found != self._state:
             raise LedgerCorruptError(
                 f'ledger {self.path} was moved, replaced or changed while it was open: put it '
                 'back and start again'
@@ -267,9 +265,9 @@ class LedgerFile:
 
     def append(self, entry: Entry) -> None:
         """
-        Write one entry; it is on the disk when this returns.
+        Write one entry durably.
 
-        :raises sqlite3.Error: if it is not known to be there.
+        :raises sqlite3.Error: if the entry may not be on the disk.
         """
         assert self._connection is not None
         connection = self._connection
@@ -281,10 +279,10 @@ class LedgerFile:
             if connection.in_transaction:
                 connection.execute('ROLLBACK')
             raise
-        self._mark = Mark.of(os.fstat(self._lock))
+        self._state = FileState.from_status(os.fstat(self._lock))
 
     def close(self) -> None:
-        """Release the file; closing twice does nothing."""
+        """Release the file; may be called again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -294,7 +292,7 @@ class LedgerFile:
 
 
 def _create(path: Path, owner: Owner) -> None:
-    """Make a whole ledger beside its place and move it there, so that no half of one is left."""
+    """Write a whole ledger under a draft name and link it, so that no partial file is left."""
     try:
         # Mode 0600.
         descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + _DRAFT)
@@ -303,8 +301,8 @@ def _create(path: Path, owner: Owner) -> None:
                 file.write(image(Chain(replace(owner, birth=os.urandom(BIRTH)))))
                 file.flush()
                 os.fsync(file.fileno())
-            # A link, unlike a rename, never replaces a ledger that came meanwhile; whoever has
-            # that one open may have swept this draft away.
+            # A link, unlike a rename, never replaces a ledger created meanwhile. The process that
+            # has that one open may have removed this draft.
             with suppress(FileExistsError, FileNotFoundError):
                 os.link(draft, path)
         finally:
@@ -333,7 +331,7 @@ def _check_file(path: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove drafts that a killed beginning left: this ledger is there, so none is of use."""
+    """Remove drafts of killed processes, which are useless once the ledger exists."""
     for each in path.parent.glob(f'{glob.escape(path.name)}{_DRAFT}*'):
         with suppress(FileNotFoundError):
             each.unlink()
@@ -355,7 +353,7 @@ def _hold(path: Path) -> int:
                 raise LedgerLockedError(
                     f'ledger {path} is already open, here or in another process'
                 ) from error
-            time.sleep(_PAUSE)  # whoever looks whether it is in use holds it for microseconds
+            time.sleep(_PAUSE)  # an inspector holds the lock for microseconds
         except OSError as error:
             os.close(descriptor)
             raise LedgerError(f'ledger {path} cannot be locked: {error.strerror}') from error
@@ -370,7 +368,7 @@ def _release(descriptor: int) -> None:
 
 
 def _let_go() -> None:
-    """In a forked child: the lock is the parent's, and must not outlive it."""
+    """Close inherited locks in a forked child; they belong to the parent."""
     while _held:
         os.close(_held.pop())
 
@@ -380,7 +378,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _open_exclusively(path: Path) -> sqlite3.Connection:
-    """Open the file and take SQLite's exclusive lock, which the process keeps until it closes."""
+    """Open the file and take SQLite's exclusive lock until it is closed."""
     connection = sqlite3.connect(path, timeout=0.1, isolation_level=None, check_same_thread=False)
     try:
         connection.execute('PRAGMA locking_mode = EXCLUSIVE')

@@ -3,9 +3,10 @@
 """
 The ledger: a hospital's spent privacy, written durably before any noise is drawn.
 
-One SQLite file for the federation's whole life. Entries are only added, and each carries the hash
-of the one before, so a change anywhere shows. A ledger cut at its end shows only to who remembers
-a later head; that is why the head travels with every update, and the links that lead to it.
+It is one SQLite file for the federation's whole life. Entries are only added, and each carries the
+hash of the one before, so any change is detected. A ledger cut at its end is detected only by a
+party that remembers a later head. Therefore the head, and the links that lead to it, are sent with
+every update.
 """
 
 from collections.abc import Callable
@@ -29,9 +30,9 @@ __all__ = ['Head', 'Ledger', 'Reservation']
 @dataclass(frozen=True)
 class Reservation:
     """
-    Leave to draw the noise of one block of steps.
+    Permission to draw the noise of one block of steps.
 
-    inputs is the SHA-256 of what the block was reserved for.
+    ``inputs`` is the SHA-256 of everything that the block depends on.
     """
 
     number: int
@@ -50,7 +51,7 @@ class Ledger(Closing):
     """
 
     def __init__(self, file: LedgerFile) -> None:
-        """Take over an open file; :meth:`open` is the usual way."""
+        """Wrap an open file; usually :meth:`open` does so."""
         self._file = file
         self._chain = file.chain
         self._owner = file.chain.owner
@@ -69,25 +70,25 @@ class Ledger(Closing):
         seen: Head | None = None,
     ) -> Self:
         """
-        Open a hospital's ledger, or begin one, and verify it.
+        Open a hospital's ledger, or create one, and verify it.
 
         :param path: file on a local disk, mode 0600; its folder must exist.
         :param unit: whom epsilon protects: 'patient' or 'transition'.
         :param delta: of the (epsilon, delta) guarantee.
         :param budget: largest epsilon ever; infinity sets no limit.
-        :param model: what is trained, in words; the empty string binds it to none.
-        :param seen: a head that this ledger had before, e.g. the last one sent. A ledger that
-            had one is not begun anew.
+        :param model: description of the trained model; the empty string binds the ledger to none.
+        :param seen: a head that this ledger had before, e.g. the last one sent. A missing ledger
+            that had entries is not created again.
         :raises LedgerLockedError: if another process has it open.
         :raises LedgerOwnerError: if it belongs to another hospital, unit, delta, budget or model.
         :raises LedgerVersionError: if another version of this program made it.
-        :raises LedgerCorruptError: if it was changed, cut, or is no ledger.
+        :raises LedgerCorruptError: if it was changed, cut, or is not a ledger.
         """
         if unit not in ('patient', 'transition'):
             raise PrivacyError(f"privacy unit {unit!r}: expected 'patient' or 'transition'")
         if not isinstance(budget, int | float) or not budget >= 0.0:
             raise PrivacyError(f'budget {budget!r}: expected an epsilon of 0 or above')
-        Account(delta)  # refuses a delta that cannot be
+        Account(delta)  # refuses an impossible delta
         path = Path(path)
         if seen is not None and seen.entries and not os.path.lexists(path):
             raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
@@ -113,16 +114,16 @@ class Ledger(Closing):
         """
         Charge one block of steps, durably, before any of its noise is drawn.
 
-        Asking again for the same block, after a crash, with the same parameters and inputs returns
+        Repeating the call for a block after a crash, with the same parameters and inputs, returns
         the same reservation and charges nothing: the keyed source redraws the same noise.
 
         :param block: number of the block within the round.
-        :param inputs: what the block's outcome depends on, or its digest: global weights, own
-            records, settings, and the noise key's fingerprint. Hashed; not kept.
+        :param inputs: everything that the outcome depends on, or its digest: global weights, own
+            records, settings, and the noise key's fingerprint. Only its hash is stored.
         :param group: the most records that one unit owns, see :class:`Charge`.
-        :raises BudgetExceededError: if it would pass the budget; nothing is written.
-        :raises PrivacyError: if this block was reserved for something else.
-        :raises LedgerError: if it cannot be written; the ledger is then closed.
+        :raises BudgetExceededError: if the charge would exceed the budget; nothing is written.
+        :raises PrivacyError: if this block was reserved for other parameters or inputs.
+        :raises LedgerError: if the entry cannot be written; the ledger is then closed.
         """
         if not inputs:
             raise PrivacyError('a reservation needs the inputs that it is made for')
@@ -146,13 +147,13 @@ class Ledger(Closing):
 
     def check(self, charge: Charge) -> None:
         """
-        Refuse a charge that would pass the budget; nothing is written either way.
+        Check that a charge fits the budget; nothing is written.
 
-        :raises BudgetExceededError: if it would.
+        :raises BudgetExceededError: if it does not.
         """
         with self._lock:
             account, budget = self._chain.account, self._owner.budget
-            # Both bounds hold, so what fits by the quick one needs no other.
+            # Both are upper bounds, so a charge that fits by the quick one fits.
             if account.epsilon_rdp(charge) <= budget:
                 return
             wanted = account.epsilon_pld(charge)
@@ -165,7 +166,7 @@ class Ledger(Closing):
             return self._chain.blocks(round)
 
     def epsilon(self) -> float:
-        """Return what is spent, by the tight accountant."""
+        """Return the spent epsilon by the tight accountant."""
         with self._lock:
             return self._chain.epsilon()
 
@@ -173,13 +174,13 @@ class Ledger(Closing):
         """
         Return an epsilon that is never below the truth.
 
-        :param newest: whether the ledger has all entries that anybody saw. What an older copy
-            lacks is unknown, and at most the budget.
+        :param newest: whether the ledger has all entries that any party saw. An older copy lacks
+            unknown entries, of which only the budget is an upper bound.
         """
         return self.epsilon() if newest else self._owner.budget
 
     def epsilon_rdp(self) -> float:
-        """Return what is spent, by the quick upper bound."""
+        """Return the spent epsilon by the quick upper bound."""
         with self._lock:
             return self._chain.account.epsilon_rdp()
 
@@ -194,7 +195,7 @@ class Ledger(Closing):
             return self._chain.head
 
     def head_before(self, round: int) -> Head:
-        """Return the head that the ledger had before the first block of a round."""
+        """Return the head before the first block of a round."""
         with self._lock:
             return self._chain.head_before(round)
 
@@ -202,27 +203,27 @@ class Ledger(Closing):
         """
         Return the links that lead to the head, for signing into an update.
 
-        :returns: of the newest MOST_LINKS entries, oldest first, 32 bytes each; they tell nothing
-            of the entries.
+        :returns: of the newest MOST_LINKS entries, oldest first, 32 bytes each; they reveal
+            nothing about the entries.
         """
         with self._lock:
             return self._chain.links(MOST_LINKS)
 
     @property
     def owner(self) -> Owner:
-        """Whose ledger it is, and what it promises."""
+        """The owner of the ledger and its promise."""
         return self._owner
 
     def verify(self, seen: Head | None = None, by: str = '') -> None:
         """
-        Check that the file is as this process left it, and goes on from a head.
+        Check that the file is as this process left it, and continues a head.
 
-        Opening reads the whole file; :func:`fdrl_ros.privacy.ledger.record.read_record` does so
-        without opening it.
+        Opening verifies the whole file; :func:`fdrl_ros.privacy.ledger.record.read_record` does
+        so without a lock.
 
         :param seen: a head that this ledger had before.
-        :param by: who saw it, for the message.
-        :raises LedgerCorruptError: telling what does not fit.
+        :param by: who saw the head, for the message.
+        :raises LedgerCorruptError: if not; the message says what does not fit.
         """
         with self._lock:
             self._require_in_place()
@@ -234,12 +235,12 @@ class Ledger(Closing):
                 )
 
     def close(self) -> None:
-        """Release the file; what was reserved stays."""
+        """Release the file."""
         with self._lock:
             self._file.close()
 
     def _repeat(self, earlier: Entry, entry: Entry) -> Reservation:
-        """Return an earlier reservation, if it was for the same thing."""
+        """Return an earlier reservation of the same charge and inputs; refuse a different one."""
         same: list[tuple[str, Callable[[Entry], object]]] = [
             ('noise multiplier, sampling probability, steps or group', lambda each: each.charge),
             ('inputs', lambda each: each.inputs),
@@ -256,13 +257,13 @@ class Ledger(Closing):
         try:
             self._file.append(entry)
         except sqlite3.Error as error:
-            # Whether the entry reached the disk is unknown: only opening it again will tell.
+            # Only opening the file again shows whether the entry reached the disk.
             self.close()
             raise LedgerError(f'ledger {self._file.path} cannot be written: {error}') from error
         self._chain.add(entry)
 
     def _require_in_place(self) -> None:
-        """Refuse to go on with a file that this process does not have to itself any more."""
+        """Refuse a file that this process no longer holds exclusively."""
         if not self._file.open:
             raise LedgerError(f'ledger {self._file.path} is closed')
         try:
@@ -273,7 +274,7 @@ class Ledger(Closing):
 
 
 def _whole(name: str, value: int) -> int:
-    """Return a plain int, as hashes and SQLite need it, also for NumPy's."""
+    """Convert any integer, also NumPy's, to a plain int for hashes and SQLite."""
     try:
         whole = operator.index(value)
     except TypeError as error:

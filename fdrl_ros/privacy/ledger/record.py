@@ -1,9 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Reads an SQLite file that another process may be writing, without a lock and without a trace.
+Read a ledger for inspection, byte by byte, without a lock and without changing it.
 
-A ledger as an inspector sees it: read whole, byte by byte, and never touched.
+Another process may be writing the file: the reader works on a consistent copy.
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ def opened_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
     """
     Open a private copy of a database; yield the connection and where the copy lies.
 
-    A journal of an interrupted or running commit is copied too, so that SQLite rolls that commit
-    back in the copy, as it would in the original; and a write-ahead log, which has the newest
-    commits of files that are written so.
+    The journal of an interrupted or running commit is copied too, so that SQLite rolls that commit
+    back in the copy, as it would in the original. So is a write-ahead log, which holds the newest
+    commits of databases in that mode.
 
     :raises LedgerError: if the file cannot be read.
     """
@@ -55,12 +55,12 @@ def opened_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
 
 
 def journal_is_hot(path: Path) -> bool:
-    """Tell whether a commit was cut short, or is under way; the next opening undoes it."""
+    """Return whether a commit is running or was interrupted; the next opening undoes it."""
     return _content(path.with_name(path.name + _JOURNAL))[:1] not in (b'', b'\0')
 
 
 def in_use(path: Path) -> bool:
-    """Tell whether a process holds the lock of :class:`LedgerFile`."""
+    """Return whether a process holds the lock of a ledger file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -73,10 +73,10 @@ def in_use(path: Path) -> bool:
 
 def _all(path: Path) -> tuple[bytes, bytes, bytes]:
     """
-    Read a file, its journal and its write-ahead log as they were at one moment.
+    Read a consistent state of a file, its journal and its write-ahead log.
 
-    While the file is being written its journal is there, or all that is written is in the log.
-    So if they look the same twice, no write fell between, or it is undone or done again.
+    During a write the journal exists, or all changes are in the log. So if two reads are equal, no
+    write happened in between, or SQLite undoes or repeats it.
     """
     if not path.is_file():
         raise LedgerError(f'ledger {path} is missing or not a plain file')
@@ -101,21 +101,21 @@ def _content(path: Path) -> bytes:
         raise LedgerError(f'ledger {path} cannot be read: {error.strerror}') from error
 
 
-# Bytes of an SQLite file that change though the ledger does not: the counter of changes, twice,
-# and the number of the SQLite that wrote last, which no SQLite ever reads.
+# Bytes of an SQLite file that change while the ledger does not: the change counter, twice, and the
+# version of the SQLite that wrote last, which SQLite never reads.
 _COUNTER, _COUNTER_AGAIN, _WRITER = slice(24, 28), slice(92, 96), slice(96, 100)
-_FIRST_WRITER = 3_037_000  # earlier ones know no STRICT tables
+_FIRST_WRITER = 3_037_000  # earlier versions have no STRICT tables
 
 
 @dataclass(frozen=True)
 class Record:
     """
-    What a ledger file holds.
+    The content of a ledger file.
 
-    :param interrupted: whether a commit was cut short or is under way; it does not count.
+    :param interrupted: whether a commit is running or was interrupted; it does not count.
     :param in_use: whether a process has the ledger open.
-    :param stray: where the file differs from what its entries make of it, though all of them and
-        their hashes are in order; empty if it does not.
+    :param stray: how the file differs from the bytes that its entries produce, although all
+        entries and hashes are in order; empty if it does not.
     """
 
     path: Path
@@ -125,7 +125,7 @@ class Record:
     stray: str
 
     def problems(self) -> list[str]:
-        """Return what is wrong with the file itself."""
+        """Describe what is wrong with the file itself."""
         found = [self.stray] if self.stray else []
         if self.path.is_symlink():
             found.append('is a link: hospitals write to no ledger by another name')
@@ -137,13 +137,13 @@ class Record:
 
 def read_record(path: Path) -> Record:
     """
-    Read a ledger file and walk its chain, also while a hospital writes it.
+    Read a ledger file and verify its chain, even while a hospital writes it.
 
     :raises LedgerVersionError: if another version of this program made it.
-    :raises LedgerCorruptError: if it was changed, or is no ledger.
+    :raises LedgerCorruptError: if it was changed, or is not a ledger.
     :raises LedgerError: if it cannot be read.
     """
-    # Asked first: what is cut short afterwards is of a process that had it open.
+    # Checked first: a commit interrupted after this point belongs to a process that has it open.
     used, hot = in_use(path) if path.is_file() else False, journal_is_hot(path)
     with opened_copy(path) as (connection, copy):
         try:
@@ -157,9 +157,9 @@ def read_record(path: Path) -> Record:
 
 def _stray(content: bytes, chain: Chain) -> str:
     """
-    Compare a file with the one that its entries make.
+    Compare a file with the bytes that its entries produce.
 
-    What is left of the entries is in order, but the last ones may have been removed by an SQLite.
+    The remaining entries are in order, but another SQLite program may have removed the last ones.
     """
     if content[_COUNTER] != content[_COUNTER_AGAIN]:
         return 'has two counters of changes that differ: something else wrote to it'

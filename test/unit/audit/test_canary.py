@@ -105,7 +105,7 @@ def test_patients_add_what_they_would_without_canaries():
     dqn, canaries = planted()
     found = sum_of(dqn, [0, 2, 3, 9, 15])
     rng = np.random.default_rng(2)
-    plain = DoubleDqn.of(SHAPE, LearnerSettings())
+    plain = DoubleDqn.from_settings(SHAPE, LearnerSettings())
     weights = plain.layered(SHAPE.draw(rng))
     whole = batch_of(rng, 5, 2)
     two = Batch(*(each[:2] for each in vars(whole).values() if each is not None))

@@ -96,7 +96,7 @@ def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
     site = Site(tmp_path / 'a', learner=learner, privacy=privacy)
     site.trainer.train(START)
     with TurnLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
-        lengths = [turn.records.n_transitions for turn in iter(log.kept, None)]
+        lengths = [turn.records.n_transitions for turn in iter(log.next_stored, None)]
     assert len(lengths) == 6 and sum(lengths) == site.trainer.transitions
     history = site.ledger.history()
     assert [each.steps for each in history] == lengths  # already the first round has enough

@@ -32,7 +32,7 @@ def test_terminals_are_the_same_in_every_type(kind):
     made, expected = Records(**arrays(terminals=given)), Records(**arrays())
     assert made.terminals.dtype == np.bool_
     assert made.digest() == expected.digest()
-    discounts = Transitions.of(made, discount=0.9).discounts
+    discounts = Transitions.from_records(made, discount=0.9).discounts
     np.testing.assert_allclose(discounts, [0.9, 0.9, 0.9, 0.9, 0.0])
 
 
@@ -87,7 +87,7 @@ def test_returns_do_not_reach_beyond_an_episode_that_was_cut_off_where_the_next_
         patients=np.array(['a']),
         ends=np.array([0, 1, 0, 0]),
     )
-    rewards = Transitions.of(told, discount=1.0, n_step=2).rewards
+    rewards = Transitions.from_records(told, discount=1.0, n_step=2).rewards
     np.testing.assert_array_equal(rewards, [2.0, 1.0, 200.0, 100.0])
 
 

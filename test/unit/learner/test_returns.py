@@ -109,7 +109,7 @@ def test_no_return_reaches_across_a_patient_or_the_end_of_an_episode(lengths, n_
         patients=np.array([f'patient_{i}' for i in range(len(lengths))]),
         ends=ends if told else None,
     )
-    found = Transitions.of(made, discount=0.9, n_step=n_step)
+    found = Transitions.from_records(made, discount=0.9, n_step=n_step)
     for patient, length in enumerate(lengths):
         start = made.starts[patient]
         for at in range(start, start + length):
@@ -181,7 +181,7 @@ def test_priorities_are_carried_on_to_more_records(tmp_path, replay):
     made = noting(tmp_path, patients(np.full(10, 0.25)), steps=1, learner=learner)
     state = made.train_on(None, NOTHING, 1, stopped=lambda: False)
     known = replace(state, priorities=np.linspace(0.05, 0.5, 10))
-    made.take(patients(np.full(14, 0.25)), 1)
+    made.use_records(patients(np.full(14, 0.25)), 1)
     after = made.train_on(known, NOTHING, 2, stopped=lambda: False)
     (who,) = [set(each.tolist()) for round, _, each, _ in made.noted if round == 2]
     for patient in range(14):

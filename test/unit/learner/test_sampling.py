@@ -8,7 +8,7 @@ import math
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import replay_of
+from fdrl_ros.learner.records.sampling import make_replay
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
@@ -21,7 +21,7 @@ PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0
 
 def scheme(name, n_units=40, batch=8, priorities=None, **settings):
     learner = LearnerSettings(replay=name, **settings)
-    return replay_of(n_units, batch, learner, SOURCE, priorities)
+    return make_replay(n_units, batch, learner, SOURCE, priorities)
 
 
 def records(patients=40, length=3):
@@ -100,7 +100,7 @@ def test_priorities_follow_the_errors_and_go_on_from_a_checkpoint(name):
 
 
 def guarantee(learner=None, data=None, **privacy):
-    return Guarantee.of(
+    return Guarantee.from_settings(
         data or records(), learner or LearnerSettings(), replace(PRIVACY, **privacy)
     )
 

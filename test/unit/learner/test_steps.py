@@ -6,7 +6,7 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.optimizer import fresh_moments, optimizer_of
+from fdrl_ros.learner.optimizer import fresh_moments, make_optimizer
 from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
@@ -56,20 +56,20 @@ SLOW = {'adam': SlowAdam, 'sgd': SlowDescent}
 @pytest.mark.parametrize('kind', SLOW)
 def test_an_optimizer_takes_the_published_steps_and_goes_on_from_its_state(kind):
     rng = np.random.default_rng(0)
-    optimizer = optimizer_of(kind, 0.01, fresh_moments(kind, 5), 0)
+    optimizer = make_optimizer(kind, 0.01, fresh_moments(kind, 5), 0)
     slow = SLOW[kind](5, 0.01)
     for step in range(40):
         gradient = rng.normal(size=5) * 10.0 ** rng.integers(-4, 3, size=5)
         expected = slow.step(gradient)
         np.testing.assert_allclose(optimizer.step(gradient.copy()), expected, rtol=1e-9)
         if step == 20:
-            optimizer = optimizer_of(kind, 0.01, optimizer.moments.copy(), step + 1)
+            optimizer = make_optimizer(kind, 0.01, optimizer.moments.copy(), step + 1)
 
 
 def test_the_first_step_of_adam_is_the_learning_rate_against_the_slope():
     """Without the correction of its bias it would be a tenth over the root of a thousandth."""
     gradient = np.array([3.0, -0.02, 500.0])
-    found = optimizer_of('adam', 0.004, fresh_moments('adam', 3), 0).step(gradient.copy())
+    found = make_optimizer('adam', 0.004, fresh_moments('adam', 3), 0).step(gradient.copy())
     np.testing.assert_allclose(found, -0.004 * np.sign(gradient), rtol=1e-5)
 
 
@@ -126,7 +126,7 @@ def test_pre_training_is_its_steps_written_out(period):
     found = pretrain(given, shape, settings, seed=3)
     rng = np.random.default_rng(3)
     wide = shape.draw(rng).astype(np.float64)
-    dqn, taken = DoubleDqn(shape), Transitions.of(given, discount=0.9)
+    dqn, taken = DoubleDqn(shape), Transitions.from_records(given, discount=0.9)
     adam, target = SlowAdam(len(wide), 0.1), wide.astype(np.float32)
     for step in range(11):
         current = wide.astype(np.float32)

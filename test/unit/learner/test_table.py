@@ -5,7 +5,7 @@
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.table import dqn_of, TableDqn
+from fdrl_ros.learner.table import make_dqn, TableDqn
 from fdrl_ros.policy import NetworkShape
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,8 +43,8 @@ def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip
     rng = np.random.default_rng(seed)
     inputs = np.diag(rng.uniform(0.5, 3.0, 6)).astype(np.float32)
     learner = LearnerSettings(loss=loss, conservative=conservative)
-    table = dqn_of(SHAPE, learner, inputs)
-    network = DoubleDqn.of(SHAPE, learner)
+    table = make_dqn(SHAPE, learner, inputs)
+    network = DoubleDqn.from_settings(SHAPE, learner)
     assert isinstance(table, TableDqn)
     now, apart = (
         network.layered(rng.normal(size=SHAPE.n_parameters).astype(np.float32)) for _ in range(2)
@@ -65,7 +65,7 @@ def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip
 def test_other_inputs_or_hidden_layers_are_no_table():
     learner = LearnerSettings()
     dense = np.ones((6, 6), np.float32)
-    assert not isinstance(dqn_of(SHAPE, learner, dense), TableDqn)
-    assert not isinstance(dqn_of(SHAPE, learner, None), TableDqn)
+    assert not isinstance(make_dqn(SHAPE, learner, dense), TableDqn)
+    assert not isinstance(make_dqn(SHAPE, learner, None), TableDqn)
     deep = NetworkShape(6, 3, (4,))
-    assert not isinstance(dqn_of(deep, learner, np.eye(6, dtype=np.float32)), TableDqn)
+    assert not isinstance(make_dqn(deep, learner, np.eye(6, dtype=np.float32)), TableDqn)

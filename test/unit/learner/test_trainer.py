@@ -204,7 +204,7 @@ def test_one_step_is_the_clipped_poisson_mean_plus_the_stated_noise(tmp_path):
     data, source = records(), NoiseSource.seeded(7)
     units = poisson_sample(40, 0.2, source, 1, 0)
     uniforms = source.uniform('transitions', 1, 0, 4 * len(units)).reshape(-1, 4)
-    steps, dqn = Transitions.of(data, discount=learner.discount), DoubleDqn(SHAPE)
+    steps, dqn = Transitions.from_records(data, discount=learner.discount), DoubleDqn(SHAPE)
     total = np.zeros(SHAPE.n_parameters)
     for unit, draws in zip(units, uniforms, strict=True):
         own = np.arange(data.starts[unit], data.starts[unit + 1])
@@ -303,7 +303,7 @@ def test_sampled_transitions_are_the_patient_s_own():
     data = records()
     units = np.array([3, 0, 39])
     uniforms = np.array([[0.0, 0.5, 1.0 - 2**-53]] * 3)
-    steps = Transitions.of(data, discount=0.9)
+    steps = Transitions.from_records(data, discount=0.9)
     batch = steps.at(steps.drawn(units, uniforms))
     for row, unit in enumerate(units):
         own = data.states[data.starts[unit] : data.starts[unit + 1]]
@@ -338,7 +338,7 @@ def test_states_recorded_by_number_are_looked_up_in_a_public_table():
     )
     long = replace(plain, states=seen[numbers[0]], next_states=seen[numbers[1]])
     index = np.arange(6).reshape(3, 2)
-    by_number = Transitions.of(short, discount=0.9, inputs=seen).at(index)
-    by_value = Transitions.of(long, discount=0.9).at(index)
+    by_number = Transitions.from_records(short, discount=0.9, inputs=seen).at(index)
+    by_value = Transitions.from_records(long, discount=0.9).at(index)
     assert np.array_equal(by_number.states, by_value.states)
     assert np.array_equal(by_number.next_states, by_value.next_states)

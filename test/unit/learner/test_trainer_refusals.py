@@ -108,7 +108,7 @@ def test_a_step_in_stacked_frames_is_charged_as_often_as_it_is_seen():
     privacy = replace(PRIVACY, unit='transition')
     for n_step, frames, group in ((1, 1, 1), (3, 1, 3), (1, 4, 4), (3, 4, 6)):
         learner = replace(LEARNER, n_step=n_step, frame_stack=frames)
-        assert Guarantee.of(records(), learner, privacy).group == group
+        assert Guarantee.from_settings(records(), learner, privacy).group == group
 
 
 def released(tmp_path, name, given, source):

@@ -50,7 +50,7 @@ def records_of(lengths, terminated, rng, episodes_per_patient=2):
 def test_n_step_return_is_the_sum_written_out(episodes, n_step, seed):
     lengths, terminated = zip(*episodes, strict=True)
     records = records_of(lengths, terminated, np.random.default_rng(seed))
-    made = Transitions.of(records, discount=GAMMA, n_step=n_step)
+    made = Transitions.from_records(records, discount=GAMMA, n_step=n_step)
     at = 0
     for length, ended in episodes:
         for step in range(length):
@@ -78,7 +78,7 @@ def test_a_step_of_a_transition_unit_is_in_n_samples():
         rewards[6] += 1.0
         changed = Records(**{**vars(records), 'rewards': rewards})
         first, second = (
-            Transitions.of(each, discount=GAMMA, n_step=n_step, unit='transition')
+            Transitions.from_records(each, discount=GAMMA, n_step=n_step, unit='transition')
             for each in (records, changed)
         )
         assert first.n_units == 9
@@ -88,7 +88,7 @@ def test_a_step_of_a_transition_unit_is_in_n_samples():
 def test_the_records_themselves_are_not_changed():
     records = records_of([4, 4], [True, False], np.random.default_rng(1))
     before = records.digest()
-    Transitions.of(records, discount=GAMMA, n_step=3)
+    Transitions.from_records(records, discount=GAMMA, n_step=3)
     assert records.digest() == before
 
 
@@ -105,13 +105,13 @@ def test_removing_a_step_moves_a_sum_by_less_than_the_charge_allows(n_step):
             for s, r, n, d in zip(m.states, m.rewards, m.next_states, m.discounts, strict=True)
         }
         for m in (
-            Transitions.of(each, discount=GAMMA, n_step=n_step, unit='transition')
+            Transitions.from_records(each, discount=GAMMA, n_step=n_step, unit='transition')
             for each in (with_it, without)
         )
     ]
     moved = len(samples[0] ^ samples[1])  # all in one direction
     learner = LearnerSettings(n_step=n_step)
     privacy = PrivacySettings(unit='transition', batch=4, budget=50.0, delta=1e-3)
-    charge = Guarantee.of(with_it, learner, privacy).charge(1)
+    charge = Guarantee.from_settings(with_it, learner, privacy).charge(1)
     assert moved <= 2 * n_step - 1
     assert moved / privacy.noise_multiplier <= charge.group / charge.noise_multiplier

@@ -57,7 +57,7 @@ def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
     for number, each in enumerate(made := parts(lengths), 1):
         growing.add(each, bytes([number]))
         joined = Records.joined(made[:number])
-        expected = Transitions.of(joined, discount=0.9, n_step=n_step, unit=unit)
+        expected = Transitions.from_records(joined, discount=0.9, n_step=n_step, unit=unit)
         found = growing.transitions(None)
         np.testing.assert_array_equal(found.table, expected.table)
         for field in (each for each in fields(Transitions) if each.name != 'lines'):
@@ -96,9 +96,9 @@ def test_what_is_logged_comes_back_and_its_digest_names_all_before(tmp_path_fact
     path = tmp_path_factory.mktemp('log') / 'turns'
     with TurnLog(path, BOUND) as log:
         written = [log.append(each) for each in parts(lengths)]
-        assert log.kept() is None and log.count == len(lengths)
+        assert log.next_stored() is None and log.count == len(lengths)
     with TurnLog(path, BOUND) as log:
-        found = list(iter(log.kept, None))
+        found = list(iter(log.next_stored, None))
     assert [each.digest for each in found] == [each.digest for each in written]
     for one, other in zip(found, written, strict=True):
         assert one.records.digest() == other.records.digest()

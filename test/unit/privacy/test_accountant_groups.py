@@ -9,7 +9,7 @@ from fdrl_ros.privacy.accountant import renyi
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.accountant.group import inclusions, records_of_a_transition
 from fdrl_ros.privacy.accountant.one_step import one_step
-from fdrl_ros.privacy.mechanism import charge_for, charged_probability, Sampling
+from fdrl_ros.privacy.mechanism import charge_for, charged_probability, SAMPLING
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -170,12 +170,11 @@ def test_only_independent_coins_claim_amplification():
 
 
 def test_every_way_of_sampling_is_charged():
-    given = {'noise_multiplier': 2.0, 'sampling_probability': 0.1, 'steps': 5, 'group': 3}
-    charges = {each: charge_for(each, **given) for each in Sampling}
-    assert charges[Sampling.POISSON] == Charge(2.0, 0.1, 5, 3)
-    assert charges[Sampling.PRIORITISED_POISSON] == Charge(2.0, 1.0, 5, 3)
-    for each in (Sampling.UNIFORM, Sampling.PRIORITISED):
-        assert epsilon_pld([charges[each], charges[Sampling.POISSON]], DELTA) == math.inf
+    charges = {name: charge_for(name, Charge(2.0, 0.1, 5, 3)) for name in SAMPLING}
+    assert charges['poisson'] == Charge(2.0, 0.1, 5, 3)
+    assert charges['prioritised_poisson'] == Charge(2.0, 1.0, 5, 3)
+    for each in ('uniform', 'prioritised'):
+        assert epsilon_pld([charges[each], charges['poisson']], DELTA) == math.inf
 
 
 @pytest.mark.parametrize('sampling', ['', 'shuffled', 'Poisson', None])
@@ -183,7 +182,7 @@ def test_an_unknown_way_of_sampling_is_refused(sampling):
     with pytest.raises(PrivacyError, match='claims no privacy'):
         charged_probability(sampling, 0.1)
     with pytest.raises(PrivacyError, match='claims no privacy'):
-        charge_for(sampling, noise_multiplier=1.0, sampling_probability=0.1, steps=1)
+        charge_for(sampling, Charge(1.0, 0.1, 1))
 
 
 @pytest.mark.parametrize('q', [0.0, -0.1, 1.1, math.nan])

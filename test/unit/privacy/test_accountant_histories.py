@@ -10,7 +10,7 @@ from fdrl_ros.privacy.accountant.accountant import (
     Charge,
     epsilon_pld,
     epsilon_rdp,
-    Kinds,
+    StepCounts,
     Tally,
 )
 from fdrl_ros.privacy.accountant.loss_distribution import BLUR, Composer, Composition
@@ -43,8 +43,8 @@ def test_random_histories_lie_within_a_percent_of_the_library_and_not_below(seed
 
 def test_rounded_sampling_probabilities_cost_at_most_a_percent_more_and_never_less():
     history = growing(70, every=110)
-    tally = Tally.of(history)
-    coarsest, seen = Kinds(apart=9, finest=512, coarsest=128, limit=1), {}
+    tally = Tally.from_history(history)
+    coarsest, seen = StepCounts(apart=9, finest=512, coarsest=128, limit=1), {}
     for step, count in tally.exact.items():
         seen[step] = count
         coarsest.add(step, count, seen)
@@ -59,7 +59,7 @@ def test_rounded_sampling_probabilities_cost_at_most_a_percent_more_and_never_le
 
 
 def test_thousands_of_sampling_probabilities_become_a_few_hundred():
-    tight, exact = Kinds(apart=64, finest=1024, coarsest=128, limit=512), {}
+    tight, exact = StepCounts(apart=64, finest=1024, coarsest=128, limit=512), {}
     for sigma, q, steps in (each[:3] for each in growing(3000)):
         exact[sigma, q, 1] = steps
         tight.add((sigma, q, 1), steps, exact)
@@ -68,7 +68,7 @@ def test_thousands_of_sampling_probabilities_become_a_few_hundred():
 
 
 def test_many_noises_are_rounded_downwards():
-    kinds, exact = Kinds(apart=40, finest=64, coarsest=4, limit=8), {}
+    kinds, exact = StepCounts(apart=40, finest=64, coarsest=4, limit=8), {}
     for i in range(80):
         step = (1.0 + i / 80.0, 0.01 + i / 100.0, 1)
         exact[step] = 1
@@ -92,7 +92,7 @@ def test_an_ill_chosen_tilt_or_grid_makes_epsilon_loose_and_never_too_small(
     exact = epsilon_pld([(*step[:2], count, step[2])], DELTA)
     tilt = 10.0**log_tilt
     composition = Composition(interval, (tilt, tilt), points, 1e-4 * DELTA / count)
-    composition.become({step: count})
+    composition.extend_to({step: count})
     found = composition.epsilon(DELTA)
     assert found.epsilon >= exact / (1.0 + 2.0 * BLUR)
     if found.clear and found.blur < BLUR * exact:

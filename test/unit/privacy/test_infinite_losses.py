@@ -24,7 +24,7 @@ def composed(sigma: float, q: float, group: int, steps: int, share: float) -> So
     history, negligible = {(sigma, q, group): steps}, share * DELTA / steps
     tilts, _ = saddle_points(history, INTERVAL, negligible, DELTA)
     composition = Composition(INTERVAL, tilts, 2**16, negligible)
-    composition.become(history)
+    composition.extend_to(history)
     return composition.epsilon(DELTA)
 
 
