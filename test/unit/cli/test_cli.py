@@ -52,7 +52,7 @@ TINY = {
         'states_per_patient': 4,
         'workers': 1,
     },
-    'world': {'mode': 'kinematic'},
+    'world': {'mode': 'kinematic', 'horizon': 30},
 }
 SUMMARY = {
     'policies',
@@ -150,20 +150,25 @@ def test_seeded_noise_is_labelled_where_people_look(trained):
     assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
 
 
-def test_release_by_choice_is_said_and_no_more_is_the_default(trained, plan_file, tmp_path):
+def test_release_is_by_choice_and_further_training_removes_the_summary(trained, plan_file, tmp_path):
     run, output = trained
     for text in (output, (run / 'table.txt').read_text()):
         assert 'release their own policies by choice' in ' '.join(text.split())
-    words = ('--plan', plan_file, '--directory', tmp_path / 'run', '--rounds', 1)
-    result = fdrl('train', *words)
+    run = tmp_path / 'run'
+    result = fdrl('train', '--plan', plan_file, '--directory', run, '--rounds', 1)
     assert result.exit_code == 0 and 'release their own' not in result.output, result.output
-    summary = json.loads((tmp_path / 'run/summary.json').read_text())
+    summary = json.loads((run / 'summary.json').read_text())
     assert not summary['release'] and not Plan().federation.release
     rows = ['expert', 'untrained', 'pretrained']
     rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
     assert list(summary['policies']) == [*rows, 'global', 'selector']
-    kept = {each.name for each in (tmp_path / 'run/policies').iterdir()}
-    assert kept == {'global_0.npz', 'global_1.npz'}
+    assert {each.name for each in (run / 'policies').iterdir()} == {'global_0.npz', 'global_1.npz'}
+    # A summary of fewer rounds does not outlive further training.
+    assert summary['rounds'] == 1
+    again = ('train', '--directory', run, '--no-evaluate', '--rounds')
+    assert fdrl(*again, 1).exit_code == 0 and (run / 'summary.json').exists()
+    assert fdrl(*again, 2).exit_code == 0
+    assert not (run / 'summary.json').exists() and not (run / 'table.txt').exists()
 
 
 def test_noise_level_of_the_papers_is_stated(trained):
@@ -296,7 +301,16 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     once = fdrl('train', '--plan', plan_file, '--directory', run, '--no-evaluate', '--rounds', 1)
     assert once.exit_code == 0, once.output
     backup = shutil.copytree(home, tmp_path / 'backup')
-    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
+    again = ('train', '--directory', run, '--no-evaluate', '--rounds')
+    assert fdrl(*again, 2).exit_code == 0
+    assert fdrl('privacy', 'verify', run).exit_code == 0
+    ledger = home / 'ledger.sqlite'
+    newest = ledger.read_bytes()
+    ledger.write_bytes((tmp_path / 'backup/ledger.sqlite').read_bytes())
+    for command in (('privacy', 'verify', run), (*again, 3)):
+        result = fdrl(*command)
+        assert result.exit_code == 1 and 'restored' in result.output + result.stderr
+    ledger.write_bytes(newest)
     layout = Layout(run / 'federation')
     plan = Plan.load(layout.plan)
     spent = ledger_epsilon(layout, 'hospital_1', plan)
@@ -320,16 +334,6 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     assert found.summary()['ledger_problems'].keys() == {'hospital_1'}
     table = ' '.join(render_text(found).split())
     assert 'hospital_1 counts as having spent its whole budget: ledger' in table
-
-
-def test_a_summary_of_fewer_rounds_does_not_outlive_further_training(plan_file, tmp_path):
-    run = tmp_path / 'run'
-    assert fdrl('train', '--plan', plan_file, '--directory', run, '--rounds', 1).exit_code == 0
-    assert json.loads((run / 'summary.json').read_text())['rounds'] == 1
-    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 1).exit_code == 0
-    assert (run / 'summary.json').exists()
-    assert fdrl('train', '--directory', run, '--no-evaluate', '--rounds', 2).exit_code == 0
-    assert not (run / 'summary.json').exists() and not (run / 'table.txt').exists()
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
@@ -634,21 +638,6 @@ def test_without_ros_the_same_parties_run_in_this_process(plan_file, tmp_path, m
     result = fdrl('run', '--plan', plan_file, '--runs', tmp_path)
     assert 'rclpy is not found' in result.output and 'in this process instead' in result.output
     assert result.exit_code == 1 and 'it began' in result.stderr
-
-
-def test_ledger_that_was_cut_or_put_back_from_a_backup_is_found(plan_file, tmp_path):
-    words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
-    ledger = tmp_path / 'run/federation/hospital_1/ledger.sqlite'
-    assert fdrl(*words, '--rounds', 1).exit_code == 0
-    backup = ledger.read_bytes()
-    again = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
-    assert fdrl(*again, '--rounds', 2).exit_code == 0
-    assert fdrl('privacy', 'verify', tmp_path / 'run').exit_code == 0
-    ledger.write_bytes(backup)
-    for command in (('privacy', 'verify', tmp_path / 'run'), (*again, '--rounds', 3)):
-        result = fdrl(*command)
-        assert result.exit_code == 1
-        assert 'restored' in result.output + result.stderr
 
 
 def test_latest_names_a_run_from_its_start_and_may_be_gone_on_with(tmp_path):
