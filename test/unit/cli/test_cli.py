@@ -150,7 +150,9 @@ def test_seeded_noise_is_labelled_where_people_look(trained):
     assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
 
 
-def test_release_is_by_choice_and_further_training_removes_the_summary(trained, plan_file, tmp_path):
+def test_release_is_by_choice_and_further_training_removes_the_summary(
+    trained, plan_file, tmp_path
+):
     run, output = trained
     for text in (output, (run / 'table.txt').read_text()):
         assert 'release their own policies by choice' in ' '.join(text.split())
