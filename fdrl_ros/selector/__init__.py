@@ -13,7 +13,7 @@ from fdrl_ros.selector.value.bank import ValueBank
 from fdrl_ros.selector.value.fitting import (
     Experience,
     fit_value,
-    measured_misfit,
+    measured_conformal_error,
     returns_to_go,
     ValueSettings,
 )
@@ -47,7 +47,7 @@ __all__ = [
     'ValueSettings',
     'Veto',
     'fit_value',
-    'measured_misfit',
+    'measured_conformal_error',
     'reference',
     'returns_to_go',
 ]

@@ -70,7 +70,7 @@ def constant_value(
         low=-wide,
         high=wide,
         spread=np.ones(size),
-        misfit=std,
+        conformal_error=std,
         noise=0.0,
         caution=1.0,
     )

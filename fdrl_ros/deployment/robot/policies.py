@@ -24,14 +24,14 @@ from fdrl_ros.selector.candidates.supervision import (
 
 
 class RobotPolicies:
-    """What lies in a robot's directory; the registry is a copy of its own."""
+    """Policies and supervision in a robot's directory."""
 
     def __init__(self, layout: Layout, robot: str) -> None:
         """
         Read what is there, and change nothing.
 
         :raises SupervisionError: if there is no such robot.
-        :raises FdrlError: if plan, roster, start or the surgeon's word cannot be read.
+        :raises FdrlError: if plan, roster, start or supervision cannot be read.
         """
         home = layout.party(robot)
         if not home.is_dir():
@@ -44,8 +44,8 @@ class RobotPolicies:
         self.files = PolicyFiles(home, fitted_with(plan, start))
         self.registry = PolicyRegistry(layout.roster(), shape, plan.safety, basis=basis(plan))
         self.problems = self.files.load(self.registry, put_aside=False)
-        self._word: Path = home / SUPERVISION_FILE
-        self.supervision: Supervision = load_supervision(self._word)
+        self._supervision_file: Path = home / SUPERVISION_FILE
+        self.supervision: Supervision = load_supervision(self._supervision_file)
 
     @classmethod
     def of(cls, directory: Path, robot: str) -> Self:
@@ -78,14 +78,14 @@ class RobotPolicies:
 
     def supervise(self, command: str, name: str) -> str:
         """
-        Say a surgeon's word for the time when the selector begins.
+        Order something of the selector, in force when it starts.
 
-        :returns: what holds then, in words.
-        :raises SupervisionError: if it cannot be obeyed.
+        :returns: the supervision then, in words.
+        :raises SupervisionError: if it is refused.
         :raises StoreError: if it cannot be written.
         """
         ordered = self.supervision.ordered(command_named(command), name, self.registry.names)
-        return self._say(ordered)
+        return self._save(ordered)
 
     def pin(self, name: str, version: str) -> str:
         """
@@ -95,11 +95,11 @@ class RobotPolicies:
         :raises StoreError: if it cannot be written.
         """
         digest = self.registry.to_pin(name, version).digest if version else ''
-        return self._say(self.supervision.with_pin(name, digest))
+        return self._save(self.supervision.with_pin(name, digest))
 
-    def _say(self, supervision: Supervision) -> str:
+    def _save(self, supervision: Supervision) -> str:
         with self.files.lock():
-            save_supervision(self._word, supervision)
+            save_supervision(self._supervision_file, supervision)
         self.supervision = supervision
         return supervision.in_words()
 

@@ -20,7 +20,7 @@ from fdrl_ros.selector import (
     Experience,
     fit_value,
     HOLD,
-    measured_misfit,
+    measured_conformal_error,
     reference,
     StateValue,
     ValueModel,
@@ -179,15 +179,17 @@ def fit_public_value(
     estimates = {}
     for name, each in known.items():
         fitted = fit_value(each, plan.value)
-        misfit = public_misfit(fitted, name, policy, plan, lead_in, stopped=stopped)
-        estimates[name] = fitted.with_misfit(misfit)
+        conformal_error = public_conformal_error(
+            fitted, name, policy, plan, lead_in, stopped=stopped
+        )
+        estimates[name] = fitted.with_conformal_error(conformal_error)
     if policy is None:
         calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
         return ValueModel(HOLD, calm)
     return ValueModel(policy.digest.hex(), estimates)
 
 
-def public_misfit(
+def public_conformal_error(
     fitted: StateValue,
     procedure: str,
     policy: Policy | None,
@@ -201,7 +203,7 @@ def public_misfit(
 
     A patient whom nearly nobody looks like is passed over, as nobody can say what to expect there.
 
-    :param fitted: the estimate, without misfit.
+    :param fitted: the estimate, without conformal error.
     :param policy: whose it is; None stays where it is.
     :param lead_in: as :func:`public_experience` takes it.
     :returns: standard deviation, in returns.
@@ -241,7 +243,7 @@ def public_misfit(
                 errors.append(float(mean) - found.mean)
                 references.append(found.error)
                 stds.append(float(std))
-    return measured_misfit(np.array(errors), np.array(references), np.array(stds))
+    return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
 
 
 def _until(stopped: Stopped) -> Callable[[int], None]:

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A selector's policies: they come over latched topics and from the disk, and obey the surgeon."""
+"""Policies of a selector, from latched topics and the disk, under the surgeon's supervision."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
 from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
-from fdrl_ros.nodes.robot.supervision_queue import Order, Word
+from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
 from fdrl_ros.nodes.robot.valuation import assess
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.backoff import Backoff
@@ -53,7 +53,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 
 class Policies:
     """
-    Keeps the candidates of one selector up to date, and brings the surgeon's word to it.
+    Keeps the candidates of one selector up to date, and applies the surgeon's supervision to it.
 
     What is written goes through a thread of its own: the control loop waits for no disk.
     """
@@ -75,10 +75,10 @@ class Policies:
         self._kept = kept
         robot = node.layout.party(node.place)
         self._files = PolicyFiles(robot, fitted_with(plan, start))
-        self._word_file = robot / SUPERVISION_FILE
+        self._supervision_file = robot / SUPERVISION_FILE
         self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
-        self._scribe: Worker | None = None
-        self._heeds = False
+        self._writer: Worker | None = None
+        self._active = False
         # They outlast deactivation, so that whoever waits then is answered.
         answer_later(node, srv.PinPolicy, 'selector/pin_policy', self._if_active(self._pin))
         answer_later(node, srv.Supervise, 'selector/supervise', self._if_active(self._supervise))
@@ -89,7 +89,7 @@ class Policies:
         """
         Have the candidates of before stand at once, then listen, while the node is activated.
 
-        :raises StoreError: if another process has these files, or the surgeon's word is damaged.
+        :raises StoreError: if another process has these files, or the supervision is damaged.
         :raises PolicyError: if what was pinned cannot stand.
         """
         node = self._node
@@ -98,7 +98,9 @@ class Policies:
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self.problem = ''
         self._lock()
-        self._word = Word(node, self._word_file, self._submit, self._heed)
+        self._queue = SupervisionQueue(
+            node, self._supervision_file, self._submit, self._supervision_changed
+        )
         self.registry = PolicyRegistry(
             self._roster,
             self._shape,
@@ -109,20 +111,20 @@ class Policies:
         for each in self._files.load(self.registry):
             node.get_logger().warning(each)
         self.registry.check_pins(self.supervision)
-        self._scribe = Worker(f'{node.get_name()} scribe', node.post, WAITING)
+        self._writer = Worker(f'{node.get_name()} writer', node.post, WAITING)
         node.keep(self._end)
-        self._heeds = True
+        self._active = True
         self._listen()
         node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
-        node.hear(String, 'supervise', self._hear_word, qos.EVENT)
-        self._obey()
+        node.hear(String, 'supervise', self._receive_command, qos.EVENT)
+        self._apply_supervision()
         self._assess_next()
         node.every(1.0, self._assess_next)
 
     @property
     def supervision(self) -> Supervision:
-        """What the surgeon said, as far as it is in force."""
-        return self._word.supervision
+        """The supervision in force."""
+        return self._queue.supervision
 
     def _listen(self) -> None:
         size, hear = 4 * self._shape.n_parameters, self._node.hear
@@ -137,28 +139,28 @@ class Policies:
         try:
             held = self._files.lock()
         except StoreBusyError as error:
-            if self._scribe is None or self._scribe.ended:
+            if self._writer is None or self._writer.ended:
                 raise
             raise StoreBusyError(
                 'the disk does not answer: what was written before the deactivation is still on '
                 'its way; activate once more when it does'
             ) from error
-        self._scribe = None
+        self._writer = None
 
         def release() -> None:
-            if self._scribe is None:
+            if self._writer is None:
                 held.close()
             else:
-                self._scribe.when_ended(held.close)
+                self._writer.when_ended(held.close)
 
         self._node.keep(release)
 
     def _end(self) -> None:
-        """Stop writing, but not before the surgeon's last word is written."""
-        self._heeds = False
-        assert self._scribe is not None
-        ended = self._scribe.close(PATIENCE)
-        self._word.close(ended)
+        """Stop writing once the last supervision is written."""
+        self._active = False
+        assert self._writer is not None
+        ended = self._writer.close(PATIENCE)
+        self._queue.close(ended)
 
     # Policies that come.
 
@@ -288,10 +290,10 @@ class Policies:
             self._write(lambda: self._files.remove(gone, left))
         self.tell()
 
-    # The surgeon's word.
+    # Supervision.
 
-    def _obey(self) -> None:
-        """Bring all that the surgeon said to the control loop."""
+    def _apply_supervision(self) -> None:
+        """Apply the supervision to the control loop."""
         self._loop.selector.lock(self.supervision.locked or None)
         if self.supervision.surgeon and not self._loop.selector.surgeon:
             self._loop.take_over()
@@ -299,9 +301,9 @@ class Policies:
             self._loop.hand_back()
         self._stand()
 
-    def _heed(self) -> None:
-        """Go on by a word that has just come into force."""
-        self._obey()
+    def _supervision_changed(self) -> None:
+        """Apply a supervision that has just come into force."""
+        self._apply_supervision()
         self._assess_next()
 
     def _order(self, text: str, name: str, answered: Answered) -> None:
@@ -317,11 +319,11 @@ class Policies:
             raise SupervisionError(f'{name} is no candidate here: it cannot act alone')
         words = f'{command} {name}'.rstrip()
         change = partial(Supervision.ordered, command=command, name=name, known=known)
-        self._word.say(Order(change, words, command in URGENT, answered))
+        self._queue.submit(SupervisionRequest(change, words, command in URGENT, answered))
 
     def _if_active(self, obey: Callable[[Any, Answered], None]) -> Callable[[Any, Answered], None]:
         def take(request: Any, answered: Answered) -> None:
-            if self._heeds:
+            if self._active:
                 obey(request, answered)
             else:
                 answered(False, 'the selector is not active')
@@ -346,9 +348,9 @@ class Policies:
             return
         words = f'pin {name} to {digest[:12]}' if digest else f'unpin {name}'
         change = partial(Supervision.with_pin, name=name, digest=digest)
-        self._word.say(Order(change, words, False, answered))
+        self._queue.submit(SupervisionRequest(change, words, False, answered))
 
-    def _hear_word(self, source: Any) -> None:
+    def _receive_command(self, source: Any) -> None:
         """Obey a pedal or a console, which may only take over and hand back."""
         try:
             if (command := command_named(source.data)) not in BY_TOPIC:
@@ -367,10 +369,10 @@ class Policies:
         self._submit(work, done)
 
     def _submit(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
-        """Have the scribe do something; its result, or exception, comes back to this thread."""
+        """Have the writer do something; its result, or exception, comes back to this thread."""
         guarded = self._node.guarded(done)
-        assert self._scribe is not None
-        self._scribe.submit(lambda report, stopped: work(), guarded, guarded)
+        assert self._writer is not None
+        self._writer.submit(lambda report, stopped: work(), guarded, guarded)
 
     def _list(self, request: Any, response: Any) -> None:
         response.policies = self._message()
@@ -378,17 +380,17 @@ class Policies:
         response.success = True
 
     def tell(self) -> None:
-        """Publish the policies and what the surgeon said of them."""
+        """Publish the policies and the supervision."""
         self._publisher.publish(self._message())
 
     def _message(self) -> Any:
-        word = self.supervision
+        supervision = self.supervision
         message = ros.Policies(
-            driver='surgeon' if word.surgeon else 'selector',
-            locked=word.locked,
-            vetoed=sorted(word.vetoed),
+            driver='surgeon' if supervision.surgeon else 'selector',
+            locked=supervision.locked,
+            vetoed=sorted(supervision.vetoed),
             policies=[
-                policy_status(each, self.registry.status(each, word), word)
+                policy_status(each, self.registry.status(each, supervision), supervision)
                 for each in self.registry.versions
             ],
         )
@@ -406,12 +408,12 @@ _NUMBERS = (
 )
 
 
-def policy_status(version: Version, status: Status, word: Supervision) -> Any:
+def policy_status(version: Version, status: Status, supervision: Supervision) -> Any:
     """
     Describe a version; what nobody measured yet is NaN.
 
     :param status: of it.
-    :param word: what the surgeon said.
+    :param supervision: in force.
     """
     report, model = version.report, version.model
     seconds, rest = divmod(version.came, 1.0)
@@ -427,9 +429,9 @@ def policy_status(version: Version, status: Status, word: Supervision) -> Any:
         came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
         status=str(status),
         reason=version.refusal or version.setback,
-        pinned=word.pinned.get(version.name) == version.digest,
-        locked=word.locked == version.name,
-        value_misfit=max((each.misfit for each in estimates), default=math.nan),
+        pinned=supervision.pinned.get(version.name) == version.digest,
+        locked=supervision.locked == version.name,
+        value_misfit=max((each.conformal_error for each in estimates), default=math.nan),
         value_noise=max((each.noise for each in estimates), default=math.nan),
         **numbers,
     )

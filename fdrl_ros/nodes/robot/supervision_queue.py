@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The surgeon's word in a selector's node: one order after the other, each kept, then answered."""
+"""Queue of the surgeon's requests in a selector's node: each is written, applied, answered."""
 
 from collections import deque
 from collections.abc import Callable
@@ -23,72 +23,72 @@ Write = Callable[[Callable[[], None], Callable[[Any], None]], None]
 
 
 @dataclass(frozen=True)
-class Order:
+class SupervisionRequest:
     """
-    One thing that the surgeon says.
+    A request of the surgeon.
 
-    :param change: makes of what holds what shall hold; raises SupervisionError if it cannot.
-    :param words: the same for the log.
-    :param urgent: whether it counts before it is on the disk, and whatever becomes of that.
-    :param answered: told how it ended.
+    :param change: returns the supervision after it; raises SupervisionError if it is refused.
+    :param description: the request for the log.
+    :param urgent: whether it applies before it is on the disk, and even if it is never written.
+    :param answered: called with the outcome.
     """
 
     change: Change
-    words: str
+    description: str
     urgent: bool
     answered: Answered
 
 
-class Word:
+class SupervisionQueue:
     """
-    Keeps what the surgeon said.
+    Persists the surgeon's supervision of one selector.
 
-    An order is on the disk before it counts and is answered; where it cannot be written, it is
-    refused and nothing has changed. One that is urgent only ever takes something away from the
-    selector: it counts at once, and no order that was given before it undoes it.
+    A request is on the disk before it applies and is answered; if it cannot be written, it is
+    refused and nothing changes. An urgent request only takes something away from the selector: it
+    applies at once, and no request made before it undoes it.
 
-    :param node: whose surgeon this is.
+    :param node: whose selector this is.
     :param path: of the file.
-    :param write: has another thread call something, and then this one the other with the result
-        or exception.
-    :param obey: called whenever another word is in force.
+    :param write: calls its first argument on another thread, then its second on this one, with
+        the result or exception.
+    :param changed: called whenever another supervision is in force.
     """
 
     def __init__(
-        self, node: ManagedNode, path: Path, write: Write, obey: Callable[[], None]
+        self, node: ManagedNode, path: Path, write: Write, changed: Callable[[], None]
     ) -> None:
         """
-        Read what was said before.
+        Read the supervision in force before.
 
         :raises StoreError: if it is damaged.
         """
-        self._node, self._path, self._write, self._obey = node, path, write, obey
+        self._node, self._path, self._write, self._changed = node, path, write, changed
         self.supervision = self._written = load_supervision(path)
-        self._orders: deque[Order] = deque()
+        self._requests: deque[SupervisionRequest] = deque()
 
-    def say(self, order: Order) -> None:
+    def submit(self, request: SupervisionRequest) -> None:
         """
-        Take an order; it is answered when its turn has come, perhaps at once.
+        Queue a request; it is answered when its turn has come, perhaps at once.
 
-        :raises SupervisionError: if it cannot be obeyed.
+        :raises SupervisionError: if it is refused.
         """
-        wanted = order.change(self.supervision)
-        if order.urgent:
-            self._enforce(wanted)
-        self._orders.append(order)
-        if len(self._orders) == 1:
-            self._next()
+        wanted = request.change(self.supervision)
+        if request.urgent:
+            self._apply(wanted)
+        self._requests.append(request)
+        if len(self._requests) == 1:
+            self._write_next()
 
     def close(self, ended: bool) -> None:
         """
-        Write what is in force if that could not be done before, and answer whoever still waits.
+        Write the supervision in force if it is not on the disk yet, and answer all requests.
 
-        :param ended: whether the other thread has ended; one that may still write an older word
-            could do so after this one, so nothing is written then.
+        :param ended: whether the other thread has ended; one that may still write an older
+            supervision could do so after this one, so nothing is written then.
         :raises StoreError: if it cannot be written.
         """
         failure: StoreError | None = None
-        if not ended and (self._orders or self._written != self.supervision):
+        if not ended and (self._requests or self._written != self.supervision):
             failure = StoreError('the disk does not answer')
             self._node.get_logger().error(
                 f'{failure}: a restart may undo that {self.supervision.in_words()}'
@@ -98,84 +98,84 @@ class Word:
                 self._save(self.supervision)
             except StoreError as error:
                 failure = error
-        self._dismiss(failure)
+        self._answer_all(failure)
         if ended and failure is not None:
             raise failure
 
-    def _dismiss(self, failure: StoreError | None) -> None:
+    def _answer_all(self, failure: StoreError | None) -> None:
         """
-        Answer all who wait: what is urgent is in force, the rest is refused.
+        Answer all requests in the queue: urgent ones are in force, the others are refused.
 
-        :param failure: why the disk may say something else; None where it says what is in force.
+        :param failure: why the disk may hold another supervision; None where it holds this one.
         """
         words = self.supervision.in_words()
-        while self._orders:
-            if not self._orders[0].urgent:
+        while self._requests:
+            if not self._requests[0].urgent:
                 doubt = f'; but a restart may obey it: {failure}' if failure else ''
-                self._end(False, f'the selector was deactivated: nothing has changed{doubt}')
+                self._answer(False, f'the selector was deactivated: nothing has changed{doubt}')
             elif failure is None:
-                self._end(True, words)
+                self._answer(True, words)
             else:
-                self._end(False, f'{words}; but a restart may undo it: {failure}')
+                self._answer(False, f'{words}; but a restart may undo it: {failure}')
 
-    def _enforce(self, wanted: Supervision) -> None:
+    def _apply(self, wanted: Supervision) -> None:
         if wanted != self.supervision:
             self.supervision = wanted
-            self._obey()
+            self._changed()
 
-    def _wanted(self) -> Supervision:
+    def _resulting(self) -> Supervision:
         """
-        Return what holds with the order whose turn it is, and all urgent ones that came later.
+        Return the supervision after the first request and all urgent ones that came later.
 
-        :raises SupervisionError: if it cannot be obeyed.
+        :raises SupervisionError: if it is refused.
         """
-        order, *later = self._orders
-        wanted = order.change(self.supervision)
+        request, *later = self._requests
+        wanted = request.change(self.supervision)
         for each in later:
             if each.urgent:
                 wanted = each.change(wanted)
         return wanted
 
-    def _next(self) -> None:
-        """Write the order whose turn it is, unless it says what is written."""
-        while self._orders:
+    def _write_next(self) -> None:
+        """Persist the next request unless it is already on the disk."""
+        while self._requests:
             try:
-                wanted = self._wanted()
-            except SupervisionError as error:  # because of another that was obeyed meanwhile
-                self._end(False, str(error))
+                wanted = self._resulting()
+            except SupervisionError as error:  # because of another one that was applied meanwhile
+                self._answer(False, str(error))
                 continue
             if wanted != self._written:
-                self._write(partial(self._save, wanted), self._kept)
+                self._write(partial(self._save, wanted), self._written_or_failed)
                 return
-            self._obeyed()
+            self._complete()
 
     def _save(self, wanted: Supervision) -> None:
         save_supervision(self._path, wanted)
         self._written = wanted
 
-    def _kept(self, result: Any) -> None:
-        """Go on after the order was written, or could not be."""
+    def _written_or_failed(self, result: Any) -> None:
+        """Continue after the request was written, or could not be."""
         if not isinstance(result, Exception):
-            self._obeyed()
-        elif self._orders[0].urgent:
-            self._enforce(self._wanted())
+            self._complete()
+        elif self._requests[0].urgent:
+            self._apply(self._resulting())
             self._node.get_logger().error(f'{result}; a restart would undo it')
             words = self.supervision.in_words()
-            self._end(False, f'{words}; but a restart would undo it: {result}')
+            self._answer(False, f'{words}; but a restart would undo it: {result}')
         else:
             self._node.get_logger().error(str(result))
-            self._end(False, f'nothing has changed: {result}')
-        self._next()
+            self._answer(False, f'nothing has changed: {result}')
+        self._write_next()
 
-    def _obeyed(self) -> None:
-        """Have the order count that is on the disk now."""
+    def _complete(self) -> None:
+        """Apply the request that is on the disk now."""
         try:
-            self._enforce(self._wanted())
+            self._apply(self._resulting())
         except SupervisionError as error:
-            self._end(False, str(error))
+            self._answer(False, str(error))
             return
-        self._node.get_logger().info(f'the surgeon said: {self._orders[0].words}')
-        self._end(True, self.supervision.in_words())
+        self._node.get_logger().info(f'the surgeon ordered: {self._requests[0].description}')
+        self._answer(True, self.supervision.in_words())
 
-    def _end(self, success: bool, words: str) -> None:
-        self._orders.popleft().answered(success, words)
+    def _answer(self, success: bool, description: str) -> None:
+        self._requests.popleft().answered(success, description)

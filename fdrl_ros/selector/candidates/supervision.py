@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What the surgeon has said: which policy alone may act, which must not, who drives the arm.
+The surgeon's supervision: which policy alone may act, which must not, who drives the arm.
 
-It outlives the node. A node that starts again is where the surgeon left it, in the surgeon's
-hands if that is where it was.
+It is on the disk: a selector that restarts continues under the same supervision, and leaves the
+arm to the surgeon if it was with the surgeon.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,7 +26,7 @@ _DIGEST = 64  # hexadecimal digits of a SHA-256
 
 
 class Command(StrEnum):
-    """What a surgeon can order by service, topic or command line."""
+    """Orders of a surgeon, by service, topic or command line."""
 
     LOCK = 'lock'
     UNLOCK = 'unlock'
@@ -62,7 +62,7 @@ def command_named(text: str) -> Command:
 @dataclass(frozen=True)
 class Supervision:
     """
-    The surgeon's word; every change makes a new one.
+    The surgeon's orders in force; every change makes a new object.
 
     :param locked: the policy that alone may act; empty for none.
     :param vetoed: policies that are never chosen.
@@ -77,14 +77,14 @@ class Supervision:
 
     def ordered(self, command: Command, name: str, known: Collection[str]) -> Self:
         """
-        Return what holds after a command; one that changes nothing is obeyed too.
+        Return the supervision after a command; one that changes nothing is accepted too.
 
-        A veto is obeyed whatever is locked: a locked policy that is vetoed does not act, and no
+        A veto is accepted whatever is locked: a locked policy that is vetoed does not act, and no
         other does, so the robot holds.
 
         :param name: of the policy, for those commands that are about one; else empty.
         :param known: names that a policy can have here, without `hold`.
-        :raises SupervisionError: if the command cannot be obeyed.
+        :raises SupervisionError: if the command is refused.
         """
         if (command in NAMED) != bool(name):
             wanted = 'the name of a policy' if command in NAMED else 'no name'
@@ -110,15 +110,15 @@ class Supervision:
 
     def with_pin(self, name: str, digest: str) -> Self:
         """
-        Return what holds when one version stands for a name.
+        Return the supervision that pins one version of a name.
 
-        :param digest: hexadecimal; empty lets the newest stand again.
+        :param digest: hexadecimal; empty unpins it.
         """
         others = {each: value for each, value in self.pinned.items() if each != name}
         return replace(self, pinned=others | {name: digest} if digest else others)
 
     def in_words(self) -> str:
-        """Say what holds, in one line."""
+        """Describe the supervision in one line."""
         words = ['the surgeon drives' if self.surgeon else 'the selector drives']
         if self.locked:
             words.append(f'{self.locked} alone may act')
@@ -144,7 +144,7 @@ class Supervision:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """
-        Read a surgeon's word.
+        Read a supervision.
 
         :raises ValueError: if it is not in its form, to the last field.
         """
@@ -173,9 +173,9 @@ def _is_digest(value: object) -> bool:
 
 def load_supervision(path: Path) -> Supervision:
     """
-    Read the surgeon's word; where there is no file, nothing was said.
+    Read the supervision; without a file there is none.
 
-    :raises StoreError: if it is damaged: then nobody knows what was vetoed, and a robot must not
+    :raises StoreError: if it is damaged: what was vetoed is then unknown, and a robot must not
         act.
     """
     try:
@@ -184,14 +184,14 @@ def load_supervision(path: Path) -> Supervision:
         return Supervision()
     except (OSError, ValueError) as error:
         raise StoreError(
-            f'{path} is damaged ({error}); it tells what the surgeon vetoed, locked and took '
-            'over: restore it, or remove it and say it again'
+            f'{path} is damaged ({error}); it holds what the surgeon vetoed, locked and took '
+            'over: restore it, or remove it and order it again'
         ) from error
 
 
 def save_supervision(path: Path, supervision: Supervision) -> None:
     """
-    Write the surgeon's word; it is on the disk at the end.
+    Write the supervision; it is on the disk at the end.
 
     :raises StoreError: if it cannot be written.
     """

@@ -126,7 +126,7 @@ class _Stack:
         self._low = np.full((count + 1, size), -REACH)
         self._high = np.full((count + 1, size), REACH)
         self._rate = np.zeros((count, size))
-        self._misfits = np.full(count, np.nan)
+        self._squared_errors = np.full(count, np.nan)
         for row, each in enumerate(values):
             if each is None:
                 continue
@@ -135,7 +135,7 @@ class _Stack:
             weights[2:, row] = each.deviations[RETURN] - risk_weight * each.deviations[RISK]
             self._low[row], self._high[row] = each.low, each.high
             self._rate[row] = each.caution / each.spread
-            self._misfits[row] = each.misfit**2
+            self._squared_errors[row] = each.conformal_error**2
         ordered = [weights[0], weights[1], weights[2:].swapaxes(0, 1).reshape(-1, width)]
         self._matrix = np.zeros((count * (2 + members), full))
         self._matrix[:, :width] = np.concatenate(ordered)
@@ -158,7 +158,7 @@ class _Stack:
         strangeness: np.ndarray = _dots(beyond, beyond)
         stds: np.ndarray = _dots(deviations, deviations)
         stds += strangeness
-        stds += self._misfits
+        stds += self._squared_errors
         np.sqrt(stds, out=stds)
         return Estimates(means, stds, values[count : 2 * count], deviations, strangeness)
 
@@ -187,7 +187,7 @@ class _Stack:
             'low': self._low,
             'high': self._high,
             'rate': self._rate,
-            'misfits': self._misfits,
+            'misfits': self._squared_errors,
         }
         # An array must live as long as what points to it: `self` keeps both.
         self._arrays = {name: _of('double[]', each) for name, each in arrays.items()}

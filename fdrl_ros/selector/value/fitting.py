@@ -132,7 +132,7 @@ def fit_value(experience: Experience, settings: ValueSettings | None = None) -> 
     A case is in the group of its number modulo the groups, so that models of the same patients
     leave out the same ones: their difference is surer than each (paired jackknife). What a member
     left out chooses the penalty and measures the noise. What the features cannot express counts
-    as noise until :meth:`StateValue.with_misfit` tells them apart.
+    as noise until :meth:`StateValue.with_conformal_error` tells them apart.
 
     :raises RecordsError: on other shapes, numbers that are not finite, or too few cases.
     """
@@ -161,7 +161,7 @@ def fit_value(experience: Experience, settings: ValueSettings | None = None) -> 
         low=checked.states.min(axis=0),
         high=checked.states.max(axis=0),
         spread=np.maximum(checked.states.std(axis=0), LEAST_SPREAD),
-        misfit=0.0,
+        conformal_error=0.0,
         noise=noise,
         caution=float(np.concatenate([part.returns for part in parts]).std()),
     )
@@ -263,21 +263,21 @@ def _checked(given: Experience, groups: int) -> Experience:
     return Experience(states, rewards, risks, cases)
 
 
-def measured_misfit(
+def measured_conformal_error(
     errors: np.ndarray,
     reference_errors: np.ndarray,
     stds: np.ndarray,
     confidence: float = 0.9,
 ) -> float:
     """
-    Return the least misfit with which intervals hold E[J given s] as often as they say.
+    Return the least conformal error with which intervals hold E[J given s] as often as they say.
 
     Of N states that the model has not seen, (N + 1) times the confidence must lie inside: so many
     does split conformal prediction ask for, that a further one lies inside as often.
 
     :param errors: estimate less Monte-Carlo expectation, shape (N,), at least one.
     :param reference_errors: standard errors of those expectations, shape (N,).
-    :param stds: what the model says of its error so far, with no misfit, shape (N,).
+    :param stds: what the model says of its error so far, without conformal error, shape (N,).
     :param confidence: two-sided, in (0, 1).
     :returns: standard deviation, in returns, at least 0.
     """

@@ -102,8 +102,8 @@ class StateValue:
     :param low: least scaled state met in fitting, shape (S,).
     :param high: greatest, shape (S,).
     :param spread: of the states met, above 0, shape (S,).
-    :param misfit: standard deviation of what the features cannot express, in returns, as it was
-        measured on other patients.
+    :param conformal_error: standard deviation of what the features cannot express, measured on
+        other patients, in returns.
     :param noise: standard deviation of one return around its expectation.
     :param caution: standard deviation added for each spread that a state lies outside low..high.
     """
@@ -113,7 +113,7 @@ class StateValue:
     low: np.ndarray
     high: np.ndarray
     spread: np.ndarray
-    misfit: float
+    conformal_error: float
     noise: float
     caution: float
 
@@ -147,21 +147,21 @@ class StateValue:
         numbers = [getattr(self, each.name) for each in fields(self)]
         if not all(np.all(np.isfinite(x)) for x in numbers) or np.any(self.spread <= 0):
             raise PolicyError('value model: expected finite numbers and spreads above 0')
-        if min(self.misfit, self.noise, self.caution) < 0:
+        if min(self.conformal_error, self.noise, self.caution) < 0:
             raise PolicyError('value model: expected standard deviations of at least 0')
 
-    def with_misfit(self, misfit: float) -> Self:
+    def with_conformal_error(self, conformal_error: float) -> Self:
         """
-        Return the same estimate with another misfit.
+        Return the same estimate with another conformal error.
 
-        What misfit and noise are together stays, unless the misfit alone is more.
+        The sum of both variances, error and noise, stays, unless the error alone exceeds it.
 
-        :param misfit: standard deviation, as it was measured, in returns.
+        :param conformal_error: standard deviation, as it was measured, in returns.
         :raises PolicyError: if it is no finite number of at least 0.
         """
-        total = self.noise**2 + self.misfit**2
-        noise = max(total - misfit**2, 0.0) ** 0.5
-        return replace(self, misfit=misfit, noise=noise)
+        total = self.noise**2 + self.conformal_error**2
+        noise = max(total - conformal_error**2, 0.0) ** 0.5
+        return replace(self, conformal_error=conformal_error, noise=noise)
 
     @property
     def state_size(self) -> int:
@@ -197,7 +197,7 @@ class StateValue:
         flat = states.reshape(-1, self.state_size)
         features = self.basis(flat)
         sampling = np.square(features @ self.deviations[RETURN].T).sum(axis=1)
-        variance = sampling + self.misfit**2 + (self.caution * self.outside(flat)) ** 2
+        variance = sampling + self.conformal_error**2 + (self.caution * self.outside(flat)) ** 2
         shape = states.shape[:-1]
         mean = features @ self.weights[RETURN]
         return mean.reshape(shape), np.sqrt(variance).reshape(shape)
@@ -247,8 +247,8 @@ class ValueModel:
         """Write the model as npz, without pickled objects."""
         buffer = io.BytesIO()
         parts: dict[str, Any] = {
-            each.name: np.stack([getattr(one, each.name) for one in self.estimates.values()])
-            for each in fields(StateValue)
+            key: np.stack([getattr(one, name) for one in self.estimates.values()])
+            for name, key in _KEYS.items()
         }
         basis = next(iter(self.estimates.values())).basis.digest
         np.savez(
@@ -274,10 +274,10 @@ class ValueModel:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 if int(file['format']) != FORMAT:
                     raise PolicyError(f'value model of format {file["format"]}: expected {FORMAT}')
-                parts = {each.name: file[each.name] for each in fields(StateValue)}
+                parts = {name: file[key] for name, key in _KEYS.items()}
                 names, basis = [str(each) for each in file['procedures']], str(file['basis'])
                 found = {
-                    name: StateValue(**{key: part[row] for key, part in parts.items()})
+                    name: StateValue(**{field: part[row] for field, part in parts.items()})
                     for row, name in enumerate(names)
                 }
                 model = cls(str(file['policy']), found)
@@ -289,5 +289,8 @@ class ValueModel:
             raise PolicyError(f'value model of policy {model.policy}: expected {policy}')
         return model
 
+
+_KEYS = {each.name: each.name for each in fields(StateValue)} | {'conformal_error': 'misfit'}
+"""Field of StateValue to its key in the file."""
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error)

@@ -7,7 +7,11 @@ from statistics import NormalDist
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot import valuation
-from fdrl_ros.deployment.robot.valuation import fit_public_value, public_experience, public_misfit
+from fdrl_ros.deployment.robot.valuation import (
+    fit_public_value,
+    public_conformal_error,
+    public_experience,
+)
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import fit_value, returns_to_go
@@ -114,14 +118,14 @@ def test_the_return_of_staying_is_what_it_says():
     assert list(still) == [STAY] * 5 and STAY < ACTION_COUNT
 
 
-def test_the_misfit_tells_how_far_an_estimate_is_off():
+def test_the_conformal_error_tells_how_far_an_estimate_is_off():
     known = public_experience(policy(1), PLAN, policy(0))['palpation']
     fitted = fit_value(known, PLAN.value)
     for bias in (20.0, 40.0):
         weights = fitted.weights.copy()
         weights[0, 0] += bias
         wrong = replace(fitted, weights=weights)
-        found = public_misfit(wrong, 'palpation', policy(1), PLAN, policy(0))
+        found = public_conformal_error(wrong, 'palpation', policy(1), PLAN, policy(0))
         assert found == pytest.approx(bias / NormalDist().inv_cdf(0.95), rel=0.3)
 
 
@@ -138,11 +142,11 @@ def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
         return meet(patient, *given)
 
     monkeypatch.setattr(valuation, 'meet', some)
-    assert public_misfit(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
+    assert public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
     assert met == [0, 3] and PLAN.value.checked == 2
     lonely.update(range(100))
     with pytest.raises(RecordsError, match='nobody'):
-        public_misfit(fitted, 'palpation', policy(1), PLAN, policy(0))
+        public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0))
 
 
 def test_valuing_stops_when_it_is_told_to():

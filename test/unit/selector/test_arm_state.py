@@ -5,7 +5,7 @@
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.control.plausibility import NewestMessage, SET_BACK
 import pytest
-from unit.selector.test_faults import Line, up
+from support.robot_loop import StateStream, up
 
 NOW = 1_700_000_000.0
 
@@ -29,22 +29,22 @@ def test_what_is_older_is_not_believed_unless_the_clock_was_set(stamps, believed
 
 
 def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
-    line = Line(up)
+    stream = StateStream(up)
     for _ in range(20):
-        line.say()
-    assert line.loop.receive_arm_state('PAUSED', True, NOW)
-    assert not line.loop.receive_arm_state('ENABLED', True, NOW - 0.5)
+        stream.publish()
+    assert stream.loop.receive_arm_state('PAUSED', True, NOW)
+    assert not stream.loop.receive_arm_state('ENABLED', True, NOW - 0.5)
     for _ in range(20):
-        line.say()
-    assert line.last.reason == Reason.PAUSED
-    assert line.loop.receive_arm_state('ENABLED', True, NOW + 0.5)
+        stream.publish()
+    assert stream.last.reason == Reason.PAUSED
+    assert stream.loop.receive_arm_state('ENABLED', True, NOW + 0.5)
     for _ in range(20):
-        line.say()
-    assert line.last.policy == 'global'
+        stream.publish()
+    assert stream.last.policy == 'global'
 
 
 def test_a_word_stamped_ahead_of_the_clock_silences_none_after_it():
-    loop = Line(up).loop
+    loop = StateStream(up).loop
     assert loop.receive_arm_state('ENABLED', True, NOW + 3.0, NOW)
     assert loop.receive_arm_state('PAUSED', True, NOW + 0.1, NOW + 0.1)
     assert not loop.receive_arm_state('ENABLED', True, NOW, NOW + 0.2), (

@@ -6,71 +6,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.selector import Candidate, Limiter, Observation, Reason, Selector
-from fdrl_ros.selector.control.loop import ControlLoop, IDLE, PERIOD
+from fdrl_ros.selector import Candidate, Reason
+from fdrl_ros.selector.control.loop import IDLE, PERIOD
 from fdrl_ros.selector.control.selector import SelectorSettings
 from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
-from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import public_cohort
-from fdrl_ros.surgery.settings import WorldSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-
-KINEMATIC = WorldSettings(mode='kinematic')
-PATIENT = public_cohort(3).patient(0)
-
-
-class Robot:
-    """An operation at 100 Hz under a control loop, with a clock of the test's own."""
-
-    def __init__(self, policy) -> None:
-        self.operation = Operation(KINEMATIC)
-        self.operation.reset(PATIENT)
-        selector = Selector()
-        selector.set_candidates([Candidate('global', policy)])
-        self.loop = ControlLoop(selector, Limiter())
-        self.now = 100.0
-        self.substeps = 0
-        self.targets = [np.array(PATIENT.start)]
-        self.selections = []
-
-    def beat(self, vitals: float = 1.0, speak: bool = True) -> None:
-        """Let one period pass: say the state, obey the set-point."""
-        if speak:
-            values = self.operation.values()
-            self.loop.receive_tip(self.operation.target, self.now)
-            self.loop.receive_patient(
-                self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals), self.now
-            )
-            cycle = self.loop.receive_operation(
-                self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now
-            )
-        else:
-            cycle = self.loop.watchdog(self.now)
-        if cycle is not None and cycle.selection is not None:
-            self.selections.append(cycle.selection)
-        if cycle is not None and cycle.setpoint is not None:
-            self.operation.set_target(tuple(cycle.setpoint.position))
-        self.targets.append(np.array(self.operation.target))
-        self.substeps += 1
-        self.operation.advance(2 + (self.substeps % 5 in (0, 2)))
-        if self.substeps % 5 == 0:
-            self.operation.tick()
-        self.now += PERIOD
-
-    def half(self, fields, values, factor: float = 1.0) -> Observation:
-        return Observation(
-            patient=PATIENT.name,
-            names=tuple(each.name for each in fields),
-            values=np.array(values) * factor,
-            scales=np.array([each.scale for each in fields]),
-            received=self.now,
-            procedure=PATIENT.procedure.name,
-        )
+from support.robot_loop import KINEMATIC, PATIENT, Robot
 
 
 def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
@@ -82,7 +29,7 @@ def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
     for action in sequence:
         env.step(action)
     for _ in range(5 * len(sequence) + 1):
-        robot.beat()
+        robot.run_period()
     np.testing.assert_allclose(robot.targets[-1], env.operation.target, atol=1e-12)
     assert [each.action for each in robot.selections[: len(sequence)]] == sequence
 
@@ -91,7 +38,7 @@ def test_each_state_that_is_judged_shows_the_whole_move_before_it():
     seen = []
     robot = Robot(lambda state: seen.append(robot.operation.target) or 5)
     for _ in range(26):
-        robot.beat()
+        robot.run_period()
     np.testing.assert_allclose(np.diff(np.array(seen)[:, 2]), COARSE_STEP, atol=1e-12)
 
 
@@ -103,7 +50,7 @@ def test_tip_is_never_faster_than_the_limit_whatever_is_said_or_left_out(beats):
     commanded = [(0, robot.targets[0])]
     for beat, (number, speak) in enumerate(beats, 1):
         action[0] = number
-        robot.beat(speak=speak)
+        robot.run_period(publish=speak)
         if np.any(robot.targets[-1] != robot.targets[-2]):
             commanded.append((beat, robot.targets[-1]))
     for (first, before), (second, after) in pairwise(commanded):
@@ -115,14 +62,14 @@ def test_tip_is_never_faster_than_the_limit_whatever_is_said_or_left_out(beats):
 def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
     robot = Robot(lambda state: 5)
     for _ in range(20):
-        robot.beat()
+        robot.run_period()
     count = len(robot.selections)
     for _ in range(5):
-        robot.beat(speak=False)
+        robot.run_period(publish=False)
     assert [each.reason for each in robot.selections[count:]] == [Reason.STALE]
     held = robot.targets[-1]
     for _ in range(30):
-        robot.beat(speak=False)
+        robot.run_period(publish=False)
     np.testing.assert_array_equal(robot.targets[-1], held)
     robot.now += IDLE
     assert robot.loop.watchdog(robot.now).setpoint is None
@@ -132,7 +79,7 @@ def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
 def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_signs(lost):
     robot = Robot(lambda state: 5)
     for _ in range(20):
-        robot.beat()
+        robot.run_period()
     cycle, ends = None, robot.now + 2.0 * IDLE
     while robot.now < ends:
         robot.now += PERIOD
@@ -152,11 +99,11 @@ def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_sign
 def test_not_a_number_holds_in_that_very_beat_and_the_next_good_state_counts():
     robot = Robot(lambda state: 5)
     for _ in range(10):
-        robot.beat()
+        robot.run_period()
     for _ in range(6):
-        robot.beat(vitals=np.nan)
+        robot.run_period(vitals=np.nan)
     assert robot.selections[-1].reason is Reason.NOT_FINITE
-    robot.beat()
+    robot.run_period()
     assert robot.selections[-1].policy == 'global'
 
 
@@ -164,7 +111,7 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     robot = Robot(lambda state: 5)
     robot.loop.selector.set_candidates([])
     for _ in range(10):
-        robot.beat()
+        robot.run_period()
     np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
     loop = Robot(lambda state: 5).loop
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
@@ -176,7 +123,7 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
 @pytest.mark.parametrize('age', [0.0, 0.5, 0.99, 1.01, 1.5])
 def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
     robot = Robot(lambda state: STAY)
-    robot.beat()
+    robot.run_period()
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
     assert robot.loop.receive_operation(observed, robot.now) is None
     assert robot.loop.run_waiting(robot.now) is not None
@@ -194,10 +141,10 @@ def test_silence_holds_within_fifty_milliseconds(timeout):
     robot = Robot(lambda state: 5)
     robot.loop.selector.settings = SelectorSettings(state_timeout=timeout)
     for _ in range(20):
-        robot.beat()
+        robot.run_period()
     last = robot.now - PERIOD
     while robot.selections[-1].reason is not Reason.STALE:
-        robot.beat(speak=False)
+        robot.run_period(publish=False)
     assert robot.now - PERIOD - last <= 0.05 + 1e-9
     with pytest.raises(SettingError):
         SelectorSettings(state_timeout=0.041)
@@ -205,7 +152,7 @@ def test_silence_holds_within_fifty_milliseconds(timeout):
 
 def test_watchdog_is_quiet_while_states_come():
     robot = Robot(lambda state: STAY)
-    robot.beat()
+    robot.run_period()
     assert robot.loop.watchdog(robot.now) is None
     assert pytest.approx(0.01) == PERIOD
 
@@ -250,7 +197,7 @@ def test_retraction_goes_along_the_shaft_to_the_trocar():
 def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monkeypatch):
     robot, resets = Robot(lambda state: STAY), []
     for _ in range(10):
-        robot.beat()
+        robot.run_period()
     selector = robot.loop.selector
     ended = selector.reset
     monkeypatch.setattr(
@@ -268,14 +215,14 @@ def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monke
 def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
     robot = Robot(lambda state: 0)
     for _ in range(60):
-        robot.beat()
+        robot.run_period()
     left = robot.targets[-1]
     assert np.linalg.norm(left - PATIENT.start) > 0.01
     robot.operation.reset(PATIENT)
     robot.targets.append(np.array(robot.operation.target))
     robot.selections.clear()
     for _ in range(3):
-        robot.beat()
+        robot.run_period()
     # Its first state is judged, whenever it comes, and no set-point leads back.
     assert robot.selections[0].risk.cases == 2 and robot.selections[0].risk.case.steps == 1
     steps = np.diff(robot.targets[-4:], axis=0)
@@ -294,12 +241,12 @@ def test_an_arm_that_tells_its_tip_between_two_states_is_taken_from_a_fresh_one(
 
     robot.loop.receive_tip = tell
     take((0.05, 0.05, -0.1), robot.now - 0.02)  # of before
-    robot.beat()
+    robot.run_period()
     assert robot.loop.commanding == (apart > -PERIOD / 2), 'older than the first state'
-    robot.beat()
+    robot.run_period()
     assert robot.loop.commanding
     for _ in range(30):
-        robot.beat()
+        robot.run_period()
     assert np.linalg.norm(robot.targets[-1] - target) > 0.005
     steps = np.linalg.norm(np.diff(robot.targets, axis=0), axis=1)
     assert steps.max() <= MAXIMUM_SPEED * PERIOD + 1e-9

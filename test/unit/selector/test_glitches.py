@@ -9,7 +9,7 @@ from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
 from support.choices import candidate, observe, select, selector_with, values_of
-from unit.selector.test_faults import Line, up
+from support.robot_loop import StateStream, up
 
 
 def closed_by_force(wrong):
@@ -58,27 +58,27 @@ def test_the_older_case_counts_by_its_own_warning_force():
 
 def test_time_that_leaps_back_has_to_settle_as_one_that_leaps_ahead():
     for leap in (-400_000_000, 400_000_000):
-        line = Line(up)
+        stream = StateStream(up)
         for _ in range(40):
-            line.say()
-        heard, begin = len(line.heard), line.now
-        line.stamp += leap
+            stream.publish()
+        heard, begin = len(stream.timed), stream.now
+        stream.stamp += leap
         for _ in range(20):
-            line.say()
-        refused = [now for now, each in line.heard[heard:] if each.reason is Reason.CLOCK]
-        acted = [now for now, each in line.heard[heard:] if each.reason is not Reason.CLOCK]
+            stream.publish()
+        refused = [now for now, each in stream.timed[heard:] if each.reason is Reason.CLOCK]
+        acted = [now for now, each in stream.timed[heard:] if each.reason is not Reason.CLOCK]
         assert refused and acted and min(acted) - begin > 0.045, leap
 
 
 def test_two_clocks_in_turn_are_hardly_ever_acted_on():
-    line = Line(up)
+    stream = StateStream(up)
     for _ in range(20):
-        line.say()
-    heard = len(line.heard)
+        stream.publish()
+    heard = len(stream.timed)
     for beat in range(200):
         back = (beat % 2) * 400_000_000
-        line.stamp -= back
-        line.say()
-        line.stamp += back
-    reasons = [each.reason for _, each in line.heard[heard:]]
+        stream.stamp -= back
+        stream.publish()
+        stream.stamp += back
+    reasons = [each.reason for _, each in stream.timed[heard:]]
     assert np.mean([each is Reason.CLOCK for each in reasons]) > 0.9

@@ -36,7 +36,7 @@ class Room:
         self.orders: list[float | None] = []
         self.actions: list[int] = []
 
-    def beat(self) -> None:
+    def run_period(self) -> None:
         """Say the state, obey the set-points, let 10 ms pass."""
         now, values = 100.0 + self.cycle * PERIOD, self.operation.values()
         self.loop.receive_tip(self.operation.setpoint, now)
@@ -91,7 +91,7 @@ def test_expert_succeeds_through_the_limiter_as_in_the_gymnasium_env(procedure, 
     room = Room(patient, lambda state: expert(state, patient, WORLD)[0])
     done = None
     while done is None or not (done.terminated or done.truncated):
-        room.beat()
+        room.run_period()
         if room.cycle % 5 == 0:
             done = room.operation.tick()
     assert done.success and done.peak_force <= patient.procedure.force_limit
@@ -103,7 +103,7 @@ def test_jaw_glides_open_within_a_tick_and_no_longer():
     chosen = iter([STAY, OPEN_JAW, STAY, CLOSE_JAW, *[STAY] * 20])
     room = Room(patient_of('needle_pass'), lambda state: next(chosen))
     for _ in range(30):
-        room.beat()
+        room.run_period()
     orders = room.orders
     first = next(index for index, each in enumerate(orders) if each is not None)
     opening = [each for each in orders[first : first + 5] if each is not None]
@@ -116,7 +116,7 @@ def test_jaw_glides_open_within_a_tick_and_no_longer():
 def test_jaw_stays_where_the_procedure_does_not_use_it():
     room = Room(patient_of('palpation'), lambda state: OPEN_JAW)
     for _ in range(20):
-        room.beat()
+        room.run_period()
     assert room.actions.count(OPEN_JAW) >= 3 and set(room.orders) == {None}
     assert room.operation.jaw.target == 0.0
 
@@ -125,7 +125,7 @@ def test_hold_stops_the_jaw_on_its_way():
     limiter = Limiter()
     limiter.reset(np.array([0.0, 0.0, -0.12]), 10.0, 0.0)
     room = Room(patient_of('needle_pass'), lambda state: OPEN_JAW)
-    room.beat()
+    room.run_period()
     selection = room.loop.selector.select(None, None, 10.0)
     assert selection.holds
     limiter.turn_jaw(JAW_OPEN, 10.0)

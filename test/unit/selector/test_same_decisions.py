@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from support.choices import observe, values_of
-from unit.selector.test_faults import Line, number, SECOND
+from support.robot_loop import number, SECOND, StateStream
 
 
 def decisions(states, speed, late_patient, jitter):
@@ -55,18 +55,18 @@ def decisions(states, speed, late_patient, jitter):
 def recorded():
     """Record a robot's states for four seconds, with a leap of the stamps and a bad number."""
     rng = np.random.default_rng(2)
-    line, states = Line(lambda state: int(rng.choice([STAY, 4, 10, 11, 5]))), []
+    stream, states = StateStream(lambda state: int(rng.choice([STAY, 4, 10, 11, 5]))), []
 
     def keep(operation, vitals):
-        if 200 <= line.substeps < 206:
+        if 200 <= stream.substeps < 206:
             operation, _ = number('force', math.nan)(operation, vitals)
-        states.append((operation, vitals, np.array(line.operation.target)))
+        states.append((operation, vitals, np.array(stream.operation.target)))
         return operation, vitals
 
     for beat in range(320):
         if beat == 250:
-            line.stamp += SECOND
-        line.say(keep)
+            stream.stamp += SECOND
+        stream.publish(keep)
     return states
 
 

@@ -6,7 +6,7 @@ from fdrl_ros.selector import Candidate, HOLD, Reason
 from fdrl_ros.surgery.gym.actions import STAY
 import numpy as np
 import pytest
-from unit.selector.test_control import Robot
+from support.robot_loop import Robot
 
 UP = 5
 
@@ -19,7 +19,7 @@ def answers(action):
 def robot():
     made = Robot(answers(UP))
     for _ in range(20):
-        made.beat()
+        made.run_period()
     return made
 
 
@@ -27,7 +27,7 @@ def test_no_set_point_comes_from_the_very_next_cycle_and_risk_is_still_watched(r
     before, told = robot.targets[-1], len(robot.selections)
     robot.loop.take_over()
     for _ in range(30):
-        robot.beat()
+        robot.run_period()
         np.testing.assert_array_equal(robot.targets[-1], before)
     taken = robot.selections[told:]
     assert {each.reason for each in taken} == {Reason.SURGEON}
@@ -39,20 +39,20 @@ def test_no_set_point_comes_from_the_very_next_cycle_and_risk_is_still_watched(r
 def test_faults_are_told_while_the_surgeon_drives_but_nothing_is_commanded(robot):
     robot.loop.take_over()
     before = robot.targets[-1]
-    robot.beat(vitals=np.nan)
+    robot.run_period(vitals=np.nan)
     for _ in range(20):
-        robot.beat(speak=False)
+        robot.run_period(publish=False)
     assert robot.selections[-1].reason is Reason.STALE
     np.testing.assert_array_equal(robot.targets[-1], before)
 
 
 def test_selector_goes_on_from_where_the_surgeon_left_the_tip(robot):
     robot.loop.take_over()
-    robot.beat()
+    robot.run_period()
     left = np.array(robot.operation.target) + [0.004, -0.003, 0.002]
     robot.operation.set_target(tuple(left))
     robot.loop.hand_back()
-    robot.beat()
+    robot.run_period()
     assert np.linalg.norm(robot.targets[-1] - left) < 1e-3, 'no leap back'
     assert robot.selections[-1].reason in (Reason.UNVALUED, Reason.BEST)
 
@@ -65,16 +65,16 @@ def test_only_the_locked_policy_acts_until_it_is_unlocked(robot):
     for name, action in (('hospital_1', 0), ('global', UP)):
         selector.lock(name)
         for _ in range(6):
-            robot.beat()
+            robot.run_period()
         last = robot.selections[-1]
         assert (last.policy, last.action, last.reason) == (name, action, Reason.LOCKED)
     selector.lock(HOLD)
     for _ in range(6):
-        robot.beat()
+        robot.run_period()
     assert robot.selections[-1].holds and robot.selections[-1].reason is Reason.LOCKED
     selector.lock(None)
     for _ in range(6):
-        robot.beat()
+        robot.run_period()
     assert robot.selections[-1].reason is not Reason.LOCKED
 
 
@@ -91,7 +91,7 @@ def test_robot_holds_when_the_locked_policy_is_not_there_or_fails(locked, reason
     robot.loop.selector.set_candidates(candidates)
     robot.loop.selector.lock(locked)
     for _ in range(20):
-        robot.beat()
+        robot.run_period()
     assert {each.reason for each in robot.selections} == {reason}
     assert all(each.holds for each in robot.selections)
 
@@ -99,5 +99,5 @@ def test_robot_holds_when_the_locked_policy_is_not_there_or_fails(locked, reason
 def test_state_faults_come_before_a_lock(robot):
     robot.loop.selector.lock('global')
     for _ in range(6):
-        robot.beat(vitals=np.nan)
+        robot.run_period(vitals=np.nan)
     assert robot.selections[-1].reason is Reason.NOT_FINITE

@@ -9,7 +9,7 @@ from fdrl_ros.runtime import kernels
 from fdrl_ros.selector import (
     Experience,
     fit_value,
-    measured_misfit,
+    measured_conformal_error,
     returns_to_go,
     StateValue,
     ValueBank,
@@ -159,32 +159,34 @@ def test_with_a_stride_it_is_the_fit_to_what_was_thinned():
     np.testing.assert_array_equal(one.high, known.states.max(axis=0))
 
 
-def test_a_measured_misfit_makes_intervals_hold_as_often_as_they_say():
+def test_a_measured_conformal_error_makes_intervals_hold_as_often_as_they_say():
     rng = np.random.default_rng(3)
     held = []
     for _ in range(400):
         off = rng.normal(size=65) * np.where(rng.random(65) < 0.2, 3.0, 0.5)
         noise = 0.3 * rng.normal(size=65)
         stds = np.full(64, 0.2)
-        misfit = measured_misfit((off + noise)[:64], np.full(64, 0.3), stds)
-        held.append(abs(off[64]) <= 1.645 * np.hypot(0.2, misfit))
+        conformal_error = measured_conformal_error((off + noise)[:64], np.full(64, 0.3), stds)
+        held.append(abs(off[64]) <= 1.645 * np.hypot(0.2, conformal_error))
     assert np.mean(held) == pytest.approx(0.9, abs=0.045)
 
 
-def test_what_errs_less_than_it_says_has_no_misfit():
-    assert measured_misfit(np.full(30, 0.1), np.zeros(30), np.ones(30)) == 0.0
-    assert measured_misfit(np.array([1.645]), np.zeros(1), np.zeros(1)) == pytest.approx(1, 1e-3)
+def test_what_errs_less_than_it_says_has_no_conformal_error():
+    assert measured_conformal_error(np.full(30, 0.1), np.zeros(30), np.ones(30)) == 0.0
+    assert measured_conformal_error(np.array([1.645]), np.zeros(1), np.zeros(1)) == pytest.approx(
+        1, 1e-3
+    )
 
 
-def test_a_misfit_is_taken_from_the_noise(value):
+def test_a_conformal_error_is_taken_from_the_noise(value):
     states = episodes(4)[0]
-    wider = value.with_misfit(0.3)
-    assert np.hypot(wider.noise, wider.misfit) == pytest.approx(value.noise)
+    wider = value.with_conformal_error(0.3)
+    assert np.hypot(wider.noise, wider.conformal_error) == pytest.approx(value.noise)
     grown = wider.mean_and_std(states)[1] ** 2 - value.mean_and_std(states)[1] ** 2
     np.testing.assert_allclose(grown, 0.09)
-    assert value.with_misfit(50.0).noise == 0.0
+    assert value.with_conformal_error(50.0).noise == 0.0
     with pytest.raises(PolicyError):
-        value.with_misfit(float('nan'))
+        value.with_conformal_error(float('nan'))
 
 
 def test_returns_lie_as_far_from_the_estimate_as_its_noise_says():
@@ -204,14 +206,14 @@ def test_intervals_for_the_expectation_shrink_with_more_cases():
     assert widths[1] < 0.85 * widths[0]
 
 
-def test_intervals_for_the_expectation_hold_it_once_the_misfit_was_measured():
+def test_intervals_for_the_expectation_hold_it_once_the_conformal_error_was_measured():
     inside = []
     for seed in range(6):
         found = fitted(seed)
         near, far = (episodes(seed + more)[0] for more in (50, 70))
         mean, std = found.mean_and_std(near)
-        misfit = measured_misfit(mean - truth(near), np.zeros(len(near)), std)
-        mean, std = found.with_misfit(misfit).mean_and_std(far)
+        conformal_error = measured_conformal_error(mean - truth(near), np.zeros(len(near)), std)
+        mean, std = found.with_conformal_error(conformal_error).mean_and_std(far)
         inside.append(np.abs(mean - truth(far)) <= 1.645 * std)
     assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
 
@@ -289,7 +291,7 @@ def test_the_bank_equals_the_models_one_by_one(compiled, seed):
             mean = features @ (one.weights[0] - weight * one.weights[1])
             strange = (one.caution * one.outside(state)) ** 2
             members = (one.deviations[0] - weight * one.deviations[1]) @ features
-            std = np.sqrt(members @ members + one.misfit**2 + strange)
+            std = np.sqrt(members @ members + one.conformal_error**2 + strange)
             np.testing.assert_allclose([found.means[row], stds[row]], [mean, std], rtol=1e-9)
             assert found.risks[row] == pytest.approx(float(one.risk(state)))
             if row and name in models[0].estimates:
@@ -321,7 +323,7 @@ def _drawn(rng):
             low=low,
             high=low + rng.uniform(0, 3, SIZE),
             spread=rng.uniform(0.2, 2, SIZE),
-            misfit=float(rng.uniform()),
+            conformal_error=float(rng.uniform()),
             noise=1.0,
             caution=float(rng.uniform()),
         )
@@ -379,7 +381,7 @@ def test_damaged_bytes_are_refused(model, cut):
         {'low': np.full(SIZE, np.nan)},
         {'low': np.zeros(0)},
         {'noise': -1.0},
-        {'misfit': float('nan')},
+        {'conformal_error': float('nan')},
     ],
 )
 def test_parts_that_do_not_fit_are_refused(value, change):

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The surgeon's word, order by order, with a disk that is as slow as the test wants."""
+"""The surgeon's requests in the queue, with a disk that is as slow as the test wants."""
 
 from collections import deque
 from functools import partial
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from fdrl_ros.errors import StoreError
-from fdrl_ros.nodes.robot.supervision_queue import Order, Word
+from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
 from fdrl_ros.selector.candidates.supervision import (
     Command,
     load_supervision,
@@ -25,7 +25,7 @@ FULL = StoreError('the disk is full')
 
 
 class Desk:
-    """A surgeon's word whose writes wait until the test has them done."""
+    """A supervision queue whose writes wait until the test completes them."""
 
     def __init__(self, directory: Path, before: Supervision) -> None:
         self.file = directory / SUPERVISION_FILE
@@ -34,15 +34,19 @@ class Desk:
         self.answers: dict[str, tuple[bool, str]] = {}
         self.forces: list[Supervision] = []
         node = SimpleNamespace(get_logger=lambda: logging.getLogger('word'))
-        self.word = Word(node, self.file, lambda *job: self.jobs.append(job), self._obey)
+        self.queue = SupervisionQueue(
+            node, self.file, lambda *job: self.jobs.append(job), self._obey
+        )
 
     def _obey(self) -> None:
-        self.forces.append(self.word.supervision)
+        self.forces.append(self.queue.supervision)
 
-    def say(self, command: Command, name: str = '') -> None:
+    def order(self, command: Command, name: str = '') -> None:
         change = partial(Supervision.ordered, command=command, name=name, known=KNOWN)
         urgent = command in URGENT
-        self.word.say(Order(change, command, urgent, partial(self._answered, command)))
+        self.queue.submit(
+            SupervisionRequest(change, command, urgent, partial(self._answered, command))
+        )
 
     def _answered(self, command: str, success: bool, words: str) -> None:
         assert command not in self.answers
@@ -58,7 +62,7 @@ class Desk:
         """Have the next write fail."""
         self.jobs.popleft()[1](FULL)
 
-    def kept(self) -> Supervision:
+    def on_disk(self) -> Supervision:
         return load_supervision(self.file)
 
 
@@ -73,14 +77,14 @@ BOTH = pytest.mark.parametrize(('orders', 'safe'), [BACK_AND_OVER, ALLOW_AND_VET
 def test_no_earlier_order_undoes_an_urgent_one_while_the_disk_is_slow(tmp_path, orders, safe):
     desk = Desk(tmp_path, safe)
     for each in orders:
-        desk.say(*each)
+        desk.order(*each)
     desk.write()
-    assert desk.kept() == ALLOWED, 'the earlier order was on its way to the disk'
-    assert desk.word.supervision == safe
+    assert desk.on_disk() == ALLOWED, 'the earlier order was on its way to the disk'
+    assert desk.queue.supervision == safe
     assert list(desk.answers) == [orders[0][0]]
     assert desk.answers[orders[0][0]] == (True, safe.in_words()), 'it tells what holds'
     desk.write()
-    assert desk.kept() == desk.word.supervision == safe
+    assert desk.on_disk() == desk.queue.supervision == safe
     assert desk.answers[orders[1][0]] == (True, safe.in_words())
     assert not desk.forces, 'what held was never let go'
     assert not desk.jobs
@@ -90,14 +94,14 @@ def test_no_earlier_order_undoes_an_urgent_one_while_the_disk_is_slow(tmp_path, 
 def test_no_earlier_order_undoes_an_urgent_one_that_cannot_be_written(tmp_path, orders, safe):
     desk = Desk(tmp_path, safe)
     for each in orders:
-        desk.say(*each)
+        desk.order(*each)
     desk.write()
     desk.refuse()
-    assert desk.word.supervision == safe and not desk.forces
+    assert desk.queue.supervision == safe and not desk.forces
     success, words = desk.answers[orders[1][0]]
     assert not success and words.startswith(f'{safe.in_words()}; but a restart would undo it')
-    desk.word.close(ended=True)
-    assert desk.kept() == safe, 'at the end it is written after all'
+    desk.queue.close(ended=True)
+    assert desk.on_disk() == safe, 'at the end it is written after all'
 
 
 @BOTH
@@ -106,41 +110,43 @@ def test_no_earlier_order_undoes_an_urgent_one_if_the_earlier_cannot_be_written(
 ):
     desk = Desk(tmp_path, safe)
     for each in orders:
-        desk.say(*each)
+        desk.order(*each)
     desk.refuse()
     assert desk.answers[orders[0][0]] == (False, f'nothing has changed: {FULL}')
     assert desk.answers[orders[1][0]] == (True, safe.in_words()), 'it is what the disk says'
-    assert desk.kept() == desk.word.supervision == safe and not desk.forces
+    assert desk.on_disk() == desk.queue.supervision == safe and not desk.forces
 
 
 @BOTH
 def test_order_that_is_undone_before_its_turn_never_reaches_the_disk(tmp_path, orders, safe):
     desk = Desk(tmp_path, safe)
-    desk.say(Command.LOCK, 'hospital_1')
+    desk.order(Command.LOCK, 'hospital_1')
     for each in orders:
-        desk.say(*each)
+        desk.order(*each)
     desk.write()
     assert not desk.jobs, 'the disk says all of it already'
-    assert desk.kept() == desk.word.supervision == safe.ordered(Command.LOCK, 'hospital_1', KNOWN)
+    assert (
+        desk.on_disk() == desk.queue.supervision == safe.ordered(Command.LOCK, 'hospital_1', KNOWN)
+    )
     assert all(success for success, _ in desk.answers.values()) and len(desk.answers) == 3
 
 
 def test_hand_back_after_a_take_over_counts_once_it_is_on_the_disk(tmp_path):
     desk = Desk(tmp_path, ALLOWED)
-    desk.say(Command.TAKE_OVER)
-    desk.say(Command.HAND_BACK)
+    desk.order(Command.TAKE_OVER)
+    desk.order(Command.HAND_BACK)
     desk.write()
-    assert desk.kept() == desk.word.supervision == DRIVES
+    assert desk.on_disk() == desk.queue.supervision == DRIVES
     desk.write()
-    assert desk.kept() == desk.word.supervision == ALLOWED
+    assert desk.on_disk() == desk.queue.supervision == ALLOWED
     assert desk.forces == [DRIVES, ALLOWED]
 
 
 def test_word_is_not_written_beside_another_thread_that_may_still_write(tmp_path, caplog):
     desk = Desk(tmp_path, ALLOWED)
-    desk.say(Command.TAKE_OVER)
-    desk.word.close(ended=False)
-    assert desk.kept() == ALLOWED
+    desk.order(Command.TAKE_OVER)
+    desk.queue.close(ended=False)
+    assert desk.on_disk() == ALLOWED
     (told,) = caplog.records
     assert told.levelno == logging.ERROR
     assert told.message.endswith('a restart may undo that the surgeon drives')
@@ -148,34 +154,34 @@ def test_word_is_not_written_beside_another_thread_that_may_still_write(tmp_path
 
 def test_nothing_is_said_of_a_slow_disk_when_all_words_are_kept(tmp_path, caplog):
     desk = Desk(tmp_path, ALLOWED)
-    desk.say(Command.TAKE_OVER)
+    desk.order(Command.TAKE_OVER)
     desk.write()
     caplog.clear()
-    desk.word.close(ended=False)
-    assert desk.kept() == DRIVES and not caplog.records
+    desk.queue.close(ended=False)
+    assert desk.on_disk() == DRIVES and not caplog.records
 
 
 def test_order_on_its_way_to_the_disk_at_the_end_is_told_of(tmp_path, caplog):
     desk = Desk(tmp_path, DRIVES)
-    desk.say(Command.HAND_BACK)
-    desk.word.close(ended=False)
+    desk.order(Command.HAND_BACK)
+    desk.queue.close(ended=False)
     assert [each.levelno for each in caplog.records] == [logging.ERROR]
 
 
 def test_who_waits_at_the_end_is_answered(tmp_path):
     desk = Desk(tmp_path, ALLOWED)
-    desk.say(Command.LOCK, 'global')
-    desk.say(Command.TAKE_OVER)
-    desk.say(Command.UNLOCK)
+    desk.order(Command.LOCK, 'global')
+    desk.order(Command.TAKE_OVER)
+    desk.order(Command.UNLOCK)
     desk.jobs.popleft()[0]()  # on the disk, but nobody was told before the end
-    desk.word.close(ended=True)
+    desk.queue.close(ended=True)
     refused = False, 'the selector was deactivated: nothing has changed'
     assert desk.answers == {
         Command.LOCK: refused,
         Command.TAKE_OVER: (True, DRIVES.in_words()),
         Command.UNLOCK: refused,
     }
-    assert desk.kept() == desk.word.supervision == DRIVES, 'what was refused is not obeyed'
+    assert desk.on_disk() == desk.queue.supervision == DRIVES, 'what was refused is not obeyed'
 
 
 @pytest.mark.parametrize('ended', [True, False])
@@ -183,8 +189,8 @@ def test_who_waits_at_the_end_hears_that_the_disk_may_say_something_else(
     tmp_path, monkeypatch, ended
 ):
     desk = Desk(tmp_path, ALLOWED)
-    desk.say(Command.LOCK, 'global')
-    desk.say(Command.TAKE_OVER)
+    desk.order(Command.LOCK, 'global')
+    desk.order(Command.TAKE_OVER)
 
     def fail(path, supervision):
         raise FULL
@@ -192,9 +198,9 @@ def test_who_waits_at_the_end_hears_that_the_disk_may_say_something_else(
     monkeypatch.setattr('fdrl_ros.nodes.robot.supervision_queue.save_supervision', fail)
     if ended:
         with pytest.raises(StoreError):
-            desk.word.close(ended)
+            desk.queue.close(ended)
     else:
-        desk.word.close(ended)
+        desk.queue.close(ended)
     success, words = desk.answers[Command.TAKE_OVER]
     assert not success and 'surgeon drives; but a restart may undo it: the disk' in words
     success, words = desk.answers[Command.LOCK]
