@@ -7,7 +7,7 @@ The formulas of the shield, for one robot (floats) or for many (arrays of one sh
 """
 
 from copy import copy
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
 from fdrl_ros.shield.excursion import MOVES
@@ -21,6 +21,7 @@ from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, TI
 from fdrl_ros.surgery.tasks.outcome import ABOVE, HARD_STOP, LATERAL
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
+from numpy.typing import NDArray
 
 _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
 """Place in MOVES of each action."""
@@ -104,7 +105,7 @@ class LateralReach:
         """Take in how far the set-point is going to move, m."""
         self._moved = way
 
-    def select(self, rows: Any) -> None:
+    def select(self, rows: NDArray[np.intp]) -> None:
         """Keep only some of many robots, in the order given."""
         self.aside, self.due, self.way = self.aside[rows], self.due[rows], self.way[rows]
         if isinstance(self._moved, np.ndarray):
@@ -245,7 +246,7 @@ class ActionBounds:
         other._sides = (copy(self._sides[0]), copy(self._sides[1]))
         return other
 
-    def select(self, rows: Any) -> None:
+    def select(self, rows: NDArray[np.intp]) -> None:
         """Keep only some of many robots, in the order given."""
         for side in self._sides:
             side.select(rows)

@@ -8,7 +8,7 @@ Everything comes from the state that a policy sees, one tick after the other.
 
 from copy import copy
 import math
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from fdrl_ros.shield.excursion import LEVELS
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction, TissueKind
@@ -17,6 +17,7 @@ from fdrl_ros.shield.workspace import HEIGHTS, RIDING
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tissue.contact_threshold import TOUCH_FORCE
 import numpy as np
+from numpy.typing import NDArray
 
 _FELT = 2.0
 _SLACK = 1e-5
@@ -68,12 +69,12 @@ class ContactEstimator:
         self._moved = like
         self._short = 0.0
         """By how much the last interval was shorter than a tick, s."""
-        self._timing: Any = like > 1.0
+        self._timing: Number = like > 1.0
         self._timed: list[tuple[Number, Number]] = [(like, like)] * LEVELS
         """How far behind an arm of each level would be, and what is left of the error at first."""
-        self._shown: Any = 0 if isinstance(like, float) else like.astype(np.intp)
+        self._shown: Number = 0 if isinstance(like, float) else like.astype(np.intp)
         """Which range of lags the last state has shown by itself."""
-        self.level: Any = 0 if isinstance(like, float) else like.astype(np.intp)
+        self.level: Number = 0 if isinstance(like, float) else like.astype(np.intp)
         """Which range of lags the arm has shown to be in."""
         self.kinds = [each.unknown_tissue(like) for each in predictions]
         """What the surface can do, under each prediction, for each kind of tissue."""
@@ -175,7 +176,7 @@ class ContactEstimator:
         other.kinds, other._timed = [*self.kinds], [*self._timed]
         return other
 
-    def select(self, rows: Any) -> None:
+    def select(self, rows: NDArray[np.intp]) -> None:
         """Keep only some of many robots, in the order given."""
         if self._last is not None:
             self._last = ContactReading(*(each[rows] for each in self._last))
@@ -243,7 +244,7 @@ class ContactEstimator:
         even = even & (now.force <= touch) & (last.force <= touch)
         even = even & (self._timing | (last.lag >= 0.0))
         timing, self._timing = self._timing, even
-        shown: Any = 0 * self._shown
+        shown: Number = 0 * self._shown
         if type(even) is bool and not even:
             self._shown = shown
             return

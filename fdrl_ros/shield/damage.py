@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damage of a case: force above the procedure's warning force, over time."""
 
-from typing import Any
-
 from fdrl_ros.shield.scalar_or_array import maximum, Number
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.tasks.procedures import procedure_named
+import numpy as np
+from numpy.typing import NDArray
 
 LONGEST_STEP = 4 * TICK
 """A gap between two states counts as this long at most, seconds: its force is unknown."""
@@ -45,6 +45,6 @@ class DamageMeter:
         """Continue in another time, to which the stamps so far do not belong."""
         self._last = None
 
-    def select(self, rows: Any) -> None:
+    def select(self, rows: NDArray[np.intp]) -> None:
         """Keep only some of many robots, in the order given."""
         self.total, self._zero = self.total[rows], self._zero[rows]

@@ -38,6 +38,10 @@ _SLACK = 1e-9
 """By which speeds that contradict each other may be off by rounding, m/s."""
 
 
+Kinds = Any
+"""Each kind of tissue: a list of TissueKind, or of one robot the compiled struct."""
+
+
 class TissueKind(NamedTuple):
     """
     How fast the surface can be if the tissue is of one kind; of none if least is above most.
@@ -85,7 +89,7 @@ class ContactState(NamedTuple):
     room_ever: Number
     pending: Number
     level: Number
-    kinds: Any
+    kinds: Kinds
     aside: Number = 0.0
     interval: float = TICK
 
@@ -111,7 +115,7 @@ class ContactBounds(NamedTuple):
     speed: Number
     fast: Number
     far: Number
-    kinds: Any
+    kinds: Kinds
     high: Number
     sinking: Number
 
@@ -137,7 +141,7 @@ class Prediction:
         self._quick = 1.0 / bounds.quickest
         self._slow = 1.0 / np.array(self.excursion.levels)
 
-    def unknown_tissue(self, like: Number) -> Any:
+    def unknown_tissue(self, like: Number) -> Kinds:
         """
         Return what the surface can do where nothing was seen.
 
@@ -218,7 +222,7 @@ class Prediction:
         ahead, behind = slid - drift, -slid - drift
         least_growth, least_fall = high - low_then, high_then - low
         kinds: list[TissueKind] = []
-        left: Any = False
+        left: Number = False
         for (soft, stiff), (slow, fast, doubt) in zip(self.spans, seen.kinds, strict=True):
             alive = slow <= fast
             growth, fall = least_growth, least_fall
@@ -358,7 +362,7 @@ class CompiledPrediction(Prediction):
         super().__init__(bounds, radius)
         self._contact = self._compiled() if kernels.built() else None
 
-    def unknown_tissue(self, like: Number = 0.0) -> Any:
+    def unknown_tissue(self, like: Number = 0.0) -> Kinds:
         """Return what the surface can do where nothing was seen."""
         if self._contact is None:
             return super().unknown_tissue(_ONE)
@@ -427,7 +431,7 @@ class CompiledPrediction(Prediction):
             raise StateError(f'no force can be told for a way of {aside} m and {enough} N')
         return float(found)
 
-    def _compiled(self) -> Any:
+    def _compiled(self) -> Kinds:
         """
         Return what the compiled arithmetic needs to know.
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 import itertools
 import math
-from typing import Any
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
@@ -271,8 +270,6 @@ def estimate_histories(
     stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
     estimator = ContactEstimator((prediction,), procedure, nothing)
     base = estimator.height_of(nothing)
-    seen: Any = None
-    possible: Any = None
     for step, speed in enumerate(some.speeds):
         behind = some.behind[step]
         tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)

@@ -24,7 +24,7 @@ def minimum(a: Number, b: Number) -> Number:
     return np.minimum(a, b)
 
 
-def where(flag: Any, a: Number, b: Number) -> Number:
+def where(flag: Number, a: Number, b: Number) -> Number:
     """Return the first where the flag is true, else the second."""
     if type(flag) is bool:
         return a if flag else b

@@ -19,11 +19,11 @@ from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.settings import WorldSettings
 from geometry_msgs.msg import PoseStamped, WrenchStamped
-from node.test_operating_room import released
 import pytest
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
+from support.foreign_robot import released
 from support.operating_room import Room
 from support.recorder import Recorder
 

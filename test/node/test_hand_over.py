@@ -7,9 +7,9 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.srv import Operate, Supervise
 from geometry_msgs.msg import PoseStamped
-from node.test_operating_room import position, released
 import numpy as np
 from std_srvs.srv import Trigger
+from support.foreign_robot import position, released
 
 
 def test_patient_who_came_while_the_surgeon_drove_is_operated_on(

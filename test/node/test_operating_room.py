@@ -3,7 +3,6 @@
 """The robot: it moves by servo_cp alone, holds on a state that is none, and ends an operation."""
 
 import math
-from pathlib import Path
 import time
 
 from builtin_interfaces.msg import Time
@@ -11,72 +10,14 @@ from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import seconds, set_point
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.gym.actions import TICK
-from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 import pytest
 from sensor_msgs.msg import JointState
-from support.operating_room import Room
-from support.signed import global_policy
+from support.foreign_robot import position, released, StatePublisher
 from visualization_msgs.msg import MarkerArray
-
-
-def released(directory: Path) -> ros.GlobalPolicy:
-    """Return the public starting policy as the key authority signs it."""
-    return to_ros(global_policy(directory), ros.GlobalPolicy())
-
-
-class Patient:
-    """What a real robot and a real monitor would say, spoken by the test."""
-
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        publish = room.node.create_publisher
-        self.tip = publish(PoseStamped, 'setpoint_cp', qos.STATE)
-        self.operation = publish(ros.OperationState, 'operation_state', qos.STATE)
-        self.vitals = publish(ros.PatientState, 'patient_state', qos.STATE)
-        self.values = {each.name: 0.0 for each in OPERATION_FIELDS} | {
-            'retraction': 1.0,
-            'force_limit': 6.5,
-            'time_left': 1.0,
-            'mean_arterial_pressure': 80.0,
-            'heart_rate': 70.0,
-            'oxygen_saturation': 98.0,
-            'respiratory_rate': 14.0,
-        }
-
-    def say(self) -> None:
-        """Say one state."""
-        stamp = self.room.node.get_clock().now().to_msg()
-        vitals = ros.PatientState(patient='somebody', **self.part(PATIENT_FIELDS))
-        operation = ros.OperationState(
-            patient='somebody', procedure='retraction', **self.part(OPERATION_FIELDS)
-        )
-        vitals.header.stamp = operation.header.stamp = stamp
-        self.tip.publish(set_point(stamp, (0.0, 0.0, -0.12)))
-        self.vitals.publish(vitals)
-        self.operation.publish(operation)
-
-    def part(self, fields) -> dict:
-        return {
-            'names': [each.name for each in fields],
-            'values': [self.values[each.name] for each in fields],
-            'scales': [each.scale for each in fields],
-        }
-
-    def say_until(self, condition, seconds: float) -> None:
-        """Say the state at 100 Hz until a condition holds."""
-        deadline = time.monotonic() + seconds
-        next_at = time.monotonic()
-        while not condition():
-            assert time.monotonic() < deadline, f'not within {seconds} s'
-            if time.monotonic() >= next_at:
-                self.say()
-                next_at = time.monotonic() + 0.01
-            self.room.executor.spin_once(timeout_sec=0.002)
 
 
 def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, settings, directory):
@@ -87,7 +28,7 @@ def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, set
     forged.weights[0] ^= 1
     policy.publish(forged)
     runner.start(robot_graph(settings, 'robot_1')[1:])
-    patient = Patient(room)
+    patient = StatePublisher(room)
     patient.say_until(lambda: room.last('action'), 20.0)
     patient.say_until(lambda: room.last('action').reason == 'no_policy', 10.0)
     assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'
@@ -112,11 +53,6 @@ def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, set
     # One tick is asked for, and held by the test of the loop itself; a busy machine may wake a
     # process later than that.
     assert first - silent < 1.0
-
-
-def position(command: PoseStamped) -> tuple[float, float, float]:
-    point = command.pose.position
-    return point.x, point.y, point.z
 
 
 def test_env_moves_by_set_points_alone_and_shows_itself(runner, room, settings):

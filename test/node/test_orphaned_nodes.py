@@ -15,9 +15,8 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import seconds
 from fdrl_ros.nodes.common import qos
 from geometry_msgs.msg import PoseStamped
-from node.test_operating_room import released
-from node.test_selector_states import Foreign, moving
 import pytest
+from support.foreign_robot import ForeignRobot, moving, released
 from support.operating_room import Room
 from support.orphans import descendants, ended, watched
 
@@ -107,7 +106,7 @@ def test_env_that_is_killed_is_commanded_no_more(runner, room, commands, setting
 
 
 def test_vital_signs_alone_are_no_reason_to_command(runner, room, commands, settings):
-    arm = Foreign(room)
+    arm = ForeignRobot(room)
     runner.start(robot_graph(settings, 'robot_1')[1:])
     arm.say_until(moving(room), 90.0)
     arm.silent = ('operation_state', 'setpoint_cp')

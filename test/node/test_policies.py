@@ -19,9 +19,9 @@ from fdrl_ros.selector.candidates.supervision import (
 )
 from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
 from geometry_msgs.msg import PoseStamped
-from node.test_operating_room import Patient, position
 import pytest
 from std_msgs.msg import String
+from support.foreign_robot import position, StatePublisher
 from support.operating_room import Room
 from support.signed import global_policy, own_policy
 
@@ -39,7 +39,7 @@ class Theatre:
         publish = room.node.create_publisher
         self.released = publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
         self.own = publish(ros.HospitalPolicy, '/hospital_1/policy', qos.LATCHED)
-        self.patient = Patient(room)
+        self.patient = StatePublisher(room)
 
     def start(self) -> None:
         self.runner.start([self.spec])
@@ -203,9 +203,9 @@ def test_node_refuses_to_activate_when_a_pin_cannot_be_kept(theatre):
     assert not list((robot / POLICIES).glob('*.policy'))
 
 
-def test_node_refuses_to_activate_without_the_surgeon_s_word(theatre):
+def test_node_refuses_to_activate_with_damaged_supervision(theatre):
     (Layout(theatre.directory).party('robot_1') / SUPERVISION_FILE).write_text('{')
-    assert 'it tells what the surgeon vetoed, locked and took over' in refusal(theatre)
+    assert 'it holds what the surgeon vetoed, locked and took over' in refusal(theatre)
 
 
 def refusal(theatre: Theatre) -> str:

@@ -19,10 +19,9 @@ from fdrl_ros.selector.control.loop import IDLE, PERIOD
 from fdrl_ros.selector.control.observation import nanoseconds
 from fdrl_ros.surgery.gym.actions import TICK
 from node.test_managed_node import Process
-from node.test_operating_room import released
-from node.test_selector_states import Foreign, moving, reason
 import pytest
 from rosgraph_msgs.msg import Clock
+from support.foreign_robot import ForeignRobot, moving, reason, released
 from support.operating_room import Room
 
 BEATS = round(TICK / PERIOD)
@@ -44,7 +43,7 @@ FAULTS = {
 def test_each_fault_of_the_state_is_held_for_within_a_period_and_is_over_by_itself(
     room, runner, settings, directory
 ):
-    arm = Foreign(room)
+    arm = ForeignRobot(room)
     publish = room.node.create_publisher
     publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
     runner.start(robot_graph(settings, 'robot_1')[1:])
@@ -71,7 +70,7 @@ def test_each_fault_of_the_state_is_held_for_within_a_period_and_is_over_by_itse
 
 
 def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, settings):
-    arm = Foreign(room)
+    arm = ForeignRobot(room)
     room.hear(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
     runner.start(robot_graph(settings, 'robot_1')[1:])
     log = runner.log_file('robot_1.selector')
@@ -108,7 +107,7 @@ def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, setti
 
 
 def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings, directory):
-    arm = Foreign(room)
+    arm = ForeignRobot(room)
     publish = room.node.create_publisher
     publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
     runner.start(robot_graph(settings, 'robot_1')[1:])
@@ -131,7 +130,7 @@ def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings
 
 
 def test_simulated_time_that_leaps_is_held_for_and_recovers(room, runner, settings, directory):
-    arm = Foreign(room)
+    arm = ForeignRobot(room)
     clock = room.node.create_publisher(Clock, '/clock', qos.CLOCK)
     simulated, began = [1_000.0], time.monotonic()
 
@@ -159,7 +158,7 @@ def test_simulated_time_that_leaps_is_held_for_and_recovers(room, runner, settin
         assert abs(after.sec - now().sec) <= 5, 'stamps are of the new time'
 
 
-def reasons(arm: Foreign, begun: int) -> set[str]:
+def reasons(arm: ForeignRobot, begun: int) -> set[str]:
     return {each.reason for each in arm.actions[begun:]}
 
 
@@ -181,14 +180,14 @@ class Both:
 
 
 @pytest.fixture
-def inside(directory, lone_domain) -> Iterator[tuple[Process, Foreign, Both]]:
+def inside(directory, lone_domain) -> Iterator[tuple[Process, ForeignRobot, Both]]:
     """Give a selector in this very process, whose policy the test exchanges, and its arm."""
     process = Process('/robot_1/selector', directory, lone_domain, 'armed:=true')
     process.node.trigger_configure()
     process.node.trigger_activate()
     room = Room(lone_domain)
     both = room.executor = Both(process.executor, room.executor)
-    yield process, Foreign(room), both
+    yield process, ForeignRobot(room), both
     process.close()
     room.close()
 

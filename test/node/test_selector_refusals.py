@@ -12,11 +12,10 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from geometry_msgs.msg import PoseStamped
 from node.test_managed_node import Process, run
-from node.test_operating_room import Patient
-from node.test_selector_states import reason
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
+from support.foreign_robot import reason, StatePublisher
 from support.signed import global_policy
 
 
@@ -113,7 +112,7 @@ def test_policies_of_another_shape_or_federation_are_refused_and_it_holds(
 ):
     room.hear(ros.SelectedAction, 'action', qos.EVENT)
     room.hear(PoseStamped, 'servo_cp', qos.EVENT)
-    patient = Patient(room)
+    patient = StatePublisher(room)
     runner.start(robot_graph(settings, 'robot_1')[1:])
     publish = room.node.create_publisher
     released = publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)

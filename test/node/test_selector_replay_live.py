@@ -16,9 +16,8 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, ReplaySettings
 from geometry_msgs.msg import PoseStamped
-from node.test_operating_room import released
-from node.test_selector_states import Foreign, reason
 import pytest
+from support.foreign_robot import ForeignRobot, reason, released
 from support.recorder import Recorder
 from support.signed import own_policy
 
@@ -35,7 +34,7 @@ STATES = {
 @pytest.fixture
 def robot(room, runner, settings, directory):
     """Give an arm, and a selector whose two policies are candidates from its first state on."""
-    arm = Foreign(room)
+    arm = ForeignRobot(room)
     spec = robot_graph(settings, 'robot_1')[1]
     room.hear(ros.Policies, 'policies', qos.LATCHED)
     publish = room.node.create_publisher
@@ -62,13 +61,13 @@ def robot(room, runner, settings, directory):
     return arm, recorder
 
 
-def beats(arm: Foreign, count: int) -> None:
+def beats(arm: ForeignRobot, count: int) -> None:
     """Say so many states, each when the one before was answered."""
     for _ in range(count):
         arm.answered(arm.say())
 
 
-def silence(arm: Foreign, seconds: float) -> None:
+def silence(arm: ForeignRobot, seconds: float) -> None:
     ends = time.monotonic() + seconds
     arm.room.wait(lambda: time.monotonic() > ends, seconds + 5.0)
 

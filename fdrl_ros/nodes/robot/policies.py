@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 import math
 import time
-from typing import Any
+from typing import TypeVar
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
@@ -43,6 +43,11 @@ from fdrl_ros.selector.control.loop import ControlLoop
 from fdrl_ros.selector.value.model import ValueModel
 import fdrl_ros.srv as srv
 from std_msgs.msg import String
+
+Assessment = tuple[SafetyReport | None, ValueModel | None] | Exception
+"""What the test and the valuation of a policy found, or why they found nothing."""
+
+Request = TypeVar('Request')
 
 WAITING = 1000
 """Things that may wait to be written."""
@@ -166,8 +171,8 @@ class Policies:
 
     def _taker(
         self, kind: type[GlobalPolicy] | type[HospitalPolicy]
-    ) -> Callable[[Any, bytes | None], None]:
-        def take(source: Any, weights: bytes | None) -> None:
+    ) -> Callable[[ros.GlobalPolicy, bytes | None], None]:
+        def take(source: ros.GlobalPolicy, weights: bytes | None) -> None:
             apart = {} if weights is None else {'weights': weights}
             try:
                 version = self.registry.take(from_ros(source, kind, **apart), time.time())
@@ -196,14 +201,14 @@ class Policies:
         elif version is not None:
             self._assess(version.policy, partial(self._assessed, version))
 
-    def _assess(self, policy: Policy | None, done: Callable[[Any], None]) -> None:
+    def _assess(self, policy: Policy | None, done: Callable[[Assessment], None]) -> None:
         self._assessing = True
         plan, start, files = self._plan, self._start, self._files
         self._node.submit(
             lambda report, stopped: assess(policy, plan, start, files, stopped), done
         )
 
-    def _valued_hold(self, result: Any) -> None:
+    def _valued_hold(self, result: Assessment) -> None:
         """Take in what holding is worth; without it no policy is valued, so perhaps try again."""
         self._assessing = False
         if isinstance(result, LastingError):
@@ -230,7 +235,7 @@ class Policies:
             'activated again'
         )
 
-    def _assessed(self, version: Version, result: Any) -> None:
+    def _assessed(self, version: Version, result: Assessment) -> None:
         """Take in what was found; without it the robot goes on with the candidates it has."""
         self._assessing = False
         if isinstance(result, LastingError):
@@ -242,7 +247,9 @@ class Policies:
         else:
             self._failed.forget(version.digest)
             version.setback = ''
-            self._take_in(version, *result)
+            report, model = result
+            assert report is not None
+            self._take_in(version, report, model)
         self._assess_next()
 
     def _put_off(self, name: str, words: str, error: Exception) -> str:
@@ -321,8 +328,10 @@ class Policies:
         change = partial(Supervision.ordered, command=command, name=name, known=known)
         self._queue.submit(SupervisionRequest(change, words, command in URGENT, answered))
 
-    def _if_active(self, obey: Callable[[Any, Answered], None]) -> Callable[[Any, Answered], None]:
-        def take(request: Any, answered: Answered) -> None:
+    def _if_active(
+        self, obey: Callable[[Request, Answered], None]
+    ) -> Callable[[Request, Answered], None]:
+        def take(request: Request, answered: Answered) -> None:
             if self._active:
                 obey(request, answered)
             else:
@@ -330,13 +339,13 @@ class Policies:
 
         return take
 
-    def _supervise(self, request: Any, answered: Answered) -> None:
+    def _supervise(self, request: srv.Supervise.Request, answered: Answered) -> None:
         try:
             self._order(request.command, request.name, answered)
         except SupervisionError as error:
             answered(False, str(error))
 
-    def _pin(self, request: Any, answered: Answered) -> None:
+    def _pin(self, request: srv.PinPolicy.Request, answered: Answered) -> None:
         name, text = request.name, request.version
         try:
             if name not in self.registry.names:
@@ -350,7 +359,7 @@ class Policies:
         change = partial(Supervision.with_pin, name=name, digest=digest)
         self._queue.submit(SupervisionRequest(change, words, False, answered))
 
-    def _receive_command(self, source: Any) -> None:
+    def _receive_command(self, source: String) -> None:
         """Obey a pedal or a console, which may only take over and hand back."""
         try:
             if (command := command_named(source.data)) not in BY_TOPIC:
@@ -362,19 +371,21 @@ class Policies:
     # What is told and written.
 
     def _write(self, work: Callable[[], None]) -> None:
-        def done(result: Any) -> None:
+        def done(result: object) -> None:
             if isinstance(result, Exception):
                 self._complain(f'not written: {result}')
 
         self._submit(work, done)
 
-    def _submit(self, work: Callable[[], None], done: Callable[[Any], None]) -> None:
+    def _submit(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
         """Have the writer do something; its result, or exception, comes back to this thread."""
         guarded = self._node.guarded(done)
         assert self._writer is not None
         self._writer.submit(lambda report, stopped: work(), guarded, guarded)
 
-    def _list(self, request: Any, response: Any) -> None:
+    def _list(
+        self, request: srv.ListPolicies.Request, response: srv.ListPolicies.Response
+    ) -> None:
         response.policies = self._message()
         response.message = self.supervision.in_words()
         response.success = True
@@ -383,7 +394,7 @@ class Policies:
         """Publish the policies and the supervision."""
         self._publisher.publish(self._message())
 
-    def _message(self) -> Any:
+    def _message(self) -> ros.Policies:
         supervision = self.supervision
         message = ros.Policies(
             driver='surgeon' if supervision.surgeon else 'selector',
@@ -408,7 +419,7 @@ _NUMBERS = (
 )
 
 
-def policy_status(version: Version, status: Status, supervision: Supervision) -> Any:
+def policy_status(version: Version, status: Status, supervision: Supervision) -> ros.PolicyStatus:
     """
     Describe a version; what nobody measured yet is NaN.
 

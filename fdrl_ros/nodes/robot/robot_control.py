@@ -4,7 +4,6 @@
 
 from collections import deque
 import gc
-from typing import Any
 
 from fdrl_ros.metrics import Adaptation, Risk
 import fdrl_ros.msg as ros
@@ -32,11 +31,12 @@ from fdrl_ros.surgery.gym.actions import displacement
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import SubscriptionEventCallbacks
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Header
 
 COLLECTING = 100
 """Decisions after which garbage is collected, right behind the last of them."""
 
-_SPOILT = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
+_FAULTY = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
 """Reasons for which the two halves of a state are at fault."""
 
 
@@ -71,67 +71,67 @@ class RobotControl:
         self.reason = ''
         self._operation: Observation | None = None
         self._patient: Observation | None = None
-        self._spoilt: tuple[Observation, Observation] | None = None
+        self._faulty: tuple[Observation, Observation] | None = None
         self.arm = ''
         """Operating state that the arm told last; empty if it told none."""
         self._pauses = PauseCommands()
         self._ordered: deque[int] = deque(maxlen=8)
         self._retracting = False
-        self._told = 0
-        node.hear(PoseStamped, 'setpoint_cp', self._take_tip, qos.SENSOR)
-        node.hear(JointState, 'jaw/setpoint_js', self._take_jaw, qos.SENSOR)
-        node.hear(OperatingState, 'operating_state', self._take_arm, qos.SENSOR)
+        self._published = 0
+        node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
+        node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
+        node.hear(OperatingState, 'operating_state', self._receive_arm, qos.SENSOR)
         # CRTK's arms say it when it changes, latched: what was said before is in no other way had.
         # One that latches nothing, and so cannot match, is heard above.
         kept = node.create_subscription(
             OperatingState,
             'operating_state',
-            node.guarded(self._take_arm),
+            node.guarded(self._receive_arm),
             qos.LATCHED,
             event_callbacks=SubscriptionEventCallbacks(use_default_callbacks=False),
         )
         node.keep(lambda: node.destroy_subscription(kept))
-        node.hear(StringStamped, 'state_command', self._take_command, qos.EVENT)
-        node.hear(ros.PatientState, 'patient_state', self._take_patient, qos.SENSOR)
-        node.hear(ros.OperationState, 'operation_state', self._take_operation, qos.SENSOR)
+        node.hear(StringStamped, 'state_command', self._receive_command, qos.EVENT)
+        node.hear(ros.PatientState, 'patient_state', self._receive_patient, qos.SENSOR)
+        node.hear(ros.OperationState, 'operation_state', self._receive_operation, qos.SENSOR)
         node.every(PERIOD, self._watch)
 
-    def _take_tip(self, source: PoseStamped) -> None:
+    def _receive_tip(self, source: PoseStamped) -> None:
         position = source.pose.position
         at = 1e-9 * nanoseconds(source.header.stamp)
         self._loop.receive_tip((position.x, position.y, position.z), at)
 
-    def _take_jaw(self, source: JointState) -> None:
+    def _receive_jaw(self, source: JointState) -> None:
         if len(source.position) == 1:
             self._loop.receive_jaw(source.position[0])
 
-    def _take_arm(self, source: Any) -> None:
+    def _receive_arm(self, source: OperatingState) -> None:
         at, clock = 1e-9 * nanoseconds(source.header.stamp), self._clock
         if self._loop.receive_arm_state(source.state, source.is_homed, at, clock):
             self.arm = source.state
 
-    def _take_command(self, source: Any) -> None:
+    def _receive_command(self, source: StringStamped) -> None:
         """Hear what others command: the gate ends no pause but its own."""
         if nanoseconds(source.header.stamp) not in self._ordered:
             self._pauses.yield_arm()
 
-    def _take_patient(self, source: Any) -> None:
+    def _receive_patient(self, source: ros.PatientState) -> None:
         now = self._node.now
         self._patient = observation(source, now)
-        self._carry_out(self._loop.receive_patient(self._patient, now))
+        self._publish(self._loop.receive_patient(self._patient, now))
 
-    def _take_operation(self, source: Any) -> None:
+    def _receive_operation(self, source: ros.OperationState) -> None:
         now = self._node.now
-        self._carry_out(self._loop.run_waiting(now))
+        self._publish(self._loop.run_waiting(now))
         self._operation = observation(source, now)
-        self._carry_out(self._loop.receive_operation(self._operation, now, self._clock))
+        self._publish(self._loop.receive_operation(self._operation, now, self._clock))
 
     @property
     def fault(self) -> str:
         """What was wrong with the last state, in words, if it holds because of its form."""
-        if self.reason not in _SPOILT or self._spoilt is None:
+        if self.reason not in _FAULTY or self._faulty is None:
             return ''
-        return fault_in_words(*self._spoilt, self._loop.selector.settings.state_bound)
+        return fault_in_words(*self._faulty, self._loop.selector.settings.state_bound)
 
     @property
     def _clock(self) -> float:
@@ -140,7 +140,7 @@ class RobotControl:
 
     def _watch(self) -> None:
         now = self._node.now
-        self._carry_out(self._loop.watchdog(now))
+        self._publish(self._loop.watchdog(now))
         if self._loop.selector.surgeon:
             self._pauses.yield_arm()
         elif self._armed and not self._loop.is_idle(now):
@@ -153,7 +153,7 @@ class RobotControl:
                 self._state.publish(command)
                 self._node.get_logger().warning(f'risk gate: {word}')
 
-    def _carry_out(self, cycle: Cycle | None) -> None:
+    def _publish(self, cycle: Cycle | None) -> None:
         """
         Tell the action, command the arm, then tell what the action was judged by.
 
@@ -166,13 +166,13 @@ class RobotControl:
         self._retracting = setpoint is not None and setpoint.retracting
         if self._retracting:
             self._command(setpoint)
-        header = None if chosen is None else self._tell(chosen)
+        header = None if chosen is None else self._publish_action(chosen)
         if not self._retracting:
             self._command(setpoint)
         if chosen is not None:
-            self._tell_meters(chosen, header)
-            self._told += 1
-            if self._told % COLLECTING == 0:
+            self._publish_meters(chosen, header)
+            self._published += 1
+            if self._published % COLLECTING == 0:
                 gc.collect()
 
     def _command(self, setpoint: SetPoint | None) -> None:
@@ -183,11 +183,11 @@ class RobotControl:
         if setpoint.jaw is not None:
             self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
 
-    def _tell(self, chosen: Selection) -> Any:
+    def _publish_action(self, chosen: Selection) -> Header:
         """Publish an action, and return its header: the stamp of the state, now without one."""
         self.reason = chosen.reason
-        if chosen.reason in _SPOILT and self._operation and self._patient:
-            self._spoilt = self._operation, self._patient
+        if chosen.reason in _FAULTY and self._operation and self._patient:
+            self._faulty = self._operation, self._patient
         moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
         action = ros.SelectedAction(
             patient=chosen.patient,
@@ -209,7 +209,7 @@ class RobotControl:
         self._action.publish(action)
         return action.header
 
-    def _tell_meters(self, chosen: Selection, header: Any) -> None:
+    def _publish_meters(self, chosen: Selection, header: Header) -> None:
         """Publish risk and adaptation of the state that an action answers."""
         if chosen.risk is not None:
             risk = risk_message(chosen.patient, chosen.risk)

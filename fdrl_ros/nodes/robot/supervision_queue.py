@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.errors import StoreError, SupervisionError
 from fdrl_ros.nodes.common.deferred_answer import Answered
@@ -19,7 +18,7 @@ from fdrl_ros.selector.candidates.supervision import (
 )
 
 Change = Callable[[Supervision], Supervision]
-Write = Callable[[Callable[[], None], Callable[[Any], None]], None]
+Write = Callable[[Callable[[], None], Callable[[object], None]], None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class SupervisionQueue:
         save_supervision(self._path, wanted)
         self._written = wanted
 
-    def _written_or_failed(self, result: Any) -> None:
+    def _written_or_failed(self, result: object) -> None:
         """Continue after the request was written, or could not be."""
         if not isinstance(result, Exception):
             self._complete()
