@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of an episode, and its own states as what A_task (FDRL Eq. 8) is measured on."""
 
-from fdrl_ros.metrics.episode import EpisodeMetrics, measure_episode
+from fdrl_ros.metrics.episode import EpisodeMetrics, EpisodeTrace, measure_episode
 from fdrl_ros.metrics.task import StateSet
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import TICK
@@ -24,7 +24,7 @@ def episode_metrics(
         the episode's actions.
     """
     gentle, firm, severe = FORCE_LEVELS
-    return measure_episode(
+    trace = EpisodeTrace(
         patient=episode.patient.name,
         procedure=episode.patient.procedure.name,
         success=episode.success,
@@ -37,9 +37,12 @@ def episode_metrics(
         pressures=episode.pressures,
         news2=episode.news2,
         sofa=episode.sofa,
+        time_above=episode.time_above,
+    )
+    return measure_episode(
+        trace,
         levels=(gentle, firm, severe),
         hypotension=constant('physiology.hypotension'),
-        time_above=episode.time_above,
         state_set=state_set,
         chosen=chosen,
     )

@@ -27,13 +27,13 @@ from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import train_federation
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.metrics.episode import read_csv, read_json
 from fdrl_ros.runtime import kernels
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 import pytest
+from support.metrics_files import read_csv, read_json
 import yaml
 
 TINY = {

@@ -10,7 +10,6 @@ from fdrl_ros.cli import main
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.metrics import StateSet, task_accuracy
-from fdrl_ros.metrics.episode import read_csv, read_json
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
@@ -18,6 +17,7 @@ from fdrl_ros.surgery.gym.episode_metrics import episode_metrics
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
 import numpy as np
 import pytest
+from support.metrics_files import read_csv, read_json
 
 FAST = ('--world-mode', 'kinematic')
 

@@ -3,18 +3,16 @@
 """Metrics of an episode: closed forms, what is missing, and the files that hold them."""
 
 import dataclasses
-import json
 import math
 
 from fdrl_ros.errors import RecordsError, StateError
 from fdrl_ros.metrics import StateSet, task_accuracy
 from fdrl_ros.metrics.episode import (
     EpisodeMetrics,
+    EpisodeTrace,
     log_dimensionless_jerk,
     measure_episode,
     path_length,
-    read_csv,
-    read_json,
     write_csv,
     write_json,
 )
@@ -22,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from support.metrics_files import read_csv, read_json
 
 PERIOD = 0.05
 READERS = {'csv': (write_csv, read_csv), 'json': (write_json, read_json)}
@@ -49,14 +48,15 @@ def arrays(count=20, **changes):
         'pressures': rng.uniform(55.0, 90.0, count),
         'news2': rng.integers(0, 8, count + 1),
         'sofa': rng.integers(0, 8, count + 1),
-        'levels': (0.8, 3.4, 6.5),
-        'hypotension': 65.0,
     }
     return {**made, **changes}
 
 
-def measured(**changes):
-    return measure_episode(**arrays(**changes))
+def measured(levels=(0.8, 3.4, 6.5), hypotension=65.0, state_set=None, chosen=None, **changes):
+    trace = EpisodeTrace(**arrays(**changes))
+    return measure_episode(
+        trace, levels=levels, hypotension=hypotension, state_set=state_set, chosen=chosen
+    )
 
 
 def test_a_minimum_jerk_reach_has_the_jerk_of_its_closed_form():
@@ -98,7 +98,7 @@ def test_smoothness_of_no_motion_is_undefined_not_zero(tips):
 
 def test_forces_and_vitals_are_added_up_as_written_out():
     given_arrays = arrays()
-    found = measure_episode(**given_arrays)
+    found = measured()
     means = given_arrays['mean_forces'].tolist()
     assert found.time == pytest.approx(20 * PERIOD)
     assert found.path_length == pytest.approx(0.1)
@@ -220,67 +220,7 @@ def test_the_heading_tells_units(tmp_path):
     assert 'success' in heading
 
 
-@pytest.mark.parametrize('kind', READERS)
-def test_a_file_cut_anywhere_within_a_line_is_refused(tmp_path, kind):
-    write, read = READERS[kind]
-    path = tmp_path / 'whole'
-    write(path, [measured(), measured(failure='time', success=False)])
-    whole = path.read_bytes()
-    for end in range(0, len(whole) - 1, 7):
-        if kind == 'csv' and whole[:end].endswith(b'\n'):
-            continue  # a table of fewer rows is a table
-        path.write_bytes(whole[:end])
-        with pytest.raises(RecordsError):
-            read(path)
-
-
-def test_a_table_with_a_wrong_cell_or_heading_is_refused(tmp_path):
-    path = tmp_path / 'a.csv'
-    write_csv(path, [measured()])
-    whole = path.read_text()
-    for old, new in (
-        ('time [s]', 'time [ms]'),
-        ('true', 'yes'),
-        ('palpation', 'palpation,'),
-        (repr(measured().time), 'inf'),
-        (repr(measured().time), 'soon'),
-        ('palpation', '"palpation'),
-    ):
-        assert old in whole
-        path.write_text(whole.replace(old, new, 1))
-        with pytest.raises(RecordsError):
-            read_csv(path)
-
-
-@pytest.mark.parametrize(
-    'change',
-    [
-        lambda each: each.update(format='fdrl_ros episode metrics 2'),
-        lambda each: each['units'].update(time='ms'),
-        lambda each: each.update(episodes={}),
-        lambda each: each['episodes'][0].pop('time'),
-        lambda each: each['episodes'][0].update(time='1'),
-        lambda each: each['episodes'][0].update(success=1),
-        lambda each: each['episodes'].append([]),
-    ],
-)
-def test_a_document_of_another_form_is_refused(tmp_path, change):
-    path = tmp_path / 'a.json'
-    write_json(path, [measured()])
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-    with pytest.raises(RecordsError):
-        read_json(path)
-
-
-@pytest.mark.parametrize('kind', READERS)
-def test_a_missing_file_and_a_missing_folder_are_told(tmp_path, kind):
-    write, read = READERS[kind]
-    with pytest.raises(RecordsError):
-        read(tmp_path / 'none')
+@pytest.mark.parametrize('write', [write_csv, write_json])
+def test_a_missing_folder_is_told(tmp_path, write):
     with pytest.raises(RecordsError):
         write(tmp_path / 'none' / 'file', [])
-    with pytest.raises(RecordsError):
-        (tmp_path / 'binary').write_bytes(b'\xff\xfe\x00')
-        read(tmp_path / 'binary')
