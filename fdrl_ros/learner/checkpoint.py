@@ -1,12 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Arrays as bytes: a line of JSON that tells what they are, then their numbers in order.
+Durable state of local training between two blocks, and the packed arrays that it is written as.
 
-The state of local training between two blocks, durable on disk.
-
-With it goes the head that the ledger had then: blocks that no update went out with yet are
-remembered here, so that a ledger which was put back alone shows.
+A checkpoint also records the ledger's head. Blocks that no update was sent with yet are remembered
+here, so that a ledger restored alone is detected.
 """
 
 from collections.abc import Mapping
@@ -26,9 +24,9 @@ import numpy as np
 
 def pack(told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     """
-    Join arrays and a few words about them.
+    Serialise arrays: a line of JSON that describes them, then their numbers in order.
 
-    :param told: what JSON can hold; `arrays` is a name of our own.
+    :param told: further JSON values; the key `arrays` is reserved.
     """
     forms = {name: [each.dtype.str, each.shape] for name, each in arrays.items()}
     line = json.dumps({**told, 'arrays': forms}).encode()
@@ -37,10 +35,10 @@ def pack(told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
-    Read what :func:`pack` joined.
+    Parse the bytes of :func:`pack`.
 
-    :returns: what was told, and the arrays, which own their memory.
-    :raises ValueError: if the bytes are none.
+    :returns: the JSON values, and the arrays, which own their memory.
+    :raises ValueError: if the bytes are not packed arrays.
     """
     line, _, rest = data.partition(b'\n')
     try:
@@ -68,10 +66,11 @@ _DIGEST = 32
 @dataclass(frozen=True)
 class Checkpoint:
     """
-    Where a round of local training stands after some blocks.
+    State of a round of local training after some blocks.
 
-    ``start``: digest of everything the round started from. ``weights``: (n_parameters,), float64.
-    ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the replay.
+    ``start``: digest of everything that the round started from. ``weights``: (n_parameters,),
+    float64. ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the
+    replay.
     """
 
     round: int
@@ -97,14 +96,14 @@ class Checkpoint:
         return cls(round, start, 0, 0, wide, narrow, moments, priorities)
 
     def digest(self) -> bytes:
-        """Return the SHA-256 of the whole state: the inputs of the next block."""
+        """Return the SHA-256 of the whole state, which are the inputs of the next block."""
         sha = hashlib.sha256(f'{self.round} {self.blocks} {self.steps}'.encode() + self.start)
         for array in (self.weights, self.target, self.moments, self.priorities):
             sha.update(array.tobytes())
         return sha.digest()
 
     def to_bytes(self, ledger: Ledger) -> bytes:
-        """Serialise: what form it has, the state, the ledger's head, and the SHA-256 of it all."""
+        """Serialise format, state, the ledger's head, and a SHA-256 over all of it."""
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: v for name, v in values.items() if isinstance(v, np.ndarray)}
         told = {name: v for name, v in values.items() if name not in arrays}
@@ -121,12 +120,12 @@ class Checkpoint:
     @classmethod
     def read(cls, path: Path, ledger: Ledger) -> Self | None:
         """
-        Return the state in a file, or None where there is none.
+        Return the state in a file, or None if there is none.
 
-        A damaged file counts as none, since it can be made anew: the ledger recognises each
-        repeated block by its inputs, so that nothing is charged twice.
+        A damaged file counts as missing, since training can be repeated: the ledger recognises
+        each repeated block by its inputs, so nothing is charged twice.
 
-        :param ledger: that the state was charged to.
+        :param ledger: the ledger that the state was charged to.
         :raises CheckpointError: if it is of another version, or was charged to another ledger.
         :raises LedgerCorruptError: if the ledger is older than the state.
         """
@@ -142,7 +141,7 @@ class Checkpoint:
     @classmethod
     def load(cls, path: Path, ledger: Ledger, round: int, start: bytes) -> Self | None:
         """
-        Return the state saved for this round and start, or None where there is none.
+        Return the state saved for this round and start, or None if there is none.
 
         :raises CheckpointError: see :meth:`read`.
         :raises LedgerCorruptError: see :meth:`read`.
@@ -153,9 +152,9 @@ class Checkpoint:
 
 def head_noted(path: Path, owner: Owner | None = None) -> Head | None:
     """
-    Return the head that the ledger had when a state was saved, or None where there is none.
+    Return the ledger's head recorded in a checkpoint, or None if there is none.
 
-    :param owner: of the ledger, if it must be that one.
+    :param owner: the ledger's required owner, if any.
     :raises CheckpointError: if the state is of another version, or was charged to another ledger.
     """
     found = _parts(path)
@@ -173,7 +172,7 @@ def _head(path: Path, told: dict[str, Any], owner: Owner | None) -> Head:
 
 
 def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return what a file tells and its arrays, or None if it is missing or damaged."""
+    """Return the values and arrays in a file, or None if it is missing or damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,14 +1,16 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Clipped double DQN gradients in closed form (DP-DQN Alg. 1), never by differentiating each unit.
+Clipped double DQN gradients in closed form (DP-DQN Alg. 1), without differentiating each unit.
 
-A row's gradient of a dense layer is the outer product of the slopes at its outputs and its
-inputs. Of a unit with one transition the norm comes from the factors (Goodfellow 2015), and one
-product a layer sums what was clipped; of a unit with more it is formed, by one product as well.
-:mod:`fdrl_ros.runtime.kernels` does the same faster, and no row of it depends on the others. NumPy
-    is the
-definition that tests compare it with, and serves training on public records.
+A row's gradient of a dense layer is the outer product of its inputs and the slopes at its outputs.
+For units of one transition the norm follows from these factors (Goodfellow 2015), and one product
+per layer sums the clipped gradients; for units of several transitions the gradients are formed.
+
+Two implementations exist on purpose. Private training uses :mod:`fdrl_ros.runtime.kernels` only:
+there no row depends on the others, while a NumPy product may round a row differently when the
+number of rows changes, so that one patient would change what others contribute. The NumPy code is
+the definition that tests compare the kernels with; it also trains on public records.
 """
 
 from collections.abc import Sequence
@@ -31,7 +33,7 @@ class DoubleDqn:
     """
     Gradients of the double DQN loss of a dueling network.
 
-    :meth:`layered` makes of flat weights what the other methods take.
+    :meth:`layered` splits flat weights for the other methods.
     """
 
     def __init__(
@@ -45,9 +47,9 @@ class DoubleDqn:
         """
         Choose network and loss.
 
-        :param loss: of the error in value: 'huber', which turns at 1, or 'squared'.
+        :param loss: of the temporal-difference error: 'huber' (threshold 1) or 'squared'.
         :param conservative: alpha of conservative Q-learning (Kumar et al. 2020, Eq. 4).
-        :param frozen: shared layers, from the first, that are not trained: public features.
+        :param frozen: number of first shared layers that are not trained (public features).
         """
         self.network = Network(shape)
         self.shape = shape
@@ -55,13 +57,13 @@ class DoubleDqn:
         self.conservative = conservative
         self.frozen = frozen
         self.start = shape.trained_from(frozen)
-        """Index of the first weight that is trained."""
+        """Index of the first trained weight."""
         self.size = shape.n_parameters - self.start
-        """How many weights are trained: the length of a gradient."""
+        """Number of trained weights: the length of a gradient."""
 
     @classmethod
     def from_settings(cls, shape: NetworkShape, learner: LearnerSettings) -> Self:
-        """Choose as a hospital's settings say."""
+        """Choose network and loss by a hospital's settings."""
         return cls(
             shape,
             loss=learner.loss,
@@ -71,13 +73,10 @@ class DoubleDqn:
 
     def check_private(self) -> None:
         """
-        Refuse private training in NumPy, where one unit may change what the others add.
-
-        A product there may round a row otherwise when the number of rows changes, and the best of
-        two actions that are nearly as good is then another one.
+        Refuse private training without the compiled arithmetic; see the module for the reason.
 
         :raises PrivacyError: if the compiled arithmetic is missing, was built from other sources
-            or does not take this network.
+            or does not support this network.
         """
         kernels.check_built()
         if len(self.shape.hidden) > kernels.most_layers():
@@ -88,7 +87,7 @@ class DoubleDqn:
 
     def layered(self, weights: Array) -> Layered:
         """
-        Take weights apart, as the methods below want them.
+        Split weights into layers.
 
         :param weights: flat, shape (n_parameters,), float32; must not change afterwards.
         """
@@ -98,12 +97,12 @@ class DoubleDqn:
         self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """
-        Clip each unit's mean gradient to L2 norm C, and sum; one that is not finite adds nothing.
+        Clip each unit's mean gradient to L2 norm C and sum; a gradient that is not finite adds 0.
 
         :param target: weights of the target network.
         :param clip_norm: C, > 0.
-        :returns: shape (size,), float64: sums are not rounded as the rest is, so that what a
-            unit adds does not depend on the others.
+        :returns: shape (size,), float64: sums are wider than gradients, so that a unit's
+            contribution does not depend on the others.
         """
         if isinstance(batch, Drawn) and type(self).slopes is DoubleDqn.slopes:
             table, kernel = batch.transitions.table, self._kernel
@@ -113,7 +112,7 @@ class DoubleDqn:
                     weights.flat, target.flat, table, batch.index, batch.weights, limit
                 )
         units, transitions = batch.actions.shape
-        with np.errstate(over='ignore', invalid='ignore'):  # a warning would tell of a record
+        with np.errstate(over='ignore', invalid='ignore'):  # a warning would reveal a record
             layers = self.slopes(weights, target, batch, 1.0 / transitions)
             if isinstance(layers, _TracedSlopes):
                 return layers.clipped_sum(units, transitions, clip_limit(clip_norm))
@@ -124,7 +123,7 @@ class DoubleDqn:
     def _sum_of_rows(
         self, layers: Sequence[Slopes], batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
-        """Clip and sum units of one transition, none of whose gradients is formed."""
+        """Clip and sum units of one transition without forming their gradients."""
         squares = np.zeros(len(batch.actions), np.float32)
         for layer in layers:
             squares += _square(layer.outputs) * (_square(layer.inputs) + np.float32(1))
@@ -142,8 +141,8 @@ class DoubleDqn:
         """
         Clip and sum units of several transitions.
 
-        The norm is that of the very numbers that are added: one put together from products of
-        rows rounds away where they cancel, and lets a large gradient through.
+        The norm is that of the formed gradient: a norm from products of rows loses digits where
+        rows cancel, and lets a large gradient through.
         """
         units = len(batch.actions)
         squares = np.zeros(units, np.float32)
@@ -165,7 +164,7 @@ class DoubleDqn:
 
     def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
         """
-        Return the mean gradient over all transitions, unclipped: for public records alone.
+        Return the unclipped mean gradient over all transitions, for public records only.
 
         :returns: shape (size,), float64.
         """
@@ -192,10 +191,10 @@ class DoubleDqn:
 
     def _targets(self, following: Array, target: Layered, rows: Batch) -> Array:
         """
-        Value what followed: r + gamma Q_target(s', argmax_a Q(s', a)) (van Hasselt et al. 2016).
+        Return the targets r + gamma Q_target(s', argmax_a Q(s', a)) (van Hasselt et al. 2016).
 
-        A unit's targets depend on its own transitions and on released weights alone, so that
-        clipping its gradient bounds all of its influence.
+        A unit's targets depend only on its own transitions and on released weights, so clipping
+        its gradient bounds its whole influence.
         """
         values = self.network.forward(target, rows.next_states).values
         return rows.rewards + rows.discounts * _at(values, following.argmax(axis=1))
@@ -204,9 +203,9 @@ class DoubleDqn:
         self, weights: Layered, target: Layered, batch: Batch, scale: float
     ) -> Sequence[Slopes]:
         """
-        Return each row's gradient of each layer, times `scale`: what is clipped and summed.
+        Return each row's gradient of each layer, times `scale`.
 
-        :returns: of the head, then of the shared layers that are trained, from the last on.
+        :returns: of the head, then of the trained shared layers from the last to the first.
         """
         if self._kernel is not None and batch.actions.size:
             trace = self._trace(self._kernel, weights, target, batch, scale)
@@ -232,7 +231,7 @@ class DoubleDqn:
 
     @cached_property
     def _kernel(self) -> kernels.NetworkKernel | None:
-        """The compiled arithmetic, if it was built and takes this network."""
+        """The compiled arithmetic, if it is built and supports this network."""
         if not kernels.built() or len(self.shape.hidden) > kernels.most_layers():
             return None
         return kernels.NetworkKernel(
@@ -264,7 +263,7 @@ class DoubleDqn:
         )
 
     def _place(self, total: NDArray, layer: Slopes, matrix: NDArray, bias: NDArray) -> None:
-        """Put a layer's gradient where its weights lie."""
+        """Write a layer's gradient at the positions of its weights."""
         for outputs, matrix_span, bias_span in layer.spans:
             total[self._shifted(matrix_span)] = matrix[outputs].reshape(-1)
             total[self._shifted(bias_span)] = bias[outputs]
@@ -274,7 +273,7 @@ class DoubleDqn:
 
 
 class _TracedSlopes(Sequence[Slopes]):
-    """Slopes where the compiled code left them; views are made for those who look."""
+    """Slopes in the memory of the compiled code; views are made on access."""
 
     def __init__(
         self, kernel: kernels.NetworkKernel, trace: kernels.Trace, network: Network
@@ -307,7 +306,7 @@ class _TracedSlopes(Sequence[Slopes]):
 
 
 def _at(values: Array, actions: NDArray[np.int64]) -> Array:
-    """Take the value of an action from each row: (rows, actions) to (rows,)."""
+    """Select the value of an action in each row: (rows, actions) to (rows,)."""
     return values[np.arange(len(actions)), actions]
 
 

@@ -1,9 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What the learner's way of sampling, clipping and summing returns costs whom (spec section 5).
+Map learner settings to the privacy cost charged per patient (spec section 5).
 
-Give epsilon, get the settings of a whole training that keeps it (spec section 5).
+Also the reverse: the noise with which a whole training keeps a target epsilon, and the check that
+a new budget pays for all rounds of a plan.
 """
 
 from bisect import bisect_right
@@ -20,7 +21,7 @@ from fdrl_ros.privacy.mechanism import charge_for, charged_probability
 
 
 class Sized(Protocol):
-    """What is asked of records: how many there are."""
+    """The counts of records that the guarantee depends on."""
 
     @property
     def n_patients(self) -> int:
@@ -41,12 +42,12 @@ class Sized(Protocol):
 @dataclass(frozen=True)
 class Guarantee:
     """
-    The mechanism of one hospital, as the accountant is told of it.
+    The mechanism of one hospital, as the accountant charges it.
 
-    ``n_units``: privacy units. ``n_records``: what is sampled and clipped, units or transitions.
-    ``counted``: how many of them there may be at most, a public number: L over it is ``rate``, q.
-    ``group``: the most records that one privacy unit owns. ``replaced``: whether some of them are
-    not gone without it, but others: each then moves a sum by up to 2 C.
+    ``n_units``: number of privacy units. ``n_records``: sampled and clipped records, which are
+    units or transitions. ``counted``: public upper bound of their number; L over it is ``rate``,
+    q. ``group``: the most records of one privacy unit. ``replaced``: whether removing a unit
+    changes some records instead of removing them; each then moves a sum by up to 2 C.
     """
 
     clips_transitions: bool
@@ -64,10 +65,10 @@ class Guarantee:
         cls, records: Sized, learner: LearnerSettings, privacy: PrivacySettings
     ) -> 'Guarantee':
         """
-        Work out what settings and records promise.
+        Derive the mechanism from settings and records.
 
-        :raises PrivacyError: if they promise nothing while a budget is set, or if delta, batch or
-            the transitions of a patient do not suit.
+        :raises PrivacyError: if there is no guarantee although a budget is set, or if delta, batch
+            or the transitions of a patient are out of range.
         """
         transitions = privacy.unit == 'transition' or privacy.clipped == 'transition'
         steps, patients = records.n_transitions, records.n_patients
@@ -75,10 +76,10 @@ class Guarantee:
         n_records = steps if transitions else patients
         counted = n_records
         if privacy.unit == 'patient' and transitions:
-            # How many transitions patients have is private: coins must not depend on it.
+            # The number of a patient's transitions is private: coins must not depend on it.
             counted = patients * max(1, privacy.most_transitions)
         if privacy.batch > counted:
-            # How many patients there are is declared; how many transitions, may be private.
+            # The number of patients is declared; the number of transitions may be private.
             most = (
                 'as many as there are transitions' if transitions else f'{patients}, all patients'
             )
@@ -111,19 +112,19 @@ class Guarantee:
         return self.batch / self.counted
 
     def charge(self, steps: int) -> Charge:
-        """Return what so many steps are charged as."""
+        """Return the charge of that many steps."""
         noise = self.noise_multiplier / (2.0 if self.replaced else 1.0)
         return charge_for(self.sampling, Charge(noise, self.rate, steps, self.group))
 
 
 def _group(records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -> int:
-    """Return how many clipped records one privacy unit owns at most."""
+    """Return the most clipped records of one privacy unit."""
     if privacy.unit == 'transition':
         return records_of_a_transition(learner.n_step, learner.frame_stack)
     if privacy.clipped == 'unit':
         return 1
     if records.longest > privacy.most_transitions:
-        # How long the longest is, is private: only the public limit is told.
+        # The longest length is private: the message contains only the public limit.
         raise PrivacyError(
             f'a patient has more than most_transitions = {privacy.most_transitions} transitions: '
             'clipping transitions protects a patient only up to a public limit'
@@ -132,12 +133,12 @@ def _group(records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -
 
 
 _ROUNDING = 1e-5
-"""How far two ways of adding up the same charges may be apart, relative."""
+"""Relative difference of two ways of adding up the same charges."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much a hospital has; ``longest``: the most transitions that one patient has."""
+    """Counts of a hospital's records; ``longest``: the most transitions of one patient."""
 
     n_patients: int
     n_transitions: int
@@ -148,11 +149,11 @@ def check_rounds(
     learner: LearnerSettings, privacy: PrivacySettings, size: Sized, rounds: int
 ) -> None:
     """
-    Refuse a plan whose rounds a new budget does not pay for in full.
+    Check that a new budget pays for all rounds of a plan.
 
     :param rounds: of the whole plan.
-    :raises PrivacyError: if the settings promise nothing, do not suit the size, or if all rounds
-        cost more than the budget; the message tells how many it pays for.
+    :raises PrivacyError: if the settings give no guarantee for the size, or if all rounds cost
+        more than the budget; the message says how many rounds it pays for.
     """
     guarantee = Guarantee.from_settings(size, learner, privacy)
     if math.isinf(privacy.budget):
@@ -163,7 +164,7 @@ def check_rounds(
         charge = guarantee.charge(rounds * steps)
         quick = epsilon_rdp([charge], privacy.delta)
         cost = quick if quick <= privacy.budget else epsilon_pld([charge], privacy.delta)
-        # The ledger adds rounds one by one, which rounds otherwise.
+        # The ledger adds rounds one by one, with other rounding errors.
         return cost * (1.0 + _ROUNDING)
 
     cost = epsilon(rounds)
@@ -181,7 +182,7 @@ def check_rounds(
 @dataclass(frozen=True)
 class Calibrated:
     """
-    Settings that keep an epsilon, and what the accountant is told of them.
+    Settings that keep an epsilon, with their charge.
 
     ``rate``: sampling probability q. ``steps``: of all rounds. ``group``: records of one unit.
     """
@@ -201,12 +202,12 @@ def calibrated(
     rounds: int,
 ) -> Calibrated:
     """
-    Return the privacy settings whose noise makes all rounds cost an epsilon, and no more.
+    Return the privacy settings whose noise makes all rounds cost at most an epsilon.
 
     :param privacy: unit, clipping, delta and batch count; noise and budget are replaced.
     :param epsilon: of all rounds together, > 0.
     :param rounds: how many rounds of :meth:`fdrl_ros.learner.trainer.Trainer.train`.
-    :raises PrivacyError: if no noise keeps it, or the settings do not suit the size.
+    :raises PrivacyError: if no noise keeps it, or the settings do not fit the size.
     """
     if rounds < 1:
         raise PrivacyError(f'{rounds} rounds: expected at least 1')
@@ -223,8 +224,8 @@ def calibrated(
         steps=steps,
         group=charge.group,
     )
-    sigma /= charge.noise_multiplier  # what noise of 1 is charged as
-    # What is printed and typed in again must not round down.
+    sigma /= charge.noise_multiplier  # the charge of noise 1
+    # Rounded up, so that a printed and retyped value still keeps the epsilon.
     sigma = math.ceil(1e4 * sigma) / 1e4
     kept = replace(privacy, noise_multiplier=sigma, budget=float(epsilon))
     return Calibrated(kept, charge.sampling_probability, steps, charge.group)

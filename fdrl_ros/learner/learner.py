@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What a hospital trains: the contract between the protocol and a learner."""
+"""The contract between the protocol and a hospital's learner."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far local training is; epsilon is the quick upper bound of the ledger."""
+    """Progress of local training; epsilon is the quick upper bound of the ledger."""
 
     round: int
     step: int
@@ -23,7 +23,7 @@ class TrainingProgress:
 @dataclass(frozen=True)
 class TrainingResult:
     """
-    What a learner hands to the protocol.
+    Result of local training for the protocol.
 
     :param weights: after local training, shape (n_parameters,), float32.
     :param epsilon: spent in all, by the tight accountant.
@@ -45,11 +45,11 @@ class TrainingResult:
 
 
 class Learner(Protocol):
-    """Global weights and a round in; local weights and the privacy spent out."""
+    """Maps global weights and a round to local weights and the spent privacy."""
 
     @property
     def n_units(self) -> int:
-        """Privacy units that it trains on."""
+        """Number of privacy units."""
         ...
 
     @property
@@ -59,18 +59,18 @@ class Learner(Protocol):
 
     def verify_ledger(self, seen: Head, by: str) -> None:
         """
-        Refuse to go on with a privacy ledger that does not contain a head.
+        Refuse a privacy ledger that does not contain a head: it was restored from an old copy.
 
         :param by: who acknowledged that head, for the message.
-        :raises LedgerError: if it does not: the ledger was restored from an older copy.
+        :raises LedgerError: if the ledger does not contain it.
         """
         ...
 
     def check_affordable(self, round: int) -> None:
         """
-        Refuse a round that the budget does not cover in full.
+        Check that the budget covers a whole round; nothing is spent.
 
-        :raises BudgetExceededError: if it does not; nothing is spent.
+        :raises BudgetExceededError: if it does not.
         """
         ...
 
@@ -85,10 +85,10 @@ class Learner(Protocol):
         """
         Train on the private records, starting from `weights`.
 
-        Asked again for the same round and weights it gives the same result and spends nothing.
+        Repeated for the same round and weights, it returns the same result and spends nothing.
 
         :raises TrainingStopped: as soon as `stopped` says so.
-        :raises PrivacyError: when going on would void or exceed the guarantee.
+        :raises PrivacyError: if a further step would void or exceed the guarantee.
         """
         ...
 

@@ -15,7 +15,7 @@ Spans = tuple[tuple[slice, slice, slice], ...]
 
 
 class Layered:
-    """Flat weights, and their parts once somebody asks for them."""
+    """Flat weights, split into layers on first access."""
 
     def __init__(self, network: 'Network', flat: Array) -> None:
         """:param flat: shape (n_parameters,), float32; must not change afterwards."""
@@ -30,7 +30,7 @@ class Layered:
     @cached_property
     def head(self) -> tuple[Array, Array]:
         """
-        Return what value and advantage make together, since Q is linear in the last hidden layer.
+        Combine value and advantage into one layer, since Q is linear in the last hidden layer.
 
         :returns: matrix (actions, width) and bias (actions,).
         """
@@ -40,7 +40,7 @@ class Layered:
 @dataclass(frozen=True)
 class Pass:
     """
-    What a pass through the network leaves for the way back.
+    Results of a forward pass that the backward pass needs.
 
     ``values``: Q, shape (rows, actions). ``inputs``: of each dense layer, the head last, each
     (rows, width).
@@ -53,10 +53,10 @@ class Pass:
 @dataclass(frozen=True)
 class Slopes:
     """
-    A row's gradient of one dense layer, as the outer product that it is.
+    Gradients of one dense layer by row, as factors of outer products.
 
     ``inputs``: (rows, width). ``outputs``: slopes at the layer's outputs, (rows, outputs).
-    ``spans``: for each run of outputs, where its matrix and bias lie.
+    ``spans``: positions of matrix and bias for each run of outputs.
     """
 
     inputs: Array
@@ -68,7 +68,7 @@ class Network:
     """A dueling network with tanh between its shared layers."""
 
     def __init__(self, shape: NetworkShape) -> None:
-        """Remember where each layer lies in the flat weights."""
+        """Compute the position of each layer in the flat weights."""
         *shared, value, advantage = shape.layers()
         self._actions = shape.actions
         self._shared = [_Span(each) for each in shared]
@@ -81,11 +81,11 @@ class Network:
                 (slice(1, None), self._advantage.matrix, self._advantage.bias),
             )
         ]
-        """Of each dense layer, the head last: for each run of outputs, where its weights lie."""
+        """Positions of the weights for each run of outputs of each dense layer, the head last."""
 
     def layered(self, weights: Array) -> Layered:
         """
-        Take weights apart.
+        Split weights into layers.
 
         :param weights: flat, shape (n_parameters,), float32; must not change afterwards.
         """
@@ -96,8 +96,8 @@ class Network:
         return [(each.matrix_in(weights), weights[each.bias]) for each in self._shared]
 
     def head_of(self, weights: Array) -> tuple[Array, Array]:
-        """Make one layer of value and advantage; see :attr:`Layered.head`."""
-        # mean() costs several times a sum on arrays as small as these
+        """Combine value and advantage; see :attr:`Layered.head`."""
+        # mean() costs several times a sum on arrays this small
         share = np.float32(1.0 / self._actions)
         advantage, bias = self._advantage.matrix_in(weights), weights[self._advantage.bias]
         head: Array = advantage - advantage.sum(axis=0) * share
@@ -127,12 +127,12 @@ class Network:
         self, weights: Layered, inputs: list[Array], slopes: Array, frozen: int = 0
     ) -> list[Slopes]:
         """
-        Lead slopes at the Q values back through the network.
+        Propagate slopes at the Q values back through the network.
 
-        :param inputs: of each dense layer, as a forward pass left them.
+        :param inputs: of each dense layer, from a forward pass.
         :param slopes: of the loss by each Q value, shape (rows, actions).
-        :param frozen: so many shared layers, from the first, have no gradient.
-        :returns: of each layer that has one, the head first.
+        :param frozen: number of first shared layers without a gradient.
+        :returns: of each layer with a gradient, the head first.
         """
         total = slopes.sum(axis=1, keepdims=True)
         heads = np.concatenate((total, slopes - total * np.float32(1.0 / self._actions)), axis=1)
@@ -149,7 +149,7 @@ class Network:
 
 
 class _Span:
-    """Where a layer lies in the flat weights."""
+    """Position of a layer in the flat weights."""
 
     def __init__(self, layer: Layer) -> None:
         self.matrix = slice(layer.start, layer.bias_start)

@@ -3,9 +3,9 @@
 """
 Online DP-DQN: a hospital collects with its private policy and trains on all that it has.
 
-Each round adds patients, and so lowers the sampling probability: every round is charged with its
-own. That the acting network is the private one keeps later patients' data from telling more of
-earlier ones than the accountant knows (adaptive composition).
+Each round adds patients and so lowers the sampling probability; every round is charged with its
+own. The acting network is the private one, so later patients' data reveal nothing about earlier
+patients beyond what the accountant charges (adaptive composition).
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class OnlineSettings(Settings):
-    """How collecting and learning take turns."""
+    """How collecting and learning alternate."""
 
     rounds: int = setting(100, 'turns of collecting and learning', minimum=1, maximum=1000000)
     patients: int = setting(
@@ -68,13 +68,13 @@ class OnlineSettings(Settings):
     )
 
     def explored(self, round: int) -> float:
-        """Return the share of actions that are drawn at random in a round, counted from 1."""
+        """Return the share of random actions in a round, counted from 1."""
         done = min(1.0, (round - 1) / self.exploration_rounds)
         return self.exploration + done * (self.final_exploration - self.exploration)
 
 
 class Collector(Protocol):
-    """Where new patients come from."""
+    """The source of new patients."""
 
     def collect(self, policy: Policy, exploration: float, first: int, count: int) -> Records:
         """
@@ -130,11 +130,10 @@ class GymCollector:
 
 class OnlineTrainer:
     """
-    Takes turns: some new patients by the private policy, then private learning on all records.
+    Alternates between new patients, treated by the private policy, and learning on all records.
 
     A turn's patients are durable before anything is learned from them, and the state after each
-    turn is kept. A turn that was cut short is repeated with the very same patients, sampling and
-    noise.
+    turn is saved. An interrupted turn is repeated with the same patients, sampling and noise.
     """
 
     def __init__(
@@ -152,9 +151,9 @@ class OnlineTrainer:
         """
         Bind a learner to one hospital.
 
-        :param directory: for what was collected and the state between rounds; it must exist.
-        :param inputs: as :class:`Trainer` takes it; whoever collects knows it too.
-        :raises PrivacyError: as :class:`Trainer` does without the compiled arithmetic.
+        :param directory: existing directory for collected patients and the state between rounds.
+        :param inputs: as in :class:`Trainer`; the collector uses it too.
+        :raises PrivacyError: without the compiled arithmetic, as :class:`Trainer`.
         """
         if privacy.noise_multiplier:
             make_dqn(shape, learner, inputs).check_private()
@@ -185,19 +184,19 @@ class OnlineTrainer:
         anew: bool = False,
     ) -> NDArray[np.float32]:
         """
-        Run all rounds, or those that are left.
+        Run all rounds, or the remaining ones.
 
-        :param weights: to begin with: public ones, shape (n_parameters,).
-        :param report: told progress and the private weights after each round that is run.
-        :param anew: run the rounds that are done too, on what was collected in them, for a
-            `report` that must hear of each; it costs time alone.
+        :param weights: public starting weights, shape (n_parameters,).
+        :param report: called with progress and the private weights after each round that runs.
+        :param anew: repeat finished rounds too, on their collected patients, for a `report` that
+            needs every round; this costs only time.
         :returns: private weights, shape (n_parameters,), float32.
-        :raises TrainingStopped: as soon as `stopped` says so; it goes on from there next time.
-        :raises BudgetExceededError: when all rounds, or the next one, would pass the budget.
+        :raises TrainingStopped: once `stopped` returns True; the next call continues from there.
+        :raises BudgetExceededError: if all rounds, or the next one, would exceed the budget.
         :raises PrivacyError: if there are too few records to learn, or too many for delta.
-        :raises RecordsError: if patients of rounds that were learned are damaged or missing.
-        :raises CheckpointError: if the state that was kept is of another hospital, model or
-            version, or began with other weights, settings, records or noise key.
+        :raises RecordsError: if patients of learned rounds are damaged or missing.
+        :raises CheckpointError: if the saved state is of another hospital, model or version, or
+            began with other weights, settings, records or noise key.
         :raises LedgerCorruptError: if the ledger is older than that state.
         """
         self.check_affordable()
@@ -238,14 +237,14 @@ class OnlineTrainer:
 
     def check_affordable(self) -> None:
         """
-        Refuse rounds that cannot all be trained, as far as that is known before any is collected.
+        Refuse rounds that cannot all be trained, as far as known before any is collected.
 
         :raises BudgetExceededError: if the budget does not cover all of them.
         :raises PrivacyError: if there will be too few patients, or too many for delta.
         """
         online, privacy = self._online, self._privacy
         if privacy.unit != 'patient':
-            return  # how many transitions there will be, nobody knows
+            return  # the number of transitions is not known in advance
         patients = online.rounds * online.patients
         check_delta(privacy.delta, patients)
         most = max(1, privacy.most_transitions) if self._by_transition else 1
@@ -279,13 +278,13 @@ class OnlineTrainer:
 
     @property
     def bound(self) -> dict[str, Any]:
-        """What the patients of its rounds belong to; see :class:`TurnLog`."""
+        """The values that identify this training in its :class:`TurnLog`."""
         online = asdict(self._online)
         del online['rounds']  # there may be more
         return {'hospital': self._ledger.owner.hospital, 'states': self._recorded} | online
 
     def _check_collected(self, log: TurnLog, done: int) -> None:
-        """Refuse to collect again what was learned from."""
+        """Refuse to collect rounds again that were learned from."""
         missing = range(log.count + 1, self._online.rounds + 1)
         charged = done if done > log.count else next(filter(self._ledger.blocks, missing), 0)
         if charged:
@@ -301,7 +300,8 @@ class OnlineTrainer:
         if self._by_transition and self._privacy.unit == 'transition':
             count, added = records.n_transitions, new.n_transitions
         elif self._by_transition:
-            # How many transitions patients have is private: how often one learns must not tell.
+            # The number of a patient's transitions is private: the number of steps must not
+            # depend on it.
             most = max(1, self._privacy.most_transitions)
             count, added = most * count, most * added
         if count < max(self._online.warm_up, self._privacy.batch):
@@ -326,7 +326,7 @@ class OnlineTrainer:
     def _checked(
         self, state: Checkpoint | None, trainer: Trainer | None, start: NDArray[np.float32]
     ) -> Checkpoint:
-        """Return the state that was kept, if this is how the records and settings came to it."""
+        """Return the saved state if these records and settings led to it."""
         if state is None or trainer is None or state.start != trainer.start_digest(start):
             raise CheckpointError(
                 f'the checkpoints in {self._directory} are of other records, settings, starting '
@@ -343,5 +343,5 @@ class OnlineTrainer:
             raise RecordsError(
                 f'states of {records.states.shape[1]} numbers, expected {self._recorded}'
             )
-        self._records.check_new(records)  # before they are kept for good
+        self._records.check_new(records)  # before they become durable
         return records

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What turns gradients into steps: Adam or plain descent; on noised ones it costs no privacy."""
+"""Adam or plain descent; applied to noised gradients they cost no privacy."""
 
 from typing import Protocol
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 
 class Optimizer(Protocol):
-    """Takes gradients of flat weights and returns what to add to the weights."""
+    """Turns gradients of flat weights into steps."""
 
     moments: NDArray[np.float64]
-    """Its whole state besides the number of steps, so that a checkpoint is one copy."""
+    """The whole state besides the number of steps, so that a checkpoint is one copy."""
 
     def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """
@@ -39,7 +39,7 @@ class Adam:
         betas: tuple[float, float] = (0.9, 0.999),
     ) -> None:
         """
-        Go on from a state; zeros and 0 steps start afresh.
+        Continue from a state; zeros and 0 steps begin a new one.
 
         :param learning_rate: size of a step, > 0.
         :param steps: steps already taken.
@@ -78,10 +78,10 @@ def make_optimizer(
     kind: str, learning_rate: float, moments: NDArray[np.float64], steps: int
 ) -> Optimizer:
     """
-    Make the optimizer that a setting names, going on from a state.
+    Make the optimizer that a setting names.
 
     :param kind: 'adam' or 'sgd'.
-    :param moments: as :func:`fresh_moments` makes them, or from a checkpoint.
+    :param moments: from :func:`fresh_moments` or a checkpoint.
     """
     if kind == 'sgd':
         return Descent(learning_rate, moments)
@@ -89,5 +89,5 @@ def make_optimizer(
 
 
 def fresh_moments(kind: str, *shape: int) -> NDArray[np.float64]:
-    """Return the state that an optimizer of weights of this shape begins with."""
+    """Return the initial state of an optimizer for weights of this shape."""
     return np.zeros((2 if kind == 'adam' else 0, *shape))

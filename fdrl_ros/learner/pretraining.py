@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The public start: dueling double DQN on made-up patients at H = 0, which costs no epsilon.
+Public pre-training: dueling double DQN on simulated patients at H = 0, which costs no epsilon.
 
-The patients are drawn from a stream that no hospital draws from (spec section 5), so nothing of
-any hospital's patient is in the weights that every round begins with.
+These patients come from a random stream that no hospital uses (spec section 5), so the starting
+weights contain nothing about any hospital's patient.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _REPORT_EVERY = 50
 
 @dataclass(frozen=True)
 class PretrainingSettings(Settings):
-    """How the public starting policy is learned."""
+    """Settings of public pre-training."""
 
     patients: int = setting(
         400, 'public patients at H = 0', unit='patients', minimum=1, maximum=1000000
@@ -51,12 +51,12 @@ class PretrainingSettings(Settings):
 
 
 def network_shape(learner: LearnerSettings) -> NetworkShape:
-    """Return the network that the settings ask for: state in, value of every action out."""
+    """Return the network of the settings, from a state to the value of every action."""
     return NetworkShape(STATE_SIZE, ACTION_COUNT, (learner.hidden, learner.hidden))
 
 
 def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
-    """Return the weights that training begins with, shape (n_parameters,), float32."""
+    """Return random starting weights, shape (n_parameters,), float32."""
     return shape.draw(np.random.default_rng(seed))
 
 
@@ -73,13 +73,13 @@ def pretrain(
     """
     Learn from public records without privacy: double DQN, Huber loss, minibatches, Adam.
 
-    :param records: of public patients alone.
-    :param seed: of the starting weights and the minibatches; the same seed, the same result.
-    :param weights: to go on from, shape (n_parameters,); fresh ones unless given.
-    :param progress: told steps done and steps in all.
+    :param records: of public patients only.
+    :param seed: of the starting weights and the minibatches; it determines the result.
+    :param weights: to continue from, shape (n_parameters,); random ones unless given.
+    :param progress: called with steps done and steps in all.
     :returns: weights, shape (n_parameters,), float32.
-    :raises RecordsError: if states or actions are not those of the network.
-    :raises PolicyError: if the weights are not.
+    :raises RecordsError: if states or actions do not fit the network.
+    :raises PolicyError: if the weights do not.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     _check(records, shape, weights)
@@ -105,7 +105,7 @@ def pretrain(
 
 
 def _check(records: Records, shape: NetworkShape, weights: np.ndarray | None) -> None:
-    """Refuse what does not fit the network."""
+    """Check that records and weights fit the network."""
     seen = records.states.shape[1]
     if seen != shape.states:
         raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
@@ -131,8 +131,8 @@ def pretrain_public(
     Collect public patients and learn the starting policy from them.
 
     :param cohort: public patients.
-    :param collection: how surgeons behave; its number of patients does not count here.
-    :param progress: told 'collect' or 'pretrain', and how many of how many are done.
+    :param collection: behaviour of surgeons; its number of patients is ignored.
+    :param progress: called with 'collect' or 'pretrain', the count done and the total.
     :returns: weights, shape (n_parameters,), float32.
     """
     records = collect_records(

@@ -1,9 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The same gradients (DP-DQN Alg. 1) where states are numbered and Q is linear in a one-hot state.
+DQN gradients (DP-DQN Alg. 1) for numbered states, where Q is linear in a one-hot state.
 
-Then Q is a table, a row touches one line of it, and no product with 716 zeros is ever formed.
+Q is then a table and a row touches one line of it, so products with 716 zeros are avoided.
 """
 
 from fdrl_ros.learner.gradient import DoubleDqn
@@ -34,7 +34,7 @@ class TableDqn(DoubleDqn):
         """
         Choose network and loss.
 
-        :param scales: what stands where the one of a one-hot state would, shape (states,).
+        :param scales: value in place of the one of a one-hot state, shape (states,).
         """
         super().__init__(shape, loss=loss, conservative=conservative)
         self._scales = np.asarray(scales, np.float64)
@@ -47,11 +47,11 @@ class TableDqn(DoubleDqn):
         states, heads = self.heads(weights, target, batch, 1.0 / transitions)
         by_unit = heads.reshape(units, transitions, -1)
         of_unit = states.reshape(units, transitions)
-        # As of any dense layer: the inputs of two rows meet only if their states are one.
+        # The inputs of two rows overlap only if their states are equal.
         products = by_unit @ by_unit.swapaxes(1, 2)
         squares = np.square(self._scales[of_unit])
         products *= np.where(of_unit[:, :, None] == of_unit[:, None], squares[:, :, None], 0.0) + 1
-        # What rounding may hide where rows cancel.
+        # Bound on what rounding hides where rows cancel.
         sizes = np.sqrt(np.square(by_unit).sum(axis=2) * (squares + 1.0)).sum(axis=1)
         hidden = transitions * np.finfo(np.float64).eps * np.square(sizes)
         norms = np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0) + hidden)
@@ -89,7 +89,7 @@ class TableDqn(DoubleDqn):
         self, weights: Layered, target: Layered, batch: Batch, scale: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """
-        Return each row's gradient, times `scale`: what is clipped and summed.
+        Return each row's gradient, times `scale`.
 
         :returns: the state of each row, (rows,), and its slopes at value and advantages, (rows,
             1 + actions).
@@ -113,7 +113,7 @@ class TableDqn(DoubleDqn):
         return states, np.concatenate((total, slopes - total / table.shape[1]), axis=1)
 
     def _summed(self, states: NDArray[np.int64], heads: NDArray[np.float64]) -> NDArray:
-        """Sum what each row adds to its line of the table, and lay it out as the weights lie."""
+        """Sum the rows of each line of the table, in the order of the weights."""
         count, width = len(self._scales), heads.shape[1]
         places = states[:, None] * width + np.arange(width)
         lines = np.bincount(places.reshape(-1), heads.reshape(-1), count * width)
@@ -126,9 +126,9 @@ def make_dqn(
     shape: NetworkShape, learner: LearnerSettings, inputs: NDArray[np.floating] | None
 ) -> DoubleDqn:
     """
-    Choose the quickest way to the gradients that the settings ask for.
+    Make the fastest gradients for the settings.
 
-    :param inputs: public table of what the network takes for each number of a state, or None.
+    :param inputs: public table of the network's input for each state number, or None.
     """
     if inputs is not None and not shape.hidden and inputs.shape == (shape.states, shape.states):
         scales = np.diagonal(inputs)

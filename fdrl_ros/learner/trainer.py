@@ -41,7 +41,7 @@ class Steps(Protocol):
     steps_per_block: int
 
     def replay(self, priorities: np.ndarray | None = None) -> Replay:
-        """Return who joins the steps, going on from a checkpoint's priorities if given."""
+        """Return the sampler of units, continuing from a checkpoint's priorities if given."""
         ...
 
     def private_gradient(
@@ -60,9 +60,9 @@ def train_block(
     """
     Run one block and return the state after it.
 
-    :param anchor: weights that the proximal term holds to.
-    :raises PolicyError: if the weights are not finite any more.
-    :raises TrainingStopped: before the next step, as soon as `stopped` says so.
+    :param anchor: weights that the proximal term pulls towards.
+    :raises PolicyError: if the weights are no longer finite.
+    :raises TrainingStopped: before the next step, once `stopped` returns True.
     """
     learner, dqn, round = trainer.learner, trainer.dqn, state.round
     optimizer = make_optimizer(
@@ -84,7 +84,7 @@ def train_block(
             gradient += learner.proximal * (trained - held)
         trained += optimizer.step(gradient)
     if not np.isfinite(weights).all():
-        # Told by the weights, which are released, and not by any record.
+        # Decided by the weights, which are released, not by any record.
         raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')
     return replace(
         state,
@@ -101,10 +101,10 @@ class Trainer:
     """
     Trains a dueling double DQN on one hospital's records under a privacy budget.
 
-    Each local epoch is one block of the ledger: it is reserved durably, then its noise is drawn.
+    Each local epoch is one block of the ledger: it is reserved durably before its noise is drawn.
     A checkpoint follows each block. Inclusion and noise come from a keyed stream that is indexed
-    by round and step, so a block that was cut short is repeated with the very same draws: it is
-    the same release, and is charged once.
+    by round and step, so an interrupted block is repeated with the same draws: it is the same
+    release, and is charged once.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Trainer:
         Bind a learner to one hospital.
 
         :param checkpoint: file for the state between blocks.
-        :param steps: of a local epoch; so many that each unit is expected once unless given.
-        :param inputs: public table of what the network takes for each number of a state, where
-            records hold that alone, shape (numbers, states).
+        :param steps: of a local epoch; by default as many as include each unit once on average.
+        :param inputs: public table of the network's input for each state number, if records hold
+            numbers, shape (numbers, states).
         :raises PrivacyError: if the settings void the guarantee for these records, or there is
             noise and the compiled arithmetic is missing or was built from other sources.
         :raises LedgerOwnerError: if the ledger counts for another unit, delta or budget.
@@ -138,7 +138,7 @@ class Trainer:
             self.dqn.check_private()
         self.learner, self.privacy = learner, privacy
         self.settings = (shape, learner, privacy)
-        """What two learners must share to be trained side by side."""
+        """The settings that the training depends on."""
         self._ledger = ledger
         self._source = source.for_ledger(ledger.owner.birth)
         self._checkpoint = Path(checkpoint)
@@ -154,7 +154,7 @@ class Trainer:
         """
         Train on these records from now on.
 
-        :param steps: of a local epoch; so many that each unit is expected once unless given.
+        :param steps: of a local epoch; by default as many as include each unit once on average.
         :raises PrivacyError: if the settings void the guarantee for these records.
         """
         self.guarantee = Guarantee.from_settings(records, self.learner, self.privacy)
@@ -175,7 +175,7 @@ class Trainer:
         self._identity = hashlib.sha256(self._settled + records.digest()).digest()
 
     def _check_records(self) -> None:
-        """Refuse states and actions that the network has not."""
+        """Refuse states and actions that do not fit the network."""
         shape, seen = self.shape, self._transitions.states.shape[-1]
         if self._inputs is None:
             if seen != shape.states:
@@ -203,7 +203,7 @@ class Trainer:
 
     def verify_ledger(self, seen: Head, by: str) -> None:
         """
-        Refuse to go on with a ledger that does not contain a head; see :class:`Learner`.
+        Refuse a ledger that does not contain a head; see :class:`Learner`.
 
         :raises LedgerError: if it does not.
         """
@@ -211,9 +211,9 @@ class Trainer:
 
     def check_affordable(self, round: int) -> None:
         """
-        Refuse a round that the budget does not cover in full.
+        Check that the budget covers a whole round; nothing is spent.
 
-        :raises BudgetExceededError: if it does not; nothing is spent.
+        :raises BudgetExceededError: if it does not.
         """
         missing = self.learner.epochs - self._ledger.blocks(round)
         self._ledger.check(self.guarantee.charge(missing * self.steps_per_block))
@@ -243,16 +243,16 @@ class Trainer:
         return self.result(state)
 
     def begin(self, weights: np.ndarray, round: int) -> Checkpoint:
-        """Return where a round stands: at its checkpoint, or at the global weights."""
+        """Return the state of a round: its checkpoint, or the global weights."""
         start = self.start_digest(weights)
         saved = Checkpoint.load(self._checkpoint, self._ledger, round, start)
         return self._fresh(weights, round, start) if saved is None else saved
 
     def start_digest(self, weights: np.ndarray) -> bytes:
         """
-        Return the digest of all that training starts from: settings, key, records, weights.
+        Return the digest of everything that training starts from: settings, key, records, weights.
 
-        :raises PolicyError: if the weights are not those of the network, or not finite.
+        :raises PolicyError: if the weights do not fit the network, or are not finite.
         """
         if np.shape(weights) != (self.shape.n_parameters,) or not np.isfinite(weights).all():
             raise PolicyError(f'weights: expected {self.shape.n_parameters} finite numbers')
@@ -271,12 +271,12 @@ class Trainer:
         stopped: Callable[[], bool],
     ) -> Checkpoint:
         """
-        Run one block of a further round from where an earlier round ended, on more records.
+        Run one block of a further round from the end of an earlier round, on more records.
 
-        Whoever asks keeps what it returns.
+        The caller saves the returned state.
 
         :param state: after the earlier round; None begins at `weights`.
-        :param weights: that the first round began at, shape (n_parameters,).
+        :param weights: start of the first round, shape (n_parameters,).
         :raises BudgetExceededError: when the block would pass the budget.
         """
         start = self.start_digest(weights)
@@ -302,13 +302,13 @@ class Trainer:
         )
 
     def save(self, state: Checkpoint, report: Callable[[TrainingProgress], None]) -> None:
-        """Save the state after a block and tell how far training is."""
+        """Save the state after a block and report progress."""
         state.save(self._checkpoint, self._ledger)
         steps = self.learner.epochs * self.steps_per_block
         report(TrainingProgress(state.round, state.steps, steps, self._ledger.epsilon_rdp()))
 
     def result(self, state: Checkpoint) -> TrainingResult:
-        """Return what the protocol is handed after the last block."""
+        """Return the result after the last block."""
         entries, head = self._ledger.head()
         before = self._ledger.head_before(state.round)
         return TrainingResult(
@@ -321,7 +321,7 @@ class Trainer:
         )
 
     def batch(self, draw: Draw, round: int, step: int) -> Batch:
-        """Return the transitions of those who joined a step, shape (joined, transitions, ...)."""
+        """Return the transitions of the units in a step, shape (joined, transitions, ...)."""
         if self.guarantee.clips_transitions:
             index = draw.units[:, None]
         else:
@@ -356,7 +356,7 @@ class Trainer:
         return self._source.gaussian('gradient', round, step, self.dqn.size)
 
     def noised(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """Return the private mean gradient of a step; nothing else leaves it."""
+        """Return the private mean gradient, the only release of a step."""
         return noisy_mean(
             clipped,
             noise_multiplier=self.privacy.noise_multiplier,
@@ -366,7 +366,7 @@ class Trainer:
         )
 
     def replay(self, priorities: np.ndarray | None = None) -> Replay:
-        """Return who joins the steps, going on from a checkpoint's priorities if given."""
+        """Return the sampler of units, continuing from a checkpoint's priorities if given."""
         return make_replay(
             self.guarantee.n_records,
             self.privacy.batch,
@@ -378,7 +378,7 @@ class Trainer:
 
 
 def _check_ledger(ledger: Ledger, privacy: PrivacySettings) -> None:
-    """Refuse a ledger whose epsilon would not be the one that the settings promise."""
+    """Refuse a ledger that counts another epsilon than the settings promise."""
     owner = ledger.owner
     for name in ('unit', 'delta', 'budget'):
         counted, promised = getattr(owner, name), getattr(privacy, name)

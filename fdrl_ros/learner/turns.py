@@ -1,12 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The patients of every turn in one file that only grows: durable before anything is learned.
+Durable files of online learning: the patients of every turn, and checkpoints after each turn.
 
-Each turn has a hash over its records and the hash before it, so that the last one names all.
-
-
-Checkpoints of turns in two files in turn: while one is written, the other is whole.
+The log of patients only grows, and a turn's patients are durable before anything is learned from
+them. Each turn carries a hash over its records and the hash before it, so that the last hash
+covers all. Checkpoints alternate between two files: while one is written, the other is complete.
 """
 
 from collections import deque
@@ -30,7 +29,7 @@ from fdrl_ros.runtime.durable import replacing
 
 _FORM = b'fdrl_ros turns 1\n'
 _HEAD = struct.Struct('<Q8s32s')
-"""Before the records of a turn: their bytes, a hash over that number, the digest of all so far."""
+"""Prefix of a turn: its number of bytes, a hash over it, and the digest of all turns so far."""
 
 
 class Turn(NamedTuple):
@@ -42,19 +41,19 @@ class Turn(NamedTuple):
 
 class TurnLog(Closing):
     """
-    What was collected, turn by turn.
+    The collected patients, turn by turn.
 
-    A turn whose writing was cut short was never durable, so nothing was learned from it: it
-    counts as not collected, and the next one is written over it. One that is whole and changed
-    is refused, for nobody can collect it again.
+    A turn whose write was interrupted was never durable, so nothing was learned from it: it counts
+    as not collected and is overwritten. A complete turn that was changed is refused, since nobody
+    can collect it again.
     """
 
     def __init__(self, path: Path, bound: Mapping[str, Any]) -> None:
         """
-        Open the file and check all of it, or begin one.
+        Open the file and verify it, or create one.
 
-        :param bound: what the records belong to, as JSON can hold it.
-        :raises RecordsError: if they belong to something else, or the file cannot be used.
+        :param bound: JSON values that identify the training.
+        :raises RecordsError: if the file belongs to another training, or cannot be used.
         """
         self._path = path
         begin = _FORM + json.dumps(bound).encode() + b'\n'
@@ -81,12 +80,12 @@ class TurnLog(Closing):
         """Turns collected so far."""
 
     def next_stored(self) -> Turn | None:
-        """Hand out the first turn that was kept earlier and not handed out yet, if any."""
+        """Return the next turn that was already in the file when it was opened, if any."""
         return self._stored.popleft() if self._stored else None
 
     def append(self, records: Records) -> Turn:
         """
-        Add a turn; it is on the disk when this returns.
+        Add a turn durably.
 
         :raises RecordsError: if it cannot be written.
         """
@@ -110,7 +109,7 @@ class TurnLog(Closing):
         os.close(self._file)
 
     def _read(self, content: memoryview) -> Iterator[Turn]:
-        """Yield the turns that were written to their end."""
+        """Yield the completely written turns."""
         number = 0
         while len(content) >= self._end + _HEAD.size:
             number += 1
@@ -144,7 +143,7 @@ def _after(digest: bytes, data: bytes) -> bytes:
 
 
 def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:
-    """Say what a file belongs to instead."""
+    """Describe what a file belongs to instead."""
     found: Any = None
     if content.startswith(_FORM):
         with suppress(ValueError):
@@ -159,18 +158,18 @@ def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:
 
 class TurnCheckpoints(Closing):
     """
-    The state after each turn.
+    The states after turns, in two alternating files.
 
-    A kill costs the turn that was being learned or written at most. To bring a state to the disk
-    takes milliseconds, in which the next turn is collected already; it is there before the one
-    after it is written. So a power cut costs one turn more.
+    A kill loses at most the turn that was being learned or written. Syncing a state takes
+    milliseconds, in which the next turn is already collected; it ends before the next state is
+    written. So a power cut loses one turn more.
     """
 
     def __init__(self, directory: Path, ledger: Ledger) -> None:
         """
-        Read what is there.
+        Read the existing states.
 
-        :param ledger: that the turns are charged to.
+        :param ledger: the ledger that the turns are charged to.
         :raises CheckpointError: if a state is of another version, or of another ledger.
         :raises LedgerCorruptError: if the ledger is older than a state.
         """
@@ -185,13 +184,13 @@ class TurnCheckpoints(Closing):
 
     def save(self, state: Checkpoint) -> None:
         """
-        Write the state after a turn, and begin to bring it to the disk.
+        Write the state after a turn, and start syncing it.
 
-        :raises CheckpointError: if this one, or the one before, cannot be written.
+        :raises CheckpointError: if this state, or the one before, cannot be written.
         """
         path = self._paths[state.round % 2]
         try:
-            # Not before the other one is safe: it is all that is left if this one is torn.
+            # The other file must be safe first: it is all that remains if this write is torn.
             self._wait()
             if path not in self._files:
                 self._files[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

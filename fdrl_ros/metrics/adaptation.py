@@ -14,7 +14,7 @@ DEFAULT_THRESHOLD = 0.5
 """Change of state that counts, in scales."""
 
 _CLOSE = 1e-12
-"""Further apart than this no two orders of adding up a distance bring it, relative."""
+"""Relative difference between two orders of summing a distance."""
 
 
 def state_change(
@@ -58,14 +58,14 @@ def alpha_adapt(
     threshold: float = DEFAULT_THRESHOLD,
 ) -> tuple[float, int]:
     """
-    Compute how often the action answers a changed state (FDRL Eq. 11).
+    Compute how often the action changes when the state changed (FDRL Eq. 11).
 
     Within a case: among the steps with d(s_t, s_t-1) > threshold, the fraction with
     a_t != a_t-1. Averaged over the cases that had such a step.
 
     :param cases: states (steps, S) and executed actions (steps,) of each case.
-    :returns: alpha_adapt, and how many cases it averages; NaN and 0 where it is undefined.
-    :raises StateError: if a case has not one action for each state.
+    :returns: alpha_adapt, and how many cases it averages; NaN and 0 if it is undefined.
+    :raises StateError: if a case does not have one action for each state.
     """
     fractions = []
     for states, actions in cases:
@@ -84,7 +84,7 @@ class Rates(NamedTuple):
     """
     Both rates over some steps.
 
-    A step counts where it follows another of its case, even one that has left the window.
+    A step counts if it follows another of its case, even one that has left the window.
 
     :param alpha_adapt: FDRL Eq. 11; NaN while `cases` is 0.
     :param cases: cases that had a changed state, over which alpha_adapt averages.
@@ -125,7 +125,7 @@ class Adaptation(NamedTuple):
 
 
 class AdaptationMeter:
-    """Both rates kept up to date; equal to the batch functions over the same steps."""
+    """Both rates online; equal to the batch functions over the same steps."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class AdaptationMeter:
 
     def add(self, state: np.ndarray, action: int) -> Adaptation:
         """
-        Take in one step of the present case.
+        Add a step of the present case.
 
         :param state: shape (S,).
         :param action: the action executed in it, after the shield.
@@ -158,7 +158,7 @@ class AdaptationMeter:
             if self._scales is None:
                 change = math.dist(present, before)
             if self._scales is not None or abs(change - self._threshold) <= _CLOSE * change:
-                # Exactly as the batch does it, so that no step counts here alone.
+                # Computed as in the batch, so that both count the same steps.
                 scales = 1.0 if self._scales is None else self._scales
                 change = float(state_change(np.array(present), np.array(before), scales))
             follows = 1

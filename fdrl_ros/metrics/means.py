@@ -1,20 +1,20 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Means over cases of the means within them, step by step: the form of FDRL Eq. 4, 9 and 11.
+Online means over cases of the means within them: the form of FDRL Eq. 4, 9 and 11.
 
-Sums are of whole numbers, so that what was added can be taken out again without a trace: the
-newest million steps give what a batch over them gives.
+Sums are of whole numbers, so that old steps are subtracted exactly: a window of a million steps
+equals a batch over them.
 """
 
 from collections import deque
 import math
 
 ONE = 1 << 60
-"""A ratio of 1 in whole numbers: a step is rounded by less than 1e-18."""
+"""A ratio of 1 in whole numbers; the rounding of a step is below 1e-18."""
 
 WINDOW = 200
-"""Steps of a sliding window unless told: 10 s at 20 Hz."""
+"""Default steps of a sliding window: 10 s at 20 Hz."""
 
 _ONE = float(ONE)
 _PART = 1.0 / ONE
@@ -29,8 +29,8 @@ class CaseMeans:
     """
     The mean over cases of a ratio in each, over all steps or the newest of them.
 
-    A case without a denominator has no ratio and is left out. Time and memory of a step do not
-    grow with the steps before it.
+    A case without a denominator has no ratio and is omitted. Time and memory of a step do not grow
+    with the number of steps.
     """
 
     __slots__ = ('_parts', '_steps', '_total', '_window', 'cases', 'denominator', 'numerator')
@@ -39,8 +39,7 @@ class CaseMeans:
         """
         Begin with a case of no steps.
 
-        :param window: how many steps count, of which the oldest may be of cases before; None for
-            all.
+        :param window: number of newest steps that count, also of earlier cases; None for all.
         """
         self._window = window
         self._steps: deque[tuple[int, int]] = deque()
@@ -53,10 +52,10 @@ class CaseMeans:
 
     def add(self, numerator: int, denominator: int = 1) -> None:
         """
-        Take in a step of the present case.
+        Add a step of the present case.
 
         :param numerator: in parts of :data:`ONE`.
-        :param denominator: 0 for a step that does not count but has a place in the window.
+        :param denominator: 0 for a step that only occupies a place in the window.
         """
         part = self._parts[-1]
         part[2] += 1
@@ -66,7 +65,7 @@ class CaseMeans:
                 old_numerator, old_denominator = self._steps.popleft()
                 oldest = self._parts[0]
                 oldest[2] -= 1
-                if oldest is part:  # one change does for both
+                if oldest is part:  # one change covers both
                     numerator -= old_numerator
                     denominator -= old_denominator
                 else:
@@ -85,7 +84,7 @@ class CaseMeans:
         self._parts.append([0, 0, 0, 0])
 
     def _change(self, part: list[int], numerator: int, denominator: int) -> None:
-        """Add to a case, or take out, and keep the sum of the means."""
+        """Change the sums of a case and the sum of the means."""
         before = part[1]
         part[0] += numerator
         part[1] = after = before + denominator

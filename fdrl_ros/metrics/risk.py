@@ -86,8 +86,8 @@ def r_mit(cases: Sequence[np.ndarray]) -> float:
     """
     Compute the risk mitigation score: 1 - mean over cases of the mean of D_t (FDRL Eq. 9).
 
-    :param cases: D_t of each case, shape (steps,); a case without a step has no mean and is left
-        out, as it is online.
+    :param cases: D_t of each case, shape (steps,); a case without a step has no mean and is
+        omitted, as in the online meter.
     :returns: in [0, 1], or NaN without any step.
     """
     means = [float(np.mean(case)) for case in cases if len(case)]
@@ -95,7 +95,7 @@ def r_mit(cases: Sequence[np.ndarray]) -> float:
 
 
 class Mitigation(NamedTuple):
-    """R_mit over some steps: NaN without one; how many cases and steps it averages."""
+    """R_mit over some steps (NaN without one), and how many cases and steps it averages."""
 
     value: float
     cases: int
@@ -127,7 +127,7 @@ class Risk(NamedTuple):
 
 
 class RiskMeter:
-    """R_mit kept up to date step by step; equal to :func:`r_mit` over the same steps."""
+    """R_mit online; equal to :func:`r_mit` over the same steps."""
 
     def __init__(self, weights: RiskWeights = DEFAULT_WEIGHTS, window: int = WINDOW) -> None:
         """
@@ -141,7 +141,7 @@ class RiskMeter:
 
     def add(self, force: float, damage: float, critical: bool, force_limit: float) -> Risk:
         """
-        Take in one step of the present case.
+        Add a step of the present case.
 
         Parameters and refusals are those of :func:`risk_terms`, for one step.
         """

@@ -21,7 +21,7 @@ TOLERANCE = 0.25 * FINE_STEP
 @dataclass(frozen=True)
 class StateSet:
     """
-    States with the expert's judgement of every action: what A_task is measured on.
+    States with the expert's cost of every action, on which A_task is measured.
 
     :param states: scaled, shape (M, S), float32.
     :param costs: the expert's cost of each action, metre, shape (M, A), float64.
@@ -75,10 +75,10 @@ class StateSet:
     @classmethod
     def load(cls, path: Path, digest: str | None = None) -> 'StateSet':
         """
-        Read a set and refuse one that is not what was saved, or not the one wanted.
+        Read a set and check its digest.
 
-        :param digest: the digest that the set must have.
-        :raises RecordsError: if the file is no set, is damaged, or has another digest.
+        :param digest: the digest that the set must have, if any.
+        :raises RecordsError: if the file is not a set, is damaged, or has another digest.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -102,7 +102,7 @@ _FORM = {'states': '<f4', 'costs': '<f8', 'expert': '<i8', 'cases': '<i8'}
 @dataclass(frozen=True)
 class TaskAccuracy:
     """
-    A_task by two measures of agreement, each with what bounds it.
+    A_task by two measures of agreement, each with its bounds.
 
     `tolerant` takes any action within a quarter of the fine step of the expert's best, `exact`
     only the expert's own. `chance` is the expectation of uniformly random actions; `ceiling` the
@@ -122,10 +122,10 @@ def task_accuracy(state_set: StateSet, actions: np.ndarray) -> TaskAccuracy:
     """
     Compute A_task: the mean over cases of the fraction of the expert's actions (FDRL Eq. 8).
 
-    The same function serves the frozen set and, with the states met on the way, on-policy values.
+    The same function serves the frozen set and, with the visited states, on-policy values.
 
-    :param actions: what the policy does in each state of the set, shape (M,), integers.
-    :raises StateError: on another shape or numbers that are no actions.
+    :param actions: the policy's action in each state of the set, shape (M,), integers.
+    :raises StateError: on another shape or invalid actions.
     """
     chosen = np.asarray(actions)
     count, n_actions = state_set.costs.shape
@@ -153,13 +153,13 @@ def task_accuracy(state_set: StateSet, actions: np.ndarray) -> TaskAccuracy:
 
 def _near_best(costs: np.ndarray) -> np.ndarray:
     """Mark the actions whose cost is within the tolerance of the least, shape (M, A)."""
-    # The slack of a picometre lets a cost that equals the bound but for rounding pass.
+    # A picometre of slack admits a cost that equals the bound except for rounding.
     near: np.ndarray = costs <= costs.min(axis=1, keepdims=True) + TOLERANCE + 1e-12
     return near
 
 
 def _ceiling(gains: np.ndarray, group: np.ndarray) -> float:
-    """Add up what the best single action earns in each group of equal states."""
+    """Sum the gain of the best single action in each group of equal states."""
     totals = np.zeros((group.max() + 1, gains.shape[1]))
     np.add.at(totals, group, gains)
     return min(1.0, float(totals.max(axis=1).sum()))

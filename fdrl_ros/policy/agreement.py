@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""How often another form of a policy does the same, and what it costs where it does not."""
+"""How often two forms of a policy agree, and the loss where they do not."""
 
 from dataclasses import dataclass
 import math
@@ -15,17 +15,17 @@ EDGES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, math.inf)
 @dataclass(frozen=True)
 class Agreement:
     """
-    What came out of comparing two forms of a policy state by state.
+    Result of comparing two forms of a policy state by state.
 
-    The margin of a state is how far the best action is above the next, in standard deviations of
-    Q over the actions, by the first form.
+    The margin of a state is the lead of the best action over the next, in standard deviations of Q
+    over the actions, by the first form.
 
     :param states: how many were compared.
     :param same: fraction of them in which both take the same action.
-    :param loss: mean of the Q that the second form gives away, in the unit of the return.
+    :param loss: mean loss of Q by the second form's action, in the unit of the return.
     :param largest_error: largest difference between two values of Q.
     :param margins: how many states have a margin between two :data:`EDGES`.
-    :param differing: how many of those get another action.
+    :param differing: how many of those have different actions.
     """
 
     states: int
@@ -46,9 +46,9 @@ def agreement(first: np.ndarray, second: np.ndarray) -> Agreement:
     """
     Compare two forms of a policy.
 
-    :param first: Q of the form that counts, shape (N, actions), of at least two actions.
+    :param first: Q of the reference form, shape (N, actions), of at least two actions.
     :param second: Q of the other in the same states, same shape.
-    :raises PolicyError: if the shapes are others, or there is no state.
+    :raises PolicyError: if the shapes differ, or there is no state.
     """
     if first.shape != second.shape or first.ndim != 2 or not len(first) or first.shape[1] < 2:
         raise PolicyError(f'values of shapes {first.shape} and {second.shape}: expected as many')

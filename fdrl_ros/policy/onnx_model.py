@@ -1,9 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-A policy as an ONNX model, for who runs it elsewhere; optionally in 8-bit integers.
+Export a policy as an ONNX model for other runtimes, optionally in 8-bit integers.
 
-Robots of this package do not need it: they run policies in numpy. What it needs besides:
+Robots of this package run policies in NumPy and do not need it. It requires
 `pip install "fdrl_ros[onnx]"`.
 """
 
@@ -16,7 +16,7 @@ from fdrl_ros.policy.policy import Policy
 import numpy as np
 
 OPSET, IR_VERSION = 17, 9
-"""Of ONNX 1.14: what every runtime of the last years reads."""
+"""Versions of ONNX 1.14, which all recent runtimes read."""
 
 STATE, VALUES, Q_VALUES, ACTION = 'state', 'values', 'q_values', 'action'
 """Inputs, of which a model has one, and outputs; the first dimension is the number of states."""
@@ -30,9 +30,9 @@ def export(
     """
     Write a policy as an ONNX model in 32-bit floating point.
 
-    :param scales: then the input is `values` in units, float64, divided by these first, shape
-        (states,), above 0; without them it is the scaled `state`, float32.
-    :param bound: what values are cut at once they are scaled.
+    :param scales: if given, the input is `values` in units, float64, divided by these scales,
+        shape (states,), above 0; otherwise it is the scaled `state`, float32.
+    :param bound: limit of scaled values.
     :raises PolicyError: if the scales do not fit, or onnx is not installed.
     """
     onnx, _ = libraries()
@@ -88,13 +88,13 @@ def export(
 
 def quantise(model: bytes, states: np.ndarray) -> bytes:
     """
-    Turn the matrices of a model and what they multiply into 8-bit integers.
+    Quantise the matrix products of a model to 8-bit integers.
 
-    Ranges come from states that the policy meets (static quantisation, one scale for each column
-    of a matrix); what is added, tanh and the scaling of a state stay in floating point.
+    Ranges come from states that the policy visits (static quantisation, one scale for each column
+    of a matrix); biases, tanh and the scaling of a state stay in floating point.
 
     :param model: of :func:`export`.
-    :param states: to calibrate by, as the model takes them, shape (N, states).
+    :param states: calibration states in the form of the model's input, shape (N, states).
     :raises PolicyError: if there are no states, or onnxruntime is not installed.
     """
     onnx, _ = libraries()
@@ -107,7 +107,7 @@ def quantise(model: bytes, states: np.ndarray) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / 'quantised.onnx'
         inferred = onnx.shape_inference.infer_shapes(onnx.load_from_string(model))
-        # What the quantiser would else warn of, at every call: shapes are inferred, see above.
+        # Marks that shapes are inferred; the quantiser warns at every call otherwise.
         inferred.metadata_props.add(key='onnx.quant.pre_process', value='onnxruntime.quant')
         quantization.quantize_static(
             inferred,
@@ -123,13 +123,13 @@ def quantise(model: bytes, states: np.ndarray) -> bytes:
 
 
 class OnnxPolicy:
-    """A model of :func:`export` or :func:`quantise` that acts, by onnxruntime on one core."""
+    """A policy that runs a model of :func:`export` or :func:`quantise` on one core."""
 
     def __init__(self, model: bytes) -> None:
         """
-        Load it.
+        Load a model.
 
-        :raises PolicyError: if it is no such model, or onnxruntime is not installed.
+        :raises PolicyError: if it is not such a model, or onnxruntime is not installed.
         """
         _, runtime = libraries()
         options = runtime.SessionOptions()
@@ -152,7 +152,7 @@ class OnnxPolicy:
         self._type = np.float32 if self.entry == STATE else np.float64
 
     def as_input(self, states: np.ndarray) -> np.ndarray:
-        """Return states in the type that the model takes."""
+        """Convert states to the type of the model's input."""
         return np.ascontiguousarray(states, dtype=self._type)
 
     def q_values(self, states: np.ndarray) -> np.ndarray:
@@ -176,7 +176,7 @@ class OnnxPolicy:
 
 def libraries() -> tuple[Any, Any]:
     """
-    Return onnx and onnxruntime, which not all users need.
+    Import onnx and onnxruntime, which are optional.
 
     :raises PolicyError: if one is not installed.
     """
@@ -191,7 +191,7 @@ def libraries() -> tuple[Any, Any]:
 
 
 class _Batches:
-    """Hands states on to the quantiser, some at a time."""
+    """Feeds states to the quantiser in batches."""
 
     def __init__(self, given: dict[str, np.ndarray]) -> None:
         self._given, self._next = given, 0

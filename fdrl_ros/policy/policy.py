@@ -1,9 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Weights as bytes: float32 little-endian in module order, and their SHA-256 digest.
+A policy that acts, the dueling network in plain NumPy, and its weights as bytes.
 
-A policy that acts: the dueling network in plain numpy, a few microseconds a state.
+Weights travel as float32, little-endian, in module order; SHA-256 is their digest.
 """
 
 import hashlib
@@ -62,12 +62,12 @@ class Policy:
     """
     Greedy policy of a dueling Q network.
 
-    It never changes after it is made, so it may be shared between threads.
+    It is immutable, so threads may share it.
     """
 
     def __init__(self, weights: np.ndarray, shape: NetworkShape) -> None:
         """
-        Take weights apart into layers.
+        Split weights into layers.
 
         :param weights: flat, shape (n_parameters,), finite.
         :raises PolicyError: on another length or a value that is not finite.

@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-A hospital's logs: its patients operated on in simulation by surgeons of differing skill.
+Simulate a hospital's operations by surgeons of differing skill.
 
-Every operation is a pure function of the cohort, the settings and the patient's number: what is
-recorded of one patient depends on no other patient, as the privacy unit asks.
+Every operation is a pure function of the cohort, the settings and the patient's number: the record
+of a patient depends on no other patient, as the privacy unit requires.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 
 Progress = Callable[[int, int], None]
-"""How many of how many are done."""
+"""Called with the count done and the total."""
 
 
 @dataclass(frozen=True)
 class CollectionSettings(Settings):
-    """How a hospital's records come about."""
+    """How a hospital's records are collected."""
 
     patients: int = setting(
         500, 'patients n_i of a hospital', unit='patients', minimum=1, maximum=1000000
@@ -47,7 +47,7 @@ class CollectionSettings(Settings):
 
 
 def _nothing(done: int, count: int) -> None:
-    """Report to nobody."""
+    """Ignore progress."""
 
 
 def _never() -> bool:
@@ -66,11 +66,11 @@ def collect_episodes(
     """
     Operate once on each of the cohort's first training patients.
 
-    :param policy: the released policy that guides, if the settings ask for one.
-    :param progress: told after each patient.
-    :param stopped: asked before each patient.
-    :raises SettingError: if a policy is asked for and none is given.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :param policy: the released policy that guides, if the settings say so.
+    :param progress: called after each patient.
+    :param stopped: called before each patient.
+    :raises SettingError: if the settings need a policy and none is given.
+    :raises TrainingStopped: once `stopped` returns True.
     """
     if settings.guide == 'policy' and policy is None:
         raise SettingError('guide', settings.guide, "a policy to be given, or 'expert'")
@@ -104,7 +104,7 @@ def collect_records(
     progress: Progress = _nothing,
     stopped: Callable[[], bool] = _never,
 ) -> Records:
-    """Operate as :func:`collect_episodes` does, and keep the transitions."""
+    """Operate as :func:`collect_episodes`, and return the transitions."""
     return Records.from_episodes(
         collect_episodes(
             cohort, settings, world, policy=policy, progress=progress, stopped=stopped
@@ -119,7 +119,7 @@ def _surgeon(
     policy: Choice | None,
     rng: np.random.Generator,
 ) -> Choice:
-    """Draw who operates on a patient: the guide, with an exploration of their own."""
+    """Draw a patient's surgeon: the guide with an individual exploration."""
     low = max(0.0, settings.exploration - settings.variation)
     high = min(1.0, settings.exploration + settings.variation)
     exploration = rng.uniform(low, high)

@@ -28,14 +28,14 @@ _KINDS = {
     'patients': np.str_,
     'ends': np.bool_,
 }
-"""Of the numbers in each array."""
+"""Data type of each array."""
 _REQUIRED = [name for name in _KINDS if name != 'ends']
 
 
 @dataclass(frozen=True)
 class Records:
     """
-    Transitions of all patients of a hospital, those of one patient in one run, in order of time.
+    Transitions of all patients of a hospital, grouped by patient and in order of time.
 
     ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``:
     float32, ``terminals`` (no value follows): bool, each (transitions,). ``starts``: first
@@ -43,7 +43,7 @@ class Records:
     ``patients``: their pseudonyms, (patients,). ``ends``: whether a transition is the last of its
     episode, terminal or cut off, bool, (transitions,); without them it is one after which the
     next row begins in another state. A terminal transition and a patient's last one always are.
-    Other types of numbers are converted where nothing is lost, terminals from 0 and 1 as well.
+    Other number types are converted if nothing is lost, terminals also from 0 and 1.
     """
 
     states: np.ndarray
@@ -111,10 +111,10 @@ class Records:
 
     def require_known(self, known: Collection[str]) -> None:
         """
-        Refuse patients who are not on a list, such as that of those who agreed.
+        Refuse patients who are not on a list, such as the list of consenting patients.
 
         :param known: pseudonyms.
-        :raises RecordsError: if there is one; it does not tell whom.
+        :raises RecordsError: if there is one; the message does not name the patient.
         """
         if not set(self.patients.tolist()) <= set(known):
             raise RecordsError('the records hold a patient who is not known here')
@@ -151,7 +151,7 @@ class Records:
     @classmethod
     def joined(cls, parts: Sequence['Records']) -> 'Records':
         """
-        Put the records of different patients together.
+        Concatenate the records of different patients.
 
         :raises RecordsError: if there are none, or a patient is in two parts.
         """
@@ -182,13 +182,13 @@ class Records:
         """
         Read records.
 
-        :param n_states: numbers in a state that the policy expects.
-        :param known: pseudonyms of all who may be in them; anyone's if None.
+        :param n_states: size of a state that the policy expects.
+        :param known: pseudonyms of all permitted patients; None permits any.
         :raises RecordsError: if the file is missing, damaged, or of another form.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
-                # Files of earlier versions do not tell where episodes end.
+                # Files of earlier versions have no ends of episodes.
                 names = [each.name for each in fields(cls) if each.name in (*file, *_REQUIRED)]
                 records = cls(**{name: file[name] for name in names})
         except RecordsError:
@@ -205,7 +205,7 @@ class Records:
 
 
 def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
-    """Return an array of a kind of numbers, if the value says the same in them."""
+    """Convert a value to a data type if nothing is lost."""
     try:
         array = np.asarray(value)
         if array.dtype == kind or (kind is np.str_ and array.dtype.kind == 'U'):
@@ -215,7 +215,7 @@ def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
             made = array.astype(np.str_)
         else:
             made = array.astype(kind)
-            # Of real numbers the nearest float32 is meant; all others must be just the same.
+            # Real numbers become the nearest float32; all others must stay equal.
             known = array.dtype.kind in 'biuf' and (
                 kind is np.float32 or np.array_equal(made.astype(array.dtype), array)
             )
@@ -228,10 +228,9 @@ def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
 
 def records_from_logs(logged: Sequence[LoggedOperation]) -> Records:
     """
-    Group transitions by patient.
+    Group logged transitions of a live arm by patient: all operations of a pseudonym are one unit.
 
-    The pseudonym must be the same wherever the patient is: the privacy guarantee is of a patient
-    only as far as that holds.
+    The privacy guarantee covers a patient only if the pseudonym is the same in every log.
 
     :param logged: with rewards, as :func:`fdrl_ros.surgery.data.log.with_rewards` derives them.
     :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.

@@ -1,10 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Who joins a step: Poisson sampling, which privacy amplification needs, and the schemes without it.
+Sampling of units for a step: Poisson sampling, which privacy amplification needs, and others.
 
-A scheme's name is what the accountant is told; see
-:func:`fdrl_ros.privacy.mechanism.charge_for`.
+:func:`fdrl_ros.privacy.mechanism.charge_for` charges each by its name.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ _LEAST_PRIORITY = 1e-3
 @dataclass(frozen=True)
 class Draw:
     """
-    Who joins a step.
+    The units that join a step.
 
     ``units``: their numbers, shape (joined,). ``weights`` of their losses, if not all 1: same
     shape, float32, at most 1.
@@ -33,10 +32,10 @@ class Draw:
 
 
 class Replay(Protocol):
-    """Draws units for a step, and hears how wrong their values were."""
+    """Draws units for a step, and receives their temporal-difference errors."""
 
     priorities: NDArray[np.float64]
-    """Its whole state, one number a unit; empty where it has none."""
+    """The whole state, one number a unit; empty if there is none."""
 
     def draw(self, round: int, step: int) -> Draw:
         """Draw who joins a step; the same round, step and state give the same units."""
@@ -44,7 +43,7 @@ class Replay(Protocol):
 
     def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
         """
-        Hear the errors in value of those who joined.
+        Update priorities by the temporal-difference errors of the units that joined.
 
         :param errors: shape (joined, transitions).
         """
@@ -70,7 +69,7 @@ class PoissonReplay:
 
 
 class UniformReplay:
-    """So many units that all batches are equally large. No finite epsilon is known for it."""
+    """Batches of a fixed size; no finite epsilon is known for this."""
 
     def __init__(self, n_units: int, batch: int, source: NoiseSource) -> None:
         """:param batch: number who join."""
@@ -89,18 +88,18 @@ class UniformReplay:
 
 
 class _ByError:
-    """Keeps |error|^alpha of each unit, in (0, 1]."""
+    """Stores |error|^alpha of each unit, in (0, 1]."""
 
     def __init__(
         self, n_units: int, learner: LearnerSettings, priorities: NDArray[np.float64] | None
     ) -> None:
-        # Who never joined counts as wrong by 1, so that everyone does join.
+        # A unit that never joined has error 1, so that every unit eventually joins.
         self.priorities = np.ones(n_units) if priorities is None else priorities.copy()
         self._exponent = learner.priority_exponent
         self._importance = learner.importance_exponent
 
     def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
-        """Remember |error|^alpha, which depends on the unit's own data and on released weights."""
+        """Store |error|^alpha, which depends on the unit's own data and released weights."""
         size = np.minimum(np.abs(errors).mean(axis=-1, dtype=np.float64), 1.0)
         size[np.isnan(size)] = 1.0
         self.priorities[units] = np.maximum(size, _LEAST_PRIORITY) ** self._exponent
@@ -110,8 +109,8 @@ class PrioritisedPoissonReplay(_ByError):
     """
     Each unit joins by its own coin of probability q_j = min(1, c p_j): private PER.
 
-    p_j = |error|^alpha comes from unit j and released weights alone, and c = L / (n mean p) with a
-    public guess of the mean, so that one unit moves nobody else's coin.
+    p_j = |error|^alpha depends on unit j and released weights alone, and c = L / (n mean p) uses a
+    public guess of the mean, so that no unit moves another unit's coin.
     """
 
     def __init__(
@@ -138,9 +137,9 @@ class PrioritisedPoissonReplay(_ByError):
 
 class PrioritisedReplay(_ByError):
     """
-    Proportional prioritised replay as it was published (Schaul et al. 2016): the paper's PER.
+    Proportional prioritised replay as published (Schaul et al. 2016), the paper's PER.
 
-    A unit's error moves everybody's probability: no finite epsilon is known for it.
+    A unit's error moves every unit's probability; no finite epsilon is known for this.
     """
 
     def __init__(
@@ -182,8 +181,8 @@ def make_replay(
     Make the replay that the settings name.
 
     :param batch: expected or exact number who join.
-    :param priorities: to go on from, shape (units,).
-    :param rate: probability to join, where it is not the batch over the units.
+    :param priorities: to continue from, shape (units,).
+    :param rate: probability to join, if it is not the batch over the units.
     """
     rate = batch / n_units if rate is None else rate
     if learner.replay == 'uniform':

@@ -47,7 +47,7 @@ class Batch:
 
 
 class Drawn(Batch):
-    """A batch that is taken out of all transitions only when somebody looks at it."""
+    """A batch whose columns are copied from all transitions on first access."""
 
     transitions: 'Transitions'
     index: NDArray[np.int64]
@@ -59,7 +59,7 @@ class Drawn(Batch):
         weights: np.ndarray | None = None,
     ) -> None:
         """
-        Remember what was drawn.
+        Store the drawn rows.
 
         :param index: shape (units, transitions).
         """
@@ -84,10 +84,10 @@ class Transitions:
     A hospital's records as n-step transitions, those of a unit in one run.
 
     ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``
-    (sum of gamma^k r over n steps) and ``discounts`` (gamma^n; 0 where no value follows):
-    float32, (transitions,). ``starts``: first transition of each unit, then their number:
-    (units + 1,). ``inputs``: what the network takes for each number of a state, (numbers, inputs),
-    where states are recorded by their number alone. ``lines``: the :attr:`table`, if it is there.
+    (sum of gamma^k r over n steps) and ``discounts`` (gamma^n; 0 where no value follows): float32,
+    (transitions,). ``starts``: first transition of each unit, then their number: (units + 1,).
+    ``inputs``: the network's input for each state number, (numbers, inputs), if states are
+    recorded by number. ``lines``: the precomputed :attr:`table`, if any.
     """
 
     states: np.ndarray
@@ -110,13 +110,13 @@ class Transitions:
         inputs: np.ndarray | None = None,
     ) -> 'Transitions':
         """
-        Look n steps ahead from every step, as far as its episode goes.
+        Compute n-step transitions within each episode.
 
         :param discount: gamma.
         :param n_step: n.
-        :param unit: 'patient', or 'transition' for every step a unit of its own. A step is then
-            in up to n of the transitions, which the accountant must be told as its group.
-        :param inputs: public table of what the network takes for each number of a state.
+        :param unit: 'patient', or 'transition' if every step is a unit. A step is then part of up
+            to n transitions, which the accountant must count as its group.
+        :param inputs: public table of the network's input for each state number.
         """
         rewards = records.rewards.astype(np.float64)
         left = discount * ~records.terminals
@@ -159,7 +159,7 @@ class Transitions:
         return Drawn(self, index, weights)
 
     def column(self, name: str, index: NDArray[np.int64]) -> np.ndarray:
-        """Take some of an array of transitions; states as the network takes them."""
+        """Copy rows of a column; states in the form of the network's input."""
         found = getattr(self, name).take(index, axis=0)
         return self._seen(found) if name in ('states', 'next_states') else found
 
@@ -168,8 +168,7 @@ class Transitions:
         """
         All transitions, a line each: state, next state, reward, discount, action.
 
-        None where states are recorded by their number. A network has fewer actions than float32
-        has whole numbers.
+        None if states are recorded by number. Action numbers are exact in float32.
         """
         if self.lines is not None:
             return self.lines
@@ -179,14 +178,14 @@ class Transitions:
         return np.column_stack(columns).astype(np.float32)
 
     def _seen(self, states: np.ndarray) -> np.ndarray:
-        """Return what the network takes for recorded states."""
+        """Return the network's input for recorded states."""
         return states if self.inputs is None else self.inputs[states[..., 0].astype(np.int64)]
 
     def drawn(self, units: NDArray[np.int64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
         """
         Draw transitions of the given units, uniformly with replacement.
 
-        What is drawn of a unit depends on no other unit.
+        The draw of a unit depends on no other unit.
 
         :param units: their numbers, shape (units,).
         :param uniforms: in [0, 1), shape (units, transitions).
@@ -196,19 +195,19 @@ class Transitions:
         return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
 
 
-_OTHERS = ('inputs', 'lines')  # fields of transitions that are no columns of them
+_OTHERS = ('inputs', 'lines')  # fields that are not columns
 
 
 class GrowingRecords:
     """
-    All patients so far, as a learner takes them; see :class:`.records.Records`.
+    Records that patients are added to; a turn costs only its new patients.
 
     A return of n steps never reaches beyond its patient, so the transitions of new patients are
-    worked out alone and put behind the others.
+    computed alone and appended.
     """
 
     def __init__(self, *, discount: float, n_step: int, unit: str) -> None:
-        """Begin without a patient; the settings are those of :meth:`Transitions.from_records`."""
+        """Begin without patients; settings as in :meth:`Transitions.from_records`."""
         self.n_patients = 0
         """Number of privacy units."""
         self.n_transitions = 0
@@ -225,7 +224,7 @@ class GrowingRecords:
         Add patients.
 
         :param digest: of all records up to these, 32 bytes.
-        :raises RecordsError: if one of them is there already, or is recorded in another form.
+        :raises RecordsError: if a patient exists already, or is recorded in another form.
         """
         self.check_new(new)
         names = set(new.patients.tolist())
@@ -233,7 +232,7 @@ class GrowingRecords:
             new, discount=self._discount, n_step=self._n_step, unit=self._unit
         )
         columns = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in _OTHERS}
-        if made.table is not None:  # states by their number may get inputs later
+        if made.table is not None:
             columns['lines'] = made.table
         columns['starts'] = columns['starts'][1:] + self.n_transitions
         if not self._columns:
@@ -251,9 +250,9 @@ class GrowingRecords:
 
     def check_new(self, new: Records) -> None:
         """
-        Refuse patients who are there already.
+        Refuse patients who exist already, before any change.
 
-        :raises RecordsError: if there is one; nothing has changed then.
+        :raises RecordsError: if there is one.
         """
         if not self._names.isdisjoint(new.patients.tolist()):
             raise RecordsError('a patient appears twice: one patient is one privacy unit')
@@ -263,7 +262,7 @@ class GrowingRecords:
         return self._digest
 
     def transitions(self, inputs: np.ndarray | None) -> Transitions:
-        """Return all transitions; they stay as they are when patients are added."""
+        """Return all transitions; adding patients does not change them."""
         columns = {n: each.rows for n, each in self._columns.items()}
         if inputs is not None:
             columns.pop('lines', None)
@@ -271,7 +270,7 @@ class GrowingRecords:
 
 
 class _Column:
-    """Rows in an array with room to spare: doubled when full, so each is moved about once."""
+    """Rows in an array that doubles when full, so each row is moved about once."""
 
     def __init__(self, like: np.ndarray) -> None:
         self._room = np.empty((0, *like.shape[1:]), like.dtype)
