@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What each action can lead to in one procedure: force, damage, a way out of the workspace.
+Bounds on what each action can lead to: force, damage, a way out of the workspace.
 
 The formulas of the shield, for one robot (floats) or for many (arrays of one shape).
 """
@@ -142,7 +142,7 @@ def displacement_of(action: int, holding: bool, away: Vector | None) -> Vector:
 
 class ActionBounds:
     """
-    One procedure on one patient, or on many.
+    Bounds for one procedure on one patient, or on many.
 
     :param settings: of the shield.
     :param procedure: its name.
@@ -166,7 +166,7 @@ class ActionBounds:
         self._sides = (LateralReach(like, furthest, still), LateralReach(like, furthest, still))
         self._held: Number = like > 1.0
         self.damage: Number = like
-        """Of the case so far, as it was told with the state seen last, N s."""
+        """Of the case so far, as given with the newest state, N s."""
         self._seen: list[tuple[Prediction, ContactState, ContactBounds]] = []
 
     def update(
@@ -200,7 +200,7 @@ class ActionBounds:
         self, action: int, holding: bool = False, away: Vector | None = None
     ) -> Consequences:
         """
-        Return what an action can lead to from the state that was seen last.
+        Return what an action can lead to from the newest state.
 
         :param holding: whether the robot holds, and keeps the procedure's own limit in any case.
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
@@ -240,7 +240,7 @@ class ActionBounds:
             side.record_move(abs(move))
 
     def branch(self) -> Self:
-        """Return one that knows the same and goes its own way."""
+        """Return an independent copy."""
         other = copy(self)
         other.estimator = self.estimator.branch()
         other._sides = (copy(self._sides[0]), copy(self._sides[1]))

@@ -1,9 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What a robot has seen of arm and contact since the last action: numbers, or arrays of robots.
+Estimator of arm and contact from one state to the next: of one robot, or of arrays of robots.
 
-Everything comes from the state that a policy sees, one tick after the other.
+It reads nothing but the states that a policy sees, one tick after the other.
 """
 
 from copy import copy
@@ -40,9 +40,9 @@ class ContactReading(NamedTuple):
 
 class ContactEstimator:
     """
-    Joins one state to the ones before.
+    Bounds the contact by each state and the ones before.
 
-    :param prediction: under the wide bounds, which says what the arm and its tissue can be.
+    :param predictions: of the contact; the first, under the wide bounds, bounds arm and tissue.
     :param procedure: that is done.
     :param like: 0.0 for one robot, zeros of shape (n,) for n of them.
     """
@@ -73,11 +73,11 @@ class ContactEstimator:
         self._timed: list[tuple[Number, Number]] = [(like, like)] * LEVELS
         """How far behind an arm of each level would be, and what is left of the error at first."""
         self._shown: Number = 0 if isinstance(like, float) else like.astype(np.intp)
-        """Which range of lags the last state has shown by itself."""
+        """Range of lags that the last state alone shows."""
         self.level: Number = 0 if isinstance(like, float) else like.astype(np.intp)
-        """Which range of lags the arm has shown to be in."""
+        """Range of lags that the arm has shown to be in."""
         self.kinds = [each.unknown_tissue(like) for each in predictions]
-        """What the surface can do, under each prediction, for each kind of tissue."""
+        """Possible speeds of the surface, under each prediction, for each kind of tissue."""
         self.height: Number = like
         """Of the tip above the planned surface, m."""
 
@@ -104,12 +104,12 @@ class ContactEstimator:
         :param tissue: whether nothing but tissue can have pushed the tip since then.
         :param aside: how far it went sideways since then at most, m.
         :param soon: whether the last state was less than a tick before.
-        :returns: what is seen and what can be, under each prediction.
+        :returns: readings of the contact and bounds on it, under each prediction.
         """
         self.height = now.error + now.lag + self.height_of(now.grasped)
         level = self.level
         reach = self._reach[level] if type(level) is int else self._reaches[level]
-        # An arm that is further behind than it could be is not as quick as it was taken for.
+        # An arm that is further behind than its range of lags allows is not as quick as assumed.
         self.level = where(abs(now.lag) > reach, 0, level)
         last = self._last if interval else None
         before, lag_before = now.force, now.lag
@@ -164,14 +164,14 @@ class ContactEstimator:
 
     def record_move(self, down: Number) -> None:
         """
-        Take in what is going to be carried out.
+        Take in the move that is going to be carried out.
 
         :param down: how far the set-point goes down, m.
         """
         self._moved = down
 
     def branch(self) -> Self:
-        """Return one that knows the same and goes its own way."""
+        """Return an independent copy."""
         other = copy(self)
         other.kinds, other._timed = [*self.kinds], [*self._timed]
         return other
@@ -194,7 +194,7 @@ class ContactEstimator:
         bounds = prediction.bounds
         free = self.height - bounds.registration - bounds.position_error
         ever = free - (bounds.swing if self._rides else 0.5 * bounds.swing)
-        # Where force is felt above all tissue, what was planned is wrong.
+        # A force above all tissue shows that the planned height of the surface is wrong.
         wrong = tissue & (force > _FELT * bounds.force_error + TOUCH_FORCE) & (free > 0.0)
         nowhere = 0.0 * force - math.inf
         now = free if self._rides else ever
@@ -227,7 +227,7 @@ class ContactEstimator:
         still: Number,
     ) -> None:
         """
-        Learn from moves downwards in the open how much the arm lags at most.
+        Measure by moves downwards in free air how much the arm lags at most.
 
         The set-point can only just make a coarse move in a tick, so it was even. From the first
         of such ticks on, a slower arm would be further behind, even if it was not at all at first.
@@ -238,10 +238,10 @@ class ContactEstimator:
         :param even: where the waypoint stayed where it was.
         :param still: where no move was to be carried out.
         """
-        touch = 2.0 * self._bounds.force_error
+        contact_threshold = 2.0 * self._bounds.force_error
         coarse = abs(drop - COARSE_STEP) <= _SLACK
         even = even & (coarse | (still & (abs(drop) <= _SLACK)))
-        even = even & (now.force <= touch) & (last.force <= touch)
+        even = even & (now.force <= contact_threshold) & (last.force <= contact_threshold)
         even = even & (self._timing | (last.lag >= 0.0))
         timing, self._timing = self._timing, even
         shown: Number = 0 * self._shown

@@ -1,12 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The greatest force that an action can lead to, by the contact law and nothing but bounds.
+The greatest force that an action can lead to, from the contact law and bounds alone.
 
-With x = F^(2/3) Hertz' law is linear in depth: x = kappa d, kappa = K^(2/3). So what the surface
-did in the last tick follows from the rise of x and the way of the tip, for every kappa there may
-be: that says how force goes on, and not a guess of the stiffness. For many robots, in arrays: this
-is the definition, through which the proof goes. :mod:`fdrl_ros.shield.prediction` is for one.
+With x = F^(2/3) Hertz' law is linear in depth: x = kappa d, kappa = K^(2/3). So the motion of the
+surface in the last tick follows from the rise of x and the way of the tip, for every kappa that is
+possible: the prediction needs no guess of the stiffness.
+
+:class:`Prediction` is the definition, in NumPy over arrays of robots, and what the proof checks.
+:class:`CompiledPrediction` is the same law for one robot in C (native/contact.c): NumPy takes
+milliseconds of the control loop for it. Tests hold the one to the other.
 """
 
 from functools import lru_cache
@@ -44,12 +47,12 @@ Kinds = Any
 
 class TissueKind(NamedTuple):
     """
-    How fast the surface can be if the tissue is of one kind; of none if least is above most.
+    Speeds of the surface that are possible if the tissue is of one kind; none if slow > fast.
 
     One wrong reading of the force contradicts the true kind of tissue once, in the tick that ends
-    with it or in a later one. So at first a contradiction only puts a kind in doubt: it begins
-    anew, and a tick later once more, as that tick may have begun with the wrong reading. The next
-    contradiction leaves it out.
+    with it or in a later one. So a first contradiction only puts a kind in doubt: its speeds are
+    reset, and once more a tick later, as that tick may have begun with the wrong reading. The next
+    contradiction excludes it.
 
     :param slow: least speed upwards, m/s.
     :param fast: greatest speed upwards, m/s.
@@ -63,19 +66,18 @@ class TissueKind(NamedTuple):
 
 class ContactState(NamedTuple):
     """
-    What a robot knows of its contact, as numbers or as arrays of one shape.
+    Readings of the contact in one state and the one before: numbers, or arrays of one shape.
 
     :param force: measured load, N.
     :param before: the same one tick earlier, N.
     :param lag: height of the tip above its set-point, m.
     :param lag_before: the same one tick earlier, m.
-    :param sunk: how far the tip sank in the last tick, m; not a number where nobody knows.
+    :param sunk: how far the tip sank in the last tick, m; NaN where that is unknown.
     :param room: height of the tip above where the surface can be now at the most, m.
     :param room_ever: height of the tip above where the surface can ever be, m.
     :param pending: the move downwards that may still be to come: 2 is coarse, 1 fine, 0 none.
     :param level: which range of the arm's lag it has shown, see Excursion.levels.
-    :param kinds: what the surface could do at the state before, for each kind of tissue; of one
-        robot as :mod:`fdrl_ros.shield.prediction` keeps it.
+    :param kinds: possible speeds of the surface at the state before, for each kind of tissue.
     :param aside: how far the tip went sideways in the last tick at most, m.
     :param interval: between the state before and this one, about a tick, s.
     """
@@ -96,15 +98,15 @@ class ContactState(NamedTuple):
 
 class ContactBounds(NamedTuple):
     """
-    What can be now, by all that was seen.
+    Bounds on the contact now, inferred from all states so far.
 
     :param softest: least kappa, N^(2/3)/m.
     :param stiffest: greatest kappa, N^(2/3)/m.
-    :param contact: greatest kappa d at present by the force that is felt, N^(2/3).
+    :param contact: greatest kappa d at present by the measured force, N^(2/3).
     :param speed: greatest speed of the surface, m/s, whatever the kind of tissue.
     :param fast: row of the tables for it.
     :param far: row of the tables for the lag of the tip.
-    :param kinds: what the surface can do, for each kind of tissue, as in :class:`ContactState`.
+    :param kinds: possible speeds of the surface, for each kind of tissue.
     :param high: greatest kappa d (1 + lambda v)^(2/3) at present, N^(2/3).
     :param sinking: least speed downwards of the tip, m/s.
     """
@@ -122,9 +124,9 @@ class ContactBounds(NamedTuple):
 
 class Prediction:
     """
-    Forces under one instrument.
+    Greatest forces under one instrument, over arrays of robots.
 
-    :param bounds: what is taken for granted.
+    :param bounds: of patient, arm and sensor.
     :param radius: of the instrument's rounded end, m.
     """
 
@@ -143,7 +145,7 @@ class Prediction:
 
     def unknown_tissue(self, like: Number) -> Kinds:
         """
-        Return what the surface can do where nothing was seen.
+        Return the kinds of tissue before the first state.
 
         :param like: zeros of shape (n,) for n robots.
         """
@@ -160,7 +162,7 @@ class Prediction:
         )
 
     def infer(self, seen: ContactState) -> ContactBounds:
-        """Return what can be now."""
+        """Return the bounds on the contact now."""
         error = self.bounds.force_error
         low, low_then = maximum(seen.force - error, _NONE), maximum(seen.before - error, _NONE)
         sinking, falling = self._speeds(seen.lag, seen.level)
@@ -246,7 +248,7 @@ class Prediction:
             slow, fast = where(anew, -top, minimum(slow, fast)), where(anew, top, fast)
             doubt = where(fresh, 1.0, where(anew, FRESH, doubt))
             kinds.append(TissueKind(where(alive, slow, top), where(alive, fast, -top), doubt))
-        # Like no tissue at all is no news of the tissue: something else pulled or let go.
+        # A contradiction of every kind says nothing about the tissue: something else pulled.
         return [
             TissueKind(where(left, slow, -top), where(left, fast, top), where(left, doubt, 0.0))
             for slow, fast, doubt in kinds
@@ -266,7 +268,7 @@ class Prediction:
         :param possible: for what is seen.
         :param move: place in MOVES.
         :param aside: how far the tip goes sideways meanwhile, m: over a slope it gets deeper.
-        :param enough: force below which nobody asks more closely, N.
+        :param enough: force below which no closer bound is needed, N.
         """
         tables = self.excursion
         deeper = self.bounds.slope * aside
@@ -352,10 +354,10 @@ _ONE = np.zeros(1)
 
 class CompiledPrediction(Prediction):
     """
-    Forces under the instrument of one robot: numbers in, numbers out.
+    The same prediction for one robot: numbers in, numbers out.
 
-    The parameters are those of :class:`Prediction`. What is kept of the kinds of tissue belongs to
-    whoever made it.
+    Compiled where native/contact.c was built; elsewhere NumPy over one robot, several times
+    slower. The kinds of tissue of one must not be passed to the other.
     """
 
     def __init__(self, bounds: Bounds, radius: float) -> None:
@@ -363,7 +365,7 @@ class CompiledPrediction(Prediction):
         self._contact = self._compiled() if kernels.built() else None
 
     def unknown_tissue(self, like: Number = 0.0) -> Kinds:
-        """Return what the surface can do where nothing was seen."""
+        """Return the kinds of tissue before the first state."""
         if self._contact is None:
             return super().unknown_tissue(_ONE)
         top = self.bounds.speed
@@ -371,14 +373,14 @@ class CompiledPrediction(Prediction):
 
     def infer(self, seen: ContactState) -> ContactBounds:
         """
-        Return what can be now.
+        Return the bounds on the contact now.
 
         :raises StateError: if a number is not finite.
         """
         if self._contact is None:
             if not all(map(math.isfinite, (*seen[:4], seen.aside, seen.interval))):
-                raise StateError(f'what is seen of the contact cannot be: {seen}')
-            return super().infer(_alone(seen))
+                raise StateError(f'the state of the contact cannot be: {seen}')
+            return super().infer(_as_arrays(seen))
         found = kernels.ffi.new('fdrl_outlook *')
         done = kernels.lib.fdrl_look(
             self._contact,
@@ -397,7 +399,7 @@ class CompiledPrediction(Prediction):
             found,
         )
         if done:
-            raise StateError(f'what is seen of the contact cannot be: {seen}')
+            raise StateError(f'the state of the contact cannot be: {seen}')
         return ContactBounds(
             found.softest,
             found.stiffest,
@@ -424,7 +426,7 @@ class CompiledPrediction(Prediction):
         :raises StateError: if a number is not finite.
         """
         if self._contact is None:
-            found = super().force(_alone(seen), possible, move, aside, enough).item()
+            found = super().force(_as_arrays(seen), possible, move, aside, enough).item()
         else:
             found = kernels.lib.fdrl_force(self._contact, possible.kinds, move, aside, enough)
         if not found >= 0.0:
@@ -433,7 +435,7 @@ class CompiledPrediction(Prediction):
 
     def _compiled(self) -> Kinds:
         """
-        Return what the compiled arithmetic needs to know.
+        Return the parameters of the compiled law.
 
         :raises RuntimeError: if it was compiled for tables of another form.
         """
@@ -470,12 +472,12 @@ class CompiledPrediction(Prediction):
 
 @lru_cache(maxsize=64)
 def compiled_prediction(bounds: Bounds, radius: float) -> CompiledPrediction:
-    """Return the forces under one instrument, made once."""
+    """Return the prediction under one instrument, made once."""
     return CompiledPrediction(bounds, radius)
 
 
-def _alone(seen: ContactState) -> ContactState:
-    """Return the same of one robot among many."""
+def _as_arrays(seen: ContactState) -> ContactState:
+    """Return the state of one robot as arrays of one."""
     numbers = {
         name: np.array([value])
         for name, value in seen._asdict().items()

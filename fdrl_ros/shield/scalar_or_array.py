@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Minimum, maximum and choice, for plain floats as quickly as they go, and for arrays."""
+"""Minimum, maximum and choice over plain floats, faster than NumPy there, and over arrays."""
 
 from typing import Any
 

@@ -1,13 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl policies`: what a robot may choose from, and the surgeon's word on it."""
+"""`fdrl policies`: policies that a robot may choose from, and the surgeon's supervision."""
 
 from collections.abc import Callable
 from datetime import datetime, UTC
+from functools import partial
 import importlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from fdrl_ros.cli.output import console
@@ -19,7 +20,10 @@ from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.experiments.live import missing_ros
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.registry import Status, Version
+from fdrl_ros.selector.candidates.supervision import Command, NAMED
 from rich.table import Table
+
+Callback = TypeVar('Callback', bound=Callable[..., None])
 
 _PLACE = BringupSettings()
 
@@ -67,8 +71,8 @@ _LIVE = (
 _JSON = click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
 
 
-def _with(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+def _with(*options: Callable[[Callback], Callback]) -> Callable[[Callback], Callback]:
+    def add(command: Callback) -> Callback:
         for option in reversed(options):
             command = option(command)
         return command
@@ -140,65 +144,8 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
 @click.argument('name')
 @click.argument('version', metavar='ROUND|DIGEST')
 @_with(*_OPTIONS, *_LIVE)
-def pin(name: str, version: str, **place: Any) -> None:
+def pin(name: str, version: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
     """Have one version stand for NAME, whatever comes."""
-    _pin(name, version, **place)
-
-
-@policies.command()
-@click.argument('name')
-@_with(*_OPTIONS, *_LIVE)
-def unpin(name: str, **place: Any) -> None:
-    """Have the newest version stand for NAME again."""
-    _pin(name, '', **place)
-
-
-@policies.command()
-@click.argument('name')
-@_with(*_OPTIONS, *_LIVE)
-def veto(name: str, **place: Any) -> None:
-    """Never choose NAME."""
-    _supervise('veto', name, **place)
-
-
-@policies.command()
-@click.argument('name')
-@_with(*_OPTIONS, *_LIVE)
-def allow(name: str, **place: Any) -> None:
-    """Take a veto of NAME back."""
-    _supervise('allow', name, **place)
-
-
-@policies.command()
-@click.argument('name')
-@_with(*_OPTIONS, *_LIVE)
-def lock(name: str, **place: Any) -> None:
-    """Let NAME alone act, or `hold`; shield, faults and the surgeon come first all the same."""
-    _supervise('lock', name, **place)
-
-
-@policies.command()
-@_with(*_OPTIONS, *_LIVE)
-def unlock(**place: Any) -> None:
-    """Let all policies act again."""
-    _supervise('unlock', '', **place)
-
-
-@policies.command()
-@_with(*_OPTIONS, *_LIVE)
-def take_over(**place: Any) -> None:
-    """Leave the arm to the surgeon."""
-    _supervise('take_over', '', **place)
-
-
-@policies.command()
-@_with(*_OPTIONS, *_LIVE)
-def hand_back(**place: Any) -> None:
-    """Give the arm back to the selector."""
-    _supervise('hand_back', '', **place)
-
-
-def _pin(name: str, version: str, *, directory: Path, robot: str, domain: int, hosts: str) -> None:
     found = RobotPolicies.of(directory, robot)
     if found.running:
         words = _live(hosts, 'pin', robot, domain, name, version)
@@ -207,9 +154,32 @@ def _pin(name: str, version: str, *, directory: Path, robot: str, domain: int, h
     click.echo(words)
 
 
+@policies.command()
+@click.argument('name')
+@_with(*_OPTIONS, *_LIVE)
+@click.pass_context
+def unpin(context: click.Context, name: str, **place: object) -> None:
+    """Have the newest version stand for NAME again."""
+    context.invoke(pin, name=name, version='', **place)
+
+
+_ORDERS = {
+    Command.VETO: 'Never choose NAME.',
+    Command.ALLOW: 'Take a veto of NAME back.',
+    Command.LOCK: (
+        'Let NAME alone act, or `hold`; shield, faults and the surgeon come first all the same.'
+    ),
+    Command.UNLOCK: 'Let all policies act again.',
+    Command.TAKE_OVER: 'Leave the arm to the surgeon.',
+    Command.HAND_BACK: 'Give the arm back to the selector.',
+}
+"""Orders of the surgeon, and their help."""
+
+
 def _supervise(
-    command: str, name: str, *, directory: Path, robot: str, domain: int, hosts: str
+    command: Command, directory: Path, robot: str, domain: int, hosts: str, name: str = ''
 ) -> None:
+    """Order something of the selector of a robot, now or for its start."""
     found = RobotPolicies.of(directory, robot)
     if found.running:
         words = _live(hosts, 'supervise', robot, domain, command, name)
@@ -218,12 +188,19 @@ def _supervise(
     click.echo(words)
 
 
+for _command, _help in _ORDERS.items():
+    _named = [click.argument('name')] if _command in NAMED else []
+    policies.command(_command.replace('_', '-'), help=_help)(
+        _with(*_named, *_OPTIONS, *_LIVE)(partial(_supervise, _command))
+    )
+
+
 def _written(robot: str, words: str) -> str:
     """Tell that nobody obeyed yet."""
     return f'{robot} does not run: written down for its start: {words}'
 
 
-def _live(hosts: str, function: str, *arguments: Any) -> str:
+def _live(hosts: str, function: str, *arguments: object) -> str:
     """Call a service of the selector that runs."""
     if missing := missing_ros():
         raise OrderError(f'the selector runs, and ROS 2 is not here: {missing}')
@@ -251,11 +228,11 @@ def _shown(value: object) -> str:
 
 def _document(found: RobotPolicies) -> dict[str, Any]:
     """Return all that is shown, for JSON."""
-    word = found.supervision
+    supervision = found.supervision
     return {
-        'driver': 'surgeon' if word.surgeon else 'selector',
-        'locked': word.locked,
-        'vetoed': sorted(word.vetoed),
+        'driver': 'surgeon' if supervision.surgeon else 'selector',
+        'locked': supervision.locked,
+        'vetoed': sorted(supervision.vetoed),
         'running': found.running,
         'problems': found.problems,
         'policies': [
@@ -265,9 +242,9 @@ def _document(found: RobotPolicies) -> dict[str, Any]:
                 'round': each.round,
                 'digest': each.digest,
                 'came': _came(each),
-                'status': str(found.registry.status(each, word)),
+                'status': str(found.registry.status(each, supervision)),
                 'reason': each.refusal,
-                'pinned': word.pinned.get(each.name) == each.digest,
+                'pinned': supervision.pinned.get(each.name) == each.digest,
                 'valued': each.model is not None,
                 **({'safety': each.report.to_mapping()} if each.report else {}),
             }
