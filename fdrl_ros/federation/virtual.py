@@ -18,7 +18,7 @@ from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVE
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
-from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
 from fdrl_ros.federation.key_authority.released import Validation
@@ -243,12 +243,7 @@ class VirtualFederation:
             self.shape,
             store,
             seeds,
-            unit='patient',
-            delta=0.0,
-            quorum=self.roster.quorum,
-            release=False,
-            encryption=self._encryption,
-            personal=self._personal,
+            HospitalSettings(self._encryption, personal=self._personal),
         )
 
     def _hospitals(self) -> Iterator[Hospital]:

@@ -22,7 +22,7 @@ from fdrl_ros.deployment.parties.hospital import (
 )
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.hospital.hospital import Hospital
-from fdrl_ros.federation.hospital.local_update import LocalUpdate
+from fdrl_ros.federation.hospital.state import LocalUpdate
 from fdrl_ros.federation.protocol.message import (
     Decline,
     GlobalPolicy,

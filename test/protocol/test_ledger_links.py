@@ -5,7 +5,7 @@
 import shutil
 
 from fdrl_ros.errors import LedgerHeadError, RoundError
-from fdrl_ros.federation.hospital import round_log
+from fdrl_ros.federation.hospital import state
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatus, Verdict
 from fdrl_ros.privacy.ledger.chain import DIGEST
@@ -192,7 +192,7 @@ def test_links_are_in_the_first_chunk_and_under_the_signature(tmp_path):
 
 
 def test_links_go_back_to_what_both_servers_saw_and_a_little_further(tmp_path, monkeypatch):
-    monkeypatch.setattr(round_log, 'SPARE', 3)
+    monkeypatch.setattr(state, 'SPARE', 3)
     bench = Bench(tmp_path, hospitals=4, rounds=5)
     tap = Tap(bench, MaskedUpdate)
     assert bench.run(lambda: bench.key_authority.round == 3)

@@ -144,8 +144,8 @@ def test_a_hospital_never_reveals_for_another_set_though_it_lost_its_state(tmp_p
     assert bench.run(revealed)
     bench.lose(name, 'deleted')
     bench.start(name)
-    log = bench.federation.parties[name]._log
-    assert log.revealed(1) and log.floor == (1, 2)
+    state = bench.federation.parties[name].state
+    assert state.record.of(1).revealed and state.floor == (1, 2)
     before = len(revealed())
     assert bench.run(lambda: bench.aggregator.round == 2)
     assert len(revealed()) == before

@@ -88,7 +88,7 @@ def test_a_hospital_killed_before_it_notes_a_retry_goes_on_in_it_and_not_before(
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    liar.parties['hospital_1']._log.keep_sent = killed
+    liar.parties['hospital_1'].state.keep_sent = killed
     with pytest.raises(KeyboardInterrupt):
         liar.run_attempt((1, 2), stories, until=Phase.TRAIN)
     liar.restart('hospital_1')

@@ -26,10 +26,10 @@ from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.protocol.attempt import (
     attempt_of,
-    sealed_in,
+    AttemptId,
     settle_digest,
     setup_digest,
-    Try,
+    split_sealed,
 )
 from fdrl_ros.federation.protocol.message import (
     hash_of_seed,
@@ -81,13 +81,13 @@ class Coalition:
     roster: Roster
     secret: SecretContext
     seeds: dict[str, list[RoundSeeds]]
-    keys: dict[tuple[str, Try], list[RoundKey]] = field(default_factory=dict)
+    keys: dict[tuple[str, AttemptId], list[RoundKey]] = field(default_factory=dict)
     lists: dict[bytes, KeyList] = field(default_factory=dict)
     setups: dict[bytes, tuple[KeyList, tuple[str, ...]]] = field(default_factory=dict)
     settled: dict[bytes, tuple[bytes, tuple[str, ...]]] = field(default_factory=dict)
     heard: list[Message] = field(default_factory=list)
-    shares: dict[tuple[str, Try, bytes, str], dict[str, bytes]] = field(default_factory=dict)
-    found: dict[tuple[str, Try, str], bytes] = field(default_factory=dict)
+    shares: dict[tuple[str, AttemptId, bytes, str], dict[str, bytes]] = field(default_factory=dict)
+    found: dict[tuple[str, AttemptId, str], bytes] = field(default_factory=dict)
 
     def hear(self, messages: Iterable[Message]) -> None:
         """Keep messages, and work out what they are about."""
@@ -118,7 +118,7 @@ class Coalition:
         self.setups[setup] = listed, tuple(sorted(members))
         self.settled[settle_digest(setup, survivors)] = setup, tuple(survivors)
 
-    def own(self, name: str, of: Try) -> list[AttemptSecrets]:
+    def own(self, name: str, of: AttemptId) -> list[AttemptSecrets]:
         """Return the secrets of a corrupt hospital."""
         return [each.of(of[0]).attempt(of[1]) for each in self.seeds.get(name, [])]
 
@@ -129,7 +129,7 @@ class Coalition:
             if isinstance(message, Shares) and message.keys_digest in self.lists:
                 listed = self.lists[message.keys_digest]
                 others = [name for name in listed.members if name != sender]
-                for name, each in sealed_in(message.sealed, others, sender).items():
+                for name, each in split_sealed(message.sealed, others, sender).items():
                     for secrets in self.own(name, of):
                         keys = MemberKeys(secrets.mask.public, secrets.sealing.public)
                         if listed.keys[name] != keys:
@@ -151,11 +151,11 @@ class Coalition:
                     self._hold(name, of, listed, kind, sender, share)
 
     def _hold(
-        self, dealer: str, of: Try, listed: KeyList, kind: str, holder: str, share: bytes
+        self, dealer: str, of: AttemptId, listed: KeyList, kind: str, holder: str, share: bytes
     ) -> None:
         self.shares.setdefault((dealer, of, listed.digest, kind), {})[holder] = share
 
-    def restored(self, name: str, of: Try, kind: str, public: bytes = b'') -> bytes | None:
+    def restored(self, name: str, of: AttemptId, kind: str, public: bytes = b'') -> bytes | None:
         """
         Return a secret if it is known: one's own, a guess, or what enough shares restore.
 
@@ -175,7 +175,7 @@ class Coalition:
         fitting = (each for each in candidates if self._fits(name, of, kind, each, public))
         return next(fitting, None)
 
-    def _fits(self, name: str, of: Try, kind: str, secret: bytes, public: bytes) -> bool:
+    def _fits(self, name: str, of: AttemptId, kind: str, secret: bytes, public: bytes) -> bool:
         keys = self.keys.get((name, of), [])
         if kind == SELF:
             return any(key.seed_hash == hash_of_seed(secret) for key in keys)

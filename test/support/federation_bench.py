@@ -13,7 +13,7 @@ from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
-from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
 from fdrl_ros.federation.key_authority.released import Validation
@@ -210,12 +210,13 @@ class Bench:
             self.shape,
             store,
             self.seeds_of(name),
-            unit='patient',
-            delta=1e-4,
-            quorum=3,
-            release=self.release,
-            encryption=self.encryption,
-            personal=self.personal,
+            HospitalSettings(
+                self.encryption,
+                delta=1e-4,
+                quorum=3,
+                release=self.release,
+                personal=self.personal,
+            ),
         )
 
     def start(self, name: str) -> None:

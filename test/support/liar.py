@@ -17,7 +17,7 @@ from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.masking.share_sealing import KeyList, seal_shares, SEALED_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART
-from fdrl_ros.federation.protocol.attempt import key_list, settle_digest, setup_digest, Try
+from fdrl_ros.federation.protocol.attempt import AttemptId, key_list, settle_digest, setup_digest
 from fdrl_ros.federation.protocol.message import (
     Delivery,
     Envelope,
@@ -97,7 +97,7 @@ class Liar:
             self.bench.identities['key_authority']
         )
 
-    def seal(self, kind: type, sender: str, of: Try, **fields: Any) -> Any:
+    def seal(self, kind: type, sender: str, of: AttemptId, **fields: Any) -> Any:
         """Make a message that a corrupt party signs."""
         envelope = Envelope('test', *of, sender, self.bench.stores[sender].next_counter())
         return kind(envelope=envelope, **fields).signed_by(self.bench.identities[sender])
@@ -139,7 +139,7 @@ class Liar:
 
     # What it says.
 
-    def status(self, name: str, of: Try, phase: Phase, story: Story) -> None:
+    def status(self, name: str, of: AttemptId, phase: Phase, story: Story) -> None:
         """Tell a hospital where the attempt stands, by its story."""
         lists = {
             'keyed': story.keyed if phase > Phase.OPEN else (),
@@ -149,7 +149,7 @@ class Liar:
         self.tell(name, self.seal(LedgerHeads, 'aggregator', of, hospitals=(), heads=b''))
         self.tell(name, self.say_status(of, phase, **lists))
 
-    def say_status(self, of: Try, phase: Phase, **lists: tuple[str, ...]) -> RoundStatus:
+    def say_status(self, of: AttemptId, phase: Phase, **lists: tuple[str, ...]) -> RoundStatus:
         """Make a status of one's own."""
         roster = self.bench.roster
         status: RoundStatus = self.seal(
@@ -166,7 +166,7 @@ class Liar:
         )
         return status
 
-    def keys_for(self, of: Try, variant: int) -> dict[str, RoundKey]:
+    def keys_for(self, of: AttemptId, variant: int) -> dict[str, RoundKey]:
         """Return everybody's newest round keys, of the corrupt ones those of a variant."""
         keys = {m.envelope.sender: m for m in self.said if isinstance(m, RoundKey) and at(m, of)}
         keys = {name: key for name, key in keys.items() if name in self.honest}
@@ -185,7 +185,7 @@ class Liar:
 
     def run_attempt(
         self,
-        of: Try,
+        of: AttemptId,
         stories: dict[str, Story],
         *,
         until: Phase = Phase.REVEAL,
@@ -215,7 +215,9 @@ class Liar:
             if phase >= Phase.SETTLE:
                 self._tell_settles(of, stories, listed)
 
-    def _tell_keys(self, name: str, of: Try, story: Story, listed: dict[str, KeyList]) -> None:
+    def _tell_keys(
+        self, name: str, of: AttemptId, story: Story, listed: dict[str, KeyList]
+    ) -> None:
         keys = self.keys_for(of, story.variant)
         for each in keys.values():
             if each.envelope.sender != name:
@@ -231,7 +233,9 @@ class Liar:
             told = [keys[each] for each in story.keyed]
             self.coalition.tell(told, story.members, story.survivors, self.terms)
 
-    def delivery(self, name: str, of: Try, members: Iterable[str], keys: KeyList) -> Delivery:
+    def delivery(
+        self, name: str, of: AttemptId, members: Iterable[str], keys: KeyList
+    ) -> Delivery:
         """Hand a hospital what there is for it, and for what is missing anything."""
         senders, sealed = sorted(set(members) - {name}), []
         shares = {m.envelope.sender: m for m in self.said if isinstance(m, Shares) and at(m, of)}
@@ -253,7 +257,7 @@ class Liar:
         return self.forge(delivery).signed_by(self.bench.identities['aggregator'])
 
     def _tell_settles(
-        self, of: Try, stories: dict[str, Story], listed: dict[str, KeyList]
+        self, of: AttemptId, stories: dict[str, Story], listed: dict[str, KeyList]
     ) -> None:
         """Let all hear what the others signed, and sign everybody's story oneself."""
         honest = [each for each in self.said if isinstance(each, Settle) and at(each, of)]
@@ -310,7 +314,7 @@ def gains_nothing(liar: Liar) -> bool:
     return len(facts) <= 1 and all(each in revealed for each in facts) and weights <= {0, 1}
 
 
-def at(message: Message, of: Try) -> bool:
+def at(message: Message, of: AttemptId) -> bool:
     """Tell whether a message belongs to an attempt."""
     return (message.envelope.round, message.envelope.attempt) == of
 

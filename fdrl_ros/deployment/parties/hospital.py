@@ -17,10 +17,10 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError, StoreError
-from fdrl_ros.federation.hospital.hospital import Hospital
-from fdrl_ros.federation.hospital.local_update import LocalUpdate
+from fdrl_ros.errors import FdrlError, LedgerCorruptError, LedgerError, RecordsError, StoreError
+from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.hospital.state import LocalUpdate, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head
 from fdrl_ros.federation.protocol.store import peek, Store
@@ -218,12 +218,12 @@ def last_sent(directory: Path, plan: Plan) -> Head | None:
 
     :raises StoreError: if the hospital's state is damaged.
     """
-    saved = peek(directory / 'state.sqlite', 'update').get('update')
+    saved = peek(directory / 'state.sqlite', UPDATE).get(UPDATE)
     if saved is None:
         return None
     try:
         result = LocalUpdate.from_bytes(saved, plan.shape.n_parameters).result
-    except (ValueError, KeyError, TypeError) as error:
+    except FdrlError as error:
         raise StoreError(f'the state file in {directory} is damaged: its update') from error
     return Head(result.ledger_entries, result.ledger_head)
 
@@ -253,10 +253,12 @@ def open_hospital(
         plan.shape,
         store,
         RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),
-        unit=plan.privacy.unit,
-        delta=plan.privacy.delta,
-        quorum=max(plan.rounds.quorum, channel.roster.quorum),
-        release=plan.federation.release,
-        encryption=plan.encryption,
-        personal=plan.federation.personal_layers,
+        HospitalSettings(
+            plan.encryption,
+            unit=plan.privacy.unit,
+            delta=plan.privacy.delta,
+            quorum=plan.rounds.quorum,
+            release=plan.federation.release,
+            personal=plan.federation.personal_layers,
+        ),
     )

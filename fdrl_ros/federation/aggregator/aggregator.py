@@ -40,7 +40,7 @@ from fdrl_ros.federation.protocol.message import (
 from fdrl_ros.federation.protocol.objection import Objections
 from fdrl_ros.federation.protocol.orders import Orders
 from fdrl_ros.federation.protocol.party import Job, Outcome
-from fdrl_ros.federation.protocol.recovery import recall_aggregator
+from fdrl_ros.federation.protocol.recovery import recover_aggregator
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
@@ -88,7 +88,7 @@ class Aggregator:
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._threshold = channel.roster.threshold
         self._orders = Orders(channel, store)
-        recall_aggregator(self._orders, channel, store)
+        recover_aggregator(self._orders, channel, store)
         self._round = store.get_number('round', 1)
         self._attempt = store.get_number('attempt', 0)
         self._phase = Phase.WAITING

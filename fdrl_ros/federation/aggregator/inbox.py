@@ -17,13 +17,13 @@ from fdrl_ros.errors import LateError, MessageError, RoundError, StoreError
 from fdrl_ros.federation.aggregator.updates import Updates
 from fdrl_ros.federation.protocol.attempt import (
     attempt_of,
+    AttemptId,
     check_reveal,
     key_list,
-    keys_of,
-    sealed_in,
+    read_round_key,
     settle_digest,
     setup_digest,
-    Try,
+    split_sealed,
 )
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import (
@@ -48,7 +48,7 @@ _MESSAGE = 'heard '
 class Inbox:
     """Messages of one attempt by their senders; `keyed`, `members` and `survivors` are lists."""
 
-    def __init__(self, roster: Roster, store: Store, of: Try, terms: bytes = b'') -> None:
+    def __init__(self, roster: Roster, store: Store, of: AttemptId, terms: bytes = b'') -> None:
         """
         Begin an attempt with nothing.
 
@@ -70,7 +70,7 @@ class Inbox:
         self.reveals: dict[str, Reveal] = {}
 
     @classmethod
-    def load(cls, roster: Roster, store: Store, of: Try) -> 'Inbox | None':
+    def load(cls, roster: Roster, store: Store, of: AttemptId) -> 'Inbox | None':
         """
         Return an attempt as it was stored, if its survivors were fixed.
 
@@ -135,9 +135,9 @@ class Inbox:
         sender = message.envelope.sender
         if sender not in admitted:
             raise RoundError(sender, 'is not admitted')
-        keys = keys_of(message, self.keys.values())
+        keys = read_round_key(message, self.keys.values())
         known = self.keys.get(sender)
-        if known is not None and keys_of(known, ()) != keys:
+        if known is not None and read_round_key(known, ()) != keys:
             raise RoundError(sender, 'other round keys than before in the same attempt')
         return known is None
 
@@ -146,7 +146,7 @@ class Inbox:
             raise RoundError(sender, 'shares of a hospital whose keys are not in the list')
         if message.keys_digest != self.key_list.digest:
             raise RoundError(sender, 'shares for another list of keys')
-        sealed_in(message.sealed, self.keyed[1:], sender)
+        split_sealed(message.sealed, self.keyed[1:], sender)
 
     def _check_update(self, message: MaskedUpdate, sender: str) -> None:
         if sender not in self.members:

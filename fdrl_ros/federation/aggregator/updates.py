@@ -9,7 +9,7 @@ import json
 
 from fdrl_ros.crypto.he.encryption import PublicContext
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
-from fdrl_ros.federation.protocol.attempt import Try
+from fdrl_ros.federation.protocol.attempt import AttemptId
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import (
     hash_of_hashes,
@@ -18,8 +18,7 @@ from fdrl_ros.federation.protocol.message import (
     Wanted,
 )
 from fdrl_ros.federation.protocol.pull import Ask, FIRST, numbers, Pull
-from fdrl_ros.federation.protocol.spool import Place, Spool
-from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.store import Place, Spool, Store
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 
 AT_ONCE = 2
@@ -64,7 +63,7 @@ class Updates:
     before; and the key authority will want to see every chunk as its hospital signed it.
     """
 
-    def __init__(self, store: Store, of: Try) -> None:
+    def __init__(self, store: Store, of: AttemptId) -> None:
         """Begin with nothing."""
         self._store = store
         self._of = of

@@ -1,11 +1,32 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The hospital's side of a round: share, train, mask, encrypt, sign, reveal (FDRL Alg. 1)."""
+"""
+The hospital's side of a round, phase by phase (FDRL Alg. 1; masks after Bonawitz et al. 2017).
 
+OPEN: publish this attempt's round keys. SHARE: seal shares of its secrets for the others. TRAIN:
+train once a round, mask, encrypt and send. SETTLE: sign the survivor set. REVEAL: reveal the
+shares that take the masks off the survivors' sum. RELEASED: check the new policy, forget the rest.
+
+Everything that is sent in an attempt follows from the round's seed, the durable record of
+:mod:`fdrl_ros.federation.hospital.state` and what the others sent, so a hospital that is killed
+sends the same again.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
 from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.crypto.masking.masks import net_mask
+from fdrl_ros.crypto.masking.round_secret import AttemptSecrets
+from fdrl_ros.crypto.masking.share_sealing import (
+    deal,
+    KeyList,
+    open_shares,
+    seal_shares,
+    SealError,
+)
+from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
@@ -16,52 +37,88 @@ from fdrl_ros.errors import (
     RoundError,
     TrainingStopped,
 )
-from fdrl_ros.federation.hospital.local_update import LocalUpdate
-from fdrl_ros.federation.hospital.round_log import RoundLog, Written
-from fdrl_ros.federation.hospital.round_participant import AGGREGATOR, Part, Setup
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.protocol.attempt import attempt_of, check_set, Try
+from fdrl_ros.federation.hospital.state import (
+    HospitalState,
+    LocalUpdate,
+    Received,
+    Sent,
+    Setup,
+)
+from fdrl_ros.federation.protocol.attempt import (
+    attempt_of,
+    AttemptId,
+    check_hospitals,
+    key_list,
+    settle_digest,
+    setup_digest,
+    split_sealed,
+)
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import (
     Decline,
     DeclineReason,
     Delivery,
     EncryptionKey,
+    Envelope,
     GlobalPolicy,
+    hash_of_seed,
     HospitalPolicy,
     LedgerHeads,
+    MaskedUpdate,
     Message,
     MOST_DETAIL,
     Phase,
+    Reveal,
     RoundKey,
     RoundStatus,
     Settle,
+    Shares,
     Wanted,
 )
 from fdrl_ros.federation.protocol.objection import Objections
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
-from fdrl_ros.federation.protocol.recovery import recall_hospital
+from fdrl_ros.federation.protocol.pull import FIRST, numbers
+from fdrl_ros.federation.protocol.recovery import recover_hospital
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
+from numpy.typing import NDArray
 
 AHEAD = 8
 """Attempts ahead of the present one of which messages are kept: they may overtake its status."""
 
+AGGREGATOR = 'aggregator'
 TAKING_PART = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL)
+"""Phases in which a hospital has something to do."""
+
+
+@dataclass(frozen=True)
+class HospitalSettings:
+    """
+    What a hospital agreed to.
+
+    :param encryption: how its updates are quantised and encrypted.
+    :param unit: privacy unit of the learner's epsilon.
+    :param delta: of the learner's guarantee.
+    :param quorum: fewest members of a round that this hospital takes part in.
+    :param release: whether to publish its own policy after each round.
+    :param personal: layers that never leave this hospital, except in a released own policy.
+    """
+
+    encryption: EncryptionSettings
+    unit: str = 'patient'
+    delta: float = 0.0
+    quorum: int = 0
+    release: bool = False
+    personal: tuple[str, ...] = ()
 
 
 class Hospital:
-    """
-    One hospital in the federation.
-
-    What it says in an attempt follows from the round's seed and the update of the round, which
-    are both durable, as is what it sent and signed. So after a restart it says the same again and
-    takes part on; a retry masks the same noised update.
-    """
+    """One hospital in the federation: a plain object that a driver moves; see :class:`Party`."""
 
     takes = (
         Delivery,
@@ -81,45 +138,30 @@ class Hospital:
         shape: NetworkShape,
         store: Store,
         seeds: RoundSeeds,
-        *,
-        unit: str,
-        delta: float,
-        quorum: int,
-        release: bool,
-        encryption: EncryptionSettings,
-        personal: tuple[str, ...] = (),
+        settings: HospitalSettings,
     ) -> None:
         """
-        Bind a hospital to its learner and its identity.
+        Go on from the state in `store`.
 
         :param seeds: where the secrets of its rounds come from.
-        :param unit: privacy unit of the learner's epsilon.
-        :param delta: of the learner's guarantee.
-        :param quorum: fewest members of a round that this hospital takes part in.
-        :param release: whether to publish its own policy after each round.
-        :param encryption: what this hospital agreed to encrypt by.
-        :param personal: layers that never leave this hospital, except in a released own policy.
         """
         self._channel = channel
+        self._roster = channel.roster
+        self._name = channel.name
         self._learner = learner
         self._shape = shape
         self._seeds = seeds
-        self._unit = unit
-        self._delta = delta
-        self._quorum = max(quorum, channel.roster.quorum)
-        self._release = release
-        self._personal = personal
-        self._encryption = encryption
-        self._shared = shape.shared(personal)
-        self._member = channel.roster.member(channel.name)
+        self._settings = settings
+        self._quorum = max(settings.quorum, channel.roster.quorum)
+        self._shared = shape.shared(settings.personal)
         self._terms: Terms | None = None
         self._policy: GlobalPolicy | None = None
         self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
         self._status: RoundStatus | None = None
-        self._parts: dict[Try, Part] = {}
+        self._attempts: dict[AttemptId, Received] = {}
         self._busy = False
         self._declined = 0
-        self._acknowledged: dict[str, tuple[Try, Head]] = {}
+        self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._released = 0
         self._lacking = ''
         self.problem = ''
@@ -127,8 +169,9 @@ class Hospital:
         self.restored = False
         """Whether a server saw entries that the ledger lacks: its epsilon is then too low."""
         self._objections = Objections(channel)
-        self._log = RoundLog(store, shape.n_parameters)
-        recall_hospital(self._log, channel, store, seeds)
+        self.state = HospitalState(store, shape.n_parameters)
+        """What this hospital keeps of the round."""
+        recover_hospital(self.state, channel, store, seeds)
 
     @property
     def policy(self) -> GlobalPolicy | None:
@@ -138,7 +181,12 @@ class Hospital:
     @property
     def round(self) -> int:
         """The round that this hospital works at."""
-        return self._try()[0]
+        return self._attempt[0]
+
+    @property
+    def attempts_kept(self) -> set[AttemptId]:
+        """The attempts of which messages are kept."""
+        return set(self._attempts)
 
     @property
     def acknowledged(self) -> bool:
@@ -155,7 +203,7 @@ class Hospital:
         return aggregator >= attempt_of(status.envelope) and authority[0] >= policy.envelope.round
 
     def start(self, now: float) -> Outcome:
-        """Begin: a hospital waits for the servers to speak."""
+        """Begin: a hospital waits for the servers' messages."""
         return Outcome()
 
     def tick(self, now: float) -> Outcome:
@@ -165,23 +213,24 @@ class Hospital:
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a message; see :class:`Party`."""
         match message:
-            case GlobalPolicy():
-                return self._take_policy(message)
-            case LedgerHeads():
-                return self._take_heads(message)
-            case EncryptionKey():
-                self._take_encryption_key(message)
+            case RoundStatus():
+                return self._take_status(message)
             case RoundKey():
                 self._channel.accept(message, 'hospital')
-                self._part(message).take_key(message)
+                self._received(message).take_key(message)
             case Delivery():
                 self._take_delivery(message)
             case Settle():
-                self._take_settle(message)
-            case RoundStatus():
-                return self._take_status(message)
+                self._channel.accept(message, 'hospital')
+                self._received(message).take_settle(message)
             case Wanted():
                 return self._take_wanted(message)
+            case GlobalPolicy():
+                return self._take_policy(message)
+            case EncryptionKey():
+                self._take_encryption_key(message)
+            case LedgerHeads():
+                return self._take_heads(message)
             case _:
                 kind = type(message).__name__
                 raise RoundError(message.envelope.sender, f'{kind} to a hospital')
@@ -199,167 +248,126 @@ class Hospital:
         if isinstance(result, Exception):
             raise result
         if isinstance(result, LocalUpdate):
-            self._log.keep(result)
+            self.state.keep_update(result)
             self.problem = ''
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Outcome(notes=(note,)) + self._advance()
-        of, setup, written = result
-        if of == self._try():
-            self._log.keep_sent(of, setup.digest, written)
+        if result.id == self._attempt:
+            self.state.keep_sent(result)
         return self._advance()
 
-    # What the others say.
+    # Which attempt this hospital is in, and what it does there.
 
-    def _take_policy(self, message: GlobalPolicy) -> Outcome:
-        sender = self._channel.accept(message, 'key_authority').name
-        round, attempt = attempt_of(message.envelope)
-        newest = self._policy.envelope.round if self._policy else self._log.over - 1
-        if round <= newest:
-            other = self._policy and round == newest and message.digest != self._policy.digest
-            raise (RoundError if other else LateError)(sender, f'policy of {round} is not newer')
-        try:
-            weights = decode_weights(message.weights, self._shape.n_parameters)
-        except PolicyError as error:
-            raise MessageError(sender, str(error)) from error
-        if digest_of(weights) != message.digest:
-            raise MessageError(sender, 'the digest is not that of the weights')
-        self._log.check(message, self._channel.name)
-        self._log.note_summed(message, self._channel.name)
-        self._policy, self._weights = message, weights
-        what = {'policy': message.digest, 'included': self._channel.name in message.contributors}
-        self._channel.journal.append('policy', round=round, attempt=attempt, **what)
-        # The round is over: nothing may be derived from its seed any more.
-        self._log.end(round)
-        self._seeds.forget(round)
-        self._parts = {of: part for of, part in self._parts.items() if of[0] > round}
-        update = self._log.update
-        notes: tuple[str, ...] = ()
-        if self._release and update and update.round == round and not what['included']:
-            notes = (f'own policy of round {round} not released: the sum left this hospital out',)
-        return Outcome(notes=notes) + self._own_policy() + self._advance()
+    @property
+    def _attempt(self) -> AttemptId:
+        """The present attempt; after a restart the one before which nothing is sent."""
+        return attempt_of(self._status.envelope) if self._status else self.state.floor
 
-    def _take_heads(self, message: LedgerHeads) -> Outcome:
+    def _received(self, message: Message) -> Received:
         """
-        Compare the ledger with the head that a server acknowledges.
-
-        A ledger without it was restored from an older copy, and nothing here can say what it
-        lacks. This hospital then takes no part until its newest ledger is put back.
-        """
-        sender = message.envelope.sender
-        self._channel.accept(message, sender if sender in SERVERS else SERVERS[0])
-        head = message.head(self._channel.name) or Head(0, b'')
-        notes: tuple[str, ...] = ()
-        if head.entries:
-            by = f'the {sender.replace("_", " ")}'
-            try:
-                self._learner.verify_ledger(head, by)
-            except LedgerError as error:
-                if not self.restored:
-                    notes = (f'no part in any round: {error}',)
-                self.restored, self.problem = True, str(error)
-                self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
-        self._acknowledged[sender] = attempt_of(message.envelope), head
-        return Outcome(notes=notes) + self._own_policy() + self._advance()
-
-    def _take_encryption_key(self, message: EncryptionKey) -> None:
-        sender = self._channel.accept(message, 'key_authority').name
-        if (message.n_parameters, message.personal) != (self._shared.size, self._personal):
-            raise MessageError(
-                sender,
-                f'{message.n_parameters} parameters without the layers {message.personal}: this '
-                f'hospital shares {self._shared.size}, without {self._personal}',
-            )
-        if message.members < len(self._channel.roster.hospitals):
-            raise MessageError(sender, f'sums of {message.members} updates overflow')
-        terms, ours = open_key(message), self._encryption
-        found = (message.limit, terms.codec.kind, message.bits)
-        if found != (ours.limit, ours.scheme, ours.bits):
-            raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {ours}')
-        self._terms = terms
-
-    def _take_delivery(self, message: Delivery) -> None:
-        sender = self._channel.accept(message, 'aggregator').name
-        if message.to != self._channel.name:
-            raise RoundError(sender, f'shares for {message.to}')
-        self._part(message).take_delivery(message)
-
-    def _take_wanted(self, message: Wanted) -> Outcome:
-        sender = self._channel.accept(message, 'aggregator').name
-        of = attempt_of(message.envelope)
-        sent = self._log.sent(of) if of == self._try() else None
-        if sent is None or message.to != self._channel.name:
-            raise RoundError(sender, f'wants an update of {of} from {message.to}')
-        return Outcome(self._part(message).chunks(sent, message.first, message.count))
-
-    def _take_settle(self, message: Settle) -> None:
-        self._channel.accept(message, 'hospital')
-        self._part(message).take_settle(message)
-
-    def _take_status(self, message: RoundStatus) -> Outcome:
-        envelope = message.envelope
-        sender = self._channel.accept(message, 'aggregator').name
-        of = attempt_of(envelope)
-        if of < self._try():
-            raise RoundError(sender, f'status of a past attempt, now at {self._try()}')
-        if (objection := self._objections.raised_by(message)) is not None:
-            return objection
-        part = self._parts.get(of) or Part(self._channel, self._seeds, self._log, of)
-        part.take_lists(message)
-        self._parts[of] = part
-        self._status = message
-        self._parts = {key: part for key, part in self._parts.items() if key >= of}
-        return self._advance()
-
-    def _part(self, message: Message) -> Part:
-        """
-        Return the part in the attempt that a message belongs to.
+        Return what was received in the attempt that a message belongs to.
 
         :raises RoundError: if it is over, or too far ahead to keep anything of it.
         """
-        of, now_at = attempt_of(message.envelope), self._try()
-        round, attempt = now_at
-        near = (round, attempt + AHEAD) if of[0] == round else (round + 1, AHEAD)
+        attempt, present = attempt_of(message.envelope), self._attempt
+        near = (present[0], present[1] + AHEAD)
+        if attempt[0] != present[0]:
+            near = (present[0] + 1, AHEAD)
         if self._status is None:
-            near = of if of in self._parts or len(self._parts) < AHEAD else (0, 0)
-        if not now_at <= of <= near:
-            refusal = LateError if of < now_at else RoundError
+            room = attempt in self._attempts or len(self._attempts) < AHEAD
+            near = attempt if room else (0, 0)
+        if not present <= attempt <= near:
+            refusal = LateError if attempt < present else RoundError
             raise refusal(
-                message.envelope.sender, f'{type(message).__name__} of {of}, now at {now_at}'
+                message.envelope.sender, f'{type(message).__name__} of {attempt}, now at {present}'
             )
-        if of not in self._parts:
-            self._parts[of] = Part(self._channel, self._seeds, self._log, of)
-        return self._parts[of]
+        if attempt not in self._attempts:
+            self._attempts[attempt] = Received.load(self.state, attempt)
+        return self._attempts[attempt]
 
-    # What this hospital does about it.
-
-    def _try(self) -> Try:
-        """Return the present attempt; after a restart the one before which nothing is said."""
-        return attempt_of(self._status.envelope) if self._status else self._log.floor
+    def _take_status(self, message: RoundStatus) -> Outcome:
+        sender = self._channel.accept(message, AGGREGATOR).name
+        attempt = attempt_of(message.envelope)
+        if attempt < self._attempt:
+            raise RoundError(sender, f'status of a past attempt, now at {self._attempt}')
+        if (objection := self._objections.raised_by(message)) is not None:
+            return objection
+        received = self._attempts.get(attempt) or Received.load(self.state, attempt)
+        received.take_lists(message)
+        self._attempts[attempt] = received
+        self._status = message
+        self._attempts = {key: each for key, each in self._attempts.items() if key >= attempt}
+        return self._advance()
 
     def _advance(self) -> Outcome:
-        """Do whatever the present phase asks of this hospital and was not done yet."""
-        status, name = self._status, self._channel.name
+        """Do what the present phase asks of this hospital and was not done yet."""
+        status = self._status
         if status is None or status.phase not in TAKING_PART:
             return Outcome()
         if self.restored:
             return self._decline(DeclineReason.LEDGER, self._lacking)
         if not self._up_to_date():
             return Outcome()
-        part = self._part(status)
+        received = self._received(status)
         try:
             if status.phase == Phase.OPEN:
-                return self._announce_key(status)
-            if name not in status.keyed:
-                return Outcome()
-            hospitals = [member.name for member in self._channel.roster.hospitals]
-            check_set(status.keyed, hospitals, self._quorum, AGGREGATOR)
-            return self._take_part(part, status)
+                return self._open(received, status)
+            if self._name in status.keyed:
+                return self._take_part(received, status)
         except (RoundError, CryptoError) as error:
             note = f'no part in round {status.envelope.round}: {error}'
-            return Outcome(notes=(note,)) if part.first(note) else Outcome()
+            return Outcome(notes=(note,)) if received.first(note) else Outcome()
+        return Outcome()
 
-    def _announce_key(self, status: RoundStatus) -> Outcome:
-        """Publish this attempt's keys, if there will be an update to mask with them."""
+    def _up_to_date(self) -> bool:
+        """Whether this hospital starts from what the aggregator says that all start from."""
+        policy, status, terms = self._policy, self._status, self._terms
+        if policy is None or status is None or terms is None or not self.acknowledged:
+            return False
+        ours = terms.digest(policy.digest, self._roster)
+        return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1
+
+    def _take_part(self, received: Received, status: RoundStatus) -> Outcome:
+        """Go through the phases after OPEN, as far as the aggregator is."""
+        hospitals = [member.name for member in self._roster.hospitals]
+        check_hospitals(status.keyed, hospitals, self._quorum, AGGREGATOR)
+        # Published again after a restart: others may have started again too.
+        outcome = self._publish_key(received)
+        keys = self._key_list(received, status)
+        if keys is None:
+            return outcome
+        if status.phase == Phase.SHARE:
+            return outcome + self._share(received, keys)
+        setup = self._open_shares(received, keys, status) if self._is_member(status) else None
+        doubts = self._contradictions(received, keys, status)
+        outcome += Outcome(notes=tuple(filter(received.first, doubts)))
+        if setup is None:
+            return outcome
+        if status.phase == Phase.TRAIN:
+            return outcome + self._train(received, setup)
+        if self._name in status.survivors:
+            outcome += self._settle(received, setup, status.survivors)
+            if status.phase == Phase.REVEAL:
+                outcome += self._reveal(received, setup, status.survivors)
+        return outcome
+
+    def _is_member(self, status: RoundStatus) -> bool:
+        return self._name in status.members
+
+    def _decline(self, reason: DeclineReason, why: str) -> Outcome:
+        """Tell the aggregator, once a round, that this hospital takes no part in it."""
+        round, attempt = self._attempt
+        if self._declined == round:
+            return Outcome()
+        self._declined, self.problem = round, self.problem or why
+        detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
+        declined = self._channel.seal(Decline, round, attempt, reason=int(reason), detail=detail)
+        return Outcome((declined,), notes=(f'no part in round {round}: {why}',))
+
+    # Phase OPEN: publish this attempt's keys.
+
+    def _open(self, received: Received, status: RoundStatus) -> Outcome:
+        """Publish the keys, if there will be an update to mask with them."""
         round = status.envelope.round
         if self._declined == round:
             return Outcome()
@@ -369,63 +377,152 @@ class Hospital:
                 self._learner.check_affordable(round)
             except BudgetExceededError as error:
                 return self._decline(DeclineReason.BUDGET, str(error))
-        return Outcome(self._part(status).say_key())
+        return self._publish_key(received)
 
-    def _decline(self, reason: DeclineReason, why: str) -> Outcome:
-        """Tell the aggregator, once a round, that this hospital takes no part in it."""
-        of = self._try()
-        if self._declined == of[0]:
+    def _publish_key(self, received: Received) -> Outcome:
+        if not received.first('key'):
             return Outcome()
-        self._declined, self.problem = of[0], self.problem or why
-        detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
-        declined = self._channel.seal(Decline, *of, reason=int(reason), detail=detail)
-        return Outcome((declined,), notes=(f'no part in round {of[0]}: {why}',))
+        own = self._own_key(received)
+        key = self._channel.seal(
+            RoundKey,
+            *received.attempt,
+            mask_key=own.mask_key,
+            sealing_key=own.sealing_key,
+            seed_hash=own.seed_hash,
+        )
+        return Outcome((key,))
 
-    def _take_part(self, part: Part, status: RoundStatus) -> Outcome:
-        """Go on in an attempt whose list of keys this hospital is on."""
-        name = self._channel.name
-        # Said again after a restart: others may have started again too.
-        outcome = Outcome(part.say_key())
-        keys = part.key_list(status.keyed, status.terms_digest)
-        if keys is None:
-            return outcome
-        if status.phase == Phase.SHARE:
-            return outcome + Outcome(part.share(keys))
-        setup = part.setup(keys, status) if name in status.members else None
-        doubts = (f'somebody lies: {each}' for each in part.contradictions(keys, status))
-        outcome += Outcome(notes=tuple(filter(part.first, doubts)))
-        if setup is None:
-            return outcome
-        if status.phase == Phase.TRAIN:
-            return outcome + self._work(part, setup)
-        if name in status.survivors:
-            outcome += Outcome(part.settle(setup, status.survivors))
-            if status.phase == Phase.REVEAL:
-                outcome += Outcome(part.reveal(setup, status.survivors))
-        return outcome
+    def _own_key(self, received: Received) -> RoundKey:
+        """Return this hospital's unsigned round key."""
+        secrets = self._secrets(received)
+        envelope = Envelope(self._roster.federation, *received.attempt, self._name, 0)
+        seed_hash = hash_of_seed(secrets.self_seed)
+        return RoundKey(envelope, secrets.mask.public, secrets.sealing.public, seed_hash)
 
-    def _work(self, part: Part, setup: Setup) -> Outcome:
+    def _secrets(self, received: Received) -> AttemptSecrets:
+        if received.secrets is None:
+            round, attempt = received.attempt
+            received.secrets = self._seeds.of(round).attempt(attempt)
+        return received.secrets
+
+    # Phase SHARE: seal shares of this attempt's two secrets for each keyed hospital.
+
+    def _key_list(self, received: Received, status: RoundStatus) -> KeyList | None:
+        """
+        Return the list that shares are made along, or None while a key of it is missing.
+
+        :raises CryptoError: if no shares can be made along it.
+        """
+        if received.key_list is None or set(status.keyed) != received.key_list.keys.keys():
+            others = [name for name in status.keyed if name != self._name]
+            if any(name not in received.keys for name in others):
+                return None
+            keys = [self._own_key(received), *(received.keys[name] for name in others)]
+            terms = status.terms_digest
+            received.key_list = key_list(self._roster, keys, received.attempt, terms)
+        return received.key_list
+
+    def _share(self, received: Received, keys: KeyList) -> Outcome:
+        if not received.first('shares'):
+            return Outcome()
+        sealed = seal_shares(self._secrets(received), keys)
+        joined = b''.join(sealed[name] for name in sorted(sealed))
+        shares = self._channel.seal(
+            Shares, *received.attempt, keys_digest=keys.digest, sealed=joined
+        )
+        return Outcome((shares,))
+
+    # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
+
+    def _take_delivery(self, message: Delivery) -> None:
+        sender = self._channel.accept(message, AGGREGATOR).name
+        if message.to != self._name:
+            raise RoundError(sender, f'shares for {message.to}')
+        self._received(message).take_delivery(message)
+
+    def _open_shares(self, received: Received, keys: KeyList, status: RoundStatus) -> Setup | None:
+        """
+        Open what the other members sealed for this one, or return None before it is delivered.
+
+        :param status: names the members who mask with each other.
+        :raises RoundError: if what was delivered is not of these members, or too little of it
+            can be opened to ever take the masks off again.
+        """
+        members, sender = tuple(sorted(status.members)), status.envelope.sender
+        delivery = received.delivery
+        if received.setup is None and delivery is not None:
+            check_hospitals(members, keys.members, self._roster.quorum, sender)
+            others = [name for name in members if name != self._name]
+            if sorted(delivery.senders) != others:
+                raise RoundError(sender, f'delivered shares of {delivery.senders}')
+            shares = self._opened(received, keys, delivery)
+            if len(shares) < self._roster.quorum:
+                unread = ', '.join(name for name in others if name not in shares)
+                raise RoundError(sender, f'the shares of {unread} cannot be opened: other keys?')
+            self.state.keep_received(received.attempt, [*received.keys.values(), delivery])
+            received.setup = Setup(setup_digest(keys, members), members, shares)
+        if received.setup is not None and members != received.setup.members:
+            raise RoundError(sender, f'changed the members to {members}')
+        return received.setup
+
+    def _opened(
+        self, received: Received, keys: KeyList, delivery: Delivery
+    ) -> dict[str, SharePair]:
+        """Return the shares that can be opened, and this hospital's own."""
+        secrets, sender = self._secrets(received), delivery.envelope.sender
+        sealed = split_sealed(delivery.sealed, delivery.senders, sender)
+        shares = {self._name: deal(secrets, keys)[self._name]}
+        for name in sorted(delivery.senders):
+            try:
+                shares[name] = open_shares(secrets, keys, name, sealed[name])
+            except SealError:
+                continue  # a faulty sender, or one with other keys: its shares are missing
+        return shares
+
+    def _contradictions(self, received: Received, keys: KeyList, status: RoundStatus) -> list[str]:
+        """Name what others sent that cannot be if the aggregator told this hospital the truth."""
+        found = []
+        if status.survivors:
+            told = settle_digest(setup_digest(keys, status.members), status.survivors)
+            received.survivors_digest = told
+            found += [
+                f'{name} signed other survivors than this hospital was told of'
+                for name, each in received.settles.items()
+                if each.settle_digest != told
+            ]
+        setup = received.setup
+        if setup is not None and len(setup.shares) < len(setup.members):
+            missing = sorted(set(setup.members) - setup.shares.keys())
+            found.append(f'the shares of {", ".join(missing)} cannot be opened')
+        return [f'somebody lies: {each}' for each in found]
+
+    def _train(self, received: Received, setup: Setup) -> Outcome:
         """Train if this round's update is not there yet; then mask, encrypt and send it."""
-        of = self._try()
-        sent = self._log.sent(of)
+        attempt = received.attempt
+        sent = self.state.sent(attempt)
         if sent is not None and sent.setup_digest != setup.digest:
             raise RoundError(AGGREGATOR, 'the update of this attempt was masked for other members')
         if sent is not None:
-            return Outcome(part.send(sent))
+            return self._send(received, sent)
         if self._busy:
             return Outcome()
         self._busy = True
-        if self._has_update(of[0]):
-            return Outcome(jobs=(self._encryption_job(part, setup),))
-        return Outcome(jobs=(self._training_job(of[0]),))
+        if self._has_update(attempt[0]):
+            return Outcome(jobs=(self._encryption_job(received, setup),))
+        return Outcome(jobs=(self._training_job(attempt[0]),))
+
+    def _has_update(self, round: int) -> bool:
+        update = self.state.update
+        base = self._policy.digest if self._policy else b''
+        return update is not None and (update.round, update.base) == (round, base)
 
     def _training_job(self, round: int) -> Job:
         assert self._policy
         weights, base = self._weights.copy(), self._policy.digest
-        if self._log.update is not None:
+        if self.state.update is not None:
             personal = np.ones(weights.size, dtype=bool)
             personal[self._shared] = False
-            weights[personal] = self._log.update.result.weights[personal]
+            weights[personal] = self.state.update.result.weights[personal]
 
         def train(report: Report, stopped: Stopped) -> LocalUpdate:
             result = self._learner.train(weights, round, report=report, stopped=stopped)
@@ -433,31 +530,183 @@ class Hospital:
 
         return Job('train', train)
 
-    def _encryption_job(self, part: Part, setup: Setup) -> Job:
-        assert self._log.update and self._terms
+    def _encryption_job(self, received: Received, setup: Setup) -> Job:
+        assert self.state.update and self._terms
         codec, public = self._terms.codec, self._terms.public
-        update, of = self._log.update, self._try()
-        base, share = self._weights, self._member.size / self._channel.roster.n_max
-        shared = self._shared
-        uniforms = self._learner.rounding(of[0], codec.n_parameters)
+        update, attempt, shared = self.state.update, received.attempt, self._shared
+        size = self._roster.member(self._name).size
+        base, share = self._weights, size / self._roster.n_max
+        uniforms = self._learner.rounding(attempt[0], codec.n_parameters)
 
-        def encrypt(report: Report, stopped: Stopped) -> tuple[Try, Setup, Written]:
+        def encrypt(report: Report, stopped: Stopped) -> Sent:
             weights = update.result.weights[shared]
             slots = codec.encode(weights, base[shared], share, uniforms)
-            mask = part.mask(setup, codec.masked_slots(), codec.scheme.plain_modulus)
-            return of, setup, self._log.write(of, codec.encrypt(slots, mask, public))
+            mask = self._mask(received, setup, codec.masked_slots(), codec.scheme.plain_modulus)
+            chunks = codec.encrypt(slots, mask, public)
+            return self.state.write_chunks(attempt, setup.digest, chunks)
 
         return Job('encrypt', encrypt)
 
-    def _own_policy(self) -> Outcome:
+    def _mask(
+        self, received: Received, setup: Setup, shape: tuple[int, int], modulus: int
+    ) -> NDArray[np.int64]:
+        """Return the pair masks with all other members plus the self mask (FDRL Eq. 6)."""
+        flat = net_mask(
+            self._secrets(received),
+            {name: received.keys[name].mask_key for name in setup.members if name != self._name},
+            count=shape[0] * shape[1],
+            modulus=modulus,
+            setup=setup.digest,
+        )
+        return flat.reshape(shape)
+
+    def _send(self, received: Received, sent: Sent) -> Outcome:
+        """Send the first chunks of what is on disk; the aggregator asks for the others."""
+        update = self.state.update
+        if update is None or not received.first('update'):
+            return Outcome()
+        ledger = Head(update.result.ledger_entries, update.result.ledger_head)
+        self._note(received, 'sent', update=sent.update_hash, ledger=ledger)
+        return self._chunks(sent, 0, FIRST)
+
+    def _take_wanted(self, message: Wanted) -> Outcome:
+        sender = self._channel.accept(message, AGGREGATOR).name
+        attempt = attempt_of(message.envelope)
+        sent = self.state.sent(attempt) if attempt == self._attempt else None
+        if sent is None or message.to != self._name:
+            raise RoundError(sender, f'wants an update of {attempt} from {message.to}')
+        return self._chunks(sent, message.first, message.count)
+
+    def _chunks(self, sent: Sent, first: int, count: int) -> Outcome:
+        """Sign chunks of what is on disk; the first one brings the ledger's links."""
+        assert self.state.update is not None
+        base, result = self.state.update.base, self.state.update.result
+        return Outcome(
+            tuple(
+                self._channel.seal(
+                    MaskedUpdate,
+                    *sent.id,
+                    chunk=number,
+                    chunks=len(sent.chunks),
+                    base_digest=base,
+                    setup_digest=sent.setup_digest,
+                    ciphertext=self.state.chunk(sent, number),
+                    ledger_entries=result.ledger_entries,
+                    ledger_head=result.ledger_head,
+                    ledger_base_entries=result.ledger_base_entries,
+                    ledger_base_head=result.ledger_base_head,
+                    ledger_links=b'' if number else self.state.links(),
+                )
+                for number in numbers(first, count, len(sent.chunks))
+            )
+        )
+
+    # Phase SETTLE: sign the survivor set, one in an attempt.
+
+    def _settle(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Outcome:
+        """
+        Sign the survivors that the aggregator names.
+
+        :raises RoundError: if they cannot be, or others were signed or revealed for before.
+        """
+        attempt, settled = received.attempt, settle_digest(setup.digest, survivors)
+        if received.signed_digest and received.signed_digest != settled:
+            raise RoundError(AGGREGATOR, f'other survivors than were signed: {survivors}')
+        sent = None if received.signed_digest else self.state.sent(attempt)
+        if sent is None or sent.setup_digest != setup.digest:
+            return Outcome()
+        check_hospitals(survivors, setup.members, self._roster.quorum, AGGREGATOR)
+        before = self.state.record.of(attempt[0]).revealed
+        if before and set(before) != set(survivors):
+            raise RoundError(AGGREGATOR, f'the round was settled for {", ".join(before)}')
+        self.state.keep_signed(attempt, survivors)
+        received.signed_digest = settled
+        self._note(received, 'signed', survivors=survivors)
+        settle = self._channel.seal(
+            Settle, *attempt, settle_digest=settled, update_hash=sent.update_hash
+        )
+        return Outcome((settle,))
+
+    # Phase REVEAL: reveal shares for the survivor set, one in a round.
+
+    def _reveal(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Outcome:
+        """
+        Reveal shares once enough survivors signed the same set.
+
+        Of each member one share, in their order: of the self seed of who survived, of the mask
+        secret of who did not; never both.
+
+        :raises RoundError: if shares were revealed for another set before.
+        """
+        settled = settle_digest(setup.digest, survivors)
+        settles = received.settles.items()
+        signed = {name for name, each in settles if each.settle_digest == settled}
+        if 'reveal' in received.done or received.signed_digest != settled:
+            return Outcome()
+        if len((signed & set(survivors)) | {self._name}) < self._roster.threshold:
+            return Outcome()
+        self.state.keep_revealed(received.attempt[0], survivors)
+        received.first('reveal')
+        dropped = tuple(name for name in setup.members if name not in survivors)
+        self._note(received, 'revealed', seeds=survivors, masks=dropped)
+        shares = (
+            pair.self_seed if name in survivors else pair.mask_secret
+            for name, pair in sorted(setup.shares.items())
+        )
+        reveal = self._channel.seal(
+            Reveal,
+            *received.attempt,
+            settle_digest=settled,
+            missing=tuple(name for name in setup.members if name not in setup.shares),
+            shares=b''.join(shares),
+        )
+        return Outcome((reveal,))
+
+    def _note(
+        self, received: Received, kind: str, **fields: bytes | Head | tuple[str, ...]
+    ) -> None:
+        round, attempt = received.attempt
+        self._channel.journal.append(kind, round=round, attempt=attempt, **fields)
+
+    # Phase RELEASED: check the policy of the round, end it, and start from there.
+
+    def _take_policy(self, message: GlobalPolicy) -> Outcome:
+        sender = self._channel.accept(message, 'key_authority').name
+        round, attempt = attempt_of(message.envelope)
+        newest = self._policy.envelope.round if self._policy else self.state.record.over - 1
+        if round <= newest:
+            other = self._policy and round == newest and message.digest != self._policy.digest
+            raise (RoundError if other else LateError)(sender, f'policy of {round} is not newer')
+        try:
+            weights = decode_weights(message.weights, self._shape.n_parameters)
+        except PolicyError as error:
+            raise MessageError(sender, str(error)) from error
+        if digest_of(weights) != message.digest:
+            raise MessageError(sender, 'the digest is not that of the weights')
+        self.state.check_policy(message, self._name)
+        self._policy, self._weights = message, weights
+        included = self._name in message.contributors
+        what = {'policy': message.digest, 'included': included}
+        self._channel.journal.append('policy', round=round, attempt=attempt, **what)
+        # The round is over: nothing may be derived from its seed any more.
+        self.state.end(message, self._name)
+        self._seeds.forget(round)
+        self._attempts = {key: each for key, each in self._attempts.items() if key[0] > round}
+        update = self.state.update
+        notes: tuple[str, ...] = ()
+        if self._settings.release and update and update.round == round and not included:
+            notes = (f'own policy of round {round} not released: the sum left this hospital out',)
+        return Outcome(notes=notes) + self._release_own_policy() + self._advance()
+
+    def _release_own_policy(self) -> Outcome:
         """
         Publish this hospital's own policy of the round that just ended, if it chose to.
 
         The key authority must have acknowledged the ledger head that the update was trained on,
         which it sees in a sum alone: a hospital that the sum leaves out releases nothing.
         """
-        update, policy = self._log.update, self._policy
-        if not (self._release and policy and update and update.round == policy.envelope.round):
+        update, policy, chosen = self.state.update, self._policy, self._settings
+        if not (chosen.release and policy and update and update.round == policy.envelope.round):
             return Outcome()
         _, seen = self._acknowledged.get('key_authority', ((0, 0), Head(0, b'')))
         unseen = seen.entries < update.result.ledger_entries
@@ -469,22 +718,50 @@ class Hospital:
             *attempt_of(policy.envelope),
             weights=encode_weights(update.result.weights),
             digest=digest_of(update.result.weights),
-            unit=self._unit,
+            unit=chosen.unit,
             epsilon=update.result.epsilon,
-            delta=self._delta,
+            delta=chosen.delta,
             secure=self._learner.secure,
         )
         return Outcome((released,))
 
-    def _up_to_date(self) -> bool:
-        """Whether this hospital starts from what the aggregator says that all start from."""
-        policy, status, terms = self._policy, self._status, self._terms
-        if policy is None or status is None or terms is None or not self.acknowledged:
-            return False
-        ours = terms.digest(policy.digest, self._channel.roster)
-        return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1
+    # What every round rests on: the encryption key, and the ledger heads that the servers saw.
 
-    def _has_update(self, round: int) -> bool:
-        update = self._log.update
-        base = self._policy.digest if self._policy else b''
-        return update is not None and (update.round, update.base) == (round, base)
+    def _take_encryption_key(self, message: EncryptionKey) -> None:
+        sender, ours = self._channel.accept(message, 'key_authority').name, self._settings
+        if (message.n_parameters, message.personal) != (self._shared.size, ours.personal):
+            raise MessageError(
+                sender,
+                f'{message.n_parameters} parameters without the layers {message.personal}: this '
+                f'hospital shares {self._shared.size}, without {ours.personal}',
+            )
+        if message.members < len(self._roster.hospitals):
+            raise MessageError(sender, f'sums of {message.members} updates overflow')
+        terms, agreed = open_key(message), ours.encryption
+        found = (message.limit, terms.codec.kind, message.bits)
+        if found != (agreed.limit, agreed.scheme, agreed.bits):
+            raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {agreed}')
+        self._terms = terms
+
+    def _take_heads(self, message: LedgerHeads) -> Outcome:
+        """
+        Compare the ledger with the head that a server acknowledges.
+
+        A ledger without it was restored from an older copy, and nothing here can tell what it
+        lacks. This hospital then takes no part until its newest ledger is put back.
+        """
+        sender = message.envelope.sender
+        self._channel.accept(message, sender if sender in SERVERS else SERVERS[0])
+        head = message.head(self._name) or Head(0, b'')
+        notes: tuple[str, ...] = ()
+        if head.entries:
+            by = f'the {sender.replace("_", " ")}'
+            try:
+                self._learner.verify_ledger(head, by)
+            except LedgerError as error:
+                if not self.restored:
+                    notes = (f'no part in any round: {error}',)
+                self.restored, self.problem = True, str(error)
+                self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
+        self._acknowledged[sender] = attempt_of(message.envelope), head
+        return Outcome(notes=notes) + self._release_own_policy() + self._advance()

@@ -29,7 +29,7 @@ MOST_PROBLEMS = 100
 
 _OFTEN = 256  # entries after which progress is told
 
-Try = tuple[int, int]  # a round and the attempt at it
+AttemptId = tuple[int, int]  # a round and the attempt at it
 
 
 @dataclass
@@ -79,11 +79,11 @@ class _Band:
     """What the journals tell of some rounds."""
 
     releases: list[Entry] = field(default_factory=list)
-    settled: dict[Try, set[frozenset[str]]] = field(default_factory=lambda: defaultdict(set))
-    sent: dict[tuple[str, Try], set[tuple[str, str]]] = field(
+    settled: dict[AttemptId, set[frozenset[str]]] = field(default_factory=lambda: defaultdict(set))
+    sent: dict[tuple[str, AttemptId], set[tuple[str, str]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    signed: dict[tuple[str, Try], set[frozenset[str]]] = field(
+    signed: dict[tuple[str, AttemptId], set[frozenset[str]]] = field(
         default_factory=lambda: defaultdict(set)
     )
     taken: list[_Taken] = field(default_factory=list)

@@ -9,7 +9,6 @@ from typing import Any
 from fdrl_ros.crypto.he.encryption import CkksScheme, SecretContext
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, FdrlError, RoundError
-from fdrl_ros.federation.hospital.round_log import HASH
 from fdrl_ros.federation.key_authority.released import Released, Validation
 from fdrl_ros.federation.key_authority.request import check_request, Checked, leftover_of
 from fdrl_ros.federation.key_authority.sum import Summing
@@ -29,10 +28,11 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
-from fdrl_ros.federation.protocol.recovery import recall_key_authority
+from fdrl_ros.federation.protocol.recovery import recover_key_authority
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
+from fdrl_ros.privacy.ledger.entry import DIGEST
 import numpy as np
 
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -111,7 +111,7 @@ class KeyAuthority:
             if saved
             else Released(0, 0, start, (), b'', False, 'public starting policy')
         )
-        recall_key_authority(channel, store, self._released.round)
+        recover_key_authority(channel, store, self._released.round)
         self._busy = False
         self._refused = (0, '')
         self._summing: Summing | None = None
@@ -280,7 +280,7 @@ class KeyAuthority:
         for place, name in enumerate(released.contributors):
             contributors[name] = {
                 'size': released.sizes[place],
-                'update': released.update_hashes[HASH * place : HASH * (place + 1)],
+                'update': released.update_hashes[DIGEST * place : DIGEST * (place + 1)],
                 'ledger': self._watch.head(name),
             }
         self._channel.journal.append(

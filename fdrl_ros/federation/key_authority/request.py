@@ -23,10 +23,10 @@ from fdrl_ros.crypto.masking.sharing import (
 from fdrl_ros.errors import CryptoError, RoundError
 from fdrl_ros.federation.protocol.attempt import (
     attempt_of,
+    check_hospitals,
     check_reveal,
-    check_set,
     key_list,
-    keys_of,
+    read_round_key,
     settle_digest,
     setup_digest,
 )
@@ -90,15 +90,15 @@ def check_request(request: DecryptRequest, channel: Channel, terms: bytes) -> Ch
 
     check_each(request.keys, 'round keys')
     for key in request.keys:
-        keys_of(key, request.keys)
+        read_round_key(key, request.keys)
     keys = key_list(roster, request.keys, attempt_of(request.envelope), terms)
     members = tuple(sorted(request.members))
-    check_set(members, keys.members, roster.quorum, sender)
+    check_hospitals(members, keys.members, roster.quorum, sender)
     check_each(request.settles, 'signatures on the survivors')
     if len(request.settles) < roster.threshold:
         raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
     survivors = request.survivors
-    check_set(survivors, members, roster.quorum, sender)
+    check_hospitals(survivors, members, roster.quorum, sender)
     setup = setup_digest(keys, members)
     told = settle_digest(setup, survivors)
     check_each(request.reveals, 'reveals')

@@ -18,19 +18,19 @@ from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import Envelope, Reveal, RoundKey
 
-Try = tuple[int, int]
+AttemptId = tuple[int, int]
 """A round and the attempt at it."""
 
 _SETUP = b'fdrl_ros set-up of an attempt 1'
 _SETTLE = b'fdrl_ros survivors of an attempt 1'
 
 
-def attempt_of(envelope: Envelope) -> Try:
+def attempt_of(envelope: Envelope) -> AttemptId:
     """Return which attempt a message belongs to."""
     return envelope.round, envelope.attempt
 
 
-def keys_of(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
+def read_round_key(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
     """
     Read a round key.
 
@@ -49,11 +49,11 @@ def keys_of(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
     return keys
 
 
-def key_list(roster: Roster, messages: Iterable[RoundKey], of: Try, terms: bytes) -> KeyList:
+def key_list(roster: Roster, messages: Iterable[RoundKey], of: AttemptId, terms: bytes) -> KeyList:
     """
     Put together the list that shares are made along.
 
-    :param messages: signed round keys of one attempt, checked by :func:`keys_of`.
+    :param messages: signed round keys of one attempt, checked by :func:`read_round_key`.
     :param terms: digest of terms, roster and starting policy.
     :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
     """
@@ -74,7 +74,7 @@ def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
     return hashlib.sha256(joined(_SETTLE, setup, names)).digest()
 
 
-def sealed_in(sealed: bytes, names: Collection[str], sender: str) -> dict[str, bytes]:
+def split_sealed(sealed: bytes, names: Collection[str], sender: str) -> dict[str, bytes]:
     """
     Take apart sealed shares that are joined in the order of names.
 
@@ -101,7 +101,9 @@ def check_reveal(message: Reveal, members: Collection[str]) -> None:
         raise MessageError(sender, f'{len(message.shares)} bytes of revealed shares')
 
 
-def check_set(names: tuple[str, ...], among: Collection[str], fewest: int, sender: str) -> None:
+def check_hospitals(
+    names: tuple[str, ...], among: Collection[str], fewest: int, sender: str
+) -> None:
     """
     Refuse a set of hospitals that is not one.
 

@@ -10,6 +10,7 @@ exactly what a type wants, so that every bit of what is read back was written so
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from enum import IntEnum
 from functools import cache
 import struct
 from typing import Any, get_args, get_origin, get_type_hints, TypeVar
@@ -31,6 +32,18 @@ def encode(value: Any) -> bytes:
     :param value: bool, int below 2^63, float, str, bytes, a tuple of these or a dataclass.
     """
     return _writer(type(value))(value)  # type: ignore[arg-type]
+
+
+def decode(data: bytes, kind: type[R]) -> R:
+    """
+    Read what :func:`encode` wrote.
+
+    :raises MessageError: if it is not a value of that kind in its one form.
+    """
+    reader = Reader(data)
+    value = reader.read(kind)
+    reader.end()
+    return value
 
 
 def encode_fields(value: Any) -> bytes:
@@ -169,6 +182,13 @@ def _text(reader: Reader) -> str:
         raise MessageError('', 'a text is not UTF-8') from error
 
 
+def _member(kind: type[IntEnum], number: int) -> IntEnum:
+    try:
+        return kind(number)
+    except ValueError as error:
+        raise MessageError('', f'{number} is no {kind.__name__}') from error
+
+
 _PLAIN: dict[Any, Callable[[Reader], Any]] = {
     bool: _flag,
     int: lambda reader: reader.tagged(b'i', '<q'),
@@ -186,6 +206,8 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
     if get_origin(kind) is tuple:
         item = _reader(get_args(kind)[0])
         return lambda reader: tuple(item(reader) for _ in range(reader.length(b't')))
+    if issubclass(kind, IntEnum):
+        return lambda reader: _member(kind, reader.read(int))
 
     def record(reader: Reader) -> Any:
         reader.letter(b'm')

@@ -5,7 +5,7 @@
 from pathlib import Path
 
 from fdrl_ros.errors import LedgerHeadError
-from fdrl_ros.federation.protocol.attempt import Try
+from fdrl_ros.federation.protocol.attempt import AttemptId
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import LedgerHeads, MaskedUpdate
 from fdrl_ros.federation.protocol.store import peek, Store
@@ -36,7 +36,7 @@ class LedgerWatch:
         saved = self._store.get(_SEEN + hospital)
         return None if saved is None else _from_bytes(saved)[1]
 
-    def acknowledge(self, channel: Channel, of: Try) -> LedgerHeads:
+    def acknowledge(self, channel: Channel, of: AttemptId) -> LedgerHeads:
         """
         Sign the newest head of every hospital, after making all of them durable.
 

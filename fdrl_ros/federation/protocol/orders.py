@@ -18,7 +18,7 @@ from typing import Final
 from fdrl_ros.crypto.keys.roster import utc
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import MessageError, OrderTimeError, ReplayError, RoundError
-from fdrl_ros.federation.protocol.attempt import Try
+from fdrl_ros.federation.protocol.attempt import AttemptId
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import Envelope, Order
 from fdrl_ros.federation.protocol.store import Store
@@ -140,7 +140,7 @@ def forget_orders(channel: Channel, store: Store) -> None:
             store.put_number(name, max(mark, store.get_number(name, -1)))
 
 
-def unnoted(order: Order, channel: Channel, of: Try, action: str = '') -> dict[str, bytes]:
+def unnoted(order: Order, channel: Channel, of: AttemptId, action: str = '') -> dict[str, bytes]:
     """
     Return what the store has to keep until :func:`note_order` has written it into the journal.
 
@@ -196,7 +196,7 @@ class Orders:
         """Whether no round may ever begin again."""
         return self._store.get('stopped') == b'yes'
 
-    def take(self, order: Order, of: Try) -> None:
+    def take(self, order: Order, of: AttemptId) -> None:
         """
         Check an order to the aggregator, keep durably what it says, and write it down.
 

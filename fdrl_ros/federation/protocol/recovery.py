@@ -12,10 +12,10 @@ whatever the journal tells of was said, and must never be said otherwise.
 import logging
 
 from fdrl_ros.errors import StateLostError
-from fdrl_ros.federation.hospital.round_log import RoundLog
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.hospital.state import HospitalState
 from fdrl_ros.federation.journal.journal import BEHIND, Journal
-from fdrl_ros.federation.protocol.attempt import Try
+from fdrl_ros.federation.protocol.attempt import AttemptId
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.orders import forget_orders, Orders
 from fdrl_ros.federation.protocol.store import Store
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 _SAID = ('sent', 'signed', 'revealed')
 _MICRO = 10**6
-_BEGUN = 'begun'
-"""Name under which a state notes that no seeds of before it are left."""
 
 
-def recall_hospital(rounds: RoundLog, channel: Channel, store: Store, seeds: RoundSeeds) -> None:
+def recover_hospital(
+    state: HospitalState, channel: Channel, store: Store, seeds: RoundSeeds
+) -> None:
     """
     Close every attempt that the journal tells of, if the state does not know of all of them.
 
@@ -40,27 +40,27 @@ def recall_hospital(rounds: RoundLog, channel: Channel, store: Store, seeds: Rou
     a journal too nothing tells what was said with the round's seed: it is erased.
     """
     behind = _found_behind(channel, store)
-    if channel.journal.is_new or (store.get(_BEGUN) is None and behind is None):
+    if channel.journal.is_new or (not state.record.begun and behind is None):
         seeds.erase()
-    store.put(_BEGUN, b'yes')
+    state.begin()
     if behind is not None:
-        _close_what_was_said(rounds, channel, store, behind)
-    seeds.forget(rounds.over)
+        _close_attempts(state, channel, store, behind)
+    seeds.forget(state.record.over)
 
 
-def _close_what_was_said(
-    rounds: RoundLog, channel: Channel, store: Store, behind: tuple[int, int]
+def _close_attempts(
+    state: HospitalState, channel: Channel, store: Store, behind: tuple[int, int]
 ) -> None:
     journal = channel.journal
-    values = rounds.missing(journal.unseen())
-    if values or _is_lost(behind):
+    told, values = state.told_by(journal.unseen()), {}
+    if told is not None or _is_lost(behind):
         last, over = (0, 0), 0
         for entry in journal.unseen():
             if entry.kind in _SAID:
                 last = max(last, (entry.round, entry.attempt))
             elif entry.kind == 'policy':
                 over = max(over, entry.round)
-        values |= rounds.closed(last, over)
+        values = state.closed(told or state.record, last, over)
         _warn(channel, behind)
         log.warning(
             '%s takes part again after attempt %d of round %d; layers that it kept to itself '
@@ -78,7 +78,7 @@ def last_ledger_head(journal: Journal) -> Head | None:
     return max(heads, default=None, key=lambda head: head.entries)
 
 
-def recall_aggregator(orders: Orders, channel: Channel, store: Store) -> None:
+def recover_aggregator(orders: Orders, channel: Channel, store: Store) -> None:
     """Go on above every attempt that the journal tells of, by all orders that it tells of."""
     journal = channel.journal
     behind = _found_behind(channel, store)
@@ -97,7 +97,7 @@ def recall_aggregator(orders: Orders, channel: Channel, store: Store) -> None:
     store.replace([BEHIND], {'round': str(round).encode(), 'attempt': str(attempt).encode()})
 
 
-def recall_key_authority(channel: Channel, store: Store, released: int) -> None:
+def recover_key_authority(channel: Channel, store: Store, released: int) -> None:
     """
     Refuse to decrypt without knowing what was decrypted or released before.
 
@@ -109,7 +109,7 @@ def recall_key_authority(channel: Channel, store: Store, released: int) -> None:
     if behind is None:
         return
     begun = (store.get('decrypting') or b'').partition(b' ')
-    decrypted: Try | tuple[int, bytes] = (int(begun[0] or b'0'), begun[2])
+    decrypted: AttemptId | tuple[int, bytes] = (int(begun[0] or b'0'), begun[2])
     for entry in journal.unseen():
         what = ''
         if entry.kind == 'release' and entry.round > released:

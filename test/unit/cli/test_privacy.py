@@ -21,8 +21,7 @@ from fdrl_ros.deployment.parties.hospital import (
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import CheckpointError, LedgerCorruptError, LedgerError, LedgerOwnerError
-from fdrl_ros.federation.hospital.local_update import LocalUpdate
-from fdrl_ros.federation.hospital.round_log import RoundLog
+from fdrl_ros.federation.hospital.state import HospitalState, LocalUpdate
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Envelope, MaskedUpdate
 from fdrl_ros.federation.protocol.store import Store
@@ -63,8 +62,8 @@ def spend(layout, name, round, *servers):
         ledgers = (*ledger.head(), *ledger.head_before(round), ledger.links())
     weights = np.zeros(PLAN.shape.n_parameters, np.float32)
     store = Store(layout.state(name))
-    log = RoundLog(store, PLAN.shape.n_parameters)
-    log.keep(LocalUpdate(round, b'', TrainingResult(weights, 1.0, *ledgers)))
+    state = HospitalState(store, PLAN.shape.n_parameters)
+    state.keep_update(LocalUpdate(round, b'', TrainingResult(weights, 1.0, *ledgers)))
     store.close()
     for server in servers:
         store = Store(layout.state(server))

@@ -1,0 +1,336 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the aggregator keeps of a round: one durable record, and the messages of the attempt.
+
+Before the survivors are fixed a restart costs one attempt, which is cheap. From then on messages
+and updates are durable: an aggregator that is killed goes on in the same attempt, with the same
+survivors. Updates lie on disk as their hospitals signed them; in memory are their hashes alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+import hashlib
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.share_sealing import KeyList
+from fdrl_ros.errors import MessageError, StoreError
+from fdrl_ros.federation.protocol.attempt import AttemptId, key_list, setup_digest
+from fdrl_ros.federation.protocol.encoding import decode, encode
+from fdrl_ros.federation.protocol.message import (
+    hash_of_hashes,
+    MaskedUpdate,
+    Message,
+    message_from_bytes,
+    Phase,
+    Reveal,
+    RoundKey,
+    Settle,
+    Shares,
+)
+from fdrl_ros.federation.protocol.pull import Ask, FIRST, numbers, Pull
+from fdrl_ros.federation.protocol.store import Place, Spool, Store
+
+AT_ONCE = 2
+"""Hospitals whose updates are asked for at the same time; the others wait their turn."""
+
+RECORD = 'state'
+_RECEIVED = 'received '
+_SPOOL = 'updates'
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Where a chunk's message lies in the spool, and the SHA-256 of its ciphertext."""
+
+    place: Place
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class UpdateIndex:
+    """The chunks of one hospital's update, by their number."""
+
+    hospital: str
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class AggregatorRecord:
+    """
+    The durable state of the aggregator in the rounds.
+
+    :param phase: from where a restarted aggregator goes on: OPEN for a new attempt, SETTLE once
+        the survivors are fixed, REVEAL once the round is for them or for none.
+    :param terms: digest of what the attempt rests on.
+    :param keyed: hospitals whose keys shares are made for.
+    :param members: hospitals that mask with each other.
+    :param survivors: hospitals whose updates are summed.
+    :param updates: the survivors' updates, once they are fixed.
+    """
+
+    phase: Phase = Phase.WAITING
+    round: int = 1
+    attempt: int = 0
+    terms: bytes = b''
+    keyed: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    survivors: tuple[str, ...] = ()
+    updates: tuple[UpdateIndex, ...] = ()
+
+    @property
+    def id(self) -> AttemptId:
+        """Round and attempt."""
+        return self.round, self.attempt
+
+
+@dataclass
+class _Progress:
+    """The chunks of one hospital that arrived, of so many, and what was asked of it."""
+
+    count: int
+    chunks: dict[int, Chunk] = field(default_factory=dict)
+    pull: Pull = field(default_factory=lambda: Pull(FIRST))
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.chunks) == self.count
+
+
+class Updates:
+    """
+    The chunks of one attempt's updates on disk, and what to ask of whom next.
+
+    A survivor is known only at the deadline, so nothing is added up before; and the key authority
+    will ask for every chunk as its hospital signed it.
+    """
+
+    def __init__(
+        self, store: Store, attempt: AttemptId, index: Sequence[UpdateIndex] = ()
+    ) -> None:
+        """
+        Begin with what was fixed before a restart, if anything was.
+
+        :raises StoreError: if its spool is not there any more.
+        """
+        self._store = store
+        self._name = f'{_SPOOL}-{attempt[0]}-{attempt[1]}'
+        self._spool: Spool | None = store.opened(self._name) if index else None
+        self._hospitals = {
+            each.hospital: _Progress(len(each.chunks), dict(enumerate(each.chunks)))
+            for each in index
+        }
+        self._turn: list[str] = []
+        store.erase_spools(_SPOOL, but=self._name)
+
+    def __len__(self) -> int:
+        """Return of how many hospitals something is here."""
+        return len(self._hospitals)
+
+    def index(self, names: Sequence[str]) -> tuple[UpdateIndex, ...]:
+        """Make whole updates durable, and return where their chunks lie."""
+        if self._spool is not None:
+            self._spool.sync()
+        return tuple(UpdateIndex(name, tuple(self._ordered(name))) for name in names)
+
+    def is_known(self, message: MaskedUpdate) -> bool:
+        """Tell whether this chunk is here; if it is the first, its sender sends all anew."""
+        here = self._hospitals.get(message.envelope.sender)
+        known = here and here.chunks.get(message.chunk)
+        if not here or not known:
+            return False
+        if known.digest != hashlib.sha256(message.ciphertext).digest():
+            return False
+        if not message.chunk:
+            here.pull.hurry()
+        return True
+
+    def has(self, name: str, number: int) -> bool:
+        """Tell whether a hospital's chunk of that number is here."""
+        return name in self._hospitals and number in self._hospitals[name].chunks
+
+    def add(self, message: MaskedUpdate) -> None:
+        """Keep a chunk."""
+        if self._spool is None:
+            self._spool = self._store.spool(self._name)
+        here = self._hospitals.setdefault(message.envelope.sender, _Progress(message.chunks))
+        digest = hashlib.sha256(message.ciphertext).digest()
+        here.chunks[message.chunk] = Chunk(self._spool.append(message.to_bytes()), digest)
+
+    def whole(self) -> set[str]:
+        """Return the hospitals whose whole update is here."""
+        return {name for name, here in self._hospitals.items() if here.is_whole}
+
+    def wanted(self, now: float) -> Iterator[tuple[str, Ask]]:
+        """Yield what to ask of whom: a little at a time, of a few at a time."""
+        hospitals = self._hospitals
+        self._turn = [name for name in self._turn if not hospitals[name].is_whole]
+        for name in [name for name in self._turn if hospitals[name].pull.is_late(now)]:
+            # It is asked once more, but others need not wait for it.
+            yield from self._next(name, now)
+            self._turn.remove(name)
+            hospitals[name] = hospitals.pop(name)
+        for name, here in hospitals.items():
+            if len(self._turn) == AT_ONCE:
+                break
+            if name not in self._turn and not here.is_whole:
+                self._turn.append(name)
+                here.pull.wait()
+        for name in self._turn:
+            yield from self._next(name, now)
+
+    def _next(self, name: str, now: float) -> Iterator[tuple[str, Ask]]:
+        here = self._hospitals[name]
+        return ((name, ask) for ask in here.pull.next(here.chunks, here.count, now))
+
+    def chunk(self, name: str, number: int) -> MaskedUpdate:
+        """Return a chunk as its hospital signed it."""
+        assert self._spool is not None
+        place = self._hospitals[name].chunks[number].place
+        message = message_from_bytes(self._spool.read(place))
+        assert isinstance(message, MaskedUpdate)
+        return message
+
+    def columns(self, names: Sequence[str]) -> Iterator[Iterator[bytes]]:
+        """Yield these hospitals' ciphertexts of each place in the update."""
+        for number in range(self._hospitals[names[0]].count):
+            yield (self.chunk(name, number).ciphertext for name in names)
+
+    def items(self, names: Sequence[str], first: int, count: int) -> tuple[MaskedUpdate, ...]:
+        """Return the chunks of all these hospitals from some place on: of each the first, ..."""
+        every = len(names) * self._hospitals[names[0]].count
+        return tuple(
+            self.chunk(names[item % len(names)], item // len(names))
+            for item in numbers(first, count, every)
+        )
+
+    def hashes(self, names: Sequence[str]) -> bytes:
+        """Return the hash of each of these hospitals' updates."""
+        return b''.join(
+            hash_of_hashes(each.digest for each in self._ordered(name)) for name in names
+        )
+
+    def _ordered(self, name: str) -> Iterator[Chunk]:
+        chunks = self._hospitals[name].chunks
+        return (chunks[number] for number in sorted(chunks))
+
+
+class AggregatorState:
+    """Keeps the aggregator's record, and the messages of the attempt by kind and sender."""
+
+    def __init__(self, roster: Roster, store: Store) -> None:
+        """
+        Go on from what the store holds.
+
+        :raises StoreError: if it is damaged.
+        """
+        self._roster = roster
+        self._store = store
+        saved = store.get(RECORD)
+        try:
+            self.record = decode(saved, AggregatorRecord) if saved else AggregatorRecord()
+            self._begin()
+            if self.record.survivors:
+                for data in store.matching(f'{_RECEIVED}*').values():
+                    self._put(message_from_bytes(data))
+        except MessageError as error:
+            raise StoreError(f'the state of the aggregator is damaged: {error}') from error
+
+    def _begin(self) -> None:
+        self.keys: dict[str, RoundKey] = {}
+        self.shares: dict[str, Shares] = {}
+        self.settles: dict[str, Settle] = {}
+        self.reveals: dict[str, Reveal] = {}
+        self.updates = Updates(self._store, self.record.id, self.record.updates)
+        self.__dict__.pop('key_list', None)
+        self.__dict__.pop('setup_digest', None)
+
+    @property
+    def revealing(self) -> bool:
+        """Whether enough survivors signed: the round is for this set, or for none."""
+        return self.record.phase is Phase.REVEAL
+
+    @cached_property
+    def key_list(self) -> KeyList:
+        """Return the list of keys that shares are made along, once it is fixed."""
+        record = self.record
+        keys = [self.keys[name] for name in record.keyed]
+        return key_list(self._roster, keys, record.id, record.terms)
+
+    @cached_property
+    def setup_digest(self) -> bytes:
+        """Return what the members' masks are bound to, once they are fixed."""
+        return setup_digest(self.key_list, self.record.members)
+
+    def open(self, attempt: AttemptId, terms: bytes) -> None:
+        """Begin an attempt durably, with nothing received."""
+        phase = Phase.OPEN if attempt[1] else Phase.WAITING
+        self.record = AggregatorRecord(phase, *attempt, terms)
+        self._store.put(RECORD, encode(self.record))
+        self._begin()
+
+    def add(self, message: Message) -> None:
+        """Keep a message that was checked; durably if the survivors are fixed."""
+        self._put(message)
+        if self.record.survivors:
+            self._store.note(*_row(message))
+
+    def fix_keyed(self, names: tuple[str, ...]) -> None:
+        """Fix whose keys shares are made for."""
+        self.record = replace(self.record, keyed=names)
+
+    def fix_members(self, names: tuple[str, ...]) -> None:
+        """Fix which hospitals mask with each other."""
+        self.record = replace(self.record, members=names)
+
+    def fix_survivors(self, names: tuple[str, ...]) -> None:
+        """Fix the survivors, durably with all that was received so far."""
+        updates = self.updates.index(names)
+        self.record = replace(self.record, phase=Phase.SETTLE, survivors=names, updates=updates)
+        received = dict(map(_row, (*self.keys.values(), *self.shares.values())))
+        self._store.replace([f'{_RECEIVED}*'], {**received, RECORD: encode(self.record)})
+
+    def fix_round(self) -> None:
+        """Fix durably that the round is for these survivors or for none."""
+        self.record = replace(self.record, phase=Phase.REVEAL)
+        self._store.put(RECORD, encode(self.record))
+
+    def skipped_to(self, attempt: AttemptId) -> dict[str, bytes]:
+        """Return what the store has to hold to go on after an attempt of a lost state."""
+        if attempt != self.record.id:
+            self.record = AggregatorRecord(Phase.WAITING, *attempt)
+            self._begin()
+        return {RECORD: encode(self.record)}
+
+    def sync(self) -> None:
+        """Make durable what was added."""
+        self._store.sync()
+
+    def missing_reveals(self) -> list[str]:
+        """Return the members of whose secrets there are too few revealed shares."""
+        held = dict.fromkeys(self.record.members, len(self.reveals))
+        for reveal in self.reveals.values():
+            for name in reveal.missing:
+                held[name] -= 1
+        return [name for name, count in held.items() if count < self._roster.threshold]
+
+    def _put(self, message: Message) -> None:
+        sender = message.envelope.sender
+        match message:
+            case RoundKey():
+                self.keys[sender] = message
+            case Shares():
+                self.shares[sender] = message
+            case MaskedUpdate():
+                self.updates.add(message)
+            case Settle():
+                self.settles[sender] = message
+            case Reveal():
+                self.reveals[sender] = message
+
+
+def _row(message: Message) -> tuple[str, bytes]:
+    """Return name and bytes of a message in the store."""
+    name = f'{_RECEIVED}{type(message).__name__} {message.envelope.sender}'
+    return name, message.to_bytes()

@@ -1,0 +1,508 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What a hospital keeps of a round: one durable record, and what it received in an attempt.
+
+The record is what the hospital's promises rest on. It trains one update a round and masks it anew
+in each attempt. In one attempt it sends one masked update and signs one survivor set, and in one
+round it reveals shares for one survivor set. A policy must be the sum of updates that were sent.
+Privacy ledger, keys and seeds are kept apart from it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+import hashlib
+
+from fdrl_ros.crypto.masking.round_secret import AttemptSecrets
+from fdrl_ros.crypto.masking.share_sealing import KeyList
+from fdrl_ros.crypto.masking.sharing import SharePair
+from fdrl_ros.errors import MessageError, RoundError, StoreError
+from fdrl_ros.federation.journal.entry import Entry
+from fdrl_ros.federation.protocol.attempt import AttemptId, read_round_key
+from fdrl_ros.federation.protocol.encoding import decode, encode
+from fdrl_ros.federation.protocol.message import (
+    Delivery,
+    GlobalPolicy,
+    hash_of_hashes,
+    Message,
+    message_from_bytes,
+    Phase,
+    RoundKey,
+    RoundStatus,
+    Settle,
+)
+from fdrl_ros.federation.protocol.store import Place, Store
+from fdrl_ros.learner.learner import TrainingResult
+from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.privacy.ledger.chain import DIGEST
+
+SPARE = 512
+"""Ledger links that always go along with an update: a server may have been restored."""
+
+UPDATE = 'update'
+RECORD = 'state'
+_SPOOL = 'sent'
+
+
+@dataclass(frozen=True)
+class _UpdateBytes:
+    """A :class:`LocalUpdate` as it is written."""
+
+    round: int
+    base: bytes
+    weights: bytes
+    epsilon: float
+    ledger_entries: int
+    ledger_head: bytes
+    ledger_base_entries: int
+    ledger_base_head: bytes
+    ledger_links: bytes
+
+
+@dataclass(frozen=True)
+class LocalUpdate:
+    """
+    The result of local training for one round: masked anew in each attempt, never redone.
+
+    :param base: digest of the policy that training started from.
+    """
+
+    round: int
+    base: bytes
+    result: TrainingResult
+
+    def to_bytes(self) -> bytes:
+        """Serialise for the store."""
+        fields = {**vars(self.result), 'weights': encode_weights(self.result.weights)}
+        return encode(_UpdateBytes(self.round, self.base, **fields))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, n_parameters: int) -> 'LocalUpdate':
+        """
+        Read what :meth:`to_bytes` wrote.
+
+        :raises FdrlError: if it is something else.
+        """
+        fields = dict(vars(decode(data, _UpdateBytes)))
+        round, base = fields.pop('round'), fields.pop('base')
+        weights = decode_weights(fields.pop('weights'), n_parameters)
+        return cls(round, base, TrainingResult(weights, **fields))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """
+    A masked and encrypted update of one attempt, on disk before any of it is sent.
+
+    :param update_hash: hash of its chunks, 32 bytes.
+    :param chunks: where each chunk lies in the spool.
+    """
+
+    round: int
+    attempt: int
+    setup_digest: bytes
+    update_hash: bytes
+    chunks: tuple[Place, ...]
+
+    @property
+    def id(self) -> AttemptId:
+        """The attempt that it belongs to."""
+        return self.round, self.attempt
+
+
+@dataclass(frozen=True)
+class Signed:
+    """The survivor set that was signed in an attempt, sorted."""
+
+    attempt: int
+    survivors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Promises:
+    """
+    What binds this hospital in one round.
+
+    :param sent: hashes of the updates that were sent in its attempts.
+    :param signed: survivor sets, one an attempt.
+    :param revealed: the survivor set that shares were revealed for; empty before.
+    """
+
+    round: int
+    sent: tuple[bytes, ...] = ()
+    signed: tuple[Signed, ...] = ()
+    revealed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HospitalRecord:
+    """
+    The durable state of a hospital in the rounds.
+
+    :param phase: the phase that this hospital waits in: TRAIN once it knows its members, SETTLE
+        once its update is on disk, REVEAL once it signed, SUM once it revealed, then RELEASED.
+    :param round: with `attempt`: nothing is sent in any attempt before this one.
+    :param received: keys and shares that the attempt rests on; their senders may be gone later.
+    :param over: the newest round that is over: nothing is sent in it ever again.
+    :param ledger_seen: entries of the ledger that both servers saw.
+    :param begun: whether no seeds are left of a time that this record knows nothing of.
+    """
+
+    phase: Phase = Phase.WAITING
+    round: int = 0
+    attempt: int = 0
+    received: tuple[bytes, ...] = ()
+    over: int = 0
+    sending: tuple[Sent, ...] = ()
+    promises: tuple[Promises, ...] = ()
+    ledger_seen: int = 0
+    begun: bool = False
+
+    def of(self, round: int) -> Promises:
+        """Return what binds in a round."""
+        return next((each for each in self.promises if each.round == round), Promises(round))
+
+    def promising(self, promises: Promises) -> 'HospitalRecord':
+        """Return this record with other promises of a round."""
+        others = (each for each in self.promises if each.round != promises.round)
+        ordered = sorted((*others, promises), key=lambda each: each.round)
+        return replace(self, promises=tuple(ordered))
+
+    def since(self, round: int) -> 'HospitalRecord':
+        """Return this record without the promises of rounds before one."""
+        return replace(self, promises=tuple(each for each in self.promises if each.round >= round))
+
+
+class HospitalState:
+    """Keeps a hospital's record and its update; each change is durable when it returns."""
+
+    def __init__(self, store: Store, n_parameters: int) -> None:
+        """
+        Go on from what the store holds.
+
+        :raises StoreError: if it is damaged.
+        """
+        self._store = store
+        self._writing = ''
+        record, update = store.get(RECORD), store.get(UPDATE)
+        try:
+            self.record = decode(record, HospitalRecord) if record else HospitalRecord()
+            self.update = LocalUpdate.from_bytes(update, n_parameters) if update else None
+        except MessageError as error:
+            raise StoreError(f'the state file {store.path} is damaged: {error}') from error
+
+    def _save(self, record: HospitalRecord) -> None:
+        self._store.put(RECORD, encode(record))
+        self.record = record
+
+    @property
+    def floor(self) -> AttemptId:
+        """
+        Return the attempt before which nothing is sent any more, also after a restart.
+
+        Masking for other members in an older attempt again would put the same self mask on both
+        updates, and one reveal would take it off both: two sums of one round.
+        """
+        return max((self.record.over + 1, 0), (self.record.round, self.record.attempt))
+
+    # TRAIN
+
+    def keep_received(self, attempt: AttemptId, messages: Iterable[Message]) -> None:
+        """Keep the keys and shares that an attempt rests on."""
+        received = tuple(each.to_bytes() for each in messages)
+        round, number = attempt
+        self._save(
+            replace(self.record, phase=Phase.TRAIN, round=round, attempt=number, received=received)
+        )
+
+    def received(self, attempt: AttemptId) -> list[Message]:
+        """Return what :meth:`keep_received` kept of an attempt; nothing if it was of another."""
+        if (self.record.round, self.record.attempt) != attempt:
+            return []
+        return [message_from_bytes(each) for each in self.record.received]
+
+    def keep_update(self, update: LocalUpdate) -> None:
+        """Keep the result of local training, before anything of it is sent."""
+        self._store.put(UPDATE, update.to_bytes())
+        self.update = update
+
+    def write_chunks(self, attempt: AttemptId, setup: bytes, chunks: Iterable[bytes]) -> Sent:
+        """
+        Write a masked update to disk, chunk by chunk, on whatever thread.
+
+        :raises StoreError: if there is no room.
+        """
+        self._writing = _spool(attempt)
+        spool = self._store.spool(self._writing)
+        places, hashes = [], []
+        try:
+            for chunk in chunks:
+                places.append(spool.append(chunk))
+                hashes.append(hashlib.sha256(chunk).digest())
+            spool.sync()
+        finally:
+            self._writing = ''
+        return Sent(*attempt, setup, hash_of_hashes(hashes), tuple(places))
+
+    def keep_sent(self, sent: Sent) -> None:
+        """Note what is about to be sent, so that after a restart the same is sent again."""
+        promises = self.record.of(sent.round)
+        promises = replace(promises, sent=(*promises.sent, sent.update_hash))
+        record = replace(self.record.promising(promises), phase=Phase.SETTLE, sending=(sent,))
+        self._save(record)
+        # Not before: until now the update of the last attempt may have to be sent again.
+        self._store.erase_spools(_SPOOL, but=_spool(sent.id))
+
+    def sent(self, attempt: AttemptId) -> Sent | None:
+        """Return what was sent in an attempt, or was about to be."""
+        return next((each for each in self.record.sending if each.id == attempt), None)
+
+    def chunk(self, sent: Sent, number: int) -> bytes:
+        """
+        Read a chunk of what was sent.
+
+        :raises StoreError: if it is not there any more.
+        """
+        return self._store.opened(_spool(sent.id)).read(sent.chunks[number])
+
+    def links(self) -> bytes:
+        """
+        Return the links of the ledger that go along with the update.
+
+        They reach back to the newest head that both servers saw, and further by :data:`SPARE`.
+        """
+        assert self.update is not None
+        result = self.update.result
+        first = min(self.record.ledger_seen, result.ledger_base_entries)
+        count = max(SPARE, result.ledger_entries - first)
+        return result.ledger_links[-DIGEST * count :]
+
+    # SETTLE and REVEAL
+
+    def keep_signed(self, attempt: AttemptId, survivors: Iterable[str]) -> None:
+        """
+        Note the survivor set that is about to be signed.
+
+        :raises RoundError: if another one was signed in this attempt.
+        """
+        round, number = attempt
+        promises, signed = self.record.of(round), Signed(number, tuple(sorted(survivors)))
+        before = next((each for each in promises.signed if each.attempt == number), signed)
+        _check_same(before.survivors, signed.survivors, f'attempt {number}')
+        if signed not in promises.signed:
+            promises = replace(promises, signed=(*promises.signed, signed))
+            self._save(replace(self.record.promising(promises), phase=Phase.REVEAL))
+
+    def keep_revealed(self, round: int, survivors: Iterable[str]) -> None:
+        """
+        Note the survivor set that shares are about to be revealed for.
+
+        :raises RoundError: if they were revealed for another one in this round: two sums of one
+            round over different sets would show their difference.
+        """
+        promises, revealed = self.record.of(round), tuple(sorted(survivors))
+        _check_same(promises.revealed or revealed, revealed, f'round {round}')
+        if not promises.revealed:
+            promises = replace(promises, revealed=revealed)
+            self._save(replace(self.record.promising(promises), phase=Phase.SUM))
+
+    # RELEASED
+
+    def check_policy(self, policy: GlobalPolicy, name: str) -> None:
+        """
+        Refuse a policy that left this hospital out, or summed what it never sent.
+
+        :param name: of this hospital.
+        :raises MessageError: if so.
+        """
+        sender, round = policy.envelope.sender, policy.envelope.round
+        if len(policy.update_hashes) != DIGEST * len(policy.contributors):
+            raise MessageError(sender, 'not one update hash per contributor')
+        promises = self.record.of(round)
+        if name in policy.contributors:
+            at = DIGEST * policy.contributors.index(name)
+            if policy.update_hashes[at : at + DIGEST] not in promises.sent:
+                raise RoundError(sender, f'round {round} summed an update that was never sent')
+        elif name in promises.revealed and not policy.rolled_back:
+            raise RoundError(sender, f'round {round} left this hospital out')
+
+    def end(self, policy: GlobalPolicy, name: str) -> None:
+        """
+        Forget what was needed up to a round that is over, and the chunks of its update.
+
+        The promises of the round itself stay: after a restart its policy comes once more. So do
+        chunks of the next round, which have to be sent again. If the policy has this hospital's
+        update, both servers saw its ledger.
+        """
+        record, round, update = self.record, policy.envelope.round, self.update
+        if update and update.round == round and name in policy.contributors:
+            record = replace(record, ledger_seen=update.result.ledger_entries)
+        phase = record.phase if record.round > round else Phase.RELEASED
+        self._save(replace(record.since(round), phase=phase, over=max(round, record.over)))
+        if any(each.round <= round for each in record.sending):
+            self._store.erase_spools(_SPOOL, but=self._writing)
+
+    # After a restart, see fdrl_ros.federation.protocol.recovery.
+
+    def begin(self) -> None:
+        """Note that no seeds are left of a time that this state knows nothing of."""
+        if not self.record.begun:
+            self._save(replace(self.record, begun=True))
+
+    def told_by(self, entries: Iterable[Entry]) -> HospitalRecord | None:
+        """
+        Return this record with what the journal tells of besides; None if it tells nothing new.
+
+        :param entries: in their order.
+        """
+        told = known = self.record
+        for entry in entries:
+            promises, fields = told.of(entry.round), entry.fields
+            match entry.kind:
+                case 'sent':
+                    digest = bytes.fromhex(fields['update'])
+                    if digest not in promises.sent:
+                        told = told.promising(replace(promises, sent=(*promises.sent, digest)))
+                case 'signed':
+                    signed = Signed(entry.attempt, tuple(sorted(fields['survivors'])))
+                    others = (s for s in promises.signed if s.attempt != entry.attempt)
+                    if signed not in promises.signed:
+                        told = told.promising(replace(promises, signed=(*others, signed)))
+                case 'revealed':
+                    revealed = tuple(sorted(fields['seeds']))
+                    told = told.promising(replace(promises, revealed=revealed))
+                case 'policy':  # as :meth:`end` forgets
+                    told, known = told.since(entry.round), known.since(entry.round)
+        return None if told == known else told
+
+    def closed(self, record: HospitalRecord, last: AttemptId, over: int) -> dict[str, bytes]:
+        """
+        Return what the store has to hold for nothing to be sent in some attempts ever again.
+
+        :param record: what is known of them.
+        :param last: the last of them.
+        :param over: the newest round that is over.
+        """
+        record = replace(record, over=max(over, record.over))
+        if last >= (record.round, record.attempt):
+            record = replace(record, round=last[0], attempt=last[1] + 1, received=())
+        self.record = record
+        return {RECORD: encode(record)}
+
+
+def _check_same(before: tuple[str, ...], now: tuple[str, ...], where: str) -> None:
+    if before != now:
+        raise RoundError('aggregator', f'another survivor set than {", ".join(before)} in {where}')
+
+
+def _spool(attempt: AttemptId) -> str:
+    return f'{_SPOOL}-{attempt[0]}-{attempt[1]}'
+
+
+@dataclass(frozen=True, repr=False)
+class Setup:
+    """
+    What an update is masked under, and the shares that its masks can be taken off with.
+
+    :param digest: of keys and members, 32 bytes.
+    :param members: hospitals that mask with each other, this one too, sorted.
+    :param shares: of each member whose sealed shares could be opened.
+    """
+
+    digest: bytes
+    members: tuple[str, ...]
+    shares: dict[str, SharePair]
+
+
+@dataclass(repr=False)
+class Received:
+    """
+    What this hospital received in one attempt, and what it made of it; not durable.
+
+    :param keys: round keys of the others.
+    :param settles: signatures of other survivors.
+    :param lists: keyed hospitals, members and survivors; the first that are sent count.
+    :param done: what was sent or reported in this process, so that it is done once.
+    :param survivors_digest: of the survivors as the aggregator named them.
+    :param signed_digest: of the survivors that this hospital signed.
+    """
+
+    attempt: AttemptId
+    keys: dict[str, RoundKey] = field(default_factory=dict)
+    delivery: Delivery | None = None
+    settles: dict[str, Settle] = field(default_factory=dict)
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    secrets: AttemptSecrets | None = None
+    key_list: KeyList | None = None
+    setup: Setup | None = None
+    survivors_digest: bytes = b''
+    signed_digest: bytes = b''
+
+    @classmethod
+    def load(cls, state: HospitalState, attempt: AttemptId) -> 'Received':
+        """Begin with what was kept of an attempt: its senders may be gone by now."""
+        received = cls(attempt)
+        for message in state.received(attempt):
+            if isinstance(message, RoundKey):
+                received.keys[message.envelope.sender] = message
+            elif isinstance(message, Delivery):
+                received.delivery = message
+        return received
+
+    def first(self, what: str) -> bool:
+        """Tell whether something is done for the first time in this process."""
+        if what in self.done:
+            return False
+        self.done.add(what)
+        return True
+
+    def take_lists(self, status: RoundStatus) -> None:
+        """
+        Keep the lists of this attempt.
+
+        :raises RoundError: if one is another than before.
+        """
+        if not Phase.SHARE <= status.phase <= Phase.SUM:
+            return  # the lists of other phases are for people
+        for what in ('keyed', 'members', 'survivors'):
+            names = getattr(status, what)
+            if what == 'members' and status.phase == Phase.SHARE:
+                continue
+            if names and self.lists.setdefault(what, names) != names:
+                raise RoundError(
+                    status.envelope.sender, f'changed the {what} of an attempt to {names}'
+                )
+
+    def take_key(self, message: RoundKey) -> None:
+        """
+        Keep another hospital's keys; the first that it sends in an attempt count.
+
+        :raises MessageError: if they make no mask, were copied, or are others than before.
+        """
+        sender = message.envelope.sender
+        keys = read_round_key(message, self.keys.values())
+        if keys != read_round_key(self.keys.setdefault(sender, message), ()):
+            raise RoundError(sender, 'other round keys than before in the same attempt')
+
+    def take_delivery(self, message: Delivery) -> None:
+        """
+        Keep the sealed shares that are for this hospital.
+
+        :raises RoundError: if they are others than before.
+        """
+        before = self.delivery or message
+        if (before.senders, before.sealed) != (message.senders, message.sealed):
+            raise RoundError(message.envelope.sender, 'other shares than before in this attempt')
+        self.delivery = message
+
+    def take_settle(self, message: Settle) -> None:
+        """
+        Keep another survivor's signature on the survivor set.
+
+        :raises RoundError: if the aggregator named other survivors to this hospital: one lies.
+        """
+        sender = message.envelope.sender
+        self.settles.setdefault(sender, message)
+        if self.survivors_digest and message.settle_digest != self.survivors_digest:
+            raise RoundError(sender, 'signed other survivors than this hospital was told of')
