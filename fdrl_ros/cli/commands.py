@@ -50,6 +50,10 @@ COMMANDS: Final = {
         'fdrl_ros.cli.federation.keys:keys',
         'Make, show and change the keys and the signed roster of a federation.',
     ),
+    'migrate': (
+        'fdrl_ros.cli.federation.migrate:migrate',
+        'Bring the state files of an older version to this one, so that the rounds go on.',
+    ),
     'operator': (
         'fdrl_ros.cli.federation.orders:operator',
         "Order the servers of a running federation something, signed with an operator's key.",

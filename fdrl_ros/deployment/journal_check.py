@@ -12,8 +12,7 @@ from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.federation.journal.journal import head_noted
 from fdrl_ros.federation.journal.rounds import Comparison
-from fdrl_ros.federation.key_authority.released import Released
-from fdrl_ros.federation.protocol.store import peeked
+from fdrl_ros.federation.key_authority.state import policies_kept
 from fdrl_ros.policy import digest_of
 from fdrl_ros.privacy.ledger.chain import Head
 
@@ -105,19 +104,16 @@ class Surroundings:
     def _judge_policies(self, name: str, found: Comparison, beside: Beside) -> None:
         path, (_, last), newest, count = self._layout.state(name), found.released, 0, 0
         try:
-            for pattern in ('policy [0-9]*', 'released'):
-                for key, value in peeked(path, pattern):
-                    size = (len(value) - value.index(b'\n') - 1) // 4
-                    released = Released.from_bytes(value, size)
-                    newest = max(newest, released.round)
-                    told = found.policies.get(released.round)
-                    count += told is not None
-                    if told is not None and told != digest_of(released.weights).hex():
-                        self.problems.append(
-                            f'{path}: {key!r} is not the policy that was released in round '
-                            f'{released.round}'
-                        )
-        except (FdrlError, ValueError, KeyError, TypeError) as error:
+            for row, released in policies_kept(path):
+                newest = max(newest, released.round)
+                told = found.policies.get(released.round)
+                count += told is not None
+                if told is not None and told != digest_of(released.weights).hex():
+                    self.problems.append(
+                        f'{path}: {row!r} is not the policy that was released in round '
+                        f'{released.round}'
+                    )
+        except FdrlError as error:
             self.problems.append(f'{path}: its policies cannot be read: {error}')
             return
         if newest < last:

@@ -20,16 +20,17 @@ from fdrl_ros.deployment.parties.hospital import (
     open_records,
     open_training,
 )
-from fdrl_ros.deployment.parties.key_authority import open_key_authority, rounds_done
+from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.parties.policy_validation import PublicValidation
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
 from fdrl_ros.experiments.rounds import Observer, RoundNote, TimedParty
+from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
-from fdrl_ros.federation.protocol.store import peek, Store
+from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
@@ -95,9 +96,7 @@ def train_federation(
             return opened
 
         trainings: dict[str, LocalTraining] = {}
-        done = rounds_done(
-            peek(layout.state('key_authority'), 'released').get('released'), plan.shape
-        )
+        done = round_released(layout.state('key_authority'))
         for name in taking_part(layout, plan):
             records = open_records(layout, name, plan)
             trainings[name] = open_training(layout.party(name), name, plan, records, done=done)

@@ -10,7 +10,7 @@ key, they protect nobody here; what protects the policies is what the learners d
 from collections.abc import Callable, Iterator, Mapping
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
@@ -20,8 +20,13 @@ from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
-from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.key_authority.key_authority import (
+    KeyAuthority,
+    KeyAuthoritySettings,
+    ServerStep,
+    Weights,
+)
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy
@@ -83,6 +88,24 @@ class PlainLearner:
         return np.random.default_rng([self._seed, round]).uniform(1e-9, 1.0, size)
 
 
+class VirtualOptions(TypedDict, total=False):
+    """
+    What a virtual federation may be given besides.
+
+    `threshold`: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
+    `encryption`, `rounds`: settings of the field. `personal`: layers by name that no hospital
+    sends. `step`: the server's step, FedAvg unless given. `validate`: test of each new policy, by
+    the key authority.
+    """
+
+    threshold: int
+    encryption: EncryptionSettings
+    rounds: RoundSettings
+    personal: tuple[str, ...]
+    step: ServerStep
+    validate: Callable[[Weights], Validation]
+
+
 class VirtualFederation:
     """
     Real parties of a federation with keys of their own, moved by the in-process driver.
@@ -94,11 +117,8 @@ class VirtualFederation:
     :param shape: of the network.
     :param directory: where the parties keep their state, new or empty: the keys live as long as
         this object, so another one cannot go on from there. In memory unless given.
-    :param threshold: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
-    :param personal: layers by name that no hospital sends.
-    :param step: the server's step, FedAvg unless given.
-    :param validate: test of each new policy, by the key authority.
     :param report: called with a hospital's name and the progress of its training.
+    :param options: see :class:`VirtualOptions`.
     :raises SettingError: with fewer than three hospitals, or weights of another network.
     :raises StoreError: if the directory cannot be made, or was used before.
     """
@@ -110,13 +130,8 @@ class VirtualFederation:
         shape: NetworkShape,
         *,
         directory: Path | None = None,
-        threshold: int | None = None,
-        encryption: EncryptionSettings = EncryptionSettings(),  # noqa: B008
-        rounds: RoundSettings = RoundSettings(rounds=100_000),  # noqa: B008
-        personal: tuple[str, ...] = (),
-        step: Step = fed_avg,
-        validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, ''),
         report: Callable[[str, Any], None] = lambda party, progress: None,
+        **options: Unpack[VirtualOptions],
     ) -> None:
         if len(learners) < 3:
             raise SettingError('learners', len(learners), 'three hospitals or more')
@@ -124,8 +139,18 @@ class VirtualFederation:
         if start.shape != (shape.n_parameters,):
             raise SettingError('start', start.shape, f'weights of shape ({shape.n_parameters},)')
         self.learners, self.start, self.shape = learners, start, shape
-        self._directory, self._encryption, self._rounds = directory, encryption, rounds
-        self._personal, self._step, self._validate = personal, step, validate
+        self._directory = directory
+        self._rounds = options.get('rounds', RoundSettings(rounds=100_000))
+        encryption = options.get('encryption', EncryptionSettings())
+        personal = options.get('personal', ())
+        self._hospital_settings = HospitalSettings(encryption, personal=personal)
+        self._authority_settings = KeyAuthoritySettings(
+            encryption,
+            secure=False,
+            validate=options.get('validate', lambda weights: Validation(True, '')),
+            personal=personal,
+            step=options.get('step', fed_avg),
+        )
         names = tuple(learners)
         self.identities = {name: Identity.generate(name) for name in (*names, *SERVERS)}
         sizes = dict.fromkeys(SERVERS, 0) | {name: learners[name].n_units for name in names}
@@ -138,7 +163,7 @@ class VirtualFederation:
             )
             for name in (*names, *SERVERS)
         )
-        agreeing = threshold or default_threshold(len(names))
+        agreeing = options.get('threshold') or default_threshold(len(names))
         self.roster = Roster(FEDERATION, agreeing, members, disjoint_patients=True)
         n_shared = shape.shared(personal).size
         scheme = choose_scheme(n_shared, len(names), encryption.bits, encryption.scheme)
@@ -227,15 +252,11 @@ class VirtualFederation:
         if seeds is None:
             return KeyAuthority(
                 channel,
+                store,
                 self.shape,
                 self.start,
                 self._secret,
-                self._encryption,
-                self._validate,
-                store,
-                secure=False,
-                personal=self._personal,
-                step=self._step,
+                self._authority_settings,
             )
         return Hospital(
             channel,
@@ -243,7 +264,7 @@ class VirtualFederation:
             self.shape,
             store,
             seeds,
-            HospitalSettings(self._encryption, personal=self._personal),
+            self._hospital_settings,
         )
 
     def _hospitals(self) -> Iterator[Hospital]:

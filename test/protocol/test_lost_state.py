@@ -23,9 +23,9 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, sign_order
-from protocol.test_journals import Journaled
 import pytest
 from support.dropouts import keys_read_once
+from support.journaled_federation import Journaled
 from support.restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
 
 PHASES = (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)

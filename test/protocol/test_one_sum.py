@@ -69,11 +69,11 @@ def test_hospitals_that_start_from_different_policies_are_never_summed(tmp_path)
 def test_what_hospitals_rest_on_is_in_every_digest_that_they_sign(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1)
     assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
-    inbox = bench.aggregator._inbox
-    before = inbox.setup_digest
-    inbox.terms = bytes(32)
-    del inbox.key_list, inbox.setup_digest
-    assert inbox.setup_digest != before
+    state = bench.aggregator.state
+    before = state.setup_digest
+    state.record = replace(state.record, terms=bytes(32))
+    del state.key_list, state.setup_digest
+    assert state.setup_digest != before
 
 
 def replayed(bench, name, messages):
@@ -115,7 +115,7 @@ def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt(tmp_
     tap = Tap(bench, *kinds)
     Tap(bench, Settle, change=lambda message: [])
     assert bench.run(
-        lambda: bench.aggregator._attempt == 2 and bench.aggregator.phase is Phase.SETTLE
+        lambda: bench.aggregator.attempt == 2 and bench.aggregator.phase is Phase.SETTLE
     )
     bench.kill(VICTIM)
     first = [
@@ -179,7 +179,7 @@ def test_one_liar_and_one_who_is_away_cannot_hold_a_round_for_ever(tmp_path):
 def test_an_aggregator_that_lost_all_it_knew_goes_on(tmp_path):
     bench = Bench(tmp_path, rounds=3)
     Tap(bench, Settle, change=lambda m: [m] if m.envelope.attempt > 2 else [])
-    assert bench.run(lambda: bench.aggregator._attempt == 3)
+    assert bench.run(lambda: bench.aggregator.attempt == 3)
     bench.kill('aggregator')
     for path in tmp_path.glob('aggregator.sqlite*'):
         path.unlink()

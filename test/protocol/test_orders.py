@@ -12,9 +12,9 @@ from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, REFUSED_KEPT, sign_order
 from protocol.conftest import Bench
-from protocol.test_journals import Journaled
 import pytest
 from support.fuzzing import state_of
+from support.journaled_federation import Journaled
 
 NOON = 1_800_000_000.0
 """Some time, in seconds since 1970."""
@@ -206,7 +206,7 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
         assert hospital not in bench.aggregator._orders.admitted
     else:
         assert bench.key_authority.round == 2
-        assert (bench.key_authority._released.weights == bench.first).all()
+        assert (bench.key_authority.state.released.weights == bench.first).all()
     assert bench.run()
     told = [each.fields for each in read(bench.paths()[order.to]) if each.kind == 'operator']
     assert told == [

@@ -68,7 +68,7 @@ def test_a_slow_hospital_that_was_away_once_takes_part_again():
 
     def over():
         driver.let_go()
-        released = bench.key_authority._released
+        released = bench.key_authority.state.released
         took_part[released.round] = 'hospital_5' in released.contributors
         if released.round == 1 and 'hospital_5' in driver.parties:
             bench.kill('hospital_5')

@@ -3,7 +3,7 @@
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
 from fdrl_ros.errors import BudgetExceededError
-from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.federation.protocol.update_codec import fed_avg, UpdateCodec
 from fdrl_ros.policy import decode_weights

@@ -133,7 +133,7 @@ def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on(tmp_path):
 def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(tmp_path, phase):
     bench = Bench(tmp_path, rounds=2)
     assert bench.run(
-        lambda: bench.aggregator.phase is phase and bool(bench.aggregator._inbox.updates)
+        lambda: bench.aggregator.phase is phase and bool(bench.aggregator.state.updates)
     )
     bench.kill('key_authority')
     bench.secret = SecretContext.generate(bench.scheme)

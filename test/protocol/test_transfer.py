@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 import random
 
-from fdrl_ros.federation.aggregator.updates import AT_ONCE
+from fdrl_ros.federation.aggregator.state import AT_ONCE
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     MaskedUpdate,
@@ -85,7 +85,7 @@ def test_what_is_lost_is_asked_for_again(bench, seed):
         change=lambda m: [m] if getattr(m, 'chunk', 1) == 0 or chance.random() < 0.7 else [],
     )
     ends_exactly(bench)
-    assert bench.aggregator._attempt == 0  # the first attempt was enough
+    assert bench.aggregator.attempt == 0  # the first attempt was enough
     assert all(learner.trained == [1] for learner in bench.learners.values())
 
 

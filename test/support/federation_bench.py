@@ -15,8 +15,12 @@ from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, Step
-from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.key_authority.key_authority import (
+    KeyAuthority,
+    KeyAuthoritySettings,
+    ServerStep,
+)
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import Order, Phase
@@ -122,7 +126,7 @@ class Bench:
         *,
         encryption: EncryptionSettings = ENCRYPTION,
         personal: tuple[str, ...] = (),
-        step: Step = fed_avg,
+        step: ServerStep = fed_avg,
         shape: NetworkShape = SHAPE,
         secret: SecretContext | None = None,
         release: bool = True,
@@ -194,15 +198,17 @@ class Bench:
         if name == 'key_authority':
             return KeyAuthority(
                 channel,
+                store,
                 self.shape,
                 self.first,
                 self.secret,
-                self.encryption,
-                lambda weights: self.validate(weights),
-                store,
-                secure=False,
-                personal=self.personal,
-                step=self.step,
+                KeyAuthoritySettings(
+                    self.encryption,
+                    secure=False,
+                    validate=lambda weights: self.validate(weights),
+                    personal=self.personal,
+                    step=self.step,
+                ),
             )
         return Hospital(
             channel,

@@ -12,7 +12,7 @@ from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federati
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.journal import FILE, Head, Journal
-from fdrl_ros.federation.key_authority.released import Released
+from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of
 import numpy as np
@@ -178,6 +178,5 @@ class Federation:
     def _keep(self, store: Store, round: int, digest: bytes) -> None:
         """Keep a released policy as the key authority does."""
         (of,) = [each for each in range(round + 1) if policy(each) == digest]
-        saved = Released(round, 1, weights(of), (), b'', of < round, '').to_bytes()
-        store.put('released', saved)
-        store.put(f'policy {round}', saved)
+        released = Released(round, 1, weights(of), (), b'', of < round, '')
+        KeyAuthorityState(store, weights(0)).release(released, {})

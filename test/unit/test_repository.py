@@ -31,6 +31,7 @@ STATED = {
     'training between two blocks': r"_KIND \+ b'(\d+)\\n'",
     'patients of online training': r"b'fdrl_ros turns (\d+)\\n'",
     'round journal': r"b'fdrl_ros journal (\d+)\\n'",
+    'what a party must not forget': r"FORMAT = b'(\d+)'",
     'frozen states behind A_task': r"b'fdrl_ros state set (\d+)'",
     '`fdrl_ros dataset`': r"'fdrl_ros dataset (\d+)'",
     '`fdrl_ros episode metrics`': r"'fdrl_ros episode metrics (\d+)'",

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `fdrl keys` prints: of keys only what everybody may know, and what is wrong with them."""
 
-import json
 from pathlib import Path
 import time
 from typing import Any
@@ -23,7 +22,7 @@ from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import FdrlError, RosterTimeError
-from fdrl_ros.federation.protocol.store import peek
+from fdrl_ros.federation.key_authority.state import round_released
 
 
 def find_keys(directory: Path) -> Path:
@@ -119,10 +118,9 @@ def show_roster(roster: Roster) -> None:
 
 def newest_round(directory: Path) -> int | None:
     """Return the newest round that was released, if the key authority's state lies beside."""
-    saved = peek(Layout(directory.parent).state('key_authority'), 'released').get('released')
     try:
-        return None if saved is None else int(json.loads(saved.split(b'\n')[0])['round'])
-    except (ValueError, KeyError, TypeError):
+        return round_released(Layout(directory.parent).state('key_authority')) or None
+    except FdrlError:
         return None
 
 

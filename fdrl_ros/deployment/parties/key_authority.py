@@ -12,10 +12,9 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
-from fdrl_ros.federation.key_authority.released import Released, Validation
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, KeyAuthoritySettings
+from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Validation
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.policy import NetworkShape
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,20 +50,17 @@ def open_key_authority(
         )
     return KeyAuthority(
         channel,
+        store,
         shape,
         start,
-        open_secret_context(layout, scheme, rounds_done(store.get('released'), shape)),
-        plan.encryption,
-        validate,
-        store,
-        secure=plan.federation.noise == 'secure',
-        personal=personal,
+        open_secret_context(layout, scheme, KeyAuthorityState(store, start).record.round),
+        KeyAuthoritySettings(
+            plan.encryption,
+            secure=plan.federation.noise == 'secure',
+            validate=validate,
+            personal=personal,
+        ),
     )
-
-
-def rounds_done(released: bytes | None, shape: NetworkShape) -> int:
-    """Return the newest round that a key authority released, out of what its state holds."""
-    return Released.from_bytes(released, shape.n_parameters).round if released else 0
 
 
 def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:

@@ -5,7 +5,7 @@
 from functools import cached_property
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.policy import Policy
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv

@@ -1,34 +1,56 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The aggregator: runs the rounds, adds ciphertexts, holds no secret key (FDRL Alg. 1)."""
+"""
+The aggregator's side of a round, phase by phase (FDRL Alg. 1). It holds no secret key.
+
+OPEN: gather round keys. SHARE: gather sealed shares and deliver them. TRAIN: gather masked
+updates. SETTLE: gather signatures on the survivor set. REVEAL: gather the survivors' shares. SUM:
+add the ciphertexts and ask the key authority to decrypt that sum. RELEASED: begin the next round.
+
+Hospitals that are missing when a phase's deadline passes are left behind, and the others go on if
+they are enough. Else the attempt fails, and all admitted hospitals may take part in the next one.
+Once enough survivors signed the survivor set, the round is for that set or for none: then there is
+no other attempt, only patience.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
 from fdrl_ros.errors import (
     CryptoError,
+    FdrlError,
     LateError,
     LedgerHeadError,
     MessageError,
     RosterError,
     RoundError,
 )
-from fdrl_ros.federation.aggregator.decryption_request import Asking
-from fdrl_ros.federation.aggregator.inbox import Inbox
-from fdrl_ros.federation.aggregator.updates import check_update
-from fdrl_ros.federation.protocol.attempt import attempt_of
+from fdrl_ros.federation.aggregator.state import AggregatorState
+from fdrl_ros.federation.protocol.attempt import (
+    attempt_of,
+    check_reveal,
+    read_round_key,
+    settle_digest,
+    split_sealed,
+)
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import (
     Decline,
     DeclineReason,
+    DecryptRequest,
+    Delivery,
     EncryptionKey,
     GlobalPolicy,
+    hash_of_sums,
     MaskedUpdate,
     Message,
     Objection,
     Order,
     Phase,
+    Relay,
     Reveal,
     RoundKey,
     RoundStatus,
@@ -39,22 +61,30 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.objection import Objections
 from fdrl_ros.federation.protocol.orders import Orders
-from fdrl_ros.federation.protocol.party import Job, Outcome
+from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_aggregator
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
 
 
-class Aggregator:
+@dataclass
+class _Decryption:
     """
-    Moves a round through OPEN, SHARE, TRAIN, SETTLE, REVEAL and SUM to RELEASED.
+    What becomes of one attempt's sum; it is made anew after a restart.
 
-    Whoever is missing when a phase's deadline passes is left behind, and the others go on if they
-    are enough. Else the attempt fails, and all admitted hospitals may take part in the next one.
-    Once enough survivors signed the survivor set, the round is for that set or for none: then
-    there is no other attempt, only patience.
+    :param sum_hash: SHA-256 over the sums; the request waits for it.
+    :param abandoned: whether the round is to end with the older policy.
+    :param refused: how many reveals the newest request had that the key authority refused.
     """
+
+    sum_hash: bytes = b''
+    abandoned: bool = False
+    refused: int = 0
+
+
+class Aggregator:
+    """Moves the rounds: a plain object that a driver moves; see :class:`Party`."""
 
     takes = (
         Decline,
@@ -75,7 +105,6 @@ class Aggregator:
         """Go on from the state in `store`, or begin with round 1."""
         self._channel = channel
         self._settings = settings
-        self._store = store
         self._timeouts = {
             Phase.OPEN: settings.open_timeout,
             Phase.SHARE: settings.share_timeout,
@@ -88,17 +117,15 @@ class Aggregator:
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._threshold = channel.roster.threshold
         self._orders = Orders(channel, store)
-        recover_aggregator(self._orders, channel, store)
-        self._round = store.get_number('round', 1)
-        self._attempt = store.get_number('attempt', 0)
+        self.state = AggregatorState(channel.roster, store)
+        """What the aggregator keeps of the round."""
+        recover_aggregator(self.state, self._orders, channel, store)
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''
         self._policy_round: int | None = None
         self._terms: Terms | None = None
         self._watch = LedgerWatch(store)
-        at = self._round, self._attempt
-        self._inbox = Inbox.load(channel.roster, store, at) or self._new_inbox()
         self._failure = ''
         self._objections = Objections(channel)
         self._absent: set[str] = set()
@@ -106,9 +133,9 @@ class Aggregator:
         self._acknowledged = (-1, 0)
         self._declined: dict[str, Decline] = {}  # in this round
         self._unaccounted: dict[str, str] = {}  # in this attempt
+        self._decryption = _Decryption()
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
-        self._asking = Asking(channel, self._inbox)
 
     @property
     def phase(self) -> Phase:
@@ -118,70 +145,237 @@ class Aggregator:
     @property
     def round(self) -> int:
         """The present round."""
-        return self._round
+        return self.state.record.round
+
+    @property
+    def attempt(self) -> int:
+        """The present attempt at the round."""
+        return self.state.record.attempt
 
     @property
     def left_out(self) -> dict[str, str]:
         """Hospitals that take no part in the present round, with the reason in words."""
-        said = {name: decline.detail for name, decline in self._declined.items()}
-        return said | self._unaccounted
+        declined = {name: decline.detail for name, decline in self._declined.items()}
+        return declined | self._unaccounted
 
     def start(self, now: float) -> Outcome:
-        """Say where the federation stands; rounds begin when the first policy is there."""
+        """Publish where the federation stands; rounds begin when the first policy is there."""
         self._orders.note()
-        return self._say('waiting for the key authority', now)
+        return self._publish_status('waiting for the key authority', now)
 
-    # What the others say.
+    def tick(self, now: float) -> Outcome:
+        """End the phases whose deadline has passed."""
+        if self._deadline is None or now < self._deadline:
+            return self._pull(now)
+        return self._advance(now, in_time=False)
 
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a message; see :class:`Party`."""
         match message:
-            case EncryptionKey():
-                self._channel.accept(message, 'key_authority')
-                self._terms = open_key(message)
-                return self._begin(now) if self._agreed() else self._take_new_key(now)
-            case GlobalPolicy():
-                return self._take_policy(message, now)
+            case RoundKey() | Shares() | MaskedUpdate() | Settle() | Reveal():
+                return self._take_answer(message, now)
+            case Decline():
+                return self._take_decline(message, now)
+            case Wanted():
+                return self._relay(message)
             case Verdict():
                 return self._take_verdict(message, now)
-            case Wanted():
-                self._channel.accept(message, 'key_authority')
-                return self._asking.relay(message)
+            case GlobalPolicy():
+                return self._take_policy(message, now)
+            case EncryptionKey():
+                return self._take_key(message, now)
             case Order():
                 return self._obey(message, now)
             case Objection():
                 return self._objections.hear(message)
-            case Decline():
-                return self._take_decline(message, now)
-        sender = message.envelope.sender
-        if not isinstance(message, self.takes):
-            raise RoundError(sender, f'{type(message).__name__} to the aggregator')
+        name = type(message).__name__
+        raise RoundError(message.envelope.sender, f'{name} to the aggregator')
+
+    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+        """Take the hash of the sum, and ask for its decryption."""
+        if isinstance(result, Exception):
+            raise result
+        decryption, found = result
+        if decryption is not self._decryption or self._phase is not Phase.SUM:
+            return Outcome()  # the round went on without it
+        if isinstance(found, CryptoError):
+            return self._fail(now, f'the updates cannot be added: {found}')
+        if isinstance(found, Exception):
+            raise found
+        decryption.sum_hash = found
+        return self._request()
+
+    # What hospitals answer, and how a phase ends.
+
+    def _take_answer(
+        self, message: RoundKey | Shares | MaskedUpdate | Settle | Reveal, now: float
+    ) -> Outcome:
+        """
+        Keep what a hospital sends in an attempt, and go on if it was the last answer.
+
+        :raises MessageError: if it does not belong into this attempt as it stands.
+        """
+        sender, attempt = message.envelope.sender, attempt_of(message.envelope)
         self._channel.accept(message, 'hospital')
         if isinstance(message, RoundKey):
             self._slow.add(sender)  # if it is late, it is not away: it is waited for the next time
         if sender in self._unaccounted:
             raise RoundError(sender, 'is left out of this attempt: its ledger was refused')
-        if not self._inbox.check(message, self._phase, self._orders.admitted):
+        if attempt != self.state.record.id:
+            refusal = LateError if attempt < self.state.record.id else RoundError
+            raise refusal(
+                sender, f'{type(message).__name__} of {attempt}, now at {self.state.record.id}'
+            )
+        match message:
+            case RoundKey():
+                new = self._check_key(message)
+            case Shares():
+                new = self._check_shares(message)
+            case MaskedUpdate():
+                try:
+                    new = self._check_update(message)
+                except LedgerHeadError as error:
+                    return self._leave_out(error, now)
+            case _:
+                new = self._check_settled(message)
+        if not new:  # after a restart a hospital sends the same again
             return self._pull(now)
-        if isinstance(message, MaskedUpdate):
-            assert self._terms
-            check_update(message, self._terms.codec, self._terms.public, self._policy_digest)
-            try:
-                self._watch.take(message)
-            except LedgerHeadError as error:
-                return self._leave_out(error, now)
-        if isinstance(message, RoundKey):
-            self._declined.pop(sender, None)
-        self._inbox.add(message)
+        self.state.add(message)
         return self._pull(now) + self._advance(now, in_time=True)
+
+    def _is_new(self, message: Message, *, known: bool, awaited: bool) -> bool:
+        """
+        Tell whether a message is to be checked and kept.
+
+        :raises RoundError: if it is new, and not awaited in this phase.
+        """
+        if not known and not awaited:
+            name, phase = type(message).__name__, self._phase.name
+            raise RoundError(message.envelope.sender, f'{name} in phase {phase}')
+        return not known
+
+    def _advance(self, now: float, *, in_time: bool) -> Outcome:
+        """
+        Go on if everybody answered, or if enough did and the deadline passed.
+
+        :param in_time: whether the deadline of this phase is still to come.
+        """
+        match self._phase:
+            case Phase.OPEN:
+                return self._end_open(now, in_time)
+            case Phase.SHARE:
+                return self._end_share(now, in_time)
+            case Phase.TRAIN:
+                return self._end_train(now, in_time)
+            case Phase.SETTLE:
+                return self._end_settle(now, in_time)
+            case Phase.REVEAL:
+                return self._end_reveal(now, in_time)
+            case Phase.SUM if not in_time:
+                self._deadline = now + self._timeouts[Phase.SUM]
+                status = self._publish_status('waiting for the key authority', now)
+                return status + self._request()
+            case Phase.FAILED if not in_time:
+                return self._open(now, f'again: {self._failure}')
+        return Outcome()
+
+    def _gathered(
+        self, now: float, here: set[str], wanted: set[str], in_time: bool
+    ) -> tuple[str, ...] | Outcome:
+        """
+        Return the hospitals that OPEN, SHARE or TRAIN ends with, or what to do before it ends.
+
+        :param here: hospitals that answered.
+        :param wanted: hospitals that may answer; nothing waits for those that are left out.
+        """
+        missing, awaited = wanted - here, wanted - here - self.left_out.keys()
+        if in_time and awaited:
+            if self._phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
+                # A hospital that was away the last time gets the moment that it needs if it is
+                # back.
+                soon = now + self._settings.absent_timeout
+                self._deadline = min(soon, self._deadline or soon)
+            return Outcome()
+        if len(here) < self._quorum:
+            if self._phase is not Phase.OPEN:
+                late = f'no answer in time from {_names(awaited)}'
+                return self._fail(now, late if awaited else f'left out: {_names(missing)}')
+            # In a new attempt, whose number is ahead of those that hospitals know of.
+            return Outcome() if in_time else self._open(now, f'waiting for {_names(missing)}')
+        return tuple(name for name in self._orders.admitted if name in here)
+
+    # Phase OPEN: begin an attempt and gather round keys.
+
+    def _begin(self, now: float) -> Outcome:
+        """Open the next attempt if everything for it is there."""
+        if self._orders.over:
+            return self._enter(Phase.FINISHED, now, 'stopped by an operator')
+        ready = self._terms is not None and self._policy_round == self.round - 1
+        if self._phase is Phase.SUM and ready:
+            return self._request()  # the key authority was away
+        if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
+            return Outcome()
+        if self.round > self._settings.rounds:
+            return self._enter(Phase.FINISHED, now, 'all rounds are done')
+        if self._orders.paused:
+            return self._enter(Phase.PAUSED, now, 'paused by an operator')
+        return self._open(now, 'again after a restart' if self.attempt else 'a new round')
+
+    def _open(self, now: float, reason: str) -> Outcome:
+        """Open a new attempt, or go on in one whose survivors are fixed."""
+        state, agreed = self.state, self.state.record.terms == self._terms_digest()
+        if self._decryption.abandoned:
+            return self._enter(Phase.SUM, now, reason) + self._request()
+        if state.revealing:
+            if not agreed or self._is_hopeless():
+                return self._abandon(now, self._failure)
+            again = self._deliver() + self._enter(Phase.REVEAL, now, reason)
+            return again + self._advance(now, in_time=True)
+        if state.record.survivors and self._phase is Phase.WAITING and agreed:
+            again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
+            return again + self._advance(now, in_time=True)
+        try:
+            self._channel.check_roster()
+        except RosterError as error:
+            return self._fail(now, str(error))
+        self._unaccounted = {}
+        state.open((self.round, self.attempt + 1), self._terms_digest())
+        self._decryption = _Decryption()
+        self._note('open', members=tuple(self._orders.admitted), reason=reason)
+        return self._enter(Phase.OPEN, now, reason)
+
+    def _check_key(self, message: RoundKey) -> bool:
+        sender = message.envelope.sender
+        if sender not in self._orders.admitted:
+            raise RoundError(sender, 'is not admitted')
+        keys = read_round_key(message, self.state.keys.values())
+        known = self.state.keys.get(sender)
+        if known is not None and read_round_key(known, ()) != keys:
+            raise RoundError(sender, 'other round keys than before in the same attempt')
+        new = self._is_new(message, known=known is not None, awaited=self._phase is Phase.OPEN)
+        if new:
+            self._declined.pop(sender, None)
+        return new
+
+    def _end_open(self, now: float, in_time: bool) -> Outcome:
+        if why := self._unpaid():
+            return self._exhaust(now, why)
+        here, admitted = set(self.state.keys), set(self._orders.admitted)
+        names = self._gathered(now, here, admitted, in_time)
+        if isinstance(names, Outcome):
+            return names
+        self.state.fix_keyed(names)
+        missing = admitted - here
+        self._absent, self._slow = missing - self._slow, set()
+        return self._enter(Phase.SHARE, now, _without(missing))
 
     def _take_decline(self, message: Decline, now: float) -> Outcome:
         """Go on without a hospital that takes no part in this round."""
         sender = self._channel.accept(message, 'hospital').name
         round = message.envelope.round
-        if round != self._round:
-            refusal = LateError if round < self._round else RoundError
-            raise refusal(sender, f'declines round {round}, now at {self._round}')
+        if round != self.round:
+            refusal = LateError if round < self.round else RoundError
+            raise refusal(sender, f'declines round {round}, now at {self.round}')
         if message.reason not in set(DeclineReason) or not message.detail.isprintable():
             raise MessageError(sender, f'declines for {message.reason}: {message.detail[:80]!r}')
         if sender in self._declined or self._phase is Phase.FINISHED:
@@ -190,36 +384,282 @@ class Aggregator:
         note = f'{sender} takes no part in round {round}: {message.detail}'
         return Outcome(notes=(note,)) + self._advance(now, in_time=True)
 
+    def _unpaid(self) -> str:
+        """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
+        admitted = self._orders.admitted
+        spent = {
+            name: decline.detail
+            for name, decline in self._declined.items()
+            if decline.reason == DeclineReason.BUDGET and name in admitted
+        }
+        # With too few admitted ones, the operator admits more.
+        if not len(admitted) >= self._quorum > len(admitted) - len(spent):
+            return ''
+        first, detail = min(spent.items())
+        others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
+        why = f'{first}: {detail}{others}'
+        return f'the privacy budget does not pay for round {self.round}: {why}'
+
+    def _exhaust(self, now: float, why: str) -> Outcome:
+        """End the federation: spent budgets never come back."""
+        self.exhausted = why
+        self._note('fail', reason=why)
+        return self._enter(Phase.FINISHED, now, why)
+
+    # Phase SHARE: gather sealed shares, and deliver to each member what is for it.
+
+    def _check_shares(self, message: Shares) -> bool:
+        sender, state = message.envelope.sender, self.state
+        known, awaited = sender in state.shares, self._phase is Phase.SHARE
+        if not self._is_new(message, known=known, awaited=awaited):
+            return False
+        if sender not in state.record.keyed:
+            raise RoundError(sender, 'shares of a hospital whose keys are not in the list')
+        if message.keys_digest != state.key_list.digest:
+            raise RoundError(sender, 'shares for another list of keys')
+        split_sealed(message.sealed, state.record.keyed[1:], sender)
+        return True
+
+    def _end_share(self, now: float, in_time: bool) -> Outcome:
+        here, keyed = set(self.state.shares), set(self.state.record.keyed)
+        names = self._gathered(now, here, keyed, in_time)
+        if isinstance(names, Outcome):
+            return names
+        self.state.fix_members(names)
+        return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - here))
+
+    def _deliver(self) -> Outcome:
+        """Hand each member what the others sealed for it."""
+        record = self.state.record
+        place = {each: place for place, each in enumerate(sorted(record.keyed))}
+        members = sorted(record.members)
+        messages = []
+        for to in members:
+            senders = tuple(each for each in members if each != to)
+            sealed = []
+            for sender in senders:
+                # A sender seals nothing for itself.
+                start = SEALED_BYTES * (place[to] - (place[sender] < place[to]))
+                sealed.append(self.state.shares[sender].sealed[start : start + SEALED_BYTES])
+            joined = b''.join(sealed)
+            messages.append(
+                self._channel.seal(Delivery, *record.id, to=to, senders=senders, sealed=joined)
+            )
+        return Outcome(tuple(messages))
+
+    # Phase TRAIN: gather masked updates, chunk by chunk.
+
+    def _check_update(self, message: MaskedUpdate) -> bool:
+        """
+        Check a chunk of an update, and that the sender's privacy ledger has all that was seen.
+
+        :raises LedgerHeadError: if the ledger lacks something.
+        """
+        sender, state, terms = message.envelope.sender, self.state, self._terms
+        known, awaited = state.updates.is_known(message), self._phase is Phase.TRAIN
+        if not self._is_new(message, known=known, awaited=awaited):
+            return False
+        assert terms is not None
+        if sender not in state.record.members:
+            raise RoundError(sender, 'update of a hospital that is no member of this attempt')
+        chunks, number = terms.codec.scheme.ciphertexts, message.chunk
+        wrong = message.chunks != chunks or not 0 <= number < chunks
+        if wrong or state.updates.has(sender, number):
+            raise MessageError(sender, f'chunk {number} of {message.chunks}')
+        if message.setup_digest != state.setup_digest:
+            raise RoundError(sender, 'masked for other members')
+        if message.base_digest != self._policy_digest:
+            raise RoundError(sender, 'trained from another policy')
+        try:
+            terms.public.residues(message.ciphertext)
+        except CryptoError as error:
+            raise MessageError(sender, str(error)) from error
+        self._watch.take(message)
+        return True
+
     def _leave_out(self, error: LedgerHeadError, now: float) -> Outcome:
         """Go on without a hospital whose ledger was refused, and tell it which head was seen."""
         self._unaccounted[error.sender] = error.detail
-        note = f'{error.sender} is left out of round {self._round}: {error.detail}'
-        heads = self._watch.acknowledge(self._channel, (self._round, self._attempt))
+        note = f'{error.sender} is left out of round {self.round}: {error.detail}'
+        heads = self._watch.acknowledge(self._channel, self.state.record.id)
         return Outcome((heads,), notes=(note,)) + self._advance(now, in_time=True)
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
-        """Take the hash of the sum, and ask for its decryption."""
-        if isinstance(result, Exception):
-            raise result
-        asking, found = result
-        if asking is not self._asking or self._phase is not Phase.SUM:
-            return Outcome()  # the round went on without it
-        if isinstance(found, CryptoError):
-            return self._fail(now, f'the updates cannot be added: {found}')
-        if isinstance(found, Exception):
-            raise found
-        self._asking.sum_hash = found
-        return self._asking.request()
+    def _pull(self, now: float) -> Outcome:
+        """Ask hospitals for more of their updates, a little at a time."""
+        if self._phase is not Phase.TRAIN:
+            return Outcome()
+        return Outcome(
+            tuple(
+                self._channel.seal(
+                    Wanted, *self.state.record.id, to=name, first=first, count=count
+                )
+                for name, (first, count) in self.state.updates.wanted(now)
+            )
+        )
 
-    def tick(self, now: float) -> Outcome:
-        """End the phases whose deadline has passed."""
-        if self._deadline is None or now < self._deadline:
-            return self._pull(now)
-        return self._advance(now, in_time=False)
+    def _end_train(self, now: float, in_time: bool) -> Outcome:
+        members = set(self.state.record.members)
+        here = self.state.updates.whole() & members
+        names = self._gathered(now, here, members, in_time)
+        if isinstance(names, Outcome):
+            return names
+        self.state.fix_survivors(names)
+        self._note('settle', survivors=names, dropped=tuple(sorted(members - here)))
+        return self._enter(Phase.SETTLE, now, _without(members - here))
+
+    # Phases SETTLE and REVEAL: gather signatures on the survivors, then their shares.
+
+    def _check_settled(self, message: Settle | Reveal) -> bool:
+        sender, state, record = message.envelope.sender, self.state, self.state.record
+        answers = state.settles if isinstance(message, Settle) else state.reveals
+        # Once survivors are fixed in whatever phase: it is sent once, and needed later.
+        if not self._is_new(message, known=sender in answers, awaited=bool(record.survivors)):
+            return False
+        told = settle_digest(state.setup_digest, record.survivors)
+        if sender not in record.survivors or message.settle_digest != told:
+            raise RoundError(sender, 'signed other survivors')
+        if isinstance(message, Reveal):
+            check_reveal(message, record.members)
+        return True
+
+    def _end_settle(self, now: float, in_time: bool) -> Outcome:
+        signed = len(self.state.settles)
+        if signed >= self._threshold:
+            self.state.fix_round()
+            return self._enter(Phase.REVEAL, now, f'{signed} survivors signed')
+        return Outcome() if in_time else self._fail_late(now, self.state.settles)
+
+    def _end_reveal(self, now: float, in_time: bool) -> Outcome:
+        state, decryption = self.state, self._decryption
+        if not state.missing_reveals() and len(state.reveals) > decryption.refused:
+            state.sync()
+            reason = f'{len(state.reveals)} survivors revealed'
+            return self._enter(Phase.SUM, now, reason) + Outcome(jobs=(self._adding_job(),))
+        if in_time:
+            return Outcome()
+        if decryption.refused:
+            return self._abandon(now, self._failure)
+        return self._fail_late(now, state.reveals)
+
+    def _fail_late(self, now: float, answers: Iterable[str]) -> Outcome:
+        late = set(self.state.record.survivors) - set(answers)
+        return self._fail(now, f'no answer in time from {_names(late)}')
+
+    def _is_hopeless(self) -> bool:
+        """Tell whether too few can reveal any more, or all who can have, and it was no use."""
+        state = self.state
+        can = {*state.reveals, *(set(state.record.survivors) & set(self._orders.admitted))}
+        no_use = self._decryption.refused == len(can) or state.missing_reveals()
+        return len(can) < self._threshold or (len(state.reveals) == len(can) and bool(no_use))
+
+    # Phase SUM: add the ciphertexts, and ask the key authority to decrypt that very sum.
+
+    def _adding_job(self) -> Job:
+        """Return the job that adds the survivors' ciphertexts and hashes the sums."""
+        assert self._terms
+        public, updates, decryption = self._terms.public, self.state.updates, self._decryption
+        survivors = self.state.record.survivors
+
+        def add(report: Report, stopped: Stopped) -> tuple[_Decryption, bytes | FdrlError]:
+            try:
+                columns = updates.columns(survivors)
+                return decryption, hash_of_sums(map(public.add, columns))
+            except FdrlError as error:
+                return decryption, error
+
+        return Job('sum', add)
+
+    def _request(self) -> Outcome:
+        """Send the request to decrypt, for the first time or again; nothing while no sum is."""
+        state, record, decryption = self.state, self.state.record, self._decryption
+        if not decryption.abandoned and not decryption.sum_hash:
+            return Outcome()
+        proof: dict[str, Any] = {
+            'keys': tuple(state.keys[name] for name in record.keyed),
+            'members': record.members,
+            'survivors': record.survivors,
+            'update_hashes': state.updates.hashes(record.survivors),
+            'settles': tuple(state.settles.values()),
+            'reveals': tuple(state.reveals.values()),
+        }
+        if decryption.abandoned:
+            proof = {name: type(value)() for name, value in proof.items()}
+        sum_hash = decryption.sum_hash
+        request = self._channel.seal(DecryptRequest, *record.id, **proof, sum_hash=sum_hash)
+        return Outcome((request,))
+
+    def _relay(self, message: Wanted) -> Outcome:
+        """
+        Hand on the chunks that the key authority asks for.
+
+        :raises RoundError: if there is nothing to ask for.
+        """
+        sender = self._channel.accept(message, 'key_authority').name
+        attempt, record, decryption = (
+            attempt_of(message.envelope),
+            self.state.record,
+            self._decryption,
+        )
+        if attempt != record.id or not decryption.sum_hash or decryption.abandoned:
+            raise RoundError(sender, f'wants updates of {attempt}')
+        updates = self.state.updates.items(record.survivors, message.first, message.count)
+        relay = self._channel.seal(Relay, *attempt, first=message.first, updates=updates)
+        return Outcome((relay,))
+
+    def _take_verdict(self, message: Verdict, now: float) -> Outcome:
+        self._channel.accept(message, 'key_authority')
+        ours = attempt_of(message.envelope) == self.state.record.id
+        if self._phase is Phase.SUM and not message.accepted and ours:
+            self._decryption.refused = len(self.state.reveals)
+            return self._fail(now, f'the key authority refused: {message.reason}')
+        return Outcome()
+
+    def _abandon(self, now: float, why: str) -> Outcome:
+        """End a round that can never be summed any more: the older policy is released anew."""
+        self._decryption.abandoned = True
+        if lacking := self.state.missing_reveals():
+            why = f'too few shares of {_names(lacking)}; {why}'
+        return self._enter(Phase.SUM, now, f'abandoned: {why}') + self._request()
+
+    # Phase RELEASED: the round is over, the next one begins.
+
+    def _take_policy(self, message: GlobalPolicy, now: float) -> Outcome:
+        sender = self._channel.accept(message, 'key_authority').name
+        round = message.envelope.round
+        if self._policy_round is not None and round <= self._policy_round:
+            same = round < self._policy_round or message.digest == self._policy_digest
+            refusal = LateError if same else RoundError
+            raise refusal(sender, f'policy of round {round} is not newer')
+        self._policy_round, self._policy_digest = round, message.digest
+        if round < self.round:
+            return self._begin(now)
+        # The released round is over, also when this aggregator was away when it ended.
+        released = self._enter(Phase.RELEASED, now, message.reason, (round, self.attempt))
+        self._declined = {}
+        self.state.open((round + 1, 0), self._terms_digest())
+        self._decryption = _Decryption()
+        return released + self._begin(now)
+
+    # What every attempt rests on: the encryption key, and what operators order.
+
+    def _take_key(self, message: EncryptionKey, now: float) -> Outcome:
+        self._channel.accept(message, 'key_authority')
+        self._terms = open_key(message)
+        under_way = Phase.OPEN <= self._phase <= Phase.SUM
+        if not under_way or self.state.record.terms == self._terms_digest():
+            return self._begin(now)
+        # Nobody can decrypt the updates of this attempt any more.
+        why = 'the key authority has a new key'
+        return self._abandon(now, why) if self.state.revealing else self._fail(now, why)
+
+    def _terms_digest(self) -> bytes:
+        if self._terms is None:
+            return b''
+        return self._terms.digest(self._policy_digest, self._channel.roster)
 
     def _obey(self, order: Order, now: float) -> Outcome:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
-        self._orders.take(order, (self._round, self._attempt))
+        self._orders.take(order, self.state.record.id)
         hospital, phase, by = order.hospital, self._phase, f'by {order.envelope.sender}'
         match order.action:
             case 'pause' if phase is not Phase.FINISHED:
@@ -233,210 +673,12 @@ class Aggregator:
                 told = f'{hospital} was withdrawn {by}: {left} hospitals are left'
                 if left <= self._quorum:
                     told += f', and a round needs {self._quorum}'
-                if hospital in self._inbox.keys and Phase.OPEN <= phase <= Phase.REVEAL:
+                if hospital in self.state.keys and Phase.OPEN <= phase <= Phase.REVEAL:
                     return self._fail(now, told)
                 return Outcome(notes=(told,))
         return Outcome()
 
-    def _pull(self, now: float) -> Outcome:
-        """Ask hospitals for more of their updates."""
-        if self._phase is not Phase.TRAIN:
-            return Outcome()
-        return Outcome(tuple(self._inbox.updates.ask(self._channel, now)))
-
-    def _take_policy(self, message: GlobalPolicy, now: float) -> Outcome:
-        sender = self._channel.accept(message, 'key_authority').name
-        round = message.envelope.round
-        if self._policy_round is not None and round <= self._policy_round:
-            same = round < self._policy_round or message.digest == self._policy_digest
-            refusal = LateError if same else RoundError
-            raise refusal(sender, f'policy of round {round} is not newer')
-        self._policy_round, self._policy_digest = round, message.digest
-        if round < self._round:
-            return self._begin(now)
-        # The released round is over, also when this aggregator was away when it ended.
-        self._round = round
-        released = self._enter(Phase.RELEASED, now, message.reason)
-        self._round, self._attempt = round + 1, 0
-        self._declined = {}
-        self._store.put_number('attempt', 0)
-        self._store.put_number('round', self._round)
-        self._inbox = self._new_inbox()
-        return released + self._begin(now)
-
-    def _terms_digest(self) -> bytes:
-        if self._terms is None:
-            return b''
-        return self._terms.digest(self._policy_digest, self._channel.roster)
-
-    def _agreed(self) -> bool:
-        """Tell whether the present attempt, if there is one, rests on what counts now."""
-        under_way = Phase.OPEN <= self._phase <= Phase.SUM
-        return not under_way or self._inbox.terms == self._terms_digest()
-
-    def _take_new_key(self, now: float) -> Outcome:
-        """End an attempt whose updates nobody can decrypt any more."""
-        why = 'the key authority has a new key'
-        return self._abandon(now, why) if self._inbox.revealing else self._fail(now, why)
-
-    def _take_verdict(self, message: Verdict, now: float) -> Outcome:
-        self._channel.accept(message, 'key_authority')
-        ours = attempt_of(message.envelope) == (self._round, self._attempt)
-        if self._phase is Phase.SUM and not message.accepted and ours:
-            self._asking.refused = len(self._inbox.reveals)
-            return self._fail(now, f'the key authority refused: {message.reason}')
-        return Outcome()
-
-    # How a round goes on.
-
-    def _advance(self, now: float, *, in_time: bool) -> Outcome:
-        """
-        Go on if everybody answered, or if enough did and the deadline passed.
-
-        :param in_time: whether the deadline of this phase is still to come.
-        """
-        inbox = self._inbox
-        match self._phase:
-            case Phase.OPEN if why := self._unpaid():
-                return self._exhaust(now, why)
-            case Phase.OPEN:
-                return self._gather(now, set(inbox.keys), set(self._orders.admitted), in_time)
-            case Phase.SHARE:
-                return self._gather(now, set(inbox.shares), set(inbox.keyed), in_time)
-            case Phase.TRAIN:
-                assert self._terms
-                chunks = self._terms.codec.scheme.ciphertexts
-                sent = {n for n in inbox.members if inbox.updates.is_complete(n, chunks)}
-                return self._gather(now, sent, set(inbox.members), in_time)
-            case Phase.SETTLE if len(inbox.settles) >= self._threshold:
-                inbox.reveal()
-                return self._enter(Phase.REVEAL, now, f'{len(inbox.settles)} survivors signed')
-            case Phase.REVEAL if not inbox.lacking() and len(inbox.reveals) > self._asking.refused:
-                self._store.sync()
-                entered = self._enter(Phase.SUM, now, f'{len(inbox.reveals)} survivors revealed')
-                assert self._terms
-                return entered + Outcome(jobs=(self._asking.adding(self._terms.public),))
-            case _ if in_time:
-                return Outcome()
-            case Phase.REVEAL if self._asking.refused:
-                return self._abandon(now, self._failure)
-            case Phase.SETTLE | Phase.REVEAL:
-                answers = inbox.settles if self._phase is Phase.SETTLE else inbox.reveals
-                late = set(inbox.survivors) - set(answers)
-                return self._fail(now, f'no answer in time from {_names(late)}')
-            case Phase.SUM:
-                self._deadline = now + self._timeouts[Phase.SUM]
-                return self._say('waiting for the key authority', now) + self._asking.request()
-            case Phase.FAILED:
-                return self._open(now, f'again: {self._failure}')
-        return Outcome()
-
-    def _gather(self, now: float, here: set[str], wanted: set[str], in_time: bool) -> Outcome:
-        """
-        Go on in OPEN, SHARE or TRAIN with the hospitals that answered.
-
-        :param here: hospitals that answered.
-        :param wanted: hospitals that may answer; nothing waits for those that are left out.
-        """
-        missing, awaited = wanted - here, wanted - here - self.left_out.keys()
-        if in_time and awaited:
-            if self._phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
-                # Who was away the last time too gets the moment that one needs who is back.
-                soon = now + self._settings.absent_timeout
-                self._deadline = min(soon, self._deadline or soon)
-            return Outcome()
-        if len(here) < self._quorum:
-            if self._phase is not Phase.OPEN:
-                late = f'no answer in time from {_names(awaited)}'
-                return self._fail(now, late if awaited else f'left out: {_names(missing)}')
-            # In a new attempt, whose number is ahead of those that hospitals know of.
-            return Outcome() if in_time else self._open(now, f'waiting for {_names(missing)}')
-        reason = f'without {_names(missing)}' if missing else 'all hospitals answered'
-        names, inbox = tuple(name for name in self._orders.admitted if name in here), self._inbox
-        if self._phase is Phase.OPEN:
-            inbox.keyed, self._absent, self._slow = names, missing - self._slow, set()
-            return self._enter(Phase.SHARE, now, reason)
-        if self._phase is Phase.SHARE:
-            inbox.members = names
-            return self._inbox.deliver(self._channel) + self._enter(Phase.TRAIN, now, reason)
-        inbox.settle(names)
-        self._note('settle', survivors=names, dropped=tuple(sorted(missing)))
-        return self._enter(Phase.SETTLE, now, reason)
-
-    def _unpaid(self) -> str:
-        """Say why the admitted hospitals cannot pay for a further round; nothing if they can."""
-        admitted = self._orders.admitted
-        spent = {
-            name: decline.detail
-            for name, decline in self._declined.items()
-            if decline.reason == DeclineReason.BUDGET and name in admitted
-        }
-        # With too few admitted ones, the operator admits more.
-        if not len(admitted) >= self._quorum > len(admitted) - len(spent):
-            return ''
-        first, detail = min(spent.items())
-        others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
-        why = f'{first}: {detail}{others}'
-        return f'the privacy budget does not pay for round {self._round}: {why}'
-
-    def _exhaust(self, now: float, why: str) -> Outcome:
-        """End the federation: spent budgets never come back."""
-        self.exhausted = why
-        self._note('fail', reason=why)
-        return self._enter(Phase.FINISHED, now, why)
-
-    def _begin(self, now: float) -> Outcome:
-        """Open the next attempt if everything for it is there."""
-        if self._orders.over:
-            return self._enter(Phase.FINISHED, now, 'stopped by an operator')
-        ready = self._terms is not None and self._policy_round == self._round - 1
-        if self._phase is Phase.SUM and ready:
-            return self._asking.request()  # the key authority was away
-        if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
-            return Outcome()
-        if self._round > self._settings.rounds:
-            return self._enter(Phase.FINISHED, now, 'all rounds are done')
-        if self._orders.paused:
-            return self._enter(Phase.PAUSED, now, 'paused by an operator')
-        return self._open(now, 'again after a restart' if self._attempt else 'a new round')
-
-    def _open(self, now: float, reason: str) -> Outcome:
-        """Open a new attempt, or go on in one whose survivors are fixed."""
-        inbox = self._inbox
-        if self._asking.abandoned:
-            return self._enter(Phase.SUM, now, reason) + self._asking.request()
-        agreed = inbox.terms == self._terms_digest()
-        if inbox.revealing:
-            if not agreed or self._asking.is_hopeless(self._orders.admitted, self._threshold):
-                return self._abandon(now, self._failure)
-            again = inbox.deliver(self._channel) + self._enter(Phase.REVEAL, now, reason)
-            return again + self._advance(now, in_time=True)
-        if inbox.survivors and self._phase is Phase.WAITING and agreed:
-            again = inbox.deliver(self._channel) + self._enter(Phase.SETTLE, now, reason)
-            return again + self._advance(now, in_time=True)
-        try:
-            self._channel.check_roster()
-        except RosterError as error:
-            return self._fail(now, str(error))
-        self._attempt += 1
-        self._unaccounted = {}
-        self._store.put_number('attempt', self._attempt)
-        self._inbox = self._new_inbox()
-        self._note('open', members=tuple(self._orders.admitted), reason=reason)
-        return self._enter(Phase.OPEN, now, reason)
-
-    def _new_inbox(self) -> Inbox:
-        of = (self._round, self._attempt)
-        inbox = Inbox(self._channel.roster, self._store, of, self._terms_digest())
-        self._asking = Asking(self._channel, inbox)
-        return inbox
-
-    def _abandon(self, now: float, why: str) -> Outcome:
-        """End a round that can never be summed any more: the older policy is released anew."""
-        self._asking.abandoned = True
-        if lacking := self._inbox.lacking():
-            why = f'too few shares of {_names(lacking)}; {why}'
-        return self._enter(Phase.SUM, now, f'abandoned: {why}') + self._asking.request()
+    # How phases change.
 
     def _fail(self, now: float, reason: str) -> Outcome:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
@@ -447,19 +689,27 @@ class Aggregator:
         self._failure = reason
         return self._enter(Phase.FAILED, now, reason)
 
-    def _note(self, kind: str, **fields: Any) -> None:
-        of = {'round': self._round, 'attempt': self._attempt}
-        self._channel.journal.append(kind, **of, **fields)
+    def _note(self, kind: str, **fields: str | tuple[str, ...]) -> None:
+        self._channel.journal.append(kind, round=self.round, attempt=self.attempt, **fields)
 
-    def _enter(self, phase: Phase, now: float, reason: str) -> Outcome:
+    def _enter(
+        self, phase: Phase, now: float, reason: str, at: tuple[int, int] | None = None
+    ) -> Outcome:
         self._phase = phase
         timeout = self._timeouts.get(phase)
         self._deadline = None if timeout is None else now + timeout
-        return self._say(reason, now)
+        return self._publish_status(reason, now, at)
 
-    def _say(self, reason: str, now: float) -> Outcome:
-        inbox = self._inbox
-        at = (self._round, self._attempt)
+    def _publish_status(
+        self, reason: str, now: float, at: tuple[int, int] | None = None
+    ) -> Outcome:
+        """
+        Publish phase and lists of the round, after the ledger heads that are as new.
+
+        :param at: round and attempt; the present one unless given.
+        """
+        record = self.state.record
+        at = at or record.id
         messages: list[Message] = []
         if self._watch.changed or at != self._acknowledged:
             # Before the status: hospitals take part on heads alone that are as new as it is.
@@ -469,9 +719,9 @@ class Aggregator:
             RoundStatus,
             *at,
             phase=int(self._phase),
-            keyed=inbox.keyed,
-            members=inbox.members or inbox.keyed or tuple(self._orders.admitted),
-            survivors=inbox.survivors,
+            keyed=record.keyed,
+            members=record.members or record.keyed or tuple(self._orders.admitted),
+            survivors=record.survivors,
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
             roster_digest=self._channel.roster.digest_bytes,
@@ -484,3 +734,7 @@ class Aggregator:
 
 def _names(names: Iterable[str]) -> str:
     return ', '.join(sorted(names)) or 'nobody'
+
+
+def _without(missing: set[str]) -> str:
+    return f'without {_names(missing)}' if missing else 'all hospitals answered'

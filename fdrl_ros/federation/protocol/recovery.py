@@ -12,10 +12,11 @@ whatever the journal tells of was said, and must never be said otherwise.
 import logging
 
 from fdrl_ros.errors import StateLostError
+from fdrl_ros.federation.aggregator.state import AggregatorState
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.hospital.state import HospitalState
 from fdrl_ros.federation.journal.journal import BEHIND, Journal
-from fdrl_ros.federation.protocol.attempt import AttemptId
+from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.orders import forget_orders, Orders
 from fdrl_ros.federation.protocol.store import Store
@@ -78,13 +79,15 @@ def last_ledger_head(journal: Journal) -> Head | None:
     return max(heads, default=None, key=lambda head: head.entries)
 
 
-def recover_aggregator(orders: Orders, channel: Channel, store: Store) -> None:
+def recover_aggregator(
+    state: AggregatorState, orders: Orders, channel: Channel, store: Store
+) -> None:
     """Go on above every attempt that the journal tells of, by all orders that it tells of."""
     journal = channel.journal
     behind = _found_behind(channel, store)
     if behind is None:
         return
-    newest = known = (store.get_number('round', 1), store.get_number('attempt'))
+    newest = known = state.record.id
     for entry in journal.unseen():
         newest = max(newest, (entry.round, entry.attempt))
         if entry.kind == 'operator':
@@ -93,23 +96,21 @@ def recover_aggregator(orders: Orders, channel: Channel, store: Store) -> None:
         _warn(channel, behind)
         forget_orders(channel, store)
         log.warning('aggregator goes on after attempt %d of round %d', newest[1], newest[0])
-    round, attempt = newest
-    store.replace([BEHIND], {'round': str(round).encode(), 'attempt': str(attempt).encode()})
+    store.replace([BEHIND], state.skipped_to(newest))
 
 
-def recover_key_authority(channel: Channel, store: Store, released: int) -> None:
+def recover_key_authority(state: KeyAuthorityState, channel: Channel, store: Store) -> None:
     """
     Refuse to decrypt without knowing what was decrypted or released before.
 
-    :param released: the newest round that the state says was released.
     :raises StateLostError: if the journal tells of more.
     """
     journal = channel.journal
     behind = _found_behind(channel, store)
     if behind is None:
         return
-    begun = (store.get('decrypting') or b'').partition(b' ')
-    decrypted: AttemptId | tuple[int, bytes] = (int(begun[0] or b'0'), begun[2])
+    released = state.record.round
+    decrypted = state.record.chosen_round, state.record.chosen_sum
     for entry in journal.unseen():
         what = ''
         if entry.kind == 'release' and entry.round > released:

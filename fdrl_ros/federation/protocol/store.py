@@ -17,6 +17,11 @@ from fdrl_ros.runtime.durable import sync_folder
 # Counters are handed out from blocks that are durable before their first number is used.
 COUNTER_BLOCK = 1000
 
+FORMAT = b'2'
+"""Version of the rows; see docs/protocol.md for what changed."""
+
+FORMAT_ROW = 'format'
+
 WRITTEN = 2**20
 """Bytes after which the disk is told to begin."""
 
@@ -145,8 +150,11 @@ class Store:
             self._table.execute(
                 'CREATE TABLE IF NOT EXISTS entry (name TEXT PRIMARY KEY, value BLOB NOT NULL)'
             )
+            _check_format(self._table, path)
             # The first write takes the lock that keeps a second process out.
             self._next_counter = self._reserve_counters(self.get_number('counter'))
+            if self.get(FORMAT_ROW) is None:
+                self.put(FORMAT_ROW, FORMAT)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f'cannot use the state file {path}: {error}') from error
 
@@ -282,6 +290,26 @@ class Store:
         self._table.close()
 
 
+def _check_format(table: sqlite3.Connection, path: Path | None) -> None:
+    """
+    Refuse a state file of another version.
+
+    A file that a process was killed over as it began has a counter and nothing else.
+
+    :raises StoreError: if it is one, with the way out.
+    """
+    row = table.execute('SELECT value FROM entry WHERE name = ?', (FORMAT_ROW,)).fetchone()
+    if row is None:
+        others = table.execute('SELECT COUNT(*) FROM entry WHERE name != ?', ('counter',))
+        if others.fetchone()[0]:
+            raise StoreError(
+                f'the state file {path} is of an older version of fdrl_ros: stop all parties and '
+                'run `fdrl migrate DIRECTORY`'
+            )
+    elif bytes(row[0]) != FORMAT:
+        raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
+
+
 def peek(path: Path, pattern: str) -> dict[str, bytes]:
     """
     Read values of a party's state file without owning it, also while the party runs.
@@ -303,6 +331,7 @@ def peeked(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
         return
     try:
         with opened_copy(path) as (table, _):
+            _check_format(table, path)
             rows = table.execute(
                 'SELECT name, value FROM entry WHERE name GLOB ? ORDER BY name', (pattern,)
             )

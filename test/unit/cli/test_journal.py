@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl journal` shows who contributed to what, and finds whatever was done to the journals."""
 
+from dataclasses import replace
 import json
 from pathlib import Path
 import shutil
@@ -13,6 +14,7 @@ from fdrl_ros.crypto.keys.roster import ROSTER_MEMORY
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.entry import FIELDS
 from fdrl_ros.federation.journal.journal import FILE, head_noted, Journal
+from fdrl_ros.federation.key_authority.state import Released
 from fdrl_ros.federation.protocol.store import Store
 import pytest
 from support.journals import digest, Federation, honest, HOSPITALS, policy
@@ -164,19 +166,20 @@ def test_policies_of_the_key_authority_are_those_that_it_released(run):
     state = Layout(run / 'federation').state('key_authority')
     store = Store(state)
     good = store.get('policy 2')
-    store.put('policy 2', good[:-1] + b'\1')
+    released = Released.from_bytes(good)
+    store.put('policy 2', replace(released, weights=released.weights + 1.0).to_bytes())
     store.close()
     result = fdrl('verify', run)
     assert result.exit_code == 1
     assert "'policy 2' is not the policy that was released in round 2" in result.stderr
     store = Store(state)
     store.put('policy 2', good)
-    store.replace(['policy [34]'], {'released': good})
+    store.replace(['policy [34]'], {})
     store.close()
     result = fdrl('verify', run)
     assert result.exit_code == 1 and 'its newest policy is of round 2' in result.stderr
     store = Store(state)
-    store.put('released', b'nonsense')
+    store.put('policy 2', b'nonsense')
     store.close()
     assert 'its policies cannot be read' in fdrl('verify', run).stderr
 

@@ -45,7 +45,7 @@ from fdrl_ros.errors import (
     SettingError,
     StoreError,
 )
-from fdrl_ros.federation.key_authority.released import Validation
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.privacy.ledger.chain import Head
 import pytest

@@ -1,0 +1,208 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the key authority keeps: which sum it may decrypt, and the policies that it released."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fdrl_ros.crypto.he.encryption import AnyScheme, CkksScheme
+from fdrl_ros.errors import CryptoError, FdrlError, StoreError
+from fdrl_ros.federation.protocol.encoding import decode, encode
+from fdrl_ros.federation.protocol.message import Phase
+from fdrl_ros.federation.protocol.store import peek, peeked, Store
+from fdrl_ros.policy import decode_weights, encode_weights
+import numpy as np
+from numpy.typing import NDArray
+
+RECORD = 'state'
+KEPT = 100
+"""Released policies that can be rolled back to."""
+
+_POLICY = 'policy '
+_SUMMED = 'summed'
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a test of a policy on public patients found."""
+
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class _ReleasedBytes:
+    """A :class:`Released` as it is written."""
+
+    round: int
+    attempt: int
+    weights: bytes
+    contributors: tuple[str, ...]
+    update_hashes: bytes
+    rolled_back: bool
+    reason: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Released:
+    """
+    The outcome of a round: weights, and whose updates are in them.
+
+    :param sizes: declared n_i of each contributor.
+    """
+
+    round: int
+    attempt: int
+    weights: NDArray[np.float32]
+    contributors: tuple[str, ...]
+    update_hashes: bytes
+    rolled_back: bool
+    reason: str
+    sizes: tuple[int, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """Serialise for the store."""
+        return encode(_ReleasedBytes(**{**vars(self), 'weights': encode_weights(self.weights)}))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, n_parameters: int | None = None) -> 'Released':
+        """
+        Read what :meth:`to_bytes` wrote.
+
+        :param n_parameters: how many weights there have to be; any number unless given.
+        :raises FdrlError: if it is something else.
+        """
+        fields = dict(vars(decode(data, _ReleasedBytes)))
+        weights = fields.pop('weights')
+        count = len(weights) // 4 if n_parameters is None else n_parameters
+        return cls(weights=decode_weights(weights, count), **fields)
+
+
+@dataclass(frozen=True)
+class Served:
+    """How many rounds a secret key has decrypted, by the digest of its public context."""
+
+    key: str
+    rounds: int
+
+
+@dataclass(frozen=True)
+class KeyAuthorityRecord:
+    """
+    The durable state of the key authority in the rounds.
+
+    :param phase: SUM once the sum to decrypt is chosen, RELEASED once the round is over.
+    :param round: the newest round whose policy was released.
+    :param chosen_round: round of the sum that was chosen last.
+    :param chosen_sum: hash of that sum: no other sum of that round is ever decrypted.
+    """
+
+    phase: Phase = Phase.WAITING
+    round: int = 0
+    chosen_round: int = 0
+    chosen_sum: bytes = b''
+    served: tuple[Served, ...] = ()
+
+
+class KeyAuthorityState:
+    """Keeps the record and the released policies; each change is durable when it returns."""
+
+    def __init__(self, store: Store, start: NDArray[np.float32]) -> None:
+        """
+        Go on from what the store holds, or begin with the public starting policy.
+
+        :param start: weights of the public starting policy, shape (n_parameters,).
+        :raises StoreError: if it is damaged.
+        """
+        self._store = store
+        self._start = start
+        saved = store.get(RECORD)
+        try:
+            self.record = decode(saved, KeyAuthorityRecord) if saved else KeyAuthorityRecord()
+            released = self.policy(self.record.round)
+        except FdrlError as error:
+            raise StoreError(f'the state file {store.path} is damaged: {error}') from error
+        if released is None:
+            raise StoreError(
+                f'the state file {store.path} is damaged: no policy of round {self.record.round}'
+            )
+        self.released = released
+
+    def policy(self, round: int) -> Released | None:
+        """Return an older policy that is kept; that of round 0 is the public start."""
+        if round == 0:
+            return Released(0, 0, self._start, (), b'', False, 'public starting policy')
+        saved = self._store.get(f'{_POLICY}{round}')
+        return Released.from_bytes(saved, self._start.size) if saved else None
+
+    def choose_sum(self, round: int, sum_hash: bytes, key: str, scheme: AnyScheme) -> bool:
+        """
+        Decide durably which sum of a round is decrypted, before it is.
+
+        :param key: digest of the public context, whose rounds are counted.
+        :returns: False if another one was chosen before; the same one may be decrypted again.
+        :raises CryptoError: if the flooding of a CKKS key covers no more rounds.
+        """
+        record = self.record
+        if record.chosen_round == round:
+            return record.chosen_sum == sum_hash
+        served = {each.key: each.rounds for each in record.served}
+        count = served.get(key, 0)
+        if isinstance(scheme, CkksScheme) and count >= scheme.decryptions:
+            raise CryptoError(f'the secret key has served {count} rounds: start with a new one')
+        served[key] = count + 1
+        self.record = replace(
+            record,
+            phase=Phase.SUM,
+            chosen_round=round,
+            chosen_sum=sum_hash,
+            served=tuple(Served(*each) for each in served.items()),
+        )
+        self._store.put(RECORD, encode(self.record))
+        return True
+
+    def keep_summed(self, summed: Released) -> None:
+        """Keep a decrypted policy; after a restart it is validated and released from here."""
+        self._store.put(_SUMMED, summed.to_bytes())
+
+    def summed(self) -> Released | None:
+        """Return a decrypted policy that was not released yet."""
+        saved = self._store.get(_SUMMED)
+        summed = Released.from_bytes(saved, self._start.size) if saved else None
+        return summed if summed and summed.round == self.record.round + 1 else None
+
+    def release(self, released: Released, used: dict[str, bytes]) -> None:
+        """
+        Keep the outcome of a round, in one step with what the store keeps of an order.
+
+        :param used: rows of the order that it obeys, if it obeys one.
+        """
+        self.record = replace(self.record, phase=Phase.RELEASED, round=released.round)
+        rows = {
+            RECORD: encode(self.record),
+            f'{_POLICY}{released.round}': released.to_bytes(),
+        }
+        self._store.replace([_SUMMED, f'{_POLICY}{released.round - KEPT}'], rows | used)
+        self.released = released
+
+
+def round_released(path: Path) -> int:
+    """
+    Read the newest released round out of a key authority's state file, also while it runs.
+
+    :raises StoreError: if it cannot be read.
+    """
+    saved = peek(path, RECORD).get(RECORD)
+    return decode(saved, KeyAuthorityRecord).round if saved else 0
+
+
+def policies_kept(path: Path) -> Iterator[tuple[str, Released]]:
+    """
+    Read the released policies out of a key authority's state file, by the name of their row.
+
+    :raises FdrlError: if they cannot be read.
+    """
+    for name, value in peeked(path, f'{_POLICY}[0-9]*'):
+        yield name, Released.from_bytes(value)
