@@ -14,6 +14,8 @@
 # On a machine without ROS 2. With ROS 2 installed: colcon build, as CONTRIBUTING.md says.
 PYTHON ?= python3
 ARGS ?=
+# Unit tests that `make test` runs on a sample and `make nightly` in full.
+SAMPLED = $(addprefix test/unit/,crypto learner metrics policy privacy)
 
 .PHONY: run test nightly paper setup lint docs format clean
 .NOTPARALLEL:
@@ -26,6 +28,7 @@ test: setup
 
 nightly: setup
 	@tools/in_workspace python -m pytest -q test/nightly $(ARGS)
+	@FDRL_TESTS=full tools/in_workspace python -m pytest -q $(SAMPLED)
 
 paper: nightly
 

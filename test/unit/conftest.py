@@ -1,11 +1,16 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Run what is computed in two ways, compiled and in NumPy, in both."""
+"""Sample long tests, and run gradients both compiled and in NumPy."""
 
 from collections.abc import Iterator
 
 from fdrl_ros.runtime import kernels
+from hypothesis import settings
 import pytest
+from support.thoroughness import sampled
+
+settings.register_profile('sampled', max_examples=sampled(100, 20), deadline=None)
+settings.load_profile('sampled')
 
 
 @pytest.fixture(scope='module', params=['compiled', 'numpy'])

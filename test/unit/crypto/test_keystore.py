@@ -28,6 +28,7 @@ from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError
 import pytest
 from support.killing import killed_at_every_step
+from support.thoroughness import sampled
 
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3']
 SIZES = {'hospital_1': 500, 'hospital_2': 400, 'hospital_3': 300}
@@ -169,7 +170,7 @@ def test_federation_is_made_whole_or_not_at_all_wherever_it_is_killed(tmp_path):
         make_federation(directory, NAMES, sizes=SIZES)
 
     killed = 0
-    for _ in killed_at_every_step(begin, make, every=3):
+    for _ in killed_at_every_step(begin, make, every=sampled(1, 3)):
         killed += 1
         if directory.exists():  # after the last step but the directory's own sync
             Roster.load(directory / ROSTER_FILE, load_root_public(directory / ROOT_FILE))

@@ -41,6 +41,7 @@ from fdrl_ros.errors import (
 )
 import pytest
 from support.killing import killed_at_every_step
+from support.thoroughness import sampled
 
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3', 'hospital_4']
 SIZES = dict.fromkeys(NAMES, 500)
@@ -317,7 +318,7 @@ def test_federation_starts_wherever_a_change_of_its_keys_was_killed(made, tmp_pa
         shutil.copytree(made, directory)
 
     happened = []
-    every = 2 if name == 'revoke' else 5
+    every = sampled(1, 7)
     for step in killed_at_every_step(begin, lambda: action(directory), every):
         roster, he_digest = everybody_starts(directory)
         changed = roster.serial == 2 if name != 'rotate_he' else he_digest != digest
@@ -353,7 +354,7 @@ def test_keys_open_with_the_old_or_the_new_passphrase_wherever_its_change_was_ki
     # The new key is computed before, in this process, so that the children are quick.
     change_passphrase(shutil.copytree(made, tmp_path / 'warm'), None, after)
     action = lambda: change_passphrase(directory, before, after)  # noqa: E731
-    for _ in killed_at_every_step(begin, action, every=9):
+    for _ in killed_at_every_step(begin, action, every=sampled(2, 25)):
         with reading(directory):
             data = read_secret(directory / 'root' / KEY_FILE)
         now = after if data != read_secret(tmp_path / 'sealed/root' / KEY_FILE) else before
