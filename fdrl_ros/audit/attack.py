@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
+from fdrl_ros.audit.audited_trainer import Release
 from fdrl_ros.audit.bound import epsilon_lower_bound
 from fdrl_ros.audit.canary import Canaries
-from fdrl_ros.audit.watching import Release
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant.accountant import Charge
 import numpy as np

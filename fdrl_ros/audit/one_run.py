@@ -9,10 +9,10 @@ from pathlib import Path
 import time
 
 from fdrl_ros.audit.attack import Adversary, plan_guesses, Proof, prove
+from fdrl_ros.audit.audited_trainer import AuditedTrainer, Watch
 from fdrl_ros.audit.gaussian import gaussian_lower_bound
 from fdrl_ros.audit.planted import draw_canaries
 from fdrl_ros.audit.settings import AuditSettings
-from fdrl_ros.audit.watching import AuditedTrainer, Watch
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress

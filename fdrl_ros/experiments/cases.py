@@ -9,8 +9,8 @@ Numbers are kept for each patient, so that two policies can be compared on the s
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 import math
-from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.metrics import alpha_adapt, risk_terms, TaskAccuracy
 from fdrl_ros.metrics.episode import EpisodeMetrics
 from fdrl_ros.selector import returns_to_go
@@ -133,7 +133,7 @@ class Score:
             patients=count,
         )
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Json:
         """Return the columns as JSON values; null where a number is undefined."""
         return {
             name: None if isinstance(value, float) and math.isnan(value) else value

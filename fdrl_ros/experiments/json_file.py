@@ -8,6 +8,9 @@ from typing import Any
 
 from fdrl_ros.errors import StoreError
 
+Json = dict[str, Any]
+"""A JSON object: the settings, results and summaries that studies keep in files."""
+
 
 def write_json(path: Path, value: Any) -> None:
     """

@@ -27,7 +27,7 @@ from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.rounds import Observer, RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
@@ -112,7 +112,7 @@ class LiveFederation:
         self._epsilon: dict[str, float] = {}
         self._seconds: dict[str, dict[str, float]] = {}
         self._left_out: list[str] = []
-        self._operations: list[dict[str, Any]] = []
+        self._operations: list[Json] = []
         self._roster = self._layout.roster()
         self._observer = Observer(
             self._roster,

@@ -20,13 +20,10 @@ import time
 from typing import Any
 
 from fdrl_ros.errors import StoreError, TrainingStopped
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.worker_processes import run_tasks
-
-Result = dict[str, Any]
-"""What a part is: JSON with names."""
 
 FORMAT = 1
 """Format of a part's file; files without one are older and hold the same names."""
@@ -70,7 +67,7 @@ class Work:
             raise TrainingStopped('stopped by the user')
 
 
-Measure = Callable[..., Result]
+Measure = Callable[..., Json]
 """
 Measures one part: takes the part's arguments and the keyword `work`, a :class:`Work`; returns
 what came out. Worker processes import it by its name.
@@ -112,10 +109,10 @@ class Study:
     name: str
     directory: Path | None
     measure: Measure
-    validate: Callable[[Result], object] = dict
+    validate: Callable[[Json], object] = dict
     workers: int = 1
 
-    def finished(self, parts: Sequence[Part]) -> list[Result | None]:
+    def finished(self, parts: Sequence[Part]) -> list[Json | None]:
         """
         Read finished parts; None where there is none.
 
@@ -127,7 +124,7 @@ class Study:
 
     def run(
         self, parts: Sequence[Part], *, report: Report = silent, stopped: Stopped = never
-    ) -> list[Result]:
+    ) -> list[Json]:
         """
         Measure what is not finished, and return the results in the order of the parts.
 
@@ -151,11 +148,11 @@ class Study:
         fresh = iter(measured)
         return [next(fresh) if each is None else each for each in found]
 
-    def _read(self, path: Path, part: Part) -> Result | None:
+    def _read(self, path: Path, part: Part) -> Json | None:
         if not path.exists():
             return None
         try:
-            result: Result = json.loads(path.read_text('utf-8'))
+            result: Json = json.loads(path.read_text('utf-8'))
             header = result.pop(HEADER, {'format': 0})
             if header['format'] > FORMAT:
                 raise StoreError(
@@ -223,7 +220,7 @@ def left_words(seconds: float) -> str:
     return f'about {seconds / 3600.0:.1f} h left'
 
 
-def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> Result:
+def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> Json:
     """Measure one part and keep it; runs in a worker process."""
     progress = (part_progress(study.name), title_of(part))
     if study.directory is None:
@@ -237,7 +234,7 @@ def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> R
     finally:
         if study.directory is None:
             shutil.rmtree(folder, ignore_errors=True)
-    content: Result = json.loads(json.dumps({**part.settings, **result}))
+    content: Json = json.loads(json.dumps({**part.settings, **result}))
     if study.directory is not None:
         header = {
             'format': FORMAT,

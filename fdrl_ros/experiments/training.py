@@ -9,7 +9,6 @@ Both go on where an interruption left them: nothing is trained or charged twice.
 from contextlib import ExitStack
 import logging
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.layout import Layout
@@ -26,6 +25,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.rounds import Observer, RoundNote, TimedParty
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
@@ -127,7 +127,7 @@ def train_federation(
             if stopped():
                 federation.stop()
 
-        parties: dict[str, Any] = {
+        parties: Json = {
             'aggregator': aggregator,
             'key_authority': authority,
             **hospitals,

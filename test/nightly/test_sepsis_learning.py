@@ -11,7 +11,7 @@ from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.study import learning
 from fdrl_ros.worlds.icu_sepsis.study.learning import learn_online
-from fdrl_ros.worlds.icu_sepsis.study.planning import planned
+from fdrl_ros.worlds.icu_sepsis.study.public_start import planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import Arm, SepsisSettings, Start
 from fdrl_ros.worlds.icu_sepsis.values import survival
 import numpy as np

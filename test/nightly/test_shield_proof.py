@@ -4,8 +4,8 @@
 
 from dataclasses import replace
 
-from fdrl_ros.experiments.shield.attack import attack, attack_motors
-from fdrl_ros.experiments.shield.loop import attack_loop
+from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors
+from fdrl_ros.experiments.studies.shield.loop import attack_loop
 from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import pytest

@@ -8,7 +8,8 @@ from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import PlanCommand, SettingOption
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.experiments.plots.audit import draw_audit
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.plots.studies import draw_audit
 from fdrl_ros.experiments.studies.audit import run_audit
 from rich.table import Table
 
@@ -44,7 +45,7 @@ def audit(study: PlanStudy, **flags: Any) -> None:
         )
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def _table(summary: Json) -> Table:
     """Return what was claimed and proven, a row a seed."""
     parts, failure = summary['parts'], summary['settings']['audit']['failure']
     one, charge = parts[0], parts[0]['charge']

@@ -9,6 +9,7 @@ from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.plots.pictures import draw_procedures
+from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.tasks.procedures import procedures_named
 
 
@@ -28,10 +29,10 @@ def draw(
     with stopping() as stopped, ProgressBars(console()) as bars:
         written = draw_procedures(
             directory,
-            procedures_named(procedures),
-            heterogeneity=heterogeneity,
-            seed=seed,
-            index=patient,
+            [
+                mixture(3, heterogeneity, seed).patient(patient, procedure=each)
+                for each in procedures_named(procedures)
+            ],
             moving=gif,
             report=bars,
             stopped=stopped,

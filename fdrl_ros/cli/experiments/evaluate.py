@@ -16,6 +16,7 @@ from fdrl_ros.errors import PolicyError, SettingError, StoreError
 from fdrl_ros.experiments.contender import Contender, ExpertContender, PolicyContender
 from fdrl_ros.experiments.evaluation import evaluate as evaluate_contenders
 from fdrl_ros.experiments.evaluation import make_probe, save_episodes, unseen_patients
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.reports.table import DISCLAIMER, policy_table
 from fdrl_ros.experiments.rounds import read_rounds
@@ -47,7 +48,7 @@ def evaluate(
         _evaluate_files(paths, plan_from(flags, plan_file), episodes)
 
 
-def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: dict[str, Any]) -> None:
+def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None:
     if not run.layout.plan.exists():
         raise StoreError(f'{run.path} is no run: it has no federation/plan.yaml')
     plan = plan_from(flags, plan_file, run.layout)

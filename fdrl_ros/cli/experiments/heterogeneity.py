@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl heterogeneity`: what H does to hospitals, as numbers and as a plot."""
 
-from typing import Any
-
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
-from fdrl_ros.experiments.plots.heterogeneity import draw_heterogeneity
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.plots.studies import draw_heterogeneity
 from fdrl_ros.experiments.statistics import interval_words
 from fdrl_ros.experiments.studies.heterogeneity import run_heterogeneity
 from fdrl_ros.experiments.studies.heterogeneity_summary import CURVES, table_of, verdict
@@ -39,7 +38,7 @@ HEADINGS = {
 """Of each curve: heading with its unit, factor, form."""
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def _table(summary: Json) -> Table:
     """Return every curve: mean and 95 % interval at each H."""
     seeds = len(summary['seeds'])
     table = Table(title=f'Over {seeds} seeds: mean [95 % interval]')

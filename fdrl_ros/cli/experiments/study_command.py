@@ -15,14 +15,13 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import SettingError, StoreError
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
 from rich.console import Console
 
 Found = TypeVar('Found')
-Summary = dict[str, Any]
-Draw = Callable[[Summary, Path], object]
+Draw = Callable[[Json, Path], object]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class StudySession:
             return study(*arguments, report=bars, stopped=stopped)
 
     def save(
-        self, name: str, summary: Summary, draw: Draw | None = None, table: str | None = None
+        self, name: str, summary: Json, draw: Draw | None = None, table: str | None = None
     ) -> None:
         """
         Write a summary as JSON, its picture and its numbers as CSV, and print where they are.

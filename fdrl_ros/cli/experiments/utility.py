@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl utility`: what privacy costs a hospital, as a table and as a plot."""
 
-from typing import Any
-
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
-from fdrl_ros.experiments.plots.utility import draw_utility
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.plots.studies import draw_utility
 from fdrl_ros.experiments.statistics import Interval, share_words
 from fdrl_ros.experiments.studies.utility import run_utility
 from rich.markup import escape
@@ -25,7 +24,7 @@ def utility(study: PlanStudy) -> None:
     study.save('utility', summary, draw_utility)
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def _table(summary: Json) -> Table:
     """Return success by start and epsilon, and the share of the non-private one."""
     seeds = len(summary['seeds'])
     table = Table(

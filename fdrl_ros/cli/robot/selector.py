@@ -13,15 +13,15 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.cli.robot.selector_replay import replay_bag
 from fdrl_ros.errors import StoreError
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.selector.coverage import CoverageSettings, run_coverage_study
-from fdrl_ros.experiments.selector.coverage_summary import CONFIDENCES, summarise_coverage
-from fdrl_ros.experiments.selector.study import selector_study
-from fdrl_ros.experiments.selector.summary import ALWAYS, SELECTOR, summarise
 from fdrl_ros.experiments.statistics import interval_words
+from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
+from fdrl_ros.experiments.studies.selector.coverage_summary import CONFIDENCES, summarise_coverage
+from fdrl_ros.experiments.studies.selector.study import selector_study
+from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, summarise
 from rich.markup import escape
 from rich.table import Table
 
@@ -122,7 +122,7 @@ def coverage(
     out.print(_coverage_table(summary))
 
 
-def _coverage_table(summary: dict[str, Any]) -> Table:
+def _coverage_table(summary: Json) -> Table:
     """Return how many intervals hold, beside how many should."""
     table = Table(title='intervals that hold E[J given s], %: mean [95 % interval over patients]')
     for heading in ('policy', 'procedure', 'states'):
@@ -144,7 +144,7 @@ def _coverage_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _table(at: dict[str, Any], seeds: int) -> Table:
+def _table(at: Json, seeds: int) -> Table:
     """Return what everyone earned at one H."""
     table = Table(title=f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]')
     for heading in ('who', 'return J', 'selector ahead by', 'success, %', '1 - R_mit, %'):
@@ -164,7 +164,7 @@ def _table(at: dict[str, Any], seeds: int) -> Table:
     return table
 
 
-def _lines(at: dict[str, Any]) -> list[str]:
+def _lines(at: Json) -> list[str]:
     """Return the rest of what came out at one H, in sentences."""
     switching = at['switching']
     dwell = switching['dwell_seconds']

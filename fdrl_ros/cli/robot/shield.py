@@ -3,16 +3,15 @@
 """`fdrl shield`: prove that the shield keeps its limits, try to break it, say what it costs."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.experiments.study_command import levels_from
 from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.experiments.json_file import write_json
-from fdrl_ros.experiments.shield.cost import newest
-from fdrl_ros.experiments.shield.study import attack_study, cost_study, CostSettings
+from fdrl_ros.experiments.json_file import Json, write_json
+from fdrl_ros.experiments.studies.shield.cost import newest
+from fdrl_ros.experiments.studies.shield.study import attack_study, cost_study, CostSettings
 from fdrl_ros.runtime.progress import Progress
 from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings
@@ -47,7 +46,7 @@ def verify(fine: int, file: Path | None) -> None:
     table = Table(title='The shield against the worst that can happen')
     for heading in ('bounds', 'claim', 'limit, N', 'cells', 'margin', 'holds'):
         table.add_column(heading)
-    found: list[dict[str, Any]] = []
+    found: list[Json] = []
     with ProgressBars(out) as bars:
 
         def report(done: int, total: int) -> None:
@@ -161,7 +160,7 @@ def cost_it(
         table.add_column(heading)
     with ProgressBars(out) as bars:
         found = study.run(parts, report=bars)
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for part in found:
         own = {'who': part['who'], 'shield': part['shield']}
         rows += [{**own, **each} for each in part['found']]
@@ -172,7 +171,7 @@ def cost_it(
         write_json(file, {'patients': patients, 'seed': seed, 'found': rows})
 
 
-def _shown(row: list[dict[str, Any]]) -> tuple[str, str, str]:
+def _shown(row: list[Json]) -> tuple[str, str, str]:
     """Return successes, ends by force, and the share of vetoes at each level."""
     return (
         ' / '.join(str(each['successes']) for each in row),

@@ -9,7 +9,6 @@ from fdrl_ros.errors import StoreError, TrainingStopped
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, picture
 from fdrl_ros.surgery.render.stage import Stage
@@ -31,21 +30,18 @@ _SAMPLES = 12
 
 def draw_procedures(
     directory: Path,
-    procedures: Sequence[str],
+    patients: Sequence[Patient],
     *,
-    heterogeneity: float = 0.5,
-    seed: int = 1,
-    index: int = 0,
     moving: bool = False,
     world: WorldSettings | None = None,
     report: Report = silent,
     stopped: Stopped = never,
 ) -> list[Path]:
     """
-    Let the expert operate on one patient in each procedure and draw it from near.
+    Let the expert operate on patients and draw it from near, each named by its procedure.
 
     :param directory: where `<procedure>.png` and `<procedure>.gif` go; made if it is not there.
-    :param index: number of the patient among the unseen ones.
+    :param patients: one for each procedure that is drawn.
     :param moving: draw the GIF too.
     :returns: the files, in the order in which they were written.
     :raises StoreError: if the directory or a file cannot be written.
@@ -55,8 +51,8 @@ def draw_procedures(
     stage = Stage()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for number, procedure in enumerate(procedures, 1):
-            patient = mixture(3, heterogeneity, seed).patient(index, procedure=procedure)
+        for number, patient in enumerate(patients, 1):
+            procedure = patient.procedure.name
             frames, still = _watch(patient, world or WorldSettings(), stage, moving, stopped)
             written.append(directory / f'{procedure}.png')
             still.save(written[-1], optimize=True)
@@ -71,7 +67,7 @@ def draw_procedures(
                     loop=0,
                     optimize=True,
                 )
-            report(Progress('draw', procedure, number, len(procedures)))
+            report(Progress('draw', procedure, number, len(patients)))
     except OSError as error:
         raise StoreError(f'cannot draw into {directory}: {error}') from error
     finally:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.table import DISCLAIMER
-from fdrl_ros.experiments.selector.summary import SELECTOR
+from fdrl_ros.experiments.studies.selector.summary import SELECTOR
 from fdrl_ros.metrics import risk_terms
 from fdrl_ros.selector import HOLD, Reason, Selection
 from fdrl_ros.shield.shield import Veto
@@ -21,7 +22,7 @@ import numpy as np
 
 DOTS = 130
 WAYS = {'+z': 'up', '-z': 'down'}
-BESIDE: dict[str, Any] = {'fontsize': 7, 'loc': 'upper left', 'bbox_to_anchor': (1.08, 1.0)}
+BESIDE: Json = {'fontsize': 7, 'loc': 'upper left', 'bbox_to_anchor': (1.08, 1.0)}
 """Where the legend of a row stands."""
 
 JAW = STAY
@@ -70,14 +71,14 @@ VETOES = {
 }
 
 
-def draw_returns(summary: dict[str, Any], path: Path) -> None:
+def draw_returns(summary: Json, path: Path) -> None:
     """
     Draw mean return by H, with 95 % intervals over seeds if there are several, and the lead.
 
     Who lies as far below as holding mostly does is told in words: drawn, it would press all
     others into one line.
 
-    :param summary: as :func:`fdrl_ros.experiments.selector.summary.summarise` returns it.
+    :param summary: as :func:`fdrl_ros.experiments.studies.selector.summary.summarise` returns it.
     :raises OSError: if the file cannot be written.
     """
     figure = Figure((10.0, 4.2), layout='constrained')
@@ -124,7 +125,7 @@ def draw_returns(summary: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=DOTS)
 
 
-def _far_below(levels: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+def _far_below(levels: Sequence[Json]) -> dict[str, list[float]]:
     """Return who lies far below all others, mostly hold, with its mean at each H."""
     leads = {
         name: float(np.mean([each['contenders'][name]['lead']['mean'] for each in levels]))

@@ -4,7 +4,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
@@ -28,6 +27,7 @@ from fdrl_ros.experiments.evaluation import (
     Probe,
     unseen_patients,
 )
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.experiments.rounds import RoundNote
 from fdrl_ros.experiments.training import alone_path
@@ -71,7 +71,7 @@ class Assessment:
     probe_digest: str
     disjoint: bool
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Return what ``summary.json`` holds."""
         count = max(len(self.rounds), 1)
         privacy = self.plan.privacy

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 import shutil
-from typing import Any
 
 from fdrl_ros.audit.one_run import Audit, Audited
 from fdrl_ros.audit.settings import AuditSettings
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.study import digest_of, Part, Result, Study, Work
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.study import digest_of, Part, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
@@ -34,7 +34,7 @@ def run_audit(
     *,
     report: Report = silent,
     stopped: Stopped = never,
-) -> dict[str, Any]:
+) -> Json:
     """
     Audit the training of the plan's first hospital once with every seed.
 
@@ -54,7 +54,7 @@ def run_audit(
     return summarise(essence, list(seeds), study.run(parts, report=report, stopped=stopped))
 
 
-def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work: Work) -> Result:
+def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work: Work) -> Json:
     """
     Audit with one seed.
 
@@ -88,9 +88,7 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
     return {'seed': seed, **_numbers(made)}
 
 
-def summarise(
-    essence: dict[str, Any], seeds: list[int], parts: list[dict[str, Any]]
-) -> dict[str, Any]:
+def summarise(essence: Json, seeds: list[int], parts: list[Json]) -> Json:
     """Put the seeds together: each number's mean, least and most, and whether the claim stands."""
     spreads = {}
     for name in NUMBERS:
@@ -109,7 +107,7 @@ def summarise(
     }
 
 
-def _numbers(made: Audited) -> dict[str, Any]:
+def _numbers(made: Audited) -> Json:
     low, high = float(made.scores.min()), float(made.scores.max())
     edges = np.linspace(low, max(high, low + 1e-9), _BINS + 1)
     return {
@@ -143,14 +141,14 @@ def _keep_records(path: Path, plan: Plan, report: Report, stopped: Stopped) -> N
         ).save(path)
 
 
-def _check(part: Result) -> None:
+def _check(part: Json) -> None:
     for name in (*NUMBERS, 'consistent', 'scores', 'seed', 'proofs'):
         part[name]
 
 
-def _essence(plan: Plan, settings: AuditSettings) -> dict[str, Any]:
+def _essence(plan: Plan, settings: AuditSettings) -> Json:
     """Return the settings that numbers here depend on."""
     groups = ('federation', 'rounds', 'learner', 'privacy', 'collection', 'world')
     every = plan.to_mapping()
-    chosen: dict[str, Any] = {name: every[name] for name in groups}
+    chosen: Json = {name: every[name] for name in groups}
     return {'settings': {**chosen, 'audit': asdict(settings)}}

@@ -9,17 +9,16 @@ read from its file.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
 from fdrl_ros.experiments.rounds import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.statistics import interval
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.experiments.training import collect_all, train_all_alone, train_federation
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 
@@ -72,7 +71,7 @@ def run_seeds(
     *,
     report: Report = silent,
     stopped: Stopped = never,
-) -> dict[str, Any]:
+) -> Json:
     """
     Repeat the experiment with several seeds and compare them.
 
@@ -91,7 +90,7 @@ def run_seeds(
     return combined
 
 
-def measure(directory: Path, plan: Plan, work: Work) -> Result:
+def measure(directory: Path, plan: Plan, work: Work) -> Json:
     """Run the experiment with one seed."""
     found = run_experiment(directory, plan, report=work.report, stopped=work.stopped)
     return {
@@ -102,7 +101,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Result:
     }
 
 
-def combine(results: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) -> dict[str, Any]:
+def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
     """
     Sum up over seeds: means, and paired differences with their 95 % intervals.
 

@@ -10,9 +10,9 @@ Two things: how far the hospitals' patients are apart
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.cross_loss import measure_loss
 from fdrl_ros.experiments.studies.distance import (
     distances,
@@ -22,7 +22,7 @@ from fdrl_ros.experiments.studies.distance import (
     two_sample_tests,
 )
 from fdrl_ros.experiments.studies.heterogeneity_summary import curve_of, LEVELS, summarise
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.surgery.patient.patient import Patient
 
@@ -37,7 +37,7 @@ def run_heterogeneity(
     *,
     report: Report = silent,
     stopped: Stopped = never,
-) -> dict[str, Any]:
+) -> Json:
     """
     Measure every seed at every H, and sum up.
 
@@ -69,7 +69,7 @@ def _part(plan: Plan, seed: int, level: float) -> Part:
     return Part(name, {'plan': _essence(own)}, (own,), f'seed {seed}, H = {level:g}')
 
 
-def measure(plan: Plan, work: Work) -> Result:
+def measure(plan: Plan, work: Work) -> Json:
     """Measure one seed at one H."""
     distance = measure_distances(plan)
     found = measure_loss(plan, work)
@@ -80,7 +80,7 @@ def measure(plan: Plan, work: Work) -> Result:
     }
 
 
-def measure_distances(plan: Plan) -> dict[str, Any]:
+def measure_distances(plan: Plan) -> Json:
     """
     Draw patients of every hospital and compare them.
 
@@ -109,9 +109,9 @@ def draw(plan: Plan, level: float) -> list[list[Patient]]:
     return [[each.patient(index, 'test') for index in range(DRAWN)] for each in cohorts]
 
 
-def _essence(plan: Plan) -> dict[str, Any]:
+def _essence(plan: Plan) -> Json:
     """Return the settings that numbers here depend on."""
     groups = ('federation', 'learner', 'collection', 'pretraining', 'world')
     every = plan.to_mapping()
-    chosen: dict[str, Any] = {name: every[name] for name in groups}
+    chosen: Json = {name: every[name] for name in groups}
     return {**chosen, 'evaluation': {'patients': plan.evaluation.patients}}

@@ -12,6 +12,7 @@ import io
 import math
 from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.statistics import interval, sign_of
 from fdrl_ros.experiments.studies.distance import LEANING
 import numpy as np
@@ -38,7 +39,7 @@ BOUNDS = {
 """What each can be at all; intervals are cut to it."""
 
 
-def curve_of(part: dict[str, Any]) -> dict[str, float]:
+def curve_of(part: Json) -> dict[str, float]:
     """Return the numbers of one seed at one H, named as CURVES."""
     success = np.array(part['success'], np.float64)
     home = float(np.diag(success).mean())
@@ -52,7 +53,7 @@ def curve_of(part: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def summarise(rows: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
+def summarise(rows: Sequence[Sequence[Json]]) -> Json:
     """
     Sum up over seeds.
 
@@ -90,7 +91,7 @@ def summarise(rows: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
 
 def over_seeds(
     table: Sequence[Sequence[float]], bounds: tuple[float, float] = (-math.inf, math.inf)
-) -> dict[str, Any]:
+) -> Json:
     """
     Return means and intervals at each H and of each rise from one H to the next.
 
@@ -107,7 +108,7 @@ def over_seeds(
     }
 
 
-def verdict(summary: dict[str, Any], name: str) -> str:
+def verdict(summary: Json, name: str) -> str:
     """Say plainly whether a curve grows with H, and where that is not sure."""
     curve, levels = summary['curves'][name], summary['levels']
     between = list(zip(levels, levels[1:], curve['rises'], strict=False))
@@ -123,7 +124,7 @@ def verdict(summary: dict[str, Any], name: str) -> str:
     return f'{name} {words}'
 
 
-def table_of(summary: dict[str, Any]) -> str:
+def table_of(summary: Json) -> str:
     """Return every curve and quantity as CSV: name, H, mean, low, high."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator='\n')

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 import math
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.statistics import interval, RATIO, SHARE
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.pretraining import pretrain_public, untrained_weights
 from fdrl_ros.learner.records.collection import collect_records
@@ -49,7 +49,7 @@ def run_utility(
     *,
     report: Report = silent,
     stopped: Stopped = never,
-) -> dict[str, Any]:
+) -> Json:
     """
     Measure every seed, and sum up.
 
@@ -79,7 +79,7 @@ def run_utility(
     return summarise(study.run(parts, report=report, stopped=stopped), plan, seeds)
 
 
-def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) -> dict[str, Any]:
+def summarise(rows: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
     """
     Sum up over seeds.
 
@@ -116,7 +116,7 @@ def summarise(rows: Sequence[dict[str, Any]], plan: Plan, seeds: Sequence[int]) 
     }
 
 
-def measure(plan: Plan, work: Work) -> Result:
+def measure(plan: Plan, work: Work) -> Json:
     """Measure one seed."""
     total = work_of(plan)
     home = plan.cohorts[0]
@@ -140,7 +140,7 @@ def measure(plan: Plan, work: Work) -> Result:
         stopped=work.stopped,
     )
     starts = {'public': public, 'random': untrained_weights(plan.shape, plan.federation.seed)}
-    part: Result = {
+    part: Json = {
         'success': {start: {} for start in STARTS},
         'start': {},
         'sigma_m': {},
@@ -215,7 +215,7 @@ def _learn(
     epsilon: float,
     directory: Path,
     stopped: Stopped,
-) -> dict[str, Any]:
+) -> Json:
     """Train all rounds at one epsilon, or what is left of them."""
     make_private_directory(directory)
     privacy = privacy_at(plan, epsilon, records.n_patients)
@@ -257,7 +257,7 @@ def _share(success: dict[str, float], name: str, of: str) -> float | None:
     return success[name] / success[of] if success[of] > 0.0 else None
 
 
-def _essence(plan: Plan) -> dict[str, Any]:
+def _essence(plan: Plan) -> Json:
     """Return the settings that numbers here depend on, but for the seed."""
     every = plan.to_mapping()
     chosen = {

@@ -9,8 +9,13 @@ from pathlib import Path
 import zipfile
 
 from fdrl_ros.errors import ResourceError
-from fdrl_ros.worlds.icu_sepsis.draws import Floats
-from fdrl_ros.worlds.icu_sepsis.model import ACTION_COUNT, IcuSepsis, PATIENT_STATES, STATE_COUNT
+from fdrl_ros.worlds.icu_sepsis.model import (
+    ACTION_COUNT,
+    Floats,
+    IcuSepsis,
+    PATIENT_STATES,
+    STATE_COUNT,
+)
 import numpy as np
 from numpy.typing import NDArray
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
-from fdrl_ros.worlds.icu_sepsis.features import CLIP, observations_of
 from fdrl_ros.worlds.icu_sepsis.hospitals import SepsisHospital
 from fdrl_ros.worlds.icu_sepsis.model import (
     ACTION_COUNT,
@@ -18,6 +17,7 @@ from fdrl_ros.worlds.icu_sepsis.model import (
     rewards_of,
     STATE_COUNT,
 )
+from fdrl_ros.worlds.icu_sepsis.records import CLIP, observations_of
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import SepsisStream
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
-from fdrl_ros.worlds.icu_sepsis.draws import Draws
 from fdrl_ros.worlds.icu_sepsis.hospitals import SepsisHospital
 from fdrl_ros.worlds.icu_sepsis.model import (
     checked_policy,
+    Draws,
     HORIZON,
     IcuSepsis,
     PATIENT_STATES,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fdrl_ros.runtime.random_streams import SepsisStream
 from fdrl_ros.surgery.hospital_numbers import check_place
 from fdrl_ros.surgery.ranges import check_whole
-from fdrl_ros.worlds.icu_sepsis.draws import Floats
-from fdrl_ros.worlds.icu_sepsis.model import IcuSepsis
+from fdrl_ros.worlds.icu_sepsis.model import Floats, IcuSepsis
 import numpy as np
 
 

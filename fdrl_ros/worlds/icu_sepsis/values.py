@@ -6,11 +6,11 @@ import contextlib
 from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.worlds.icu_sepsis.draws import Floats
 from fdrl_ros.worlds.icu_sepsis.model import (
     checked_policy,
     checked_start,
     DEATH,
+    Floats,
     IcuSepsis,
     PATIENT_STATES,
     REWARD,

@@ -8,7 +8,6 @@ from typing import Any
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.env import observation_space
-from fdrl_ros.worlds.icu_sepsis.features import observations_of
 from fdrl_ros.worlds.icu_sepsis.hospitals import SepsisHospital
 from fdrl_ros.worlds.icu_sepsis.model import (
     ACTION_COUNT,
@@ -19,6 +18,7 @@ from fdrl_ros.worlds.icu_sepsis.model import (
     rewards_of,
     STATE_COUNT,
 )
+from fdrl_ros.worlds.icu_sepsis.records import observations_of
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space

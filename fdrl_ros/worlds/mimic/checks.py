@@ -7,8 +7,7 @@ from collections.abc import Collection
 from fdrl_ros.errors import SettingError
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
 from fdrl_ros.worlds.mimic.columns import MIMIC_FEATURES
-from fdrl_ros.worlds.mimic.patient_numbers import canonical_name
-from fdrl_ros.worlds.mimic.rows import MimicRows
+from fdrl_ros.worlds.mimic.rows import canonical_name, MimicRows
 import numpy as np
 from numpy.typing import NDArray
 

@@ -7,8 +7,8 @@ import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.worlds.icu_sepsis.features import CLIP
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
+from fdrl_ros.worlds.icu_sepsis.records import CLIP
 import numpy as np
 from numpy.typing import NDArray
 

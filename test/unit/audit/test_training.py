@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fdrl_ros.audit.attack import Adversary
+from fdrl_ros.audit.audited_trainer import AuditedTrainer, with_places
 from fdrl_ros.audit.canary import DenseCanaries
 from fdrl_ros.audit.one_run import Audit
 from fdrl_ros.audit.settings import AuditSettings
-from fdrl_ros.audit.watching import AuditedTrainer, with_places
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.learner import gradient, table, trainer
 from fdrl_ros.learner.records.records import Records

@@ -9,9 +9,9 @@ from fdrl_ros.cli import main
 from fdrl_ros.cli.robot import shield
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.experiments.shield import study
-from fdrl_ros.experiments.shield.attack import Tally
-from fdrl_ros.experiments.shield.cost import by_expert, cost, newest
+from fdrl_ros.experiments.studies.shield import study
+from fdrl_ros.experiments.studies.shield.attack import Tally
+from fdrl_ros.experiments.studies.shield.cost import by_expert, cost, newest
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield.proof import Finding

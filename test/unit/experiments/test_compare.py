@@ -11,9 +11,8 @@ from fdrl_ros.deployment.robot.valuation import fit_public_value
 from fdrl_ros.errors import StoreBusyError
 from fdrl_ros.experiments.reports.assessment import line_up
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.selector import values
-from fdrl_ros.experiments.selector.oracle import oracle_returns, true_returns
-from fdrl_ros.experiments.selector.rivals import (
+from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.experiments.studies.selector.baselines import (
     bandit,
     best_cumulative,
     best_single,
@@ -23,10 +22,10 @@ from fdrl_ros.experiments.selector.rivals import (
     Outcomes,
     switches_of,
 )
-from fdrl_ros.experiments.selector.study import _switching
-from fdrl_ros.experiments.selector.summary import share, summarise
-from fdrl_ros.experiments.selector.values import value_models
-from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.experiments.studies.selector.oracle import oracle_returns, true_returns
+from fdrl_ros.experiments.studies.selector.study import _switching
+from fdrl_ros.experiments.studies.selector.summary import share, summarise
+from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector.value.monte_carlo_reference import acting
 from fdrl_ros.surgery.gym.batch import BatchSurgery
@@ -243,7 +242,8 @@ def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkey
         fitted.append(each)
         return fit_public_value(each, *words, **more)
 
-    monkeypatch.setattr(values, 'fit_public_value', fit)
+    place = 'fdrl_ros.experiments.studies.selector.value_models.fit_public_value'
+    monkeypatch.setattr(place, fit)
     first = value_models(tmp_path, both, plan, policy)
     assert list(first) == ['global', 'hold'] and fitted == [policy, None]
     again = value_models(tmp_path, both, plan, policy)

@@ -12,10 +12,14 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.robot.selector import _coverage_table, COLUMNS
 from fdrl_ros.errors import RecordsError, SettingError, TrainingStopped
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.selector import coverage
-from fdrl_ros.experiments.selector.coverage import CoverageSettings, run_coverage_study
-from fdrl_ros.experiments.selector.coverage_summary import coverage_of, shares_held, widening
 from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.experiments.studies.selector import coverage
+from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
+from fdrl_ros.experiments.studies.selector.coverage_summary import (
+    coverage_of,
+    shares_held,
+    widening,
+)
 from fdrl_ros.selector import reference
 from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES

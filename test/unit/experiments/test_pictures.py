@@ -10,7 +10,7 @@ from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.plots.pictures import draw_procedures, HEIGHT, WIDTH
 from fdrl_ros.surgery.arm.kinematics import straight_joints
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
-from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK
 from fdrl_ros.surgery.render.stage import Stage
@@ -24,8 +24,14 @@ PUBLISHED = Path(__file__).parents[3] / 'docs/images/procedures'
 KINEMATIC = WorldSettings(mode='kinematic')
 
 
+def patients(procedure, index=0):
+    return [mixture(3, 0.5, 1).patient(index, procedure=procedure)]
+
+
 def test_expert_is_drawn_still_and_moving(tmp_path):
-    still, moving = draw_procedures(tmp_path / 'new', ['reach'], moving=True, world=KINEMATIC)
+    still, moving = draw_procedures(
+        tmp_path / 'new', patients('reach'), moving=True, world=KINEMATIC
+    )
     with Image.open(still) as image:
         assert image.size == (WIDTH, HEIGHT)
         assert len(image.convert('RGB').getcolors(WIDTH * HEIGHT)) > 100
@@ -59,7 +65,7 @@ def test_force_and_tip_of_the_deepest_procedure_can_be_seen():
 @pytest.mark.parametrize('name', PROCEDURE_NAMES)
 def test_published_pictures_are_what_the_documented_command_draws(tmp_path, name):
     """The organ with its dent, the arm and the arrow of force; rounding may move an edge."""
-    (drawn,) = draw_procedures(tmp_path, [name], index=4)
+    (drawn,) = draw_procedures(tmp_path, patients(name, 4))
     images = [
         np.asarray(Image.open(each).convert('RGB'), int)
         for each in (drawn, PUBLISHED / f'{name}.png')
@@ -69,7 +75,7 @@ def test_published_pictures_are_what_the_documented_command_draws(tmp_path, name
 
 def test_drawing_stops_when_told_and_says_where_it_cannot_write(tmp_path):
     with pytest.raises(TrainingStopped):
-        draw_procedures(tmp_path, ['reach'], world=KINEMATIC, stopped=lambda: True)
+        draw_procedures(tmp_path, patients('reach'), world=KINEMATIC, stopped=lambda: True)
     (tmp_path / 'file').touch()
     for arguments, words in (
         ([str(tmp_path / 'file' / 'below')], 'cannot draw'),

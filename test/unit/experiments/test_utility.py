@@ -8,7 +8,7 @@ import math
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.plots.utility import draw_utility
+from fdrl_ros.experiments.plots.studies import draw_utility
 from fdrl_ros.experiments.studies import utility
 from fdrl_ros.experiments.studies.utility import (
     EPSILONS,

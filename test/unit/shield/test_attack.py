@@ -5,8 +5,8 @@
 from dataclasses import replace
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, TICKS
-from fdrl_ros.experiments.shield.loop import attack_loop
+from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors, ATTACKERS, TICKS
+from fdrl_ros.experiments.studies.shield.loop import attack_loop
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.selector import Selector

@@ -12,12 +12,11 @@ import warnings
 from fdrl_ros.errors import ResourceError, SettingError, StateError
 from fdrl_ros.worlds.icu_sepsis import assets
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis, PACKAGE, verified
-from fdrl_ros.worlds.icu_sepsis.draws import Draws
 from fdrl_ros.worlds.icu_sepsis.env import ENV_ID, IcuSepsisEnv
-from fdrl_ros.worlds.icu_sepsis.features import CLIP, FEATURES, features_of, OBSERVATIONS
 from fdrl_ros.worlds.icu_sepsis.model import (
     action_number,
     DEATH,
+    Draws,
     HORIZON,
     levels_of,
     PATIENT_STATES,
@@ -25,6 +24,7 @@ from fdrl_ros.worlds.icu_sepsis.model import (
     SURVIVAL,
     uniform_policy,
 )
+from fdrl_ros.worlds.icu_sepsis.records import CLIP, FEATURES, features_of, OBSERVATIONS
 from fdrl_ros.worlds.icu_sepsis.values import (
     action_values,
     band_of,
@@ -284,7 +284,7 @@ def test_a_refused_action_is_told_with_the_range(model):
 
 
 def test_star_imports_do_not_hide_the_network():
-    for name in ('values', 'model', 'episodes', 'hospitals', 'features', 'perturbed'):
+    for name in ('values', 'model', 'episodes', 'hospitals', 'records', 'perturbed'):
         assert not hasattr(importlib.import_module(f'fdrl_ros.worlds.icu_sepsis.{name}'), 'Policy')
 
 

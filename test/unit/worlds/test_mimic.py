@@ -14,8 +14,8 @@ from fdrl_ros.worlds.mimic.columns import (
     PUBLISHED_CUTS,
 )
 from fdrl_ros.worlds.mimic.faults import MOST_FAULTS
-from fdrl_ros.worlds.mimic.patient_numbers import canonical_name
 from fdrl_ros.worlds.mimic.reader import read_mimic, TableError
+from fdrl_ros.worlds.mimic.rows import canonical_name
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

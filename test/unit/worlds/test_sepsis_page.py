@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from fdrl_ros.worlds.icu_sepsis.model import action_number
-from fdrl_ros.worlds.icu_sepsis.study.actions import most_frequent
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
+from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent
 from fdrl_ros.worlds.icu_sepsis.study.tables import KINDS, pair_words, start_words
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import pytest

@@ -21,10 +21,10 @@ from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
 from fdrl_ros.worlds.icu_sepsis.study import plot
 from fdrl_ros.worlds.icu_sepsis.study.learning import noise_multiplier, phases_of, SepsisCollector
-from fdrl_ros.worlds.icu_sepsis.study.planning import planned
 from fdrl_ros.worlds.icu_sepsis.study.public_start import (
     actions_of,
     inputs_of,
+    planned,
     public_values,
     public_weights,
     SHAPE,

@@ -5,9 +5,8 @@
 import json
 from pathlib import Path
 
-from fdrl_ros.worlds.icu_sepsis.study.actions import heat_map, most_frequent, spread
-from fdrl_ros.worlds.icu_sepsis.study.plot import draw_fae, draw_mortality
-from fdrl_ros.worlds.icu_sepsis.study.plot_actions import draw_actions
+from fdrl_ros.worlds.icu_sepsis.study.plot import draw_actions, draw_fae, draw_mortality
+from fdrl_ros.worlds.icu_sepsis.study.summary import heat_map, most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.study.tables import action_table, fae_table, level_words
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import FEWEST_RUNS, not_reached, verdicts
 from fdrl_ros.worlds.icu_sepsis.values import BANDS

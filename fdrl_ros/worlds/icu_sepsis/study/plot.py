@@ -4,25 +4,26 @@
 
 from pathlib import Path
 import textwrap
-from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.table import DISCLAIMER
-from fdrl_ros.worlds.icu_sepsis.study.paper import CURVES
-from fdrl_ros.worlds.icu_sepsis.study.plot_actions import draw_actions
+from fdrl_ros.worlds.icu_sepsis.model import LEVELS
 from fdrl_ros.worlds.icu_sepsis.study.settings import EPSILONS, REPLAYS
+from fdrl_ros.worlds.icu_sepsis.study.summary import CURVES, spread
 from fdrl_ros.worlds.icu_sepsis.study.tables import start_words
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import levels_of, not_reached, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 import numpy as np
 
 DOTS = 120
 COLOURS = {'poisson': 'tab:blue', 'prioritised_poisson': 'tab:orange', 'prioritised': 'tab:red'}
 
 
-def draw_sepsis(summary: dict[str, Any], directory: Path) -> list[str]:
+def draw_sepsis(summary: Json, directory: Path) -> list[str]:
     """
     Draw every plot of a summary.
 
@@ -47,7 +48,7 @@ def draw_sepsis(summary: dict[str, Any], directory: Path) -> list[str]:
     return list(drawn)
 
 
-def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
+def draw_fae(figure: Figure, summary: Json) -> None:
     """Draw FAE against epsilon, for each survival that is waited for."""
     levels, nobody = levels_of(summary), not_reached(summary)
     figure.set_size_inches(2.9 * len(levels), 4.1)
@@ -77,7 +78,7 @@ def draw_fae(figure: Figure, summary: dict[str, Any]) -> None:
     panels[0].legend(fontsize=7)
 
 
-def draw_learning(figure: Figure, summary: dict[str, Any]) -> None:
+def draw_learning(figure: Figure, summary: Json) -> None:
     """Draw how survival grows with patients."""
     figure.set_size_inches(6.5, 4.4)
     axes = figure.subplots()
@@ -90,7 +91,7 @@ def draw_learning(figure: Figure, summary: dict[str, Any]) -> None:
     axes.legend(fontsize=7)
 
 
-def draw_mortality(figure: Figure, summary: dict[str, Any]) -> None:
+def draw_mortality(figure: Figure, summary: Json) -> None:
     """Draw estimated mortality against epsilon, and by SOFA band at epsilon 8."""
     figure.set_size_inches(13.0, 4.4)
     left, right, change = figure.subplots(1, 3)
@@ -129,7 +130,7 @@ def draw_mortality(figure: Figure, summary: dict[str, Any]) -> None:
     _draw_changes(change, summary)
 
 
-def _draw_changes(axes: Axes, summary: dict[str, Any]) -> None:
+def _draw_changes(axes: Axes, summary: Json) -> None:
     """Draw what epsilon 8 costs by SOFA band, beside the paper's numbers."""
     spots = np.arange(len(BANDS), dtype=np.float64)
     axes.axhline(0.0, color='gray', linewidth=0.8)
@@ -146,7 +147,7 @@ def _draw_changes(axes: Axes, summary: dict[str, Any]) -> None:
     axes.legend(fontsize=7)
 
 
-def draw_information(figure: Figure, summary: dict[str, Any]) -> None:
+def draw_information(figure: Figure, summary: Json) -> None:
     """Draw how far the best plan gets from so many of the clinicians' patients."""
     figure.set_size_inches(6.5, 4.4)
     axes = figure.subplots()
@@ -168,7 +169,7 @@ def draw_information(figure: Figure, summary: dict[str, Any]) -> None:
     axes.legend(fontsize=7)
 
 
-def _bars(found: list[dict[str, Any]], factor: float = 100.0) -> tuple[np.ndarray, np.ndarray]:
+def _bars(found: list[Json], factor: float = 100.0) -> tuple[np.ndarray, np.ndarray]:
     """Return means and half widths, in percent; one run has no width."""
     means = np.array([factor * each['mean'] for each in found])
     high = np.array([factor * _or(each['high'], each['mean']) for each in found])
@@ -192,10 +193,47 @@ def _or(value: float | None, other: float) -> float:
     return other if value is None else value
 
 
-def _sign(figure: Figure, summary: dict[str, Any], paper: str) -> None:
+def _sign(figure: Figure, summary: Json, paper: str) -> None:
     """Say below a plot what the paper shows, and what these runs are."""
     runs = max((each['runs'] for each in summary['arms']), default=0)
     words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}. '
     width = int(17 * figure.get_size_inches()[0])
     lines = [*textwrap.wrap(paper, width), *textwrap.wrap(words + DISCLAIMER, width)]
     figure.supxlabel('\n'.join(lines), fontsize=7, color='dimgray')
+
+
+_TOLD = 0.5
+"""Percent above which the spread of a share is written."""
+
+
+def draw_actions(figure: Figure, summary: Json) -> None:
+    """Draw policies down, bands across; a red frame where the paper has most actions."""
+    maps = summary['heat_maps']
+    figure.set_size_inches(9.6, 3.1 * len(maps))
+    grid = figure.subplots(len(maps), len(BANDS), squeeze=False)
+    for line, (name, bands) in zip(grid, maps.items(), strict=True):
+        for axes, band in zip(line, BANDS, strict=True):
+            _draw_map(axes, bands[band]['shares'])
+            peak = summary['paper']['peaks'].get(name, {}).get(band)
+            if peak:
+                vasopressor, fluid = peak
+                place = (vasopressor - 0.5, fluid - 0.5)
+                axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor='red', linewidth=1.8))
+            runs = '' if bands[band]['shares']['low'] is None else ', % ± 95 % interval'
+            axes.set_title(f'{name}: {band} SOFA{runs}', fontsize=8)
+            axes.set_xlabel('vasopressor level', fontsize=8)
+            axes.set_ylabel('fluid level', fontsize=8)
+
+
+def _draw_map(axes: Axes, found: Json) -> None:
+    shares = 100.0 * np.reshape(found['mean'], (LEVELS, LEVELS))
+    wide = spread(found)
+    spreads = None if wide is None else 100.0 * wide.reshape(LEVELS, LEVELS)
+    axes.imshow(shares, cmap='Blues', origin='lower', vmin=0.0)
+    for fluid, vasopressor in np.ndindex(LEVELS, LEVELS):
+        value = shares[fluid, vasopressor]
+        words = f'{value:.0f}'
+        if spreads is not None and spreads[fluid, vasopressor] >= _TOLD:
+            words += f'\n±{spreads[fluid, vasopressor]:.0f}'
+        ink = 'white' if value > 0.6 * shares.max() else 'black'
+        axes.text(vasopressor, fluid, words, ha='center', va='center', color=ink, fontsize=6.5)

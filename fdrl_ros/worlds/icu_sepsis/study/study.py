@@ -12,15 +12,15 @@ import functools
 import math
 from pathlib import Path
 import time
-from typing import Any
 
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
 from fdrl_ros.worlds.icu_sepsis.study.learning import learn_offline, learn_online, Learned
-from fdrl_ros.worlds.icu_sepsis.study.planning import planned
+from fdrl_ros.worlds.icu_sepsis.study.public_start import planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import (
     Arm,
     LARGEST,
@@ -94,7 +94,7 @@ def run_sepsis(
     *,
     report: Report = silent,
     stopped: Stopped = never,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """
     Run what is missing.
 
@@ -131,7 +131,7 @@ def effort_of(settings: SepsisSettings, arm: Arm) -> float:
     return 1.0
 
 
-def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Result:
+def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Json:
     """Run an arm once."""
     began = time.perf_counter()
     if arm.kind == 'plan':
@@ -152,7 +152,7 @@ def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Result
     }
 
 
-def judged(policy: StatePolicy) -> dict[str, Any]:
+def judged(policy: StatePolicy) -> Json:
     """
     Value a policy exactly, in all and by band of severity.
 
@@ -189,16 +189,16 @@ def _plan(arm: Arm, seed: int) -> Learned:
     return Learned([0, arm.patients], values, after, after, math.inf, 0.0)
 
 
-def _check(part: Result) -> None:
+def _check(part: Json) -> None:
     float(part['final']['survival']), float(part['averaged']['survival'])
 
 
-def essence(settings: SepsisSettings) -> dict[str, Any]:
+def essence(settings: SepsisSettings) -> Json:
     """Return the settings that a part depends on."""
     return {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT}
 
 
-def arm_mapping(arm: Arm) -> dict[str, Any]:
+def arm_mapping(arm: Arm) -> Json:
     """Return an arm as JSON holds it: infinity is null."""
     found = {**asdict(arm), 'epsilon': finite(arm.epsilon), 'name': arm.name}
     found['public'] = found.pop('start')

@@ -8,13 +8,11 @@ One run is one unit: means have Student's 95 % intervals, medians their quartile
 
 from collections.abc import Iterable, Sequence
 import math
-from typing import Any
 
-from fdrl_ros.experiments.statistics import interval, paired, quartiles
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.statistics import interval, paired, quartiles, SHARE
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
-from fdrl_ros.worlds.icu_sepsis.model import uniform_policy
-from fdrl_ros.worlds.icu_sepsis.study.actions import heat_map
-from fdrl_ros.worlds.icu_sepsis.study.paper import PAPER
+from fdrl_ros.worlds.icu_sepsis.model import LEVELS, uniform_policy
 from fdrl_ros.worlds.icu_sepsis.study.settings import (
     Arm,
     EPSILONS,
@@ -26,20 +24,94 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
 from fdrl_ros.worlds.icu_sepsis.study.study import arm_mapping, finite, judged, target_arms
 from fdrl_ros.worlds.icu_sepsis.values import BANDS, optimum
 import numpy as np
+from numpy.typing import NDArray
 
-Part = dict[str, Any]
+PAPER: Json = {
+    'fae': 'longer as epsilon falls',
+    'per': 'faster with PER at epsilon 12, no change at 8, slower at 4 and 2',
+    'bands': {'low': 0.6, 'medium': 4.6, 'high': -4.0},
+    'mortality': 'rises as epsilon falls, ever more steeply',
+    'actions': 'hardly any vasopressors, but for high SOFA under DP-DQN and the clinicians',
+    'peaks': {
+        'clinicians': {'high': [4, 4]},
+        'DQN': {'low': [0, 4], 'medium': [0, 4], 'high': [0, 4]},
+        'DP-DQN, epsilon 8': {'low': [0, 4], 'medium': [0, 4], 'high': [3, 3]},
+    },
+    'numbers': 'by SOFA band at epsilon 8, and the most frequent actions; the rest are curves',
+}
+"""
+Trends in words; `bands` in points of mortality, epsilon 8 against no privacy (Figure 6); `peaks`
+the most frequent pair by policy and band (Figure 4), read as (vasopressor, fluid).
+"""
+
+CURVES = {
+    'fae': f'Paper, Figure 5 (a curve without numbers): {PAPER["fae"]}; {PAPER["per"]}.',
+    'mortality': f'Paper, Figure 7 (a curve without numbers): {PAPER["mortality"]}.',
+    'learning': 'The paper has no such figure.',
+    'information': 'The paper has no such figure.',
+    'actions': 'Red: where most actions are in the paper (Figure 4, which gives no shares), its '
+    'pairs read as (vasopressor, fluid); no red, no word of it.',
+}
+"""What stands below our plots, by plot."""
+
+
+def heat_map(runs: Sequence[dict[str, list[float]]]) -> Json:
+    """
+    Return the share of each action by band, and of each level of either drug.
+
+    :param runs: of one policy: shares of the 25 actions by band, as
+        :func:`fdrl_ros.worlds.icu_sepsis.study.study.judged` returns them.
+    :returns: by band ``shares`` (25), ``vasopressor`` and ``fluid`` (5 each): mean, and where
+        there are several runs low and high, the ends of the 95 % interval over them.
+    """
+    return {band: _of_band([run[band] for run in runs]) for band in ('all', *BANDS)}
+
+
+def spread(found: Json) -> NDArray[np.float64] | None:
+    """Return how far the interval reaches from the mean at most; None of a single run."""
+    if found['low'] is None:
+        return None
+    mean, low, high = (np.array(found[each]) for each in ('mean', 'low', 'high'))
+    further: NDArray[np.float64] = np.maximum(high - mean, mean - low)
+    return further
+
+
+def most_frequent(found: Json) -> tuple[int, int]:
+    """Return the levels (vasopressor, fluid) of the most frequent action, as the paper does."""
+    fluid, vasopressor = divmod(int(np.argmax(found['shares']['mean'])), LEVELS)
+    return vasopressor, fluid
+
+
+def _of_band(shares: Sequence[list[float]]) -> Json:
+    grids = np.reshape(shares, (len(shares), LEVELS, LEVELS))
+    return {
+        'shares': _summed_up(grids.reshape(len(shares), -1)),
+        'vasopressor': _summed_up(grids.sum(axis=1)),
+        'fluid': _summed_up(grids.sum(axis=2)),
+    }
+
+
+def _summed_up(values: NDArray[np.float64]) -> Json:
+    """Return mean and interval of each column; shares are from 0 to 1."""
+    every = [interval(column.tolist(), SHARE) for column in values.T]
+    found: Json = {'mean': [each['mean'] for each in every], 'low': None, 'high': None}
+    if len(values) > 1:
+        found['low'] = [each['low'] for each in every]
+        found['high'] = [each['high'] for each in every]
+    return found
+
 
 OTHER_PHI = (0.825, 0.83, 0.84)
 """Other survivals that FAE is told for."""
 
 
-def summarise(parts: Iterable[Part], settings: SepsisSettings) -> dict[str, Any]:
+def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
     """
     Sum up what is there; arms without a run are left out.
 
     :param parts: as :func:`fdrl_ros.worlds.icu_sepsis.study.study.measure` makes them.
     """
-    by_arm: dict[str, list[Part]] = {}
+    by_arm: dict[str, list[Json]] = {}
     for part in parts:
         by_arm.setdefault(part['arm']['name'], []).append(part)
     for each in by_arm.values():
@@ -79,7 +151,7 @@ def summarise(parts: Iterable[Part], settings: SepsisSettings) -> dict[str, Any]
     }
 
 
-def paper_row(arm: Arm, parts: Sequence[Part], phi: float) -> dict[str, Any]:
+def paper_row(arm: Arm, parts: Sequence[Json], phi: float) -> Json:
     """Return FAE, mortality and learning curve of one arm."""
     return {
         **arm_mapping(arm),
@@ -103,7 +175,7 @@ def paper_row(arm: Arm, parts: Sequence[Part], phi: float) -> dict[str, Any]:
     }
 
 
-def fae_summary(parts: Sequence[Part], phi: float) -> dict[str, Any]:
+def fae_summary(parts: Sequence[Json], phi: float) -> Json:
     """Return median, quartiles and values of FAE; null where phi was not reached."""
     waits = [fae(part, phi) for part in parts]
     low, median, high = quartiles(waits)
@@ -115,7 +187,7 @@ def fae_summary(parts: Sequence[Part], phi: float) -> dict[str, Any]:
     }
 
 
-def fae(part: Part, phi: float) -> float:
+def fae(part: Json, phi: float) -> float:
     """Return how many patients it took until the exact survival first reached phi, or infinity."""
     for patients, value in zip(part['patients'], part['survival'], strict=True):
         if value >= phi:
@@ -123,10 +195,10 @@ def fae(part: Part, phi: float) -> float:
     return math.inf
 
 
-def target_row(arm: Arm, parts: Sequence[Part]) -> dict[str, Any]:
+def target_row(arm: Arm, parts: Sequence[Json]) -> Json:
     """Return what an arm reaches, and what it adds to its public start, paired by seed."""
     begun = [part['survival'][0] for part in parts]
-    found: dict[str, Any] = {**arm_mapping(arm), 'runs': len(parts), 'start': interval(begun)}
+    found: Json = {**arm_mapping(arm), 'runs': len(parts), 'start': interval(begun)}
     for kind in ('final', 'averaged'):
         values = [part[kind]['survival'] for part in parts]
         found[kind] = interval(values)
@@ -134,7 +206,7 @@ def target_row(arm: Arm, parts: Sequence[Part]) -> dict[str, Any]:
     return found
 
 
-def band_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dict[str, Any]:
+def band_changes(by_arm: dict[str, list[Json]], settings: SepsisSettings) -> Json:
     """Return mortality at epsilon 8 minus mortality without privacy, in points, paired by seed."""
     with_privacy, without = (
         by_arm.get(_arm(settings, epsilon, 'poisson').name, []) for epsilon in (8.0, math.inf)
@@ -153,7 +225,7 @@ def band_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dic
     }
 
 
-def per_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> list[dict[str, Any]]:
+def per_changes(by_arm: dict[str, list[Json]], settings: SepsisSettings) -> list[Json]:
     """Return what PER adds to the survival in the end, by epsilon, paired by seed, in points."""
     found = []
     for replay in list(REPLAYS)[1:]:
@@ -173,7 +245,7 @@ def per_changes(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> list
     return found
 
 
-def heat_maps(by_arm: dict[str, list[Part]], settings: SepsisSettings) -> dict[str, Any]:
+def heat_maps(by_arm: dict[str, list[Json]], settings: SepsisSettings) -> Json:
     """Return the share of each action by policy and band; see :func:`heat_map`."""
     found = {'clinicians': heat_map([judged(icu_sepsis().clinicians)['actions']])}
     for title, epsilon in (('DQN', math.inf), ('DP-DQN, epsilon 8', 8.0)):

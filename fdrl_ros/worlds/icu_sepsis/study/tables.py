@@ -3,11 +3,11 @@
 """Tables of the sepsis experiments, for people."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.statistics import Interval, interval_words
-from fdrl_ros.worlds.icu_sepsis.study.actions import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
+from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import not_reached
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import numpy as np
@@ -23,7 +23,7 @@ KINDS = {
 }
 
 
-def tables(summary: dict[str, Any]) -> Iterator[Table]:
+def tables(summary: Json) -> Iterator[Table]:
     """Make every table of a summary."""
     yield fae_table(summary)
     yield mortality_table(summary)
@@ -36,7 +36,7 @@ def tables(summary: dict[str, Any]) -> Iterator[Table]:
         yield target_table(summary)
 
 
-def fae_table(summary: dict[str, Any]) -> Table:
+def fae_table(summary: Json) -> Table:
     """Show FAE by epsilon and replay."""
     said = [f'Paper: {summary["paper"]["fae"]}; {summary["paper"]["per"]}']
     table = Table(
@@ -62,7 +62,7 @@ def fae_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def mortality_table(summary: dict[str, Any]) -> Table:
+def mortality_table(summary: Json) -> Table:
     """Show estimated mortality in the end, by epsilon and band."""
     table = Table(
         title='Estimated mortality in the end, exact, in %: mean \\[95 % interval over runs]',
@@ -81,7 +81,7 @@ def mortality_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def per_table(summary: dict[str, Any]) -> Table:
+def per_table(summary: Json) -> Table:
     """Show what prioritised replay adds."""
     table = Table(
         title='Survival in the end with PER minus without, points, paired by seed',
@@ -95,7 +95,7 @@ def per_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def band_table(summary: dict[str, Any]) -> Table:
+def band_table(summary: Json) -> Table:
     """Show what epsilon 8 costs by band, beside the paper."""
     table = Table(title='Mortality at epsilon 8 minus without privacy, points, paired by seed')
     for name in ('SOFA', 'here', 'paper'):
@@ -106,7 +106,7 @@ def band_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def action_table(summary: dict[str, Any]) -> Table:
+def action_table(summary: Json) -> Table:
     """Show the share of steps with each level of vasopressor and of fluid."""
     table = Table(
         title='Levels 0 to 4 of vasopressor and of fluid, % of steps: mean ± 95 % interval over '
@@ -124,7 +124,7 @@ def action_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def level_words(found: dict[str, Any]) -> str:
+def level_words(found: Json) -> str:
     """Write the share of each level in percent, with its spread."""
     means, wide = 100.0 * np.array(found['mean']), spread(found)
     if wide is None:
@@ -144,7 +144,7 @@ def _digits(value: float) -> str:
     return f'{value:.1f}' if 0.0 < value < 0.95 else f'{value:.0f}'
 
 
-def target_table(summary: dict[str, Any]) -> Table:
+def target_table(summary: Json) -> Table:
     """Show what each way to learn reaches, and adds to what was publicly known."""
     table = Table(
         title='Exact survival: mean \\[95 % interval over seeds]; gains are paired differences '
@@ -168,7 +168,7 @@ def target_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def start_words(row: dict[str, Any]) -> str:
+def start_words(row: Json) -> str:
     """Name a public start as the tables do."""
     guess = row['public']
     if guess['concentration'] is None:

@@ -9,8 +9,8 @@ Mortality by Student's 95 % intervals of differences, FAE, which may be infinite
 
 from collections.abc import Iterator
 import math
-from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.statistics import Interval, interval_words, paired, sign_of
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
 from scipy import stats
@@ -19,10 +19,8 @@ FEWEST_RUNS = 6
 """With fewer no sign test can reach 5 %, however clear the runs are."""
 LEVEL = 0.05
 
-Row = dict[str, Any]
 
-
-def verdicts(summary: dict[str, Any]) -> list[str]:
+def verdicts(summary: Json) -> list[str]:
     """Say of each of the paper's trends whether it came out; nothing of too few runs."""
     runs = min(row['runs'] for row in summary['arms'])
     if runs < FEWEST_RUNS:
@@ -33,7 +31,7 @@ def verdicts(summary: dict[str, Any]) -> list[str]:
     return [*_of_fae(summary), *_of_mortality(summary)]
 
 
-def not_reached(summary: dict[str, Any]) -> dict[float, str]:
+def not_reached(summary: Json) -> dict[float, str]:
     """Say of each survival that no run reached how near the best one came."""
     best = max(max(row['highest']) for row in summary['arms'])
     longest = max(max(row['patients']) for row in summary['arms'])
@@ -45,18 +43,18 @@ def not_reached(summary: dict[str, Any]) -> dict[float, str]:
     }
 
 
-def levels_of(summary: dict[str, Any]) -> list[float]:
+def levels_of(summary: Json) -> list[float]:
     """Return every survival that FAE is told for, rising."""
     return sorted({summary['phi'], *(float(name) for name in summary['arms'][0]['fae_at'])})
 
 
-def row_at(row: Row, phi: float, summary: dict[str, Any]) -> dict[str, Any]:
+def row_at(row: Json, phi: float, summary: Json) -> Json:
     """Return FAE of an arm for one of those survivals."""
-    found: dict[str, Any] = row['fae'] if phi == summary['phi'] else row['fae_at'][f'{phi:g}']
+    found: Json = row['fae'] if phi == summary['phi'] else row['fae_at'][f'{phi:g}']
     return found
 
 
-def _of_fae(summary: dict[str, Any]) -> Iterator[str]:
+def _of_fae(summary: Json) -> Iterator[str]:
     nobody = not_reached(summary)
     for phi in levels_of(summary):
         if phi in nobody:
@@ -83,7 +81,7 @@ def _of_fae(summary: dict[str, Any]) -> Iterator[str]:
                 yield f'survival {phi:g}, {REPLAYS[replay]} against no PER: {said}'
 
 
-def _trend(waits: dict[float, dict[str, Any]]) -> str:
+def _trend(waits: dict[float, Json]) -> str:
     """Say how FAE depends on epsilon."""
     falling = sorted(waits, reverse=True)
     least, most = falling[-1], falling[0]
@@ -101,7 +99,7 @@ def _trend(waits: dict[float, dict[str, Any]]) -> str:
     return said + ('' if always else ', but does not fall at every step between')
 
 
-def _compared(without: dict[str, Any], with_it: dict[str, Any]) -> str:
+def _compared(without: Json, with_it: Json) -> str:
     """Say what PER does to FAE."""
     if not without['reached'] and not with_it['reached']:
         return 'not reached by either'
@@ -111,7 +109,7 @@ def _compared(without: dict[str, Any], with_it: dict[str, Any]) -> str:
     return 'slower' if slower > faster else 'faster'
 
 
-def _signs(one: dict[str, Any], two: dict[str, Any]) -> tuple[int, int, float]:
+def _signs(one: Json, two: Json) -> tuple[int, int, float]:
     """Return how many runs wait longer in the second, how many shorter, and the chance of that."""
     pairs = [
         (_number(before), _number(after))
@@ -124,7 +122,7 @@ def _signs(one: dict[str, Any], two: dict[str, Any]) -> tuple[int, int, float]:
     return longer, shorter, float(stats.binomtest(longer, longer + shorter).pvalue)
 
 
-def _of_mortality(summary: dict[str, Any]) -> Iterator[str]:
+def _of_mortality(summary: Json) -> Iterator[str]:
     rows = {
         _number(row['epsilon']): row['mortality']['values']
         for row in summary['arms']

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
 import json
-from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, SettingError, StoreError
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import line_up
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.selector.values import value_models
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.studies.selector.value_models import value_models
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.random_streams import Stream
@@ -83,7 +83,7 @@ def run_coverage_study(
     *,
     report: Report = silent,
     stopped: Stopped = never,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """
     Measure every procedure of a finished run.
 
@@ -146,7 +146,7 @@ def read_policies(
     return {name: there[name] for name in (*wanted, 'pretrained')}
 
 
-def _essence(plan: Plan, settings: CoverageSettings) -> dict[str, Any]:
+def _essence(plan: Plan, settings: CoverageSettings) -> Json:
     """Return what the numbers depend on, as JSON reads it back."""
     every = plan.to_mapping()
     kept = {each: every[each] for each in ('federation', 'value', 'world')}
@@ -156,7 +156,7 @@ def _essence(plan: Plan, settings: CoverageSettings) -> dict[str, Any]:
 
 def measure(
     procedure: str, run: RunDirectory, plan: Plan, settings: CoverageSettings, work: Work
-) -> Result:
+) -> Json:
     """Measure one procedure."""
     start, policies, values = _models(run, plan, settings, silent, work.stopped)
     columns = {name: _Columns() for name in policies}

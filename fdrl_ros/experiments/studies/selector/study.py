@@ -16,20 +16,21 @@ from fdrl_ros.deployment.robot.valuation import public_patient
 from fdrl_ros.experiments.cases import Cases
 from fdrl_ros.experiments.contender import Contender, HoldContender, SelectorContender
 from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.selector import draw_operation
 from fdrl_ros.experiments.reports.assessment import line_up
-from fdrl_ros.experiments.selector.oracle import oracle_returns
-from fdrl_ros.experiments.selector.rivals import (
+from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.experiments.studies.selector.baselines import (
+    BASELINES,
     dwells_of,
     hindsight,
     Outcomes,
-    RIVALS,
     switches_of,
 )
-from fdrl_ros.experiments.selector.summary import ALWAYS, SELECTOR, TIMID
-from fdrl_ros.experiments.selector.values import value_models
-from fdrl_ros.experiments.studies.experiment import run_training
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.studies.selector.oracle import oracle_returns
+from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, TIMID
+from fdrl_ros.experiments.studies.selector.value_models import value_models
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.metrics import state_change
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Progress
@@ -78,7 +79,7 @@ def selector_study(
     return Study('selector', directory / 'parts', measure, workers=plan.evaluation.workers), parts
 
 
-def measure(directory: Path, plan: Plan, work: Work) -> Result:
+def measure(directory: Path, plan: Plan, work: Work) -> Json:
     """
     Train, value and compare one seed at one H.
 
@@ -123,14 +124,14 @@ def measure(directory: Path, plan: Plan, work: Work) -> Result:
         np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients]),
         np.stack([cases[each].returns for each in names]),
     )
-    arms = {rival: rule(public, unseen) for rival, rule in RIVALS.items()}
+    arms = {name: rule(public, unseen) for name, rule in BASELINES.items()}
     arms['hindsight'] = hindsight(unseen)
     _draw_examples(directory / 'pictures', episodes, selections, names)
     return {
         'names': list(names),
         'procedures': [each.procedure.name for each in patients],
         'contenders': {each: _columns(cases[each]) for each in cases}
-        | {rival: _picked(cases, names, chosen) for rival, chosen in arms.items()},
+        | {rule: _picked(cases, names, chosen) for rule, chosen in arms.items()},
         'chosen': _counts(chosen),
         'switching': _switching(episodes, chosen, plan.selector.change_threshold),
         'oracle': _oracle(patients, policies, selector, plan, work),
@@ -246,7 +247,7 @@ def _counts(chosen: Sequence[Sequence[str]]) -> dict[str, int]:
 
 def _switching(
     episodes: Sequence[Episode], chosen: Sequence[Sequence[str]], threshold: float
-) -> dict[str, Any]:
+) -> Json:
     """
     Tell whether switches follow changes of state, and how long choices stand.
 

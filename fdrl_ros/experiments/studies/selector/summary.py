@@ -8,8 +8,8 @@ ones.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.statistics import interval, paired
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
@@ -21,11 +21,11 @@ TIMID = 'global_or_hold'
 """A selector, with its shield, that has nothing to choose from but the global policy and hold."""
 
 
-def summarise(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summarise(parts: Sequence[Json]) -> Json:
     """
     Sum up.
 
-    :param parts: as :func:`fdrl_ros.experiments.selector.study.selector_study` measures them.
+    :param parts: results of the selector study.
     :returns: seeds, and for each H a mapping of intervals: by contender ``return``, ``success``,
         ``risk`` (1 - R_mit) and ``lead`` (the selector's return minus its own); ``share`` of what
         is to be gained between holding and each of two oracles; ``risk_saved`` against always the
@@ -41,15 +41,15 @@ def summarise(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _level(part: dict[str, Any]) -> float:
+def _level(part: Json) -> float:
     return float(part['plan']['federation']['heterogeneity'])
 
 
-def _mean(part: dict[str, Any], name: str, key: str) -> float:
+def _mean(part: Json, name: str, key: str) -> float:
     return float(np.mean(part['contenders'][name][key]))
 
 
-def _at(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _at(parts: Sequence[Json]) -> Json:
     """Sum up the seeds of one H."""
     names = list(parts[0]['contenders'])
     rows = {
@@ -111,7 +111,7 @@ def _defined(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _switching(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _switching(parts: Sequence[Json]) -> Json:
     """Tell how often it switches soon after a change of state and else, and how long it stays."""
     after, rest, dwells = [], [], []
     for part in parts:

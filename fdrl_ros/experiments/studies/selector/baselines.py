@@ -90,7 +90,7 @@ def hindsight(unseen: Outcomes) -> NDArray[np.int64]:
     return unseen.returns.argmax(axis=0)
 
 
-RIVALS = {
+BASELINES = {
     'best_single': best_single,
     'best_cumulative': best_cumulative,
     'bandit': bandit,

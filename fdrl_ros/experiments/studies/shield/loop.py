@@ -10,7 +10,7 @@ some states are lost, also many in a row, some vital signs do not come, and some
 
 from collections import deque
 
-from fdrl_ros.experiments.shield.attack import Attacker, patients_of, Tally
+from fdrl_ros.experiments.studies.shield.attack import Attacker, patients_of, Tally
 from fdrl_ros.selector.candidates.candidate import Candidate
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.statistics import resampled_units
 from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
@@ -119,12 +120,11 @@ def coverage_of(
     ]
 
 
-def summarise_coverage(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summarise_coverage(parts: Sequence[Json]) -> Json:
     """
     Sum up by procedure and over all, at the start and in the middle of operations.
 
-    :param parts: as :func:`fdrl_ros.experiments.selector.coverage.run_coverage_study` returns
-        them.
+    :param parts: results of the coverage study, one for each procedure.
     :returns: ``rows``, one for each policy, procedure (or ``all``) and kind of state: coverages,
         the same with fewer patients for each expectation (``closer``), the root mean square of
         the model's error and of what it says of it, the Monte-Carlo error, what the standard
@@ -152,7 +152,7 @@ def summarise_coverage(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {'of': parts[0]['of'], 'rows': rows}
 
 
-def _table(part: dict[str, Any], policy: str, number: int) -> dict[str, Array]:
+def _table(part: Json, policy: str, number: int) -> dict[str, Array]:
     columns = part['policies'][policy]
     table = {key: np.array(each) for key, each in columns.items() if key != 'left_out'}
     table['patient'] = table['patient'] + 10**6 * number
@@ -160,7 +160,7 @@ def _table(part: dict[str, Any], policy: str, number: int) -> dict[str, Array]:
     return table
 
 
-def _row(table: dict[str, Array]) -> dict[str, Any]:
+def _row(table: dict[str, Array]) -> Json:
     std = np.maximum(table['std'], 1e-12)
     off, closer = table['reference'] - table['mean'], table['closer'] - table['mean']
     patients = table['patient']

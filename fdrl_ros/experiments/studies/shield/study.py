@@ -5,14 +5,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError, SettingError
-from fdrl_ros.experiments.shield.attack import attack, attack_motors, ATTACKERS, TICKS
-from fdrl_ros.experiments.shield.cost import by_expert, by_policy, cost
-from fdrl_ros.experiments.shield.loop import attack_loop
-from fdrl_ros.experiments.study import Part, Result, Study, Work
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors, ATTACKERS, TICKS
+from fdrl_ros.experiments.studies.shield.cost import by_expert, by_policy, cost
+from fdrl_ros.experiments.studies.shield.loop import attack_loop
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
@@ -60,7 +60,7 @@ def attack_study(steps: int, seed: int, keep_limit: bool) -> tuple[Study, list[P
 
 def measure_attack(
     procedure: str, kind: str, steps: int, shield: ShieldSettings, seed: int, work: Work
-) -> Result:
+) -> Json:
     """Let one adversary attack in one procedure, with the shield and without, in three ways."""
     limit, tallies = procedure_named(procedure).force_limit, []
     ways = (
@@ -120,9 +120,9 @@ def cost_study(
 
 def measure_cost(
     policy: Policy | None, procedure: str, shield: str, settings: CostSettings, work: Work
-) -> Result:
+) -> Json:
     """Let a policy, or the expert, operate at every level."""
-    choose, found = by_policy(policy) if policy else by_expert, list[dict[str, Any]]()
+    choose, found = by_policy(policy) if policy else by_expert, list[Json]()
     for level in settings.levels:
         work.check()
         row = cost(procedure, choose, SHIELDS[shield], settings.patients, level, settings.seed)
