@@ -15,7 +15,7 @@ from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction, 
 from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.shield.workspace import HEIGHTS, RIDING
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
-from fdrl_ros.surgery.tissue.contact_threshold import TOUCH_FORCE
+from fdrl_ros.surgery.tissue.contact import TOUCH_FORCE
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,10 +6,10 @@ What vital signs do within operations, at the pace of life and faster, with 300 
 Takes about half a minute: `make nightly ARGS='-k pace --save docs/results/pace.json'`.
 """
 
-from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def operated(pace, hands):
     """Return how often NEWS2 changed, how far MAP went, and what 300 operations came to."""
     count = SETTINGS['patients']
     people = mixture(SETTINGS['hospitals'], SETTINGS['heterogeneity'], SETTINGS['seed'], 'all')
-    batch = BatchSurgery(
+    batch = VectorOperation(
         [people.patient(each) for each in range(count)],
         WorldSettings(mode='kinematic', pace=pace),
     )
@@ -35,7 +35,7 @@ def operated(pace, hands):
     failures, won = np.zeros(count, int), np.zeros(count, bool)
     while len(who):
         expert = hands == 'expert'
-        actions = expert_costs(batch).argmin(axis=1) if expert else np.full(len(who), STAY)
+        actions = vector_expert_costs(batch).argmin(axis=1) if expert else np.full(len(who), STAY)
         *_, info = batch.step(actions)
         changed[who] |= info['news2'] != news2[who]
         way = abs(info['mean_arterial_pressure'] - pressure[who])
@@ -44,7 +44,7 @@ def operated(pace, hands):
         going = np.flatnonzero(~batch.over)
         who = who[going]
         if len(going):
-            batch.keep(going)
+            batch.select(going)
     return {
         'pace': pace,
         'hands': hands,

@@ -20,9 +20,9 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY
-from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 import numpy as np
 
@@ -55,9 +55,9 @@ def _patients(plan: Plan) -> list[Patient]:
     return [cohort.patient(FIRST + each) for each in range(plan.safety.patients)]
 
 
-def _begin(plan: Plan, seed: int) -> BatchSurgery:
+def _begin(plan: Plan, seed: int) -> VectorOperation:
     """Put the public patients on the tables."""
-    batch = BatchSurgery(_patients(plan), replace(plan.world, mode='kinematic'))
+    batch = VectorOperation(_patients(plan), replace(plan.world, mode='kinematic'))
     count = len(batch.patients)
     rngs = [
         np.random.default_rng([Stream.SAFETY_TEST, seed, plan.federation.seed, row])
@@ -87,7 +87,7 @@ def make_frozen_set(plan: Plan, stopped: Stopped = _never) -> FrozenSet:
             tried = [_followed(batch, action, stopped) for action in range(ACTION_COUNT)]
             forces.append(np.stack([force for force, _ in tried], axis=1))
             breaches.append(np.stack([breach for _, breach in tried], axis=1))
-        wanted = expert_costs(batch).argmin(axis=1)
+        wanted = vector_expert_costs(batch).argmin(axis=1)
         drawn = rng.integers(ACTION_COUNT, size=len(rows))
         habit = np.where(habits[rows] == 'any', drawn, ways[rows])
         batch.step(np.where(rng.random(len(rows)) < often[rows], habit, wanted))
@@ -95,14 +95,16 @@ def make_frozen_set(plan: Plan, stopped: Stopped = _never) -> FrozenSet:
         if not len(left):
             break
         rows = rows[left]
-        batch.keep(left)
+        batch.select(left)
     hold, _, _ = operate(None, plan, stopped)
     return FrozenSet(
         np.concatenate(states), np.concatenate(forces), np.concatenate(breaches), hold
     )
 
 
-def _followed(batch: BatchSurgery, action: int, stopped: Stopped) -> tuple[np.ndarray, np.ndarray]:
+def _followed(
+    batch: VectorOperation, action: int, stopped: Stopped
+) -> tuple[np.ndarray, np.ndarray]:
     """
     Try one action in every operation, then stay.
 
@@ -113,7 +115,7 @@ def _followed(batch: BatchSurgery, action: int, stopped: Stopped) -> tuple[np.nd
     trial = copy.deepcopy(batch, {id(each): each for each in batch.patients})  # they never change
     rows = np.arange(len(batch.over))
     greatest, breached = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
-    limits = batch.rules.limit.copy()
+    limits = batch.rules.force_limit.copy()
     for tick in range(AHEAD):
         *_, said = trial.step(np.full(len(rows), STAY if tick else action))
         greatest[rows] = np.maximum(greatest[rows], said['peak_force'] / limits[rows])
@@ -122,7 +124,7 @@ def _followed(batch: BatchSurgery, action: int, stopped: Stopped) -> tuple[np.nd
         if not len(left):
             break
         rows = rows[left]
-        trial.keep(left)
+        trial.select(left)
     return greatest, breached
 
 
@@ -155,7 +157,7 @@ def operate(
         forced += int((said['failure'] == _FORCE).sum())
         left = np.flatnonzero(~batch.over)
         if len(left) < len(rows) and len(left):
-            batch.keep(left)
+            batch.select(left)
         states, rows = states[left], rows[left]
     return float(returns.mean()), successes / count, forced / count
 

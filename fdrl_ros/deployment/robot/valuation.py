@@ -33,7 +33,7 @@ from fdrl_ros.selector.value.monte_carlo_reference import (
     meet,
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.batch_rollout import Chooser, roll_out, Rollouts
+from fdrl_ros.surgery.gym.rollout import Chooser, roll_out, Rollouts
 from fdrl_ros.surgery.patient.patient import Patient
 import numpy as np
 from numpy.typing import NDArray

@@ -33,6 +33,8 @@ _AT_REST: Point = (0.0, 0.0, 0.0)
 class Arm(Protocol):
     """What carries the tip: positions in the base frame, metres."""
 
+    feels_force: bool
+    """Whether a force on the tip moves it."""
     position: Point
     velocity: Point
 
@@ -90,6 +92,8 @@ class KinematicArm:
 
     :param substep: length of a sub-step, s.
     """
+
+    feels_force = False
 
     def __init__(self, substep: float = SUBSTEP) -> None:
         self.position: Point = (0.0, 0.0, -0.1)

@@ -48,6 +48,8 @@ class DynamicArm:
     :raises ResourceError: if the URDF is missing, broken or of another arm.
     """
 
+    feels_force = True
+
     def __init__(self, substep: float = SUBSTEP, urdf: Path | None = None) -> None:
         self._substep = checked_substep(substep)
         self._urdf = urdf or resource('urdf/psm.urdf')

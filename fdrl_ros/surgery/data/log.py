@@ -13,8 +13,8 @@ from fdrl_ros.errors import FdrlError, RecordsError
 from fdrl_ros.surgery.data.log_progress import progress
 from fdrl_ros.surgery.gym.state import INDEX, unscale
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.outcome import force_terms, Gain, reward_of, RewardWeights
 from fdrl_ros.surgery.tasks.procedures import procedure_named
-from fdrl_ros.surgery.tasks.reward import force_terms, reward_of
 import numpy as np
 
 
@@ -94,18 +94,10 @@ def with_rewards(
         nearer = progress(procedure, before, after, logged.actions)
     except FdrlError as error:
         raise RecordsError(f'{logged.patient}: {error}') from error
-    free, against = force_terms(procedure)
     done = INDEX['done']
-    rewards = reward_of(
-        world,
-        nearer=nearer,
-        progress=after[:, done] - before[:, done],
-        load=after[:, INDEX['force']],
-        free=free,
-        against=against,
-        force_emphasis=force_emphasis,
-        time_emphasis=time_emphasis,
-        success=logged.terminals & logged.success,
-        failed=logged.terminals & (not logged.success),
-    )
+    gain = Gain(nearer, after[:, done] - before[:, done], after[:, INDEX['force']])
+    weights = RewardWeights(*force_terms(procedure), force_emphasis, time_emphasis)
+    success = logged.terminals & logged.success
+    failed = logged.terminals & (not logged.success)
+    rewards = reward_of(weights, world, gain, success, failed)
     return replace(logged, rewards=rewards.astype(np.float32))

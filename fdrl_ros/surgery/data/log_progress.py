@@ -18,7 +18,7 @@ from fdrl_ros.surgery.patient.patient import Patient, SHORTEST_CUT
 from fdrl_ros.surgery.tasks.procedures import PRESSING, Procedure
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect
-from fdrl_ros.surgery.tissue.contact import EXPONENT, Tissue
+from fdrl_ros.surgery.tissue.contact import EXPONENT, tissue_of
 import numpy as np
 from numpy.typing import NDArray
 
@@ -109,17 +109,18 @@ def _as_logged(
     x, y, z = (change @ leaps / (change @ change)).tolist()
     if cuts and math.hypot(x, y) < SHORTEST_CUT:
         return None
-    first = 0.0 if cuts else task_of(patient, Tissue(patient)).waypoint(0.0, 0.0, 0.0)[2]
+    first = 0.0 if cuts else task_of(patient, tissue_of(patient)).waypoint(0.0, 0.0, 0.0, 0.0)[2]
     return replace(patient, destination=(x, y, first + z))
 
 
 def _remaining(patient: Patient, values: Values) -> Values:
     """Return the task's remaining cost, m; the surface is the planned one until it is felt."""
-    task = task_of(patient, Tissue(patient))
+    tissue = tissue_of(patient)
+    task = task_of(patient, tissue)
     done, grasped, jaw, told, depth = (
         values[:, INDEX[each]] for each in ('done', 'grasped', 'jaw', 'jaw_target', 'depth')
     )
-    waypoint = task.waypoint(grasped, done, 0.0)
+    waypoint = task.waypoint(grasped, done, 0.0, 0.0)
     x, y, z = (values[:, _ERROR + axis] + waypoint[axis] for axis in range(3))
-    surface = np.where(depth > 0.0, z + depth, 0.0)
-    return np.asarray(task.remaining(Prospect(x, y, z, surface, 0.0, jaw, told, grasped, done)))
+    breath = np.where(depth > 0.0, z + depth, 0.0) - tissue.rest
+    return np.asarray(task.remaining(Prospect(x, y, z, breath, 0.0, jaw, told, grasped, done)))

@@ -18,16 +18,31 @@ from fdrl_ros.surgery.arm.placement import Arm, KinematicArm
 from fdrl_ros.surgery.closed import closed
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
-from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, scale
+from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, scale
+from fdrl_ros.surgery.patient.breathing import breathing_motion
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.physiology import Physiology
-from fdrl_ros.surgery.settings import checked_world, horizon_of, WorldSettings
-from fdrl_ros.surgery.tasks.outcome import breached, failure_of, FAILURES, HARD_STOP, Outcome
+from fdrl_ros.surgery.settings import checked_world, WorldSettings
+from fdrl_ros.surgery.tasks.outcome import (
+    failure_code,
+    FAILURES,
+    HARD_STOP,
+    judge,
+    NO_FAILURE,
+    Outcome,
+    Rules,
+    rules_of,
+    Tick,
+)
 from fdrl_ros.surgery.tasks.registry import task_of
-from fdrl_ros.surgery.tasks.reward import force_terms, reward_of
-from fdrl_ros.surgery.tasks.task import Point, Prospect, Reading, Scene, Task
-from fdrl_ros.surgery.tissue.contact import Tissue
-from fdrl_ros.surgery.tissue.contact_threshold import felt_force, smoothed
+from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
+from fdrl_ros.surgery.tissue.contact import (
+    contact_force,
+    felt_force,
+    harm,
+    smoothed,
+    tissue_of,
+)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,8 +51,11 @@ __all__ = ['FAILURES', 'FORCE_LEVELS', 'HARD_STOP', 'Operation', 'Outcome']
 FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
 """Loads that the time above is measured of, N: 0.8, 3.4 and 6.5."""
 
-_NOTHING: Point = (0.0, 0.0, 0.0)
+Position = tuple[float, float, float]
+
+_NOTHING: Position = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
+_NAMED = {name: [float(each == name) for each in PROCEDURE_NAMES] for name in PROCEDURE_NAMES}
 
 
 def _arm(mode: str) -> Arm:
@@ -76,11 +94,20 @@ class Operation:
 
         :raises StateError: before the first reset, and after the operation was closed.
         """
+        self.check_started()
+        assert self._patient is not None
+        return self._patient
+
+    def check_started(self) -> None:
+        """
+        Refuse before the first reset, and after the operation was closed.
+
+        :raises StateError: then.
+        """
         if self._patient is None:
             if self._closed:
                 raise closed('operation')
             raise StateError('no patient yet: reset the operation first')
-        return self._patient
 
     def reset(self, patient: Patient) -> None:
         """
@@ -94,7 +121,7 @@ class Operation:
             raise closed('operation')
         if not isinstance(patient, Patient):
             raise StateError(f'patient {patient!r}: expected a Patient')
-        tissue = Tissue(patient)
+        tissue = tissue_of(patient)
         physiology = Physiology(patient, pace=self.settings.pace)
         for place in (patient.goal, patient.destination):
             straight_joints(*place)
@@ -105,15 +132,16 @@ class Operation:
         self.tissue, self.physiology = tissue, physiology
         self.task: Task = task
         self.scene: Scene = scene
-        self.horizon = horizon_of(patient, self.settings)
-        """Time allowed, ticks."""
+        self._lag = patient.servo_lag
+        self.rules: Rules = rules_of(patient, self.settings)
+        self._loss = failure_code(task.loss)
         self.jaw = Jaw()
-        self.target: Point = patient.start
-        self.setpoint: Point = patient.start
+        self.target: Position = patient.start
+        self.setpoint: Position = patient.start
         self._path: JointPath | None = None
         self.substeps = 0
         self.ticks = 0
-        self.force: Point = _NOTHING
+        self.force: Position = _NOTHING
         """Force on the tip in the base frame, with friction, N: what a wrist sensor would say."""
         self.load = 0.0
         """What is judged: the tissue's normal force and that of rigid things, no friction, N."""
@@ -128,21 +156,22 @@ class Operation:
         """Time with a load above each of FORCE_LEVELS, s."""
         self.smooth_force = 0.0
         """The measured force smoothed over ticks, N; only where it is noisy."""
-        self.touched: float | None = None
-        """Height at which contact was first felt, m."""
+        self.touched = math.nan
+        """Height at which contact was first felt, m; not a number before."""
         self._tick_substeps = 0
         self._tick_damage = self._tick_impulse = 0.0
         self._tick_force = 0.0
         self.force_rate = 0.0
         """Change of the measured force over the last tick, N/s."""
-        self._names = [1.0 if each == patient.procedure.name else 0.0 for each in PROCEDURE_NAMES]
-        self._remaining = self._cost()
+        self._names = _NAMED[patient.procedure.name]
+        self.remaining = self._cost()
+        """Cost that is left at the end of the last tick, m."""
         self.done = False
 
     @property
     def time(self) -> float:
         """Return the time since the start, s."""
-        self.patient  # noqa: B018 (refuses before the first reset)
+        self.check_started()
         return self.substeps * SUBSTEP
 
     def set_target(self, position: tuple[float, float, float]) -> None:
@@ -155,10 +184,10 @@ class Operation:
         :raises StateError: if it is not three finite numbers; the old target stays.
         :raises UnreachableError: if the arm cannot go there; the old target stays.
         """
-        self.patient  # noqa: B018 (refuses before the first reset)
+        self.check_started()
         self._aim(checked_point(position))
 
-    def _aim(self, target: Point) -> None:
+    def _aim(self, target: Position) -> None:
         straight_joints(*target)
         self.target, self._path = target, None
 
@@ -175,14 +204,14 @@ class Operation:
 
     def setpoint_joints(self) -> Vector:
         """Return the joints of the set-point, shape (6,), rad and m."""
-        self.patient  # noqa: B018 (refuses before the first reset)
+        self.check_started()
         if self._path is not None:
             return self._path.joints.copy()
         return np.array([*straight_joints(*self.setpoint), 0.0, 0.0, 0.0])
 
     def halt(self) -> None:
         """Stay where the set-point is."""
-        self.patient  # noqa: B018 (refuses before the first reset)
+        self.check_started()
         self.target = self.setpoint
         if self._path is not None:
             self._path.halt()
@@ -190,7 +219,7 @@ class Operation:
 
     def act(self, action: Action) -> None:
         """Carry out one of the discrete actions, from the target as it is."""
-        self.patient  # noqa: B018 (refuses before the first reset)
+        self.check_started()
         x, y, z = self.target
         dx, dy, dz = action.displacement
         if dx or dy or dz:
@@ -209,11 +238,15 @@ class Operation:
             raise StateError(f'{substeps!r} sub-steps: expected a whole number of at least 0')
         arm, tissue, target, path = self.arm, self.tissue, self.target, self._path
         setpoint, force, warn = self.setpoint, self.force, self.patient.procedure.warn_force
-        rigid = self.scene.grasped and self.task.rigid
+        rigid = self.scene.grasped and self.task.resists
         peak, damage, impulse, load = self.peak_force, 0.0, 0.0, self.load
-        gentle = FORCE_LEVELS[0]
-        feels = self.touched is None and not self._noisy
-        for step in range(self.substeps + 1, self.substeps + substeps + 1):
+        gentle, firm, severe = FORCE_LEVELS
+        above, rest, coughs = self.time_above, tissue.rest, tissue.coughs
+        stiffness, damping, bearable = tissue.stiffness, tissue.damping, tissue.bearable
+        amplitude, rate, phase = tissue.amplitude, tissue.rate, tissue.phase
+        feels = math.isnan(self.touched) and not self._noisy
+        feels_force, last = arm.feels_force, self.substeps + substeps
+        for step in range(self.substeps + 1, last + 1):
             if path is not None:
                 arm.step_joints(path.step(), force)
             else:
@@ -227,21 +260,20 @@ class Operation:
                         share = _STRIDE / distance
                         setpoint = (x + dx * share, y + dy * share, z + dz * share)
                 arm.step(setpoint, force)
-            height, rise = tissue.surface(step * SUBSTEP)
-            depth = height - arm.position[2]
+            breath, rise, _ = breathing_motion(amplitude, rate, phase, coughs, step * SUBSTEP)
+            depth = rest + breath - arm.position[2]
             force, load = _NOTHING, 0.0
             if depth > 0.0:
                 speed_x, speed_y, speed_z = arm.velocity
-                load = tissue.normal_force(depth, rise - speed_z)
+                load = contact_force(stiffness, damping, depth, rise - speed_z)
                 if load > 0.0:
-                    force = (*tissue.friction_force(load, speed_x, speed_y), load)
+                    if feels_force or step == last:
+                        force = (*tissue.friction_force(load, speed_x, speed_y), load)
                     if feels and load >= self._felt:
                         self.touched, feels = arm.position[2], False
-                    if load > warn:
-                        damage += (load - warn) * SUBSTEP
-                    bearable = tissue.bearable * depth
-                    if load > bearable:
-                        damage += load * (load / bearable - 1.0) * SUBSTEP
+                    strain, pressure = harm(load, depth, warn, bearable)
+                    damage += strain * SUBSTEP
+                    damage += pressure * SUBSTEP
             if rigid:
                 pull_x, pull_y = self.task.resistance(1.0, *arm.position)
                 load += math.hypot(pull_x, pull_y)
@@ -251,8 +283,11 @@ class Operation:
                 if load > peak:
                     peak = load
                 if load > gentle:
-                    for index, level in enumerate(FORCE_LEVELS):
-                        self.time_above[index] += SUBSTEP if load > level else 0.0
+                    above[0] += SUBSTEP
+                    if load > firm:
+                        above[1] += SUBSTEP
+                        if load > severe:
+                            above[2] += SUBSTEP
         self.setpoint = setpoint if path is None else path.tip
         self.force, self.load, self.peak_force = force, load, peak
         self.jaw.advance(substeps * SUBSTEP)
@@ -274,49 +309,40 @@ class Operation:
 
         :raises StateError: if nothing happened since.
         """
-        patient, procedure = self.patient, self.patient.procedure
+        self.check_started()
         if self._tick_substeps == 0:
             raise StateError('no time has passed since the last tick: advance first')
         period = self._tick_substeps * SUBSTEP
         self.ticks += 1
-        load, peak, tip = self.load, self.peak_force, self.arm.position
+        peak, tip, time = self.peak_force, self.arm.position, self.substeps * SUBSTEP
         # A ring that pulls at its peg harms no tissue and hurts nobody.
-        self.physiology.advance(period, self.force[2], self._tick_damage)
-        before, breach = self.scene.done, breached(patient, tip)
-        reading = Reading(tip, self.force[2], self.jaw.opening, self.time, period)
-        lost = self.task.judge(self.scene, reading)
-        hypotensive, done = self.physiology.hypotensive, self.scene.done >= 1.0
-        critical = peak > HARD_STOP or breach or hypotensive
-        failure = failure_of(
-            force=peak > procedure.force_limit,
-            breach=breach,
-            lost=lost,
-            hypotensive=hypotensive,
-            done=done,
-            late=self.ticks >= self.horizon,
-        )
-        success, truncated = done and not failure, failure == 'time'
-        terminated = success or (failure != '' and not truncated)
+        normal = self.force[2]
+        self.physiology.advance(period, normal, self._tick_damage)
+        scene, before = self.scene, self.scene.done
+        breath = self._breath(time)
+        reading = Reading(tip, normal, self.jaw.opening, time, breath, period)
+        lost = self._loss if self.task.progress(scene, reading) else NO_FAILURE
         remaining = self._cost()
-        free, against = force_terms(procedure)
-        reward: float = reward_of(
-            self.settings,
-            nearer=self._remaining - remaining,
-            progress=self.scene.done - before,
-            load=load,
-            free=free,
-            against=against,
-            force_emphasis=patient.force_emphasis,
-            time_emphasis=patient.time_emphasis,
-            success=success,
-            failed=terminated and not success,
+        tick = Tick(
+            self.ticks,
+            tip,
+            peak,
+            self.load,
+            lost,
+            self.physiology.hypotensive,
+            scene.done,
+            scene.done - before,
+            self.remaining - remaining,
         )
-        self._remaining = remaining
+        reward, critical, success, failure, terminated, truncated = judge(
+            self.rules, self.settings, tick
+        )
+        self.remaining = remaining
         self.force_rate = (self.measured_force - self._tick_force) / period
         self._tick_force = self.measured_force
         if self._noisy:
             self.smooth_force = smoothed(self.smooth_force, self.measured_force)
-            if self.touched is None and self.smooth_force >= self._felt:
+            if math.isnan(self.touched) and self.smooth_force >= self._felt:
                 self.touched = tip[2]
         mean = self._tick_impulse / period
         if peak > self.greatest_force:
@@ -325,43 +351,42 @@ class Operation:
         self._tick_damage = self._tick_impulse = 0.0
         self.peak_force = 0.0
         self.done = terminated or truncated
+        name = '' if failure == NO_FAILURE else FAILURES[failure]
         return Outcome(
-            reward, peak, mean, self.damage, critical, success, failure, terminated, truncated
+            reward, peak, mean, self.damage, critical, success, name, terminated, truncated
         )
 
     @property
-    def waypoint(self) -> Point:
+    def waypoint(self) -> Position:
         """Return where the plan has the tip go next, m."""
-        self.patient  # noqa: B018 (refuses before the first reset)
-        x, y, z = self.task.waypoint(float(self.scene.grasped), self.scene.done, self.time)
+        self.check_started()
+        return self._waypoint(self.time)
+
+    def _waypoint(self, time: float) -> Position:
+        task, scene = self.task, self.scene
+        grasped = float(scene.grasped)
+        x, y, z = task.waypoint(grasped, scene.done, time, self._breath(time))
         return x, y, z
+
+    def _breath(self, time: float) -> float:
+        """Return what breathing has the surface lifted by, m, where the task depends on it."""
+        return self.tissue.breath(time)[0] if self.task.watches_surface else 0.0
 
     def values(self) -> list[float]:
         """Return the state in the order and units of STATE_FIELDS, for the two topics."""
-        procedure, scene = self.patient.procedure, self.scene
-        setpoint, force, wanted = self.target, self.measured_force, procedure.target_force
-        grasped = 1.0 if scene.grasped else 0.0
+        self.check_started()
+        target, force, jaw = self.target, self.measured_force, self.jaw
         felt = self.smooth_force if self._noisy else force
-        goal = self.task.waypoint(grasped, scene.done, self.ticks * TICK)
-        return [
-            *self._names,
-            setpoint[0] - goal[0],
-            setpoint[1] - goal[1],
-            setpoint[2] - goal[2],
-            self.arm.position[2] - setpoint[2],
-            0.0 if self.touched is None else max(0.0, self.touched - setpoint[2]),
-            1.0 if felt >= self._felt else 0.0,
-            force,
-            (wanted - force) / wanted if wanted > 0.0 else 0.0,
-            procedure.force_limit,
-            self.force_rate,
-            1.0 - self.ticks / self.horizon,
-            scene.done,
-            self.jaw.opening,
-            self.jaw.told,
-            grasped,
-            *self.physiology.values(),
-        ]
+        waypoint = self._waypoint(self.ticks * TICK)
+        values = operation_values(
+            self.rules,
+            self.scene,
+            self.ticks,
+            (target, waypoint, self.arm.position[2], self.touched),
+            (force, self.force_rate, felt >= self._felt),
+            (jaw.opening, jaw.told),
+        )
+        return [*self._names, *values, *self.physiology.values()]
 
     def state(self) -> NDArray[np.float32]:
         """Return the state as a policy sees it, shape (STATE_SIZE,)."""
@@ -374,13 +399,13 @@ class Operation:
 
     def _cost(self) -> float:
         task, scene, (x, y, z) = self.task, self.scene, self.target
-        time = self.time + task.lead
+        time = self.substeps * SUBSTEP + self._lag
         cost: float = task.remaining(
             Prospect(
                 x,
                 y,
                 z,
-                self.tissue.surface(time)[0],
+                self.tissue.breath(time)[0],
                 time,
                 self.jaw.opening,
                 self.jaw.told,

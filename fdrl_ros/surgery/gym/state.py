@@ -8,8 +8,10 @@ The patient's stiffness is not among them: it shows only in force against depth.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +72,79 @@ SCALES.setflags(write=False)
 _FACTORS = 1.0 / SCALES
 STATE_BOUND = 200.0
 """No scaled number of a state is beyond this; patients of cohorts stay below 10."""
+
+
+TICK_INFO = {
+    'force': 'load at the end of the tick, N',
+    'peak_force': 'greatest load within it, N',
+    'mean_force': 'mean load over it, N',
+    'greatest_force': 'greatest load since the start, N',
+    'damage': 'since the start, N s',
+    'tip': 'where it is, m',
+    'jaw': 'angle of the jaw, rad',
+    'news2': 'National Early Warning Score 2',
+    'sofa': 'Sequential Organ Failure Assessment',
+    'mean_arterial_pressure': 'mmHg',
+    'critical': 'C_t of FDRL Eq. 10',
+    'success': 'all that was to be done is done',
+    'failure': 'name of the failure, or empty; of many, codes',
+}
+"""What Gymnasium's `info` has that the state leaves out."""
+
+
+class Limits(Protocol):
+    """The numbers of a procedure that states tell of; Rules have them."""
+
+    target_force: Number
+    error_scale: Number
+    force_limit: Number
+    horizon: Number
+
+
+class Progress(Protocol):
+    """What has become of a procedure; a Scene has it."""
+
+    done: Number
+    grasped: Number
+
+
+def operation_values(
+    limits: Limits,
+    progress: Progress,
+    ticks: Number,
+    tip: tuple[Point, Point, Number, Number],
+    sensed: tuple[Number, Number, Number],
+    jaw: tuple[Number, Number],
+) -> tuple[Number, ...]:
+    """
+    Return the numbers of OPERATION_FIELDS that follow the procedures', in their units.
+
+    :param ticks: since the start.
+    :param tip: its set-point, the planned waypoint, and its height, m; and the height at which
+        contact was first felt, m, not a number before.
+    :param sensed: the measured force (N), its change over the last tick (N/s), and whether
+        contact is felt.
+    :param jaw: its opening and what it was last told, 1 is open.
+    """
+    target, waypoint, height, touched = tip
+    force, rate, felt = sensed
+    return (
+        target[0] - waypoint[0],
+        target[1] - waypoint[1],
+        target[2] - waypoint[2],
+        height - target[2],
+        excess(touched, target[2]),
+        felt * 1.0,
+        force,
+        # Adding nothing turns the -0 of an infinite scale into 0.
+        (limits.target_force - force) / limits.error_scale + 0.0,
+        limits.force_limit,
+        rate,
+        1.0 - ticks / limits.horizon,
+        progress.done,
+        *jaw,
+        progress.grasped * 1.0,
+    )
 
 
 def scale(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float32]:

@@ -12,9 +12,9 @@ from typing import Any, TYPE_CHECKING
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.closed import closed
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
-from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.operation import Operation, Outcome
 from fdrl_ros.surgery.gym.registration import ENV_ID, env_id
-from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE, TICK_INFO
 from fdrl_ros.surgery.patient.admissions import Admissions
 from fdrl_ros.surgery.patient.cohort import PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
@@ -109,7 +109,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self.settings.force_noise > 0.0:
             # Of its own, so that the sensor's noise does not decide who comes next.
             self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
-        return self.operation.state(), self._info(False, False, '')
+        return self.operation.state(), self._info(None)
 
     def step(
         self, action: np.int64 | int
@@ -124,22 +124,14 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self._closed:
             raise closed('env')
         chosen = action_numbered(action)
-        operation.patient  # noqa: B018 (refuses before the first reset)
+        operation.check_started()
         if operation.done:
             raise StateError('the operation is over: reset the env')
         operation.act(chosen)
         operation.advance(SUBSTEPS)
         outcome = operation.tick()
-        info = self._info(outcome.critical, outcome.success, outcome.failure)
-        info['peak_force'] = outcome.peak_force
-        info['mean_force'] = outcome.mean_force
-        return (
-            operation.state(),
-            outcome.reward,
-            outcome.terminated,
-            outcome.truncated,
-            info,
-        )
+        state, info = operation.state(), self._info(outcome)
+        return state, outcome.reward, outcome.terminated, outcome.truncated, info
 
     def render(self) -> NDArray[np.uint8] | None:
         """
@@ -170,22 +162,29 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self._closed:
             raise closed('env')
 
-    def _info(self, critical: bool, success: bool, failure: str) -> dict[str, Any]:
-        """Say what the state leaves out: newtons, newton seconds since the start, mmHg."""
-        operation = self.operation
-        return {
-            'force': operation.load,
-            'peak_force': operation.load,
-            'mean_force': operation.load,
-            'greatest_force': operation.greatest_force,
-            'damage': operation.damage,
-            'tip': operation.arm.position,
-            'jaw': operation.jaw.angle,
-            'news2': operation.physiology.news2().total,
-            'sofa': operation.physiology.sofa().total,
-            'mean_arterial_pressure': operation.physiology.values()[0],
-            'critical': critical,
-            'success': success,
-            'failure': failure,
-            'patient': operation.patient.name,
-        }
+    def _info(self, outcome: Outcome | None) -> dict[str, Any]:
+        """
+        Return what the state leaves out.
+
+        :param outcome: of the tick; none at the start.
+        """
+        operation, load = self.operation, self.operation.load
+        body = operation.physiology
+        told = (
+            load,
+            outcome.peak_force if outcome else load,
+            outcome.mean_force if outcome else load,
+            operation.greatest_force,
+            operation.damage,
+            operation.arm.position,
+            operation.jaw.angle,
+            body.news2().total,
+            body.sofa().total,
+            body.pressure,
+            outcome.critical if outcome else False,
+            outcome.success if outcome else False,
+            outcome.failure if outcome else '',
+        )
+        info = dict(zip(TICK_INFO, told, strict=True))
+        info['patient'] = operation.patient.name
+        return info

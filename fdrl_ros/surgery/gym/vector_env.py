@@ -8,13 +8,13 @@ from typing import Any
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.closed import closed
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.admissions import Admissions
-from fdrl_ros.surgery.patient.batch_events import Array
 from fdrl_ros.surgery.patient.cohort import PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.ranges import check_whole
+from fdrl_ros.surgery.scalar_or_array import Array
 from fdrl_ros.surgery.settings import WorldSettings
 import gymnasium
 from gymnasium.utils import seeding
@@ -33,7 +33,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     Where an operation ends, the state is already that of the next patient (AutoresetMode
     SAME_STEP); the end is in `final_obs` and `final_info`. Row i with seed s draws the patients
     of one env with seed s + i. Failures are numbers, see
-    :data:`fdrl_ros.surgery.gym.batch.NO_FAILURE`, and nobody is named.
+    :data:`fdrl_ros.surgery.tasks.outcome.NO_FAILURE`, and nobody is named.
 
     :param num_envs: how many operations.
     :param cohort: where patients come from; public ones unless given.
@@ -64,7 +64,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self._rngs: list[np.random.Generator] = []
-        self.batch = BatchSurgery(settings=settings)
+        self.batch = VectorOperation(settings=settings)
 
     def _draw(self, row: int) -> tuple[Patient, np.random.Generator | None]:
         """Draw the next patient of a row, and the source of the sensor's noise meanwhile."""

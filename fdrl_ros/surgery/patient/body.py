@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The law of a body under operation, written so that it takes numbers and arrays alike.
+The law of a body under operation, for the numbers of one patient or arrays of many.
 
 Lost blood empties the heart; heart rate and vessels answer to it, to the pressure (baroreflex), to
 nociception and to gas in the belly: C dMAP/dt = Q - (MAP - CVP) / R (two-element Windkessel), with
@@ -9,16 +9,16 @@ Q = Q0 v (HR / HR0)^0.2, v the filling. Breathing follows the loss as if the pat
 without a ventilator, as the ATLS classes do. Simulated, not for clinical use.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Iterable
+import math
 
 from fdrl_ros.surgery.constants import constant
-
-Number = Any
-"""A float, or an array of them."""
+from fdrl_ros.surgery.patient.events import Span
+from fdrl_ros.surgery.scalar_or_array import maths_of, Number
 
 COMPLIANCE = constant('physiology.compliance')
 STROKE_VOLUME = constant('physiology.stroke_volume')
-SYSTOLIC_PER_STROKE = 2.0 / 3.0 / COMPLIANCE
+_SYSTOLIC_PER_STROKE = 2.0 / 3.0 / COMPLIANCE
 """How far the systolic pressure is above the mean for each mL of a stroke, mmHg."""
 _CVP = constant('physiology.venous_pressure')
 _VOLUME = constant('physiology.blood_volume')
@@ -52,37 +52,12 @@ _HYPOTENSION_TIME = constant('physiology.hypotension_time')
 _DESATURATION = constant('physiology.desaturation')
 _LEAST_SATURATION = constant('physiology.least_saturation')
 _HARD_STOP = constant('tissue.hard_stop')
-
-QUANTITIES = (
-    'time',
-    'low_time',
-    'blood_loss',
-    'wound',
-    'pain',
-    'pressure',
-    'heart',
-    'saturation',
-    'breathing',
-    'resistance',
-    'stroke',
-    'rest_pressure',
-    'rest_heart',
-    'rest_saturation',
-    'rest_breathing',
-    'rest_flow',
-    'rest_resistance',
-    'heart_reserve',
-    'breathing_reserve',
-)
-"""What a body consists of; see :class:`Body`."""
+LONGEST_STEP = constant('physiology.longest_step')
 
 
-def _greater(value: float, bound: float) -> float:
-    return value if value > bound else bound  # four times as fast as max()
-
-
-def _lesser(value: float, bound: float) -> float:
-    return value if value < bound else bound
+def steps_of(period: float) -> int:
+    """Return into how many equal steps a time (s of the body's own) is cut."""
+    return max(1, math.ceil(period / LONGEST_STEP - 1e-9))
 
 
 class Body:
@@ -95,11 +70,6 @@ class Body:
     flow (mL/s) has; stroke is in mL, and reserves are how far heart rate and breathing can rise
     (1/min).
     """
-
-    above: ClassVar[Any] = staticmethod(_greater)
-    """Returns the greater of two numbers; arrays have their own."""
-    below: ClassVar[Any] = staticmethod(_lesser)
-    """Returns the lesser of two numbers."""
 
     time: Number
     low_time: Number
@@ -126,57 +96,71 @@ class Body:
         return self.pressure, self.heart, self.saturation, self.breathing
 
     @property
+    def systolic(self) -> Number:
+        """Return the systolic pressure, mmHg."""
+        return self.pressure + self.stroke * _SYSTOLIC_PER_STROKE
+
+    @property
     def hypotensive(self) -> Number:
         """Say whether the pressure has been too low for a minute."""
         return self.low_time >= _HYPOTENSION_TIME
 
-    def _rest(self, pressure: Number, heart: Number) -> None:
-        """Take a pressure (mmHg) and a heart rate (1/min) for those at rest."""
+    def set_rest(self, pressure: Number, heart: Number) -> None:
+        """Set the pressure (mmHg) and the heart rate (1/min) at rest."""
         self.rest_pressure, self.rest_heart = pressure, heart
         self.rest_flow = STROKE_VOLUME * heart / 60.0
         self.rest_resistance = (pressure - _CVP) / self.rest_flow
-        self.heart_reserve = self.above(HEART_MOST - heart, 0.0)
+        self.heart_reserve = maths_of(heart).greater(HEART_MOST - heart, 0.0)
 
-    def _step(
+    def live(
         self,
         period: float,
         force: Number,
         damage: Number,
         cough: Number,
-        bled: Number,
-        fall: Number,
+        bleeds: Iterable[Span],
+        falls: Iterable[Span],
     ) -> None:
         """
         Let a short time pass.
 
-        :param period: s, no longer than Physiology cuts it.
+        :param period: s of the body's own time, at most LONGEST_STEP.
         :param force: on tissue, N, at least 0.
         :param damage: done to tissue in this time, N s.
         :param cough: factor on breathing motion at the end of it.
-        :param bled: blood that events take in this time, mL.
-        :param fall: points of saturation that events take, %.
+        :param bleeds: events that take blood.
+        :param falls: events that lower the saturation.
         """
-        above, below = self.above, self.below
-        self.time = self.time + period
+        maths = maths_of(self.pressure)
+        greater, lesser = maths.greater, maths.lesser
+        begin, end = self.time, self.time + period
+        bled: Number = 0.0
+        fall: Number = 0.0
+        for start, stop, _, rate in bleeds:
+            during = lesser(end, stop) - greater(begin, start)
+            bled = bled + rate * greater(during, 0.0)
+        for start, stop, _, depth in falls:
+            fall = fall + ((begin < stop) & (start < end)) * depth
+        self.time = end
         wound = self.wound + damage - self.wound * period / _T_CLOT
-        self.wound = wound = below(wound, _MOST_WOUND)
-        lost = below(self.blood_loss + _BLEEDING * wound * period + bled, MOST_LOSS)
+        self.wound = wound = lesser(wound, _MOST_WOUND)
+        lost = lesser(self.blood_loss + _BLEEDING * wound * period + bled, MOST_LOSS)
         self.blood_loss = lost
         loss = lost / _VOLUME
 
-        drive = below(_BREATHING * above(loss - _BREATHING_FROM, 0.0), 1.0)
+        drive = lesser(_BREATHING * greater(loss - _BREATHING_FROM, 0.0), 1.0)
         self.breathing = (self.rest_breathing + self.breathing_reserve * drive) * cough
-        hurt = below(force / _HARD_STOP + _AROUSAL * (cough - 1.0), 1.0)
+        hurt = lesser(force / _HARD_STOP + _AROUSAL * (cough - 1.0), 1.0)
         self.pain = pain = self.pain + (hurt - self.pain) * period / _T_PAIN
 
         pressure = self.pressure
         fallen = (self.rest_pressure - pressure) / self.rest_pressure
         drive = _HEART_REFLEX * fallen + _HEART_PAIN * pain
-        drive = drive + _HEART_VOLUME * above(loss - _HEART_FROM, 0.0)
-        target = above(self.rest_heart + self.heart_reserve * below(drive, 1.0), _HEART_LEAST)
+        drive = drive + _HEART_VOLUME * greater(loss - _HEART_FROM, 0.0)
+        target = greater(self.rest_heart + self.heart_reserve * lesser(drive, 1.0), _HEART_LEAST)
         self.heart = heart = self.heart + (target - self.heart) * period / _T_HEART
         tone = 1.0 + _VESSEL_REFLEX * fallen + _VESSEL_VOLUME * loss + _VESSEL_PAIN * pain
-        tone = below(above(tone, _VESSEL_LEAST), _VESSEL_MOST)
+        tone = lesser(greater(tone, _VESSEL_LEAST), _VESSEL_MOST)
         towards = self.rest_resistance * tone - self.resistance
         self.resistance = resistance = self.resistance + towards * period / _T_RESISTANCE
 
@@ -189,5 +173,9 @@ class Body:
         low = pressure < _HYPOTENSION
         self.low_time = low * (self.low_time + period)
         wanting = low * (_DESATURATION * (1.0 - pressure / _HYPOTENSION)) + fall
-        saturation = above(self.rest_saturation - wanting, _LEAST_SATURATION)
+        saturation = greater(self.rest_saturation - wanting, _LEAST_SATURATION)
         self.saturation = self.saturation + (saturation - self.saturation) * period / _T_SATURATION
+
+
+QUANTITIES = tuple(Body.__annotations__)
+"""What a body consists of."""

@@ -1,13 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What happens to a patient in the middle of an operation: bleeding, desaturation, coughing.
+What happens to a patient during an operation: bleeding, desaturation, coughing.
 
-Events begin as a Poisson process. A breathing event scales motion by f(t) = 1 + (m - 1) w(t), w a
-smoothstep up, a plateau and a smoothstep down, so that the surface and its speed are continuous.
+Events begin as a Poisson process.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 import math
 import sys
@@ -15,12 +14,13 @@ import sys
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.ranges import check_number
+from fdrl_ros.surgery.scalar_or_array import Number
 import numpy as np
 
-KINDS = ('bleed', 'desaturation', 'breathing')
-RAMP = constant('events.ramp')
-"""Longest time that a breathing event takes to rise, and to fall, s."""
+Span = tuple[Number, Number, Number, Number]
+"""Start, end, duration (s) and magnitude of an event; of many patients, arrays."""
 
+KINDS = ('bleed', 'desaturation', 'breathing')
 _MOST_RATE = constant('events.most_rate')
 _NUMBERS = {
     kind: tuple(
@@ -98,83 +98,14 @@ def draw_events(rng: np.random.Generator, rate: float, span: float) -> tuple[Eve
     return tuple(events)
 
 
-def spans(
-    events: Iterable[Event], kind: str, pace: float = 1.0
-) -> tuple[tuple[float, float, float], ...]:
+def spans(events: Iterable[Event], kind: str, pace: float = 1.0) -> tuple[Span, ...]:
     """
-    Return start, end (s of the body's own time) and magnitude of the events of a kind.
+    Return the spans of the events of a kind.
 
-    :param pace: of the body that they happen to.
+    :param pace: how many times faster than real time the body lives that they happen to.
     """
     return tuple(
-        (each.start * pace, each.end * pace, each.magnitude)
+        (each.start * pace, each.end * pace, each.duration * pace, each.magnitude)
         for each in events
         if each.kind == kind
-    )
-
-
-def breathing_events(events: Sequence[Event]) -> tuple[Event, ...]:
-    """Return those that change the breathing motion, to be asked for once an operation."""
-    return tuple(each for each in events if each.kind == 'breathing')
-
-
-def breathing_factor(events: Sequence[Event], time: float) -> tuple[float, float]:
-    """
-    Return the factor f on amplitude and rate of breathing motion, and its derivative, 1/s.
-
-    Both are continuous in time. Factors of events that overlap add up above 1.
-    """
-    factor, derivative = 1.0, 0.0
-    for event in events:
-        elapsed = time - event.start
-        left = event.duration - elapsed
-        if elapsed <= 0.0 or left <= 0.0 or event.kind != 'breathing':
-            continue
-        ramp = min(RAMP, 0.5 * event.duration)
-        edge = min(elapsed, left) / ramp
-        excess = event.magnitude - 1.0
-        if edge >= 1.0:
-            factor += excess
-            continue
-        factor += excess * edge * edge * (3.0 - 2.0 * edge)
-        slope = excess * 6.0 * edge * (1.0 - edge) / ramp
-        derivative += slope if elapsed < left else -slope
-    return factor, derivative
-
-
-def breathing_clock(events: Sequence[Event], time: float) -> float:
-    """Return the integral of the factor from 0 to a time, s: what turns the breathing phase."""
-    clock = time
-    for event in events:
-        elapsed = min(time - event.start, event.duration)
-        if elapsed <= 0.0 or event.kind != 'breathing':
-            continue
-        ramp = min(RAMP, 0.5 * event.duration)
-        up = min(elapsed / ramp, 1.0)
-        down = max(0.0, (elapsed - event.duration) / ramp + 1.0)
-        area = ramp * up**3 * (1.0 - 0.5 * up) + max(0.0, elapsed - ramp)
-        clock += (event.magnitude - 1.0) * (area - ramp * down**3 * (1.0 - 0.5 * down))
-    return clock
-
-
-def breathing_motion(
-    amplitude: float, rate: float, phase: float, events: Sequence[Event], time: float
-) -> tuple[float, float]:
-    """
-    Return height (m) and upward speed (m/s) of a breathing surface above its middle.
-
-    h = A f sin(theta), theta = rate * integral of f + phase; both continuous through events.
-
-    :param amplitude: A without events, m.
-    :param rate: without events, rad/s.
-    :param phase: rad.
-    """
-    if not events:
-        angle = rate * time + phase
-        return amplitude * math.sin(angle), amplitude * rate * math.cos(angle)
-    factor, derivative = breathing_factor(events, time)
-    angle = rate * breathing_clock(events, time) + phase
-    sine, cosine = math.sin(angle), math.cos(angle)
-    return amplitude * factor * sine, amplitude * (
-        derivative * sine + rate * factor * factor * cosine
     )

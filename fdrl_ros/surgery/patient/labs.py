@@ -10,11 +10,12 @@ reference intervals, sick ends the means and deviations of published patients in
 from dataclasses import dataclass, fields
 import math
 
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.patient.scores import ROOM_AIR, Sofa, sofa_score, VitalsError
 from fdrl_ros.surgery.ranges import is_within
 import numpy as np
+
+ROOM_AIR = constant('scores.room_air')
 
 _LOG_NORMAL = ('platelets', 'bilirubin', 'creatinine', 'lactate')
 _LEAST_COMA, _FULL_COMA = 3, 15
@@ -24,6 +25,10 @@ _RANGES = {
     'inspired_oxygen': (ROOM_AIR, 1.0),
     'glasgow_coma_scale': (_LEAST_COMA, _FULL_COMA),
 }
+
+
+class VitalsError(StateError):
+    """A vital sign or laboratory value that no patient can have."""
 
 
 @dataclass(frozen=True)
@@ -118,28 +123,4 @@ def draw_labs(rng: np.random.Generator, severity: float) -> Labs:
         inspired_oxygen=min(_OXYGEN + rise * severity * (0.5 + oxygen), 1.0),
         glasgow_coma_scale=max(_LEAST_COMA, _FULL_COMA - round(lost)),
         norepinephrine=pressor * math.exp(_PRESSOR_SPREAD * dose),
-    )
-
-
-def sofa(labs: Labs, mean_arterial_pressure: float, oxygen_saturation: float) -> Sofa:
-    """
-    Score organ failure from fixed labs and what moves: pressure and SpO2/FiO2.
-
-    The patient is on a ventilator, as in every operation here.
-
-    :param mean_arterial_pressure: mmHg.
-    :param oxygen_saturation: SpO2, %.
-    :raises VitalsError: on a value that no patient can have.
-    """
-    if not 0.0 <= oxygen_saturation <= 100.0:
-        raise VitalsError(f'oxygen_saturation = {oxygen_saturation!r}: expected 0 to 100')
-    return sofa_score(
-        ratio=oxygen_saturation / labs.inspired_oxygen,
-        arterial=False,
-        platelets=labs.platelets,
-        bilirubin=labs.bilirubin,
-        mean_arterial_pressure=mean_arterial_pressure,
-        norepinephrine=labs.norepinephrine,
-        glasgow_coma_scale=labs.glasgow_coma_scale,
-        creatinine=labs.creatinine,
     )

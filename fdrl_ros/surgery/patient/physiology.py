@@ -1,9 +1,9 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Vital signs of a simulated patient: simple first-order physiology, not for clinical use.
+Vital signs of one simulated patient, or of many: first-order physiology, not for clinical use.
 
-The law is that of :mod:`fdrl_ros.surgery.patient.body`; here is one patient, with scores.
+Both bodies follow the law of :mod:`fdrl_ros.surgery.patient.body`; one patient's has scores too.
 """
 
 from dataclasses import dataclass
@@ -15,27 +15,33 @@ from fdrl_ros.surgery.patient.body import (
     Body,
     BREATHING_MOST,
     COMPLIANCE,
+    LONGEST_STEP,
     MOST_LOSS,
+    QUANTITIES,
+    steps_of,
     STROKE_VOLUME,
-    SYSTOLIC_PER_STROKE,
 )
-from fdrl_ros.surgery.patient.events import breathing_events, breathing_factor, spans
-from fdrl_ros.surgery.patient.labs import sofa
+from fdrl_ros.surgery.patient.breathing import breathing_factor, SpanTable
+from fdrl_ros.surgery.patient.events import spans
+from fdrl_ros.surgery.patient.labs import ROOM_AIR
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.scores import (
     cardiovascular,
     News2,
     news2,
     respiration,
-    ROOM_AIR,
     Sofa,
+    sofa,
+    VectorScores,
 )
+from fdrl_ros.surgery.scalar_or_array import Array, Rows
+import numpy as np
+from numpy.typing import NDArray
 
 LABEL = 'simulated, not for clinical use'
 
 _GAS_PRESSURE = constant('physiology.pneumoperitoneum_pressure')
 _GAS_HEART = constant('physiology.pneumoperitoneum_heart')
-_LONGEST = constant('physiology.longest_step')
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,6 @@ class Vitals:
     heart_rate: float
     oxygen_saturation: float
     respiratory_rate: float
-
-
-def steps_of(period: float) -> int:
-    """Return into how many equal steps the law wants a time (s) to be cut."""
-    return max(1, math.ceil(period / _LONGEST - 1e-9))
 
 
 class Physiology(Body):
@@ -70,7 +71,7 @@ class Physiology(Body):
         events = patient.events
         self._bleeds = spans(events, 'bleed', pace)
         self._falls = spans(events, 'desaturation', pace)
-        self._coughs = breathing_events(events)
+        self._coughs = spans(events, 'breathing')
         self._oxygen = self.labs.inspired_oxygen > ROOM_AIR
         self._alert = self.labs.glasgow_coma_scale == 15
         self._patient = patient
@@ -86,7 +87,7 @@ class Physiology(Body):
     def insufflate(self, gas: bool = True) -> None:
         """Fill the belly with gas, or let it out; heart and vessels follow in their time."""
         share = 1.0 if gas else 0.0
-        self._rest(
+        self.set_rest(
             self._patient.mean_arterial_pressure + share * _GAS_PRESSURE,
             self._patient.heart_rate + share * _GAS_HEART,
         )
@@ -95,11 +96,6 @@ class Physiology(Body):
     def vitals(self) -> Vitals:
         """Return what the monitors show now."""
         return Vitals(*self.values())
-
-    @property
-    def systolic(self) -> float:
-        """Return the systolic pressure, mmHg."""
-        return self.pressure + self.stroke * SYSTOLIC_PER_STROKE
 
     @property
     def diastolic(self) -> float:
@@ -126,7 +122,7 @@ class Physiology(Body):
             return self._scored
         _, coagulation, liver, _, nervous, renal = self._scored
         return Sofa(
-            respiration(saturation / labs.inspired_oxygen, arterial=False),
+            respiration(saturation / labs.inspired_oxygen),
             coagulation,
             liver,
             cardiovascular(self.pressure, labs.norepinephrine),
@@ -148,34 +144,25 @@ class Physiology(Body):
                 f'period {period!r} s, force {force!r} N, damage {damage!r} N s: '
                 'expected finite numbers, time and damage at least 0'
             )
-        if period > _LONGEST:
-            steps = math.ceil(period / _LONGEST)
-            for _ in range(steps):
-                self._pass(period / steps, force, damage / steps)
-        else:
+        force = abs(force)
+        if period <= LONGEST_STEP:
             self._pass(period, force, damage)
+            return
+        parts = math.ceil(period / LONGEST_STEP)
+        for _ in range(parts):
+            self._pass(period / parts, force, damage / parts)
 
     def _pass(self, period: float, force: float, damage: float) -> None:
         pace = self._pace
         end = self.time + period * pace
         cough = breathing_factor(self._coughs, end / pace)[0] if self._coughs else 1.0
         if pace == 1.0:
-            self._live(period, force, damage, cough)
+            self.live(period, force, damage, cough, self._bleeds, self._falls)
             return
         steps = steps_of(period * pace)
         for _ in range(steps):
-            self._live(period * pace / steps, force, damage / steps, cough)
-
-    def _live(self, period: float, force: float, damage: float, cough: float) -> None:
-        begin, end = self.time, self.time + period
-        bled = fall = 0.0
-        for start, stop, rate in self._bleeds:
-            if begin < stop and start < end:
-                bled += rate * (min(end, stop) - max(begin, start))
-        for start, stop, depth in self._falls:
-            if begin < stop and start < end:
-                fall += depth
-        self._step(period, abs(force), damage, cough, bled, fall)
+            own = period * pace / steps
+            self.live(own, force, damage / steps, cough, self._bleeds, self._falls)
 
     def bleed(self, volume: float) -> None:
         """
@@ -187,3 +174,69 @@ class Physiology(Body):
         if not 0.0 <= volume < math.inf:
             raise StateError(f'volume {volume!r} mL: expected a finite number of at least 0')
         self.blood_loss = min(self.blood_loss + volume, MOST_LOSS)
+
+
+class VectorPhysiology(Body):
+    """
+    The bodies of n patients, each in its own operation.
+
+    :param count: n.
+    :param pace: how many times faster than real time they live.
+    """
+
+    def __init__(self, count: int, pace: float = 1.0) -> None:
+        self._pace = pace
+        for each in QUANTITIES:
+            setattr(self, each, np.ones(count))
+        self._scores = VectorScores(count)
+        self._bleeds = SpanTable('bleed', count, pace)
+        self._falls = SpanTable('desaturation', count, pace)
+
+    def put(self, row: int, patient: Patient, body: Physiology) -> None:
+        """
+        Write one patient's body.
+
+        :param body: of the patient at the start.
+        """
+        for each in QUANTITIES:
+            getattr(self, each)[row] = getattr(body, each)
+        news2, sofa = body.news2(), body.sofa()
+        fixed = news2.supplemental_oxygen + news2.consciousness + news2.temperature
+        failed = sofa.coagulation + sofa.liver + sofa.nervous + sofa.renal
+        if body.labs.norepinephrine > 0.0:
+            failed += sofa.cardiovascular
+        self._scores.put(row, body.labs, (fixed, failed))
+        self._bleeds.put(row, patient.events)
+        self._falls.put(row, patient.events)
+
+    def select(self, rows: Rows) -> None:
+        """Keep only some patients."""
+        self._scores.select(rows)
+        self._bleeds.select(rows)
+        self._falls.select(rows)
+        for each in QUANTITIES:
+            setattr(self, each, getattr(self, each)[rows])
+
+    def advance(self, period: float, force: Array, damage: Array, cough: Array) -> None:
+        """
+        Let time pass.
+
+        :param period: s of real time, at most LONGEST_STEP.
+        :param force: on tissue, N, at least 0.
+        :param damage: done to tissue in this time, N s.
+        :param cough: factor on breathing motion at the end of it.
+        """
+        steps = 1 if self._pace == 1.0 else steps_of(period * self._pace)
+        own, harm = period * self._pace / steps, damage / steps
+        bleeds, falls = self._bleeds.spans(), self._falls.spans()
+        for _ in range(steps):
+            self.live(own, force, harm, cough, bleeds, falls)
+
+    def scores(self, rows: Rows | slice = slice(None)) -> tuple[NDArray[np.int64], ...]:
+        """
+        Return NEWS2 and SOFA.
+
+        :param rows: of which patients, if not of all.
+        """
+        vitals = [each[rows] for each in self.values()]
+        return self._scores.totals(vitals, self.systolic[rows], rows)

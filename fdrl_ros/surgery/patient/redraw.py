@@ -15,7 +15,7 @@ from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.registry import task_of
-from fdrl_ros.surgery.tissue.contact import Tissue
+from fdrl_ros.surgery.tissue.contact import tissue_of
 import numpy as np
 
 _RATE, _RATIO = constant('patient.respiratory_rate'), constant('hospital.respiratory_ratio')
@@ -79,8 +79,8 @@ def redraw(
 
 def _waypoint(patient: Patient) -> tuple[float, float, float]:
     """Return where the plan has the tip go at first, m."""
-    task = task_of(patient, Tissue(patient))
-    x, y, z = task.waypoint(0.0, 0.0, 0.0)
+    task = task_of(patient, tissue_of(patient))
+    x, y, z = task.waypoint(0.0, 0.0, 0.0, 0.0)
     return float(x), float(y), float(z)
 
 

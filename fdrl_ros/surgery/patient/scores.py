@@ -1,43 +1,59 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Severity scores by their published tables: NEWS2 and SOFA, on simulated patients only.
+Severity scores by their published tables, NEWS2 and SOFA, of one simulated patient or of many.
 
 NEWS2: Royal College of Physicians 2017, chart 1, oxygen scale 1. SOFA: Singer et al. 2016
-(Sepsis-3), table 1; where only SpO2 is known, SpO2/FiO2 at most 302, 221, 142, 67 stands for
-PaO2/FiO2 below 400, 300, 200, 100.
+(Sepsis-3), table 1, of patients on a ventilator whose urine is not measured. As only SpO2 is
+known, SpO2/FiO2 at most 302, 221, 142, 67 stands for PaO2/FiO2 below 400, 300, 200, 100.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
+from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
-from fdrl_ros.errors import StateError
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.patient.labs import Labs, VitalsError
+from fdrl_ros.surgery.scalar_or_array import Array, Number, Rows
+import numpy as np
+from numpy import ndarray
+from numpy.typing import NDArray
 
-ROOM_AIR = constant('scores.room_air')
+
+class _Chart:
+    """
+    Points of one sign.
+
+    :param limits: ascending; each belongs to the band above it.
+    :param points: of the bands, one more than limits.
+    """
+
+    def __init__(self, limits: Sequence[float], points: Sequence[int]) -> None:
+        self._limits, self._points = tuple(limits), tuple(points)
+        self._limit_array, self._point_array = np.array(limits), np.array(points)
+
+    def points(self, value: Number) -> Number:
+        """Return the points of a value, or of many."""
+        if type(value) is ndarray:
+            return self._point_array.take(self._limit_array.searchsorted(value, 'right'))
+        return self._points[bisect_right(self._limits, value)]
+
 
 # NEWS2 is charted in whole numbers, temperature in tenths: a band ends half way to the next.
-RATE = (8.5, 11.5, 20.5, 24.5), (3, 1, 0, 2, 3)
-OXYGEN = (91.5, 93.5, 95.5), (3, 2, 1, 0)
-SYSTOLIC = (90.5, 100.5, 110.5, 219.5), (3, 2, 1, 0, 3)
-PULSE = (40.5, 50.5, 90.5, 110.5, 130.5), (3, 1, 0, 1, 2, 3)
-_TEMPERATURE = (35.05, 36.05, 38.05, 39.05), (3, 1, 0, 1, 2)
+_RATE = _Chart((8.5, 11.5, 20.5, 24.5), (3, 1, 0, 2, 3))
+_OXYGEN = _Chart((91.5, 93.5, 95.5), (3, 2, 1, 0))
+_SYSTOLIC = _Chart((90.5, 100.5, 110.5, 219.5), (3, 2, 1, 0, 3))
+_PULSE = _Chart((40.5, 50.5, 90.5, 110.5, 130.5), (3, 1, 0, 1, 2, 3))
+_TEMPERATURE = _Chart((35.05, 36.05, 38.05, 39.05), (3, 1, 0, 1, 2))
 
-LOW_PRESSURE = 70.0
-"""Mean arterial pressure below which SOFA counts a point, mmHg."""
-
-_ARTERIAL_RATIO = (100.0, 200.0, 300.0, 400.0)
-SATURATION_RATIO = (67.0, 142.0, 221.0, 302.0)
-_PLATELETS = (20.0, 50.0, 100.0, 150.0)
-_BILIRUBIN = (1.2, 2.0, 6.0, 12.0)
-_CREATININE = (1.2, 2.0, 3.5, 5.0)
-_URINE = 200.0, 500.0
-_COMA = (6, 10, 13, 15)
-
-
-class VitalsError(StateError):
-    """A vital sign or laboratory value that no patient can have."""
+# A ratio counts up to its limit, all others from theirs on.
+_RATIO = _Chart(np.nextafter((67.0, 142.0, 221.0, 302.0), np.inf).tolist(), (4, 3, 2, 1, 0))
+_PLATELETS = _Chart((20.0, 50.0, 100.0, 150.0), (4, 3, 2, 1, 0))
+_BILIRUBIN = _Chart((1.2, 2.0, 6.0, 12.0), (0, 1, 2, 3, 4))
+_CREATININE = _Chart((1.2, 2.0, 3.5, 5.0), (0, 1, 2, 3, 4))
+_COMA = _Chart((6, 10, 13, 15), (4, 3, 2, 1, 0))
+_PRESSURE = _Chart((70.0,), (1, 0))
+"""Of the mean arterial pressure, mmHg."""
 
 
 class News2(NamedTuple):
@@ -121,102 +137,108 @@ def news2(
             temperature=temperature,
         )
     return News2(
-        RATE[1][bisect_right(RATE[0], respiratory_rate)],
-        OXYGEN[1][bisect_right(OXYGEN[0], oxygen_saturation)],
+        _RATE.points(respiratory_rate),
+        _OXYGEN.points(oxygen_saturation),
         2 if supplemental_oxygen else 0,
-        SYSTOLIC[1][bisect_right(SYSTOLIC[0], systolic_pressure)],
-        PULSE[1][bisect_right(PULSE[0], pulse)],
+        _SYSTOLIC.points(systolic_pressure),
+        _PULSE.points(pulse),
         0 if alert else 3,
-        _TEMPERATURE[1][bisect_right(_TEMPERATURE[0], temperature)],
+        _TEMPERATURE.points(temperature),
     )
 
 
-def respiration(ratio: float, arterial: bool = True, supported: bool = True) -> int:
+def respiration(ratio: float) -> int:
     """
-    Return the points of respiration in SOFA; 3 and 4 are for patients on a ventilator.
+    Return the points of respiration in SOFA.
 
-    :param ratio: PaO2/FiO2 in mmHg, or SpO2/FiO2 in %.
-    :param arterial: whether it is the former.
-    :param supported: whether a ventilator supports the breathing.
+    :param ratio: SpO2/FiO2, %.
     :raises VitalsError: if the ratio is negative or not finite.
     """
-    _amount('ratio', ratio)
-    points = 4 - (
-        bisect_right(_ARTERIAL_RATIO, ratio) if arterial else bisect_left(SATURATION_RATIO, ratio)
-    )
-    return points if supported else min(points, 2)
+    return int(_RATIO.points(_amount('ratio', ratio)))
 
 
-def cardiovascular(
-    mean_arterial_pressure: float,
-    norepinephrine: float = 0.0,
-    epinephrine: float = 0.0,
-    dopamine: float = 0.0,
-    dobutamine: float = 0.0,
-) -> int:
+def cardiovascular(mean_arterial_pressure: float, norepinephrine: float = 0.0) -> int:
     """
     Return the points of the circulation in SOFA.
 
     :param mean_arterial_pressure: mmHg.
-    :param norepinephrine: ug/kg/min for an hour or more, as the other drugs.
+    :param norepinephrine: ug/kg/min for an hour or more.
     :raises VitalsError: on a value that is negative or not finite.
     """
     _amount('mean_arterial_pressure', mean_arterial_pressure)
-    strong = max(_amount('norepinephrine', norepinephrine), _amount('epinephrine', epinephrine))
-    weak = max(_amount('dopamine', dopamine), _amount('dobutamine', dobutamine))
-    if strong > 0.1 or dopamine > 15.0:
-        return 4
-    if strong > 0.0 or dopamine > 5.0:
-        return 3
-    if weak > 0.0:
-        return 2
-    return 1 if mean_arterial_pressure < LOW_PRESSURE else 0
+    if _amount('norepinephrine', norepinephrine) > 0.0:
+        return 4 if norepinephrine > 0.1 else 3
+    return int(_PRESSURE.points(mean_arterial_pressure))
 
 
-def _coma(scale: int) -> int:
-    if not 3 <= scale <= 15 or int(scale) != scale:
-        raise _refuse('a whole number from 3 to 15', glasgow_coma_scale=scale)
-    return 4 - bisect_right(_COMA, scale)
-
-
-def sofa_score(
-    *,
-    ratio: float,
-    platelets: float,
-    bilirubin: float,
-    mean_arterial_pressure: float,
-    glasgow_coma_scale: int,
-    creatinine: float,
-    urine: float | None = None,
-    arterial: bool = True,
-    supported: bool = True,
-    norepinephrine: float = 0.0,
-    epinephrine: float = 0.0,
-    dopamine: float = 0.0,
-    dobutamine: float = 0.0,
-) -> Sofa:
+def sofa(labs: Labs, mean_arterial_pressure: float, oxygen_saturation: float) -> Sofa:
     """
-    Score organ failure by SOFA.
+    Score organ failure from labs and what moves: pressure and SpO2/FiO2.
 
-    :param ratio: PaO2/FiO2 in mmHg, or SpO2/FiO2 in % if not `arterial`.
-    :param platelets: 10^9/L.
-    :param bilirubin: mg/dL.
     :param mean_arterial_pressure: mmHg.
-    :param glasgow_coma_scale: 3 to 15.
-    :param creatinine: mg/dL.
-    :param urine: mL a day, if known.
-    :param supported: whether a ventilator supports the breathing.
-    :param norepinephrine: ug/kg/min, as the other drugs.
-    :raises VitalsError: on a value that is not finite or that no patient can have.
+    :param oxygen_saturation: SpO2, %.
+    :raises VitalsError: on a value that no patient can have.
     """
-    renal = bisect_right(_CREATININE, _amount('creatinine', creatinine))
-    if urine is not None:
-        renal = max(renal, (4, 3, 0)[bisect_right(_URINE, _amount('urine', urine))])
+    if not 0.0 <= oxygen_saturation <= 100.0:
+        raise _refuse('0 to 100', oxygen_saturation=oxygen_saturation)
     return Sofa(
-        respiration(ratio, arterial, supported),
-        4 - bisect_right(_PLATELETS, _amount('platelets', platelets)),
-        bisect_right(_BILIRUBIN, _amount('bilirubin', bilirubin)),
-        cardiovascular(mean_arterial_pressure, norepinephrine, epinephrine, dopamine, dobutamine),
-        _coma(glasgow_coma_scale),
-        renal,
+        respiration(oxygen_saturation / labs.inspired_oxygen),
+        int(_PLATELETS.points(labs.platelets)),
+        int(_BILIRUBIN.points(labs.bilirubin)),
+        cardiovascular(mean_arterial_pressure, labs.norepinephrine),
+        int(_COMA.points(labs.glasgow_coma_scale)),
+        int(_CREATININE.points(labs.creatinine)),
     )
+
+
+class VectorScores:
+    """
+    NEWS2 and SOFA of n patients whose labs, oxygen and consciousness stay as they are.
+
+    :param count: n.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._inspired: Array = np.ones(count)
+        self._news2, self._sofa, self._unsupported = np.zeros((3, count), np.int64)
+
+    def put(self, row: int, labs: Labs, totals: tuple[int, int]) -> None:
+        """
+        Write one patient's labs.
+
+        :param totals: NEWS2 and SOFA of the labs, consciousness and oxygen alone.
+        """
+        self._inspired[row] = labs.inspired_oxygen
+        # A vasopressor has its points whatever the pressure is.
+        self._unsupported[row] = labs.norepinephrine == 0.0
+        self._news2[row], self._sofa[row] = totals
+
+    def select(self, rows: Rows) -> None:
+        """Keep only some patients."""
+        self._inspired, self._unsupported = self._inspired[rows], self._unsupported[rows]
+        self._news2, self._sofa = self._news2[rows], self._sofa[rows]
+
+    def totals(
+        self, vitals: Sequence[Array], systolic: Array, rows: Rows | slice = slice(None)
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """
+        Return NEWS2 and SOFA.
+
+        :param vitals: MAP (mmHg), heart rate (1/min), SpO2 (%) and breaths (1/min).
+        :param systolic: pressure, mmHg.
+        :param rows: whose vitals these are, if not all.
+        """
+        pressure, pulse, saturation, breathing = vitals
+        news2 = (
+            self._news2[rows]
+            + _RATE.points(breathing)
+            + _OXYGEN.points(saturation)
+            + _SYSTOLIC.points(systolic)
+            + _PULSE.points(pulse)
+        )
+        sofa = (
+            self._sofa[rows]
+            + _RATIO.points(saturation / self._inspired[rows])
+            + _PRESSURE.points(pressure) * self._unsupported[rows]
+        )
+        return news2, sofa

@@ -9,7 +9,7 @@ from fdrl_ros.surgery.arm.kinematics import Point
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.tasks.incision import Incision
-from fdrl_ros.surgery.tasks.transfer import PegTransfer
+from fdrl_ros.surgery.tasks.transfer import Transfer
 
 _HEALTHY, _BRUISED = (0.72, 0.26, 0.22), (0.30, 0.05, 0.22)
 
@@ -54,7 +54,8 @@ def view_of(operation: Operation) -> View:
     """Return what is to be seen of an operation now."""
     patient, task, scene = operation.patient, operation.task, operation.scene
     pegs: tuple[Point, ...] = ()
-    if isinstance(task, PegTransfer):
+    ring = isinstance(task, Transfer) and task.pegs > 0.0
+    if isinstance(task, Transfer) and ring:
         pegs = tuple((each[0], each[1], task.top) for each in (task.pick, task.place))
     return View(
         surface=operation.tissue.surface(operation.time)[0],
@@ -62,7 +63,7 @@ def view_of(operation: Operation) -> View:
         radius=patient.procedure.contact_radius,
         waypoint=operation.waypoint,
         object=scene.object,
-        ring=isinstance(task, PegTransfer),
+        ring=ring,
         pegs=pegs,
         cut=(patient.goal, patient.destination) if isinstance(task, Incision) else None,
         cut_done=scene.done,

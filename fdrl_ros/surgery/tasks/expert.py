@@ -8,14 +8,18 @@ keeps nothing between calls, and so can be asked about any state in any order (F
 that).
 """
 
+from typing import NamedTuple
+
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, DISPLACEMENTS, TICK
 from fdrl_ros.surgery.gym.state import INDEX, unscale
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.scalar_or_array import Array, excess, Number
 from fdrl_ros.surgery.settings import checked_world, horizon_of, WorldSettings
 from fdrl_ros.surgery.tasks.registry import task_of
-from fdrl_ros.surgery.tasks.task import excess, Prospect
-from fdrl_ros.surgery.tissue.contact import contact_force, Tissue
+from fdrl_ros.surgery.tasks.task import Prospect, Task
+from fdrl_ros.surgery.tissue.contact import Tissue, tissue_of
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +34,45 @@ RESOLUTION = 7
 
 _DEFAULT = WorldSettings()
 
-TOLD = np.array([np.nan if each.jaw is None else float(each.jaw) for each in ACTIONS])
-FIRST = INDEX['goal_error_x']
+_TOLD: Array = np.array([[np.nan if each.jaw is None else float(each.jaw)] for each in ACTIONS])
+_MOVES: Array = DISPLACEMENTS.T[:, :, None]
+_SINKING: Array = -_MOVES[2] / TICK
+_ERROR = INDEX['goal_error_x']
+
+
+class _Ahead(NamedTuple):
+    """Times of n states, s, and how far breathing has the surface above rest then, m."""
+
+    now: Array
+    reached: Array
+    """When the arm, which lags, will have got to a set-point of the next tick."""
+    breath_now: Array
+    breath_next: Array
+    """One tick ahead."""
+    breath_reached: Array
+
+
+def _action_costs(
+    task: Task, tissue: Tissue, force_limit: Number, values: Array, ahead: _Ahead
+) -> Array:
+    """
+    Predict the remaining cost one tick after each action, with a penalty on force.
+
+    :param task: of one patient with n states, or of n patients with one each, as the tissue.
+    :param values: states in their units, shape (STATE_SIZE, n).
+    :returns: costs, shape (15, n), metres.
+    """
+    done, grasped, jaw = (values[INDEX[each]] for each in ('done', 'grasped', 'jaw'))
+    planned = task.waypoint(grasped, done, ahead.now, ahead.breath_now)
+    x, y, z = (values[_ERROR + axis] + planned[axis] + _MOVES[axis] for axis in range(3))
+    told = np.where(np.isnan(_TOLD), values[INDEX['jaw_target']], _TOLD)
+    # Where the arm will be late, the expert aims at what will be there then.
+    at = Prospect(x, y, z, ahead.breath_reached, ahead.reached, jaw, told, grasped, done)
+    force = tissue.normal_force(tissue.rest + ahead.breath_next - z, _SINKING)
+    if task.resists:
+        force = force + np.hypot(*task.resistance(grasped, x, y, z))
+    over = excess(force, FORCE_MARGIN * force_limit)
+    return np.asarray(task.remaining(at) + FORCE_PENALTY * over)
 
 
 def expert_costs(
@@ -50,30 +91,42 @@ def expert_costs(
     if not isinstance(patient, Patient):
         raise StateError(f'patient {patient!r}: expected a Patient')
     checked_world(settings)
-    values = np.atleast_2d(unscale(states))
-    tissue = Tissue(patient)
-    task = task_of(patient, tissue)
-    elapsed = (1.0 - values[:, INDEX['time_left']]) * horizon_of(patient, settings)
+    values = np.atleast_2d(unscale(states)).T
+    tissue = tissue_of(patient)
+    elapsed = (1.0 - values[INDEX['time_left']]) * horizon_of(patient, settings)
     now = np.round(elapsed) * TICK
-    done, grasped, jaw = (values[:, None, INDEX[each]] for each in ('done', 'grasped', 'jaw'))
-    planned = task.waypoint(grasped[:, 0], done[:, 0], now)
-    x, y, z = (
-        (values[:, FIRST + axis] + planned[axis])[:, None] + DISPLACEMENTS[:, axis]
-        for axis in range(3)
+    reached = now + TICK + patient.servo_lag
+    breaths = (tissue.breath(each)[0] for each in (now, now + TICK, reached))
+    costs = _action_costs(
+        task_of(patient, tissue),
+        tissue,
+        patient.procedure.force_limit,
+        values,
+        _Ahead(now, reached, *breaths),
     )
-    told = np.where(np.isnan(TOLD), values[:, None, INDEX['jaw_target']], TOLD)
-    # Where the arm will be late, the expert aims at what will be there then.
-    reached = now + TICK + task.lead
-    aimed = np.array([tissue.surface(each)[0] for each in reached.tolist()])[:, None]
-    cost = task.remaining(Prospect(x, y, z, aimed, reached[:, None], jaw, told, grasped, done))
-    heights = np.array([tissue.surface(each)[0] for each in (now + TICK).tolist()])
-    sinking = -DISPLACEMENTS[:, 2] / TICK
-    force = contact_force(tissue.stiffness, tissue.damping, heights[:, None] - z, sinking)
-    if task.rigid:
-        force = force + np.hypot(*task.resistance(grasped, x, y, z))
-    over = excess(force, FORCE_MARGIN * patient.procedure.force_limit)
-    total = np.broadcast_to(cost + FORCE_PENALTY * over, (len(values), ACTION_COUNT))
+    total = np.broadcast_to(costs.T, (len(now), ACTION_COUNT))
     return np.round(total, RESOLUTION)
+
+
+def vector_expert_costs(operations: VectorOperation) -> Array:
+    """
+    Predict the remaining cost one tick after each action, with a penalty on force.
+
+    :returns: costs, shape (n, 15), metres; as one expert after the other says, but for rounding.
+    """
+    values = unscale(operations.states()).T
+    breaths, _rises, _factors = operations.motion()
+    now = operations.ticks * TICK
+    reached = now + operations.breathing.ahead[-1]
+    costs: Array = np.empty((ACTION_COUNT, len(now)))
+    for group in operations.tasks.groups():
+        task, rows = group.task(), group.rows
+        breath = breaths.take(rows, axis=1)
+        ahead = _Ahead(now[rows], reached[rows], breath[0], breath[-2], breath[-1])
+        limit = operations.rules.force_limit[rows]
+        seen = values.take(rows, axis=1)
+        costs[:, rows] = _action_costs(task, operations.tissue.some(rows), limit, seen, ahead)
+    return np.round(costs.T, RESOLUTION)
 
 
 def expert(

@@ -7,11 +7,14 @@ The cut grows only where the blade is near the line and at its depth; running ah
 cuts nothing. Cutting has no resistance of its own: limits are on the contact law's normal force.
 """
 
+from dataclasses import dataclass
 import math
+from typing import Self
 
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.tasks.task import excess, Number, Prospect, Reading, Scene, Task
+from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
+from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
 from fdrl_ros.surgery.tissue.contact import Tissue
 
 DEPTH = constant('incision.depth')
@@ -34,19 +37,35 @@ _FREE_LATERAL, _FREE_LEAD = 0.0004, 0.0015
 """How far beside the line and ahead of the cut costs nothing, m."""
 
 
+@dataclass(slots=True)
 class Incision(Task):
-    """A cut from the goal to the destination of the patient, both on the planned surface."""
+    """
+    A cut from the goal to the destination of the patient, both on the planned surface.
+
+    :param goal: where the cut begins, m.
+    :param rest: true height of the surface without breathing, m.
+    :param length: of the line, m.
+    :param along_x: direction of the line, as along_y.
+    """
 
     loss = 'depth'
+    watches_surface = True
 
-    def __init__(self, patient: Patient, tissue: Tissue) -> None:
-        super().__init__(patient, tissue)
-        way_x = patient.destination[0] - self.goal[0]
-        way_y = patient.destination[1] - self.goal[1]
-        self.length = math.hypot(way_x, way_y)
-        self.along_x, self.along_y = way_x / self.length, way_y / self.length
+    goal: Point
+    rest: Number
+    length: Number
+    along_x: Number
+    along_y: Number
 
-    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+    @classmethod
+    def plan(cls, patient: Patient, tissue: Tissue) -> Self:
+        """Return what is to be done with a patient."""
+        goal, destination = patient.goal, patient.destination
+        way_x, way_y = destination[0] - goal[0], destination[1] - goal[1]
+        length = math.hypot(way_x, way_y)
+        return cls(goal, tissue.rest, length, way_x / length, way_y / length)
+
+    def waypoint(self, grasped: Number, done: Number, time: Number, breath: Number) -> Point:
         """Return the planned place of the blade a little ahead of the cut."""
         x, y, z = self.goal
         along = done * self.length + _AHEAD
@@ -63,7 +82,7 @@ class Incision(Task):
     def progress(self, scene: Scene, reading: Reading) -> Number:
         """Let the cut grow to where the blade is."""
         x, y, z = reading.tip
-        depth = self.tissue.surface(reading.time)[0] - z
+        depth = self.rest + reading.breath - z
         along, beside = self._place(x, y)
         front = scene.done * self.length
         grows = (
@@ -80,7 +99,7 @@ class Incision(Task):
         """Return what is left of the line, with a price on leaving line, cut and depth."""
         along, beside = self._place(at.x, at.y)
         lead = along - at.done * self.length
-        height = at.z - at.surface
+        height = at.z - (self.rest + at.breath)
         near = (abs(beside) <= LINE_TOLERANCE) * (abs(lead) <= BITE)
         # On the way a band of heights is as good; coming near the cut costs nothing by itself.
         off = near * abs(height + DEPTH) + (1.0 - near) * (

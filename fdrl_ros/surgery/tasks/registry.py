@@ -3,26 +3,24 @@
 """What is to be done in each procedure: a task knows its way, its end and its remaining cost."""
 
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.tasks.hover import Follow, Reach
+from fdrl_ros.surgery.tasks.hover import Hover
 from fdrl_ros.surgery.tasks.incision import Incision
 from fdrl_ros.surgery.tasks.press import Press
 from fdrl_ros.surgery.tasks.task import Task
-from fdrl_ros.surgery.tasks.transfer import NeedlePass, PegTransfer
+from fdrl_ros.surgery.tasks.transfer import Transfer
 from fdrl_ros.surgery.tissue.contact import Tissue
 
-__all__ = ['TASKS', 'task_of']
-
 TASKS: dict[str, type[Task]] = {
-    'reach': Reach,
+    'reach': Hover,
     'palpation': Press,
     'retraction': Press,
     'incision': Incision,
-    'needle_pass': NeedlePass,
-    'peg_transfer': PegTransfer,
-    'follow': Follow,
+    'needle_pass': Transfer,
+    'peg_transfer': Transfer,
+    'follow': Hover,
 }
 
 
 def task_of(patient: Patient, tissue: Tissue) -> Task:
     """Return what is to be done with a patient."""
-    return TASKS[patient.procedure.name](patient, tissue)
+    return TASKS[patient.procedure.name].plan(patient, tissue)

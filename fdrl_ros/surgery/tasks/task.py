@@ -1,39 +1,26 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What every task has: a scene, a waypoint, a judgement once a tick, and a remaining cost in metres.
+What every task has: a scene, a waypoint, a progress once a tick, and a remaining cost in metres.
 
-The remaining cost is a pure function of the state. Its fall is the reward's progress, and its
-value one tick ahead is the expert's cost of an action: both from one formula, written so that it
-takes numbers and arrays alike.
+A task holds the numbers of one patient, or arrays of many, and its methods are pure functions of
+them; what changes is in the scene. The fall of the remaining cost is the reward's progress, and
+its value one tick ahead is the expert's cost of an action.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.scalar_or_array import choose, Number, Point
 from fdrl_ros.surgery.tissue.contact import Tissue
-import numpy as np
-
-Point = tuple[float, float, float]
-Number = Any
-"""A float, or an array of them."""
 
 JAW_COST = 0.0025
 """What a wrong order to the jaw costs, metres: as much as one coarse move."""
 
 OPEN, CLOSED = 0.8, 0.5
 """Opening from which a jaw counts as open, and below which it has closed on something."""
-
-
-def excess(value: Number, most: Number) -> Number:
-    """Return how far a value is above a bound, else 0."""
-    over = value - most
-    if isinstance(over, np.ndarray):
-        return np.maximum(over, 0.0)
-    return over if over > 0.0 else 0.0
 
 
 @dataclass(slots=True)
@@ -44,19 +31,18 @@ class Scene:
     :param done: fraction of what is to be done.
     :param held: time within the tolerance, s.
     :param grasped: the jaw holds the object.
-    :param jaw: opening of the jaw at the last judgement.
-    :param object: where the object is, m; None without one, or where nobody asks.
+    :param jaw: opening of the jaw at the last tick.
+    :param object: where the object is, m; None without one, and of many patients.
     """
 
-    done: float = 0.0
-    held: float = 0.0
-    grasped: bool = False
-    jaw: float = 0.0
-    object: Point | None = None
+    done: Number = 0.0
+    held: Number = 0.0
+    grasped: Number = False
+    jaw: Number = 0.0
+    object: tuple[float, float, float] | None = None
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(NamedTuple):
     """
     What a task judges: the end of one tick.
 
@@ -64,13 +50,15 @@ class Reading:
     :param normal: force along the tissue's normal, N.
     :param jaw: opening as a fraction.
     :param time: since the start, s.
+    :param breath: how far breathing has the surface above its rest, m.
     :param period: length of the tick, s.
     """
 
     tip: Point
-    normal: float
-    jaw: float
-    time: float
+    normal: Number
+    jaw: Number
+    time: Number
+    breath: Number
     period: float
 
 
@@ -79,8 +67,8 @@ class Prospect(NamedTuple):
     What the remaining cost depends on.
 
     :param x: of the set-point, m, as y and z.
-    :param surface: true height of the untouched surface when the arm has got there, m.
-    :param time: when it will have got there: now and the arm's lag, s.
+    :param breath: how far breathing has the surface above its rest at the time, m.
+    :param time: when the arm will have got to the set-point: now and its lag, s.
     :param jaw: opening, 0 to 1.
     :param jaw_target: what the jaw was told, 0 or 1.
     :param grasped: 1 if the object is held.
@@ -90,7 +78,7 @@ class Prospect(NamedTuple):
     x: Number
     y: Number
     z: Number
-    surface: Number
+    breath: Number
     time: Number
     jaw: Number
     jaw_target: Number
@@ -99,75 +87,59 @@ class Prospect(NamedTuple):
 
 
 class Task(ABC):
-    """
-    One procedure on one patient; it keeps nothing, all that changes is in the scene.
-
-    :param patient: who it is.
-    :param tissue: of the patient.
-    """
+    """One procedure on one patient, or on many; a dataclass of their numbers."""
 
     uses_jaw: ClassVar[bool] = False
+    watches_surface: ClassVar[bool] = False
+    """Whether waypoint or progress depend on breathing; else anything may be given for it."""
     loss: ClassVar[str] = ''
     """How the procedure itself may be lost; see :meth:`progress`."""
-    rigid: ClassVar[bool] = False
-    """Whether rigid things resist a tip that holds the object; see :meth:`resistance`."""
-
-    def __init__(self, patient: Patient, tissue: Tissue) -> None:
-        self.patient = patient
-        self.procedure = patient.procedure
-        self.tissue = tissue
-        self.goal = patient.goal
-        self.lead = patient.servo_lag
-        """How far ahead in time the set-point aims, s: what moves has moved when the arm comes."""
 
     @classmethod
-    def law(cls) -> type['Task']:
-        """Return the class whose formulas this one goes by: within it only numbers differ."""
-        return cls
+    @abstractmethod
+    def plan(cls, patient: Patient, tissue: Tissue) -> Self:
+        """Return what is to be done with a patient."""
 
     def begin(self) -> Scene:
         """Return the scene at the start."""
         return Scene()
 
     @abstractmethod
-    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
-        """Return where the plan has the tip go next, m: planned, so not with the true surface."""
+    def waypoint(self, grasped: Number, done: Number, time: Number, breath: Number) -> Point:
+        """
+        Return where the plan has the tip go next, m: planned, so not with the true surface.
 
-    def judge(self, scene: Scene, reading: Reading) -> str:
-        """Bring the scene up to date at the end of a tick; return a failure, or nothing."""
-        return self.loss if self.progress(scene, reading) else ''
+        :param breath: how far breathing has the surface above its rest at the time, m.
+        """
 
     @abstractmethod
     def progress(self, scene: Scene, reading: Reading) -> Number:
-        """Bring the scene up to date; say whether the procedure is lost."""
+        """Bring the scene up to date at the end of a tick; return whether the task is lost."""
 
     @abstractmethod
     def remaining(self, at: Prospect) -> Number:
-        """
-        Return the cost that is left, metres.
+        """Return the cost that is left, metres."""
 
-        :param at: where the set-point is, and what goes with it.
-        """
+    @property
+    def resists(self) -> bool:
+        """Return whether rigid things resist a tip that holds the object."""
+        return False
 
-    def resistance(self, grasped: Number, x: Number, y: Number, z: Number) -> tuple[Number, ...]:
-        """Return the force of rigid things on the tip, N; none by default."""
-        return ()
+    def resistance(
+        self, grasped: Number, x: Number, y: Number, z: Number
+    ) -> tuple[Number, Number]:
+        """Return the force of rigid things on the tip along x and y, N."""
+        return 0.0, 0.0
 
 
 def held_fraction(held: Number, hold_time: Number) -> Number:
     """Return which part of a holding time is done."""
     fraction = held / hold_time
-    whole = fraction > 1.0 - 1e-9
-    if isinstance(whole, np.ndarray):
-        return np.where(whole, 1.0, fraction)
-    return 1.0 if whole else fraction
+    return choose(fraction > 1.0 - 1e-9, 1.0, fraction)
 
 
-def within(tip: Sequence[Number], point: Sequence[Number], tolerance: Number) -> Number:
-    """Say whether no axis of a tip is further from a point than a tolerance, m."""
-    if isinstance(tip, np.ndarray):
-        x, y, z = abs(tip - point) <= tolerance
-        return x & y & z
+def within(tip: Point, point: Point, tolerance: Number) -> Number:
+    """Return whether no axis of a tip is further from a point than a tolerance, m."""
     return (
         (abs(tip[0] - point[0]) <= tolerance)
         & (abs(tip[1] - point[1]) <= tolerance)

@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Needle pick and pass, and peg transfer: grasp an object, carry it, let go where it belongs."""
 
+from dataclasses import dataclass
+from typing import Self
+
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.scalar_or_array import excess, Number, Point, some
 from fdrl_ros.surgery.tasks.task import (
     CLOSED,
-    excess,
     JAW_COST,
-    Number,
     OPEN,
-    Point,
     Prospect,
     Reading,
     Scene,
@@ -18,71 +19,88 @@ from fdrl_ros.surgery.tasks.task import (
     within,
 )
 from fdrl_ros.surgery.tissue.contact import Tissue
-import numpy as np
+
+PLAY = constant('peg_transfer.play')
+"""How far a ring moves on its peg before it pulls at it, m."""
 
 _NEAR = 0.0006
 """Error of an axis from which the set-point counts as being there, m."""
 
 
+@dataclass(slots=True)
 class Transfer(Task):
     """
-    Take an object from one point to another.
+    Take an object from one point to another: a needle, or a ring from one peg to another.
 
     It is grasped when the jaw closes around it, and let go when the jaw opens: at the second point
     that is success, anywhere else the object is lost. A ring is lifted off a peg and over to
     another; below their top one that is moved sideways pulls at its peg like a spring.
 
-    :param name: of the procedure.
     :param pick: where the object is, m.
     :param place: where it belongs, m.
+    :param pick_tolerance: of each axis, m, as place_tolerance.
     :param pegs: 1 if pegs are in the way, else 0.
-    :param peg: how far a ring must be lifted off its peg, m.
-    :param clearance: above the pegs on the way over, m.
     :param spring: of a ring against its peg, N/m.
+    :param top: height to which a ring must be lifted off its peg, m.
+    :param clear: height of the way over, m.
+    :param onward: what is left to carry when the object is picked, m.
     """
 
     uses_jaw = True
     loss = 'drop'
-    rigid = True
-    play = constant('peg_transfer.play')
 
-    def __init__(
-        self,
-        patient: Patient,
-        tissue: Tissue,
-        name: str,
-        pick: Point,
-        place: Point,
-        pegs: float = 0.0,
-        peg: float = 0.0,
-        clearance: float = 0.0,
-        spring: float = 0.0,
-    ) -> None:
-        super().__init__(patient, tissue)
-        self.pick, self.place = pick, place
-        self.pick_tolerance = constant(f'{name}.pick_tolerance')
-        self.place_tolerance = constant(f'{name}.place_tolerance')
-        self.pegs, self.spring = pegs, spring
-        self.top = pick[2] + peg
-        self.clear = self.top + clearance
-        self.onward = self._carried(*pick)[0]
-        """What is left to carry when the object is picked, m."""
+    pick: Point
+    place: Point
+    pick_tolerance: Number
+    place_tolerance: Number
+    pegs: Number
+    spring: Number
+    top: Number
+    clear: Number
+    onward: Number
 
     @classmethod
-    def law(cls) -> type[Task]:
-        """Return this class: needles and rings differ in numbers only."""
-        return Transfer
+    def plan(cls, patient: Patient, tissue: Tissue) -> Self:
+        """Return what is to be done with a patient."""
+        name = patient.procedure.name
+        x, y, z = patient.goal
+        low = z + constant(f'{name}.height')
+        place = patient.destination
+        pegs = peg = clearance = spring = 0.0
+        if name == 'peg_transfer':
+            place = place[0], place[1], low
+            pegs, peg = 1.0, constant('peg_transfer.peg')
+            clearance = constant('peg_transfer.clearance')
+            spring = constant('peg_transfer.spring')
+        task = cls(
+            (x, y, low),
+            place,
+            constant(f'{name}.pick_tolerance'),
+            constant(f'{name}.place_tolerance'),
+            pegs,
+            spring,
+            low + peg,
+            low + peg + clearance,
+            0.0,
+        )
+        task.onward = task._carried(*task.pick)[0]
+        return task
 
     def begin(self) -> Scene:
         """Return the scene with the object where it is picked."""
-        return Scene(object=self.pick)
+        x, y, z = self.pick
+        return Scene(object=(x, y, z))
 
-    def waypoint(self, grasped: Number, done: Number, time: Number) -> tuple[Number, ...]:
+    def waypoint(self, grasped: Number, done: Number, time: Number, breath: Number) -> Point:
         """Return where the object is, then where it belongs."""
-        if not _any(grasped):
-            return self.pick
-        return tuple(
-            (1.0 - grasped) * a + grasped * b for a, b in zip(self.pick, self.place, strict=True)
+        pick, place = self.pick, self.place
+        if not some(grasped):
+            return pick
+        free = 1.0 - grasped
+        return (
+            free * pick[0] + grasped * place[0],
+            free * pick[1] + grasped * place[1],
+            free * pick[2] + grasped * place[2],
         )
 
     def progress(self, scene: Scene, reading: Reading) -> Number:
@@ -96,7 +114,7 @@ class Transfer(Task):
         scene.done = 0.5 * (held | taken) + 0.5 * placed
         scene.jaw = reading.jaw
         if scene.object is not None and (scene.grasped or placed):
-            scene.object = tip
+            scene.object = tip[0], tip[1], tip[2]
         return opened ^ placed
 
     def _carried(self, x: Number, y: Number, z: Number) -> tuple[Number, Number]:
@@ -125,13 +143,20 @@ class Transfer(Task):
             + 2.0 * JAW_COST
         )
         left = (done < 1.0) * 1.0
-        if not _any(grasped):
+        if not some(grasped):
             return left * fetching
         way, there = self._carried(x, y, z)
         carrying = way + JAW_COST * (1.0 - there + abs(told - there))
         return left * ((1.0 - grasped) * fetching + grasped * carrying)
 
-    def resistance(self, grasped: Number, x: Number, y: Number, z: Number) -> tuple[Number, ...]:
+    @property
+    def resists(self) -> bool:
+        """Return whether a ring resists; a needle does not."""
+        return some(self.spring)
+
+    def resistance(
+        self, grasped: Number, x: Number, y: Number, z: Number
+    ) -> tuple[Number, Number]:
         """Return the force of the nearer peg on a ring around it, N, along x and y."""
         first, second = self.pick, self.place
         to_first = (x - first[0]) ** 2 + (y - first[1]) ** 2
@@ -140,41 +165,5 @@ class Transfer(Task):
         from_x = x - (nearer * first[0] + (1.0 - nearer) * second[0])
         from_y = y - (nearer * first[1] + (1.0 - nearer) * second[1])
         distance = (from_x * from_x + from_y * from_y) ** 0.5 + 1e-12
-        pull = grasped * (z < self.top) * self.spring * excess(distance, self.play) / distance
+        pull = grasped * (z < self.top) * self.spring * excess(distance, PLAY) / distance
         return -pull * from_x, -pull * from_y
-
-
-class NeedlePass(Transfer):
-    """Pick a needle above the organ and pass it to the other instrument."""
-
-    rigid = False
-
-    def __init__(self, patient: Patient, tissue: Tissue) -> None:
-        x, y, z = patient.goal
-        pick = (x, y, z + constant('needle_pass.height'))
-        super().__init__(patient, tissue, 'needle_pass', pick, patient.destination)
-
-
-class PegTransfer(Transfer):
-    """Lift a ring off one peg, carry it over and put it on another."""
-
-    def __init__(self, patient: Patient, tissue: Tissue) -> None:
-        x, y, z = patient.goal
-        low = z + constant('peg_transfer.height')
-        to_x, to_y, _ = patient.destination
-        super().__init__(
-            patient,
-            tissue,
-            'peg_transfer',
-            (x, y, low),
-            (to_x, to_y, low),
-            pegs=1.0,
-            peg=constant('peg_transfer.peg'),
-            clearance=constant('peg_transfer.clearance'),
-            spring=constant('peg_transfer.spring'),
-        )
-
-
-def _any(flag: Number) -> bool:
-    """Say whether a number, or one of an array, is not zero."""
-    return bool(flag.any() if isinstance(flag, np.ndarray) else flag)

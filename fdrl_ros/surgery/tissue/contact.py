@@ -1,27 +1,39 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Force of soft tissue on a rounded tip: Hertz at rest, Hunt-Crossley when moving.
+Force of soft tissue on rounded tips: Hertz at rest, Hunt-Crossley when moving.
 
 F = K d^1.5 (1 + lambda d'), F >= 0, with K = 4/3 E / (1 - nu^2) sqrt(R). The organ is taken for
-a half-space, which is too soft for organs that are thin against the depth.
+a half-space, which is too soft for organs that are thin against the depth. All laws take the
+numbers of one tip or arrays of many.
+
+A noisy force f is smoothed once a tick, m <- m + (f - m) / k, which leaves 1 / sqrt(2 k - 1) of
+its deviation in m; contact is felt four such deviations above nothing.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 import math
 
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.patient.events import breathing_events, breathing_motion
+from fdrl_ros.surgery.patient.breathing import breathing_motion, breathing_rate
+from fdrl_ros.surgery.patient.events import Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from fdrl_ros.surgery.scalar_or_array import Arrays, Number, Numbers
+from fdrl_ros.surgery.settings import WorldSettings
+from numpy import ndarray
 
 POISSON = constant('tissue.poisson_ratio')
 EXPONENT = 1.5
 """Of the depth, by Hertz for a sphere; forces have it as d sqrt(d), which is quicker."""
 PRESSURE_LIMIT = constant('tissue.pressure_limit')
 SLIP_SPEED = constant('tissue.slip_speed')
+TOUCH_FORCE = constant('tissue.touch_force')
+
+MEMORY = 8
+"""k of the smoothed force, ticks."""
+
+_DEVIATIONS = 4.0
 
 
 def contact_stiffness(young_modulus: float, radius: float) -> float:
@@ -34,70 +46,95 @@ def contact_stiffness(young_modulus: float, radius: float) -> float:
     return 4.0 / 3.0 * young_modulus / (1.0 - POISSON**2) * math.sqrt(radius)
 
 
-def contact_force(
-    stiffness: Array | float, damping: Array | float, depth: Array, speed: Array
-) -> Array:
+def contact_force(stiffness: Number, damping: Number, depth: Number, speed: Number) -> Number:
     """
-    Return the forces of Hunt and Crossley, N, of one shape; for one tip see :class:`Tissue`.
+    Return the force of Hunt and Crossley that pushes a tip out, N.
 
     :param stiffness: K, N / m^1.5.
     :param damping: lambda, s/m.
-    :param depth: of the tips below the untouched surface, m.
-    :param speed: at which the depths grow, m/s.
+    :param depth: of the tip below the untouched surface, m; not positive without contact.
+    :param speed: at which the depth grows, m/s.
     """
-    inside = np.maximum(depth, 0.0)
-    forces: Array = stiffness * inside * np.sqrt(inside) * (1.0 + damping * speed)
-    return np.maximum(forces, 0.0)
+    maths = Arrays if type(depth) is ndarray else Numbers  # quicker than maths_of
+    inside = maths.greater(depth, 0.0)
+    force = stiffness * inside * maths.root(inside) * (1.0 + damping * speed)
+    return maths.greater(force, 0.0)
 
 
+def harm(load: Number, depth: Number, warn: Number, bearable: Number) -> tuple[Number, Number]:
+    """
+    Return what harms tissue in each second, by force and by pressure, N.
+
+    :param load: on the tissue, N.
+    :param depth: of the tip, m; not positive only without a load.
+    :param warn: force above which tissue is harmed, N.
+    :param bearable: force that tissue bears for each metre of depth, N/m.
+    """
+    maths = Arrays if type(load) is ndarray else Numbers
+    strain = maths.excess(load, warn)
+    borne = abs(bearable * depth)
+    crushed = load > borne
+    if not maths.some(crushed):
+        return strain, 0.0
+    share = load / maths.choose(crushed, borne, 1.0) - 1.0
+    return strain, maths.choose(crushed, load * share, 0.0)
+
+
+def felt_force(settings: WorldSettings) -> float:
+    """Return the force from which contact is felt, N: measured, or smoothed where it is noisy."""
+    left = settings.force_noise / math.sqrt(2.0 * MEMORY - 1.0)
+    return max(TOUCH_FORCE, _DEVIATIONS * left)
+
+
+def smoothed(last: Number, measured: Number) -> Number:
+    """Return the smoothed force m after one more tick, N."""
+    return last + (measured - last) / MEMORY
+
+
+@dataclass(slots=True)
 class Tissue:
-    """The organ of one patient under one instrument; it breathes and remembers nothing."""
+    """
+    The organ of one patient under one instrument, or the organs of many, as arrays.
 
-    __slots__ = (
-        '_amplitude',
-        '_events',
-        '_phase',
-        '_rate',
-        'bearable',
-        'damping',
-        'friction',
-        'rest',
-        'stiffness',
-    )
+    :param stiffness: K, N / m^1.5.
+    :param damping: lambda, s/m.
+    :param friction: Coulomb coefficient.
+    :param bearable: force that tissue bears for each metre of depth, N/m: a mean pressure
+        F / (pi R d) above the limit harms it.
+    :param rest: height of the surface between breathing in and out, m.
+    :param amplitude: of breathing, m.
+    :param rate: of breathing, rad/s.
+    :param phase: of breathing, rad.
+    :param coughs: that breathing will be disturbed by.
+    """
 
-    def __init__(self, patient: Patient) -> None:
-        self.stiffness = contact_stiffness(patient.young_modulus, patient.procedure.contact_radius)
-        self.bearable = PRESSURE_LIMIT * math.pi * patient.procedure.contact_radius
-        """Force that tissue bears for each metre of depth: pressure F / (pi R d) harms it, N/m."""
-        self.damping = patient.damping
-        self.friction = patient.friction
-        self.rest = patient.goal[2] + patient.registration_error
-        """Height of the surface between breathing in and out, m."""
-        self._events = breathing_events(patient.events)
-        self._amplitude = patient.breathing_amplitude
-        self._rate = 2.0 * math.pi * patient.respiratory_rate / 60.0
-        self._phase = patient.breathing_phase
+    stiffness: Number
+    damping: Number
+    friction: Number
+    bearable: Number
+    rest: Number
+    amplitude: Number
+    rate: Number
+    phase: Number
+    coughs: Sequence[Span] = ()
 
-    def surface(self, time: float) -> tuple[float, float]:
+    def surface(self, time: Number) -> tuple[Number, Number]:
         """Return height (m) and upward speed (m/s) of the untouched surface at a time."""
         height, speed = self.breath(time)
         return self.rest + height, speed
 
-    def breath(self, time: float) -> tuple[float, float]:
+    def breath(self, time: Number) -> tuple[Number, Number]:
         """Return how far breathing has the surface above its rest (m), and its speed (m/s)."""
-        return breathing_motion(self._amplitude, self._rate, self._phase, self._events, time)
+        return breathing_motion(self.amplitude, self.rate, self.phase, self.coughs, time)[:2]
 
-    def normal_force(self, depth: float, speed: float = 0.0) -> float:
+    def normal_force(self, depth: Number, speed: Number = 0.0) -> Number:
         """
         Return the force that pushes the tip out, N.
 
         :param depth: of the tip below the untouched surface, m.
         :param speed: at which the depth grows, m/s.
         """
-        if depth <= 0.0:
-            return 0.0
-        force = self.stiffness * depth * math.sqrt(depth) * (1.0 + self.damping * speed)
-        return force if force > 0.0 else 0.0
+        return contact_force(self.stiffness, self.damping, depth, speed)
 
     def friction_force(self, normal: float, x: float, y: float) -> tuple[float, float]:
         """
@@ -113,3 +150,19 @@ class Tissue:
     def depth_for(self, force: float) -> float:
         """Return the depth at rest for a force, m (the inverse of Hertz)."""
         return float((force / self.stiffness) ** (1.0 / EXPONENT))
+
+
+def tissue_of(patient: Patient) -> Tissue:
+    """Return a patient's organ."""
+    radius = patient.procedure.contact_radius
+    return Tissue(
+        contact_stiffness(patient.young_modulus, radius),
+        patient.damping,
+        patient.friction,
+        PRESSURE_LIMIT * math.pi * radius,
+        patient.goal[2] + patient.registration_error,
+        patient.breathing_amplitude,
+        breathing_rate(patient),
+        patient.breathing_phase,
+        spans(patient.events, 'breathing'),
+    )

@@ -28,8 +28,8 @@ from fdrl_ros.experiments.studies.selector.summary import share, summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector.value.monte_carlo_reference import acting
-from fdrl_ros.surgery.gym.batch import BatchSurgery
-from fdrl_ros.surgery.gym.batch_rollout import roll_out
+from fdrl_ros.surgery.gym.rollout import roll_out
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
 from hypothesis import given
@@ -137,7 +137,7 @@ def candidates():
 def test_the_oracle_s_true_returns_are_what_the_policies_then_earn(candidates):
     world = WorldSettings(mode='kinematic', horizon=25)
     patients = [mixture(3, 1.0, 2).patient(each) for each in range(8)]
-    batch = BatchSurgery(patients, world)
+    batch = VectorOperation(patients, world)
     states = batch.reset()
     every = true_returns(batch, candidates, 0.97, states)
     for each, worth in zip(candidates, every, strict=True):

@@ -21,8 +21,8 @@ from fdrl_ros.experiments.studies.selector.coverage_summary import (
     widening,
 )
 from fdrl_ros.selector import reference
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
 from fdrl_ros.surgery.patient.redraw import redraw
 import numpy as np
@@ -41,7 +41,7 @@ def test_who_is_redrawn_is_seen_as_before_and_is_another(procedure):
     for index in range(3):
         patient = everyone.patient(index, 'test', procedure)
         drawn = redraw(patient, PUBLIC, 10, np.random.default_rng(index), FIRST)
-        states = BatchSurgery([patient, *drawn]).reset()
+        states = VectorOperation([patient, *drawn]).reset()
         np.testing.assert_allclose(states[1:], states[[0] * 10], atol=2e-6)
         for name in ('young_modulus', 'damping', 'registration_error', 'breathing_amplitude'):
             assert len({getattr(each, name) for each in (patient, *drawn)}) == 11

@@ -5,10 +5,10 @@
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield, COARSE_UP
 from fdrl_ros.surgery.gym.actions import TICK
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 from fdrl_ros.surgery.tissue.contact import contact_stiffness
@@ -34,7 +34,7 @@ def operate(reading, choose, ticks, procedure='retraction', seed=5):
     """
     cohort = public_cohort(seed, 1.0, (procedure,))
     patients = np.array([cohort.patient(each, 'test') for each in range(ROWS)])
-    batch = BatchSurgery(patients.tolist())
+    batch = VectorOperation(patients.tolist())
     batch.reset()
     shield = BatchShield(SETTINGS, procedure, ROWS)
     wrong = np.random.default_rng(0).integers(1, 8, ROWS)
@@ -50,7 +50,7 @@ def operate(reading, choose, ticks, procedure='retraction', seed=5):
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             return
-        batch.keep(rows)
+        batch.select(rows)
         shield.select(rows)
         patients, wrong, felt = patients[rows], wrong[rows], felt[rows]
 
@@ -65,7 +65,7 @@ def down_and_up(batch, tick):
 
 
 def expert(batch, tick):
-    return expert_costs(batch).argmin(axis=1)
+    return vector_expert_costs(batch).argmin(axis=1)
 
 
 @pytest.mark.parametrize('reading', READINGS)

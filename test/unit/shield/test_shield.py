@@ -10,12 +10,12 @@ from fdrl_ros.selector import Shield, ShieldSettings, Veto
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.shield import BatchShield, COARSE_UP, FINE_UP, LADDERS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES
 from hypothesis import given, settings
@@ -47,7 +47,7 @@ def review(shield, values, procedure, asked, now, holding=False, away=None, *, d
 def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None):
     """Operate under a shield; yield states before, decisions, and the peaks that followed."""
     cohort = public_cohort(5, heterogeneity, (procedure,))
-    batch = BatchSurgery([cohort.patient(each, 'test') for each in range(count)])
+    batch = VectorOperation([cohort.patient(each, 'test') for each in range(count)])
     batch.reset()
     shield = BatchShield(shield_settings or ShieldSettings(), procedure, count)
     for _ in range(ticks):
@@ -58,7 +58,7 @@ def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             return
-        batch.keep(rows)
+        batch.select(rows)
         shield.select(rows)
 
 
@@ -70,7 +70,7 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
         """Go down in most cases, so that there is force, and anywhere in the rest."""
         anywhere = rng.integers(0, ACTION_COUNT, len(batch.over))
         down = rng.choice([4, 10], len(batch.over))
-        expert = expert_costs(batch).argmin(axis=1)
+        expert = vector_expert_costs(batch).argmin(axis=1)
         kind = rng.random(len(batch.over))
         return np.where(kind < 0.4, down, np.where(kind < 0.7, anywhere, expert))
 
@@ -91,7 +91,7 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
 )
 def test_one_robot_is_told_what_many_are(procedure, number, asked, damage_limit):
     patient = public_cohort(3, 1.0, (procedure,)).patient(number)
-    batch = BatchSurgery([patient])
+    batch = VectorOperation([patient])
     batch.reset()
     chosen = ShieldSettings(damage_limit=damage_limit)
     many, one, meter, now = BatchShield(chosen, procedure, 1), Shield(chosen), DamageMeter(), 0.0
@@ -177,7 +177,7 @@ def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must(
 
 def test_damage_drives_no_tip_out_of_the_workspace():
     left, up = 0, 0
-    batch = BatchSurgery(patients_of('palpation', 0, 24))
+    batch = VectorOperation(patients_of('palpation', 0, 24))
     batch.reset()
     shield = BatchShield(ShieldSettings(), 'palpation', 24)
     shield.damage.total = np.full(24, 2.5)
@@ -191,7 +191,7 @@ def test_damage_drives_no_tip_out_of_the_workspace():
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             break
-        batch.keep(rows)
+        batch.select(rows)
         shield.select(rows)
     assert up > 0 and left == 0
 

@@ -8,19 +8,18 @@ from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.arm.batch_arm import HIGH, LOW, refuse_unreachable
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEPS, TICK
-from fdrl_ros.surgery.gym.batch import BatchSurgery, NO_FAILURE
 from fdrl_ros.surgery.gym.operation import FAILURES, Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
+from fdrl_ros.surgery.gym.vector_operation import NO_FAILURE, VectorOperation
 from fdrl_ros.surgery.patient.batch_events import Breathing
 from fdrl_ros.surgery.patient.batch_physiology import BatchPhysiology
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.patient.events import breathing_factor, breathing_motion, Event, KINDS
 from fdrl_ros.surgery.patient.physiology import Physiology
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
-from fdrl_ros.surgery.tasks.expert import expert
+from fdrl_ros.surgery.tasks.expert import expert, vector_expert_costs
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,7 +92,7 @@ def compare(batch, row, step, operation, outcome):
 def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, share):
     rng = np.random.default_rng(int(10 * share))
     people = cast(heterogeneity, 14)
-    batch = BatchSurgery(people)
+    batch = VectorOperation(people)
     states = batch.reset()
     operations = [alone(each) for each in people]
     np.testing.assert_array_equal(states, [each.state() for each in operations])
@@ -101,7 +100,7 @@ def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, sh
     while operations:
         experts = [expert(each.state(), each.patient, WORLD) for each in operations]
         same_states = batch.states() == np.array([each.state() for each in operations])
-        for row, costs in enumerate(expert_costs(batch)):
+        for row, costs in enumerate(vector_expert_costs(batch)):
             # Costs are rounded to 1e-7 m, states to float32.
             step = 1.01e-7 if same_states[row].all() else 1e-6
             np.testing.assert_allclose(costs, experts[row][1], rtol=1e-12, atol=step)
@@ -118,7 +117,7 @@ def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, sh
         np.testing.assert_array_equal(batch.over, [each.done for each in operations])
         going = [each for each in operations if not each.done]
         if going and len(going) < len(operations):
-            batch.keep(np.flatnonzero(~batch.over))
+            batch.select(np.flatnonzero(~batch.over))
         operations = going
     assert {name for name, _success in ended} == set(PROCEDURE_NAMES)
     assert share < 1.0 or sum(success for _name, success in ended) >= 6
@@ -128,7 +127,7 @@ def test_pressure_and_a_poor_sensor_do_to_rows_what_they_do_alone(monkeypatch):
     monkeypatch.setattr('fdrl_ros.surgery.tissue.contact.PRESSURE_LIMIT', 1e3)
     world = dataclasses.replace(WORLD, force_noise=0.05)
     people = cast(1.0, 7)
-    batch = BatchSurgery(people, world)
+    batch = VectorOperation(people, world)
     batch.reset(rngs=[np.random.default_rng(row) for row in range(7)])
     operations = [
         alone(each, world, np.random.default_rng(row)) for row, each in enumerate(people)
@@ -147,7 +146,7 @@ def test_a_patient_who_bleeds_fails_by_vitals_in_the_same_tick():
         COHORT.patient(0, procedure='reach'), events=(Event('bleed', 1.0, 40.0, 70.0),)
     )
     world = dataclasses.replace(WORLD, horizon=3000)
-    batch, operation = BatchSurgery([bleeding, COHORT.patient(1)], world), alone(bleeding, world)
+    batch, operation = VectorOperation([bleeding, COHORT.patient(1)], world), alone(bleeding, world)
     batch.reset()
     while not operation.done:
         step = batch.step([STAY, STAY])
@@ -166,7 +165,7 @@ def test_the_order_and_the_company_of_patients_do_not_matter(data):
     actions = np.random.default_rng(data.draw(st.integers(0, 99))).integers(
         ACTION_COUNT, size=(25, 10)
     )
-    one, other = BatchSurgery(people), BatchSurgery([people[each] for each in order])
+    one, other = VectorOperation(people), VectorOperation([people[each] for each in order])
     one.reset(), other.reset()
     for each in actions:
         full = one.step(each)
@@ -184,7 +183,7 @@ def test_a_batch_repeats_itself_bit_by_bit():
     actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(40, 21))
     said = []
     for _ in range(2):
-        batch = BatchSurgery(people)
+        batch = VectorOperation(people)
         batch.reset()
         said.append(b'')
         for each in actions:
@@ -197,7 +196,7 @@ def test_a_batch_repeats_itself_bit_by_bit():
 
 def test_a_new_patient_begins_as_alone_and_disturbs_nobody():
     people = cast(1.0, 7)
-    batch, untouched = BatchSurgery(people), BatchSurgery(people)
+    batch, untouched = VectorOperation(people), VectorOperation(people)
     batch.reset(), untouched.reset()
     rng = np.random.default_rng(2)
     for time in range(40):
@@ -221,7 +220,7 @@ def test_a_new_patient_begins_as_alone_and_disturbs_nobody():
 
 
 def test_what_a_step_returned_does_not_change_later():
-    batch = BatchSurgery(cast(0.0, 7))
+    batch = VectorOperation(cast(0.0, 7))
     batch.reset()
     step = batch.step(np.full(7, 4))
     kept = [np.copy(each) for each in (*step[:4], *step[4].values())]
@@ -234,10 +233,10 @@ def test_what_a_step_returned_does_not_change_later():
 
 def test_misuse_is_refused_and_nothing_moves():
     with pytest.raises(SettingError, match='mode'):
-        BatchSurgery(settings=WorldSettings(mode='dynamic'))
+        VectorOperation(settings=WorldSettings(mode='dynamic'))
     with pytest.raises(SettingError, match='settings'):
-        BatchSurgery(settings='kinematic')
-    batch = BatchSurgery()
+        VectorOperation(settings='kinematic')
+    batch = VectorOperation()
     for wrong in (
         lambda: batch.step([]),
         lambda: batch.replace(0, COHORT.patient(0)),
@@ -265,7 +264,7 @@ def test_misuse_is_refused_and_nothing_moves():
             batch.replace(row, patient)
     for rows in ([], [0, 0], [3], [-1], [0.0], 1):
         with pytest.raises(StateError, match='rows'):
-            batch.keep(rows)
+            batch.select(rows)
     with pytest.raises(StateError, match='Patient'):
         batch.reset([people[0], None])
     np.testing.assert_array_equal(batch.values(), before)
@@ -282,7 +281,7 @@ def test_a_point_out_of_reach_is_refused_and_nothing_moves():
         goal=(0.0, 0.0, -0.24),
         registration_error=-0.02,
     )
-    batch = BatchSurgery([COHORT.patient(1), low])
+    batch = VectorOperation([COHORT.patient(1), low])
     batch.reset()
     before = batch.values()
     with pytest.raises(UnreachableError):
@@ -309,21 +308,21 @@ def test_the_box_that_needs_no_closer_look_can_be_reached():
 def test_after_the_end_a_step_is_refused_until_the_row_is_replaced_or_left_out():
     world = dataclasses.replace(WORLD, horizon=2)
     people = cast(0.0, 3)
-    batch = BatchSurgery(people, world)
+    batch = VectorOperation(people, world)
     batch.reset()
     batch.step([STAY] * 3)
     batch.replace(1, people[2])
     assert batch.step([STAY] * 3)[3].tolist() == [True, False, True]
     with pytest.raises(StateError, match=r'\[0, 2\] are over'):
         batch.step([STAY] * 3)
-    batch.keep([1, 0])
+    batch.select([1, 0])
     assert [each.name for each in batch.patients] == [people[2].name, people[0].name]
     batch.replace(1, people[1])
     assert batch.step([STAY] * 2)[3].tolist() == [True, False]
 
 
 def test_copies_go_on_as_the_operations_that_they_are_of_and_leave_those_alone():
-    batch, rng = BatchSurgery(cast(0.8, 7), WORLD), np.random.default_rng(5)
+    batch, rng = VectorOperation(cast(0.8, 7), WORLD), np.random.default_rng(5)
     batch.reset()
     for _ in range(12):
         batch.step(rng.integers(ACTION_COUNT, size=7))
@@ -339,7 +338,7 @@ def test_copies_go_on_as_the_operations_that_they_are_of_and_leave_those_alone()
 
 
 def test_operations_with_a_noisy_sensor_cannot_be_copied():
-    batch = BatchSurgery(cast(0.5, 7), dataclasses.replace(WORLD, force_noise=0.05))
+    batch = VectorOperation(cast(0.5, 7), dataclasses.replace(WORLD, force_noise=0.05))
     batch.reset(rngs=[np.random.default_rng(each) for each in range(7)])
     with pytest.raises(StateError, match='noisy'):
         batch.copies(2)
@@ -349,8 +348,8 @@ def test_noise_comes_from_the_generator_of_the_row():
     noisy = dataclasses.replace(WORLD, force_noise=0.15)
     people = cast(0.5, 7)
     with pytest.raises(StateError, match='generators'):
-        BatchSurgery(people, noisy).reset()
-    batch = BatchSurgery(people, noisy)
+        VectorOperation(people, noisy).reset()
+    batch = VectorOperation(people, noisy)
     batch.reset(rngs=[np.random.default_rng(each) for each in range(7)])
     operations = [
         alone(each, noisy, np.random.default_rng(row)) for row, each in enumerate(people)

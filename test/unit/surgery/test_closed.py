@@ -7,10 +7,10 @@ import gc
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
 from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.endoscope import Endoscope
@@ -18,7 +18,7 @@ from fdrl_ros.surgery.render.picture import picture
 from fdrl_ros.surgery.render.stage import Stage
 from fdrl_ros.surgery.render.view import View
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 import numpy as np
 import pybullet
 import pytest
@@ -160,7 +160,7 @@ def test_a_closed_endoscope_and_a_closed_stage_draw_nothing():
 
 
 def test_closed_batches_and_vector_envs_refuse_everything():
-    batch = BatchSurgery([PATIENT, PATIENT])
+    batch = VectorOperation([PATIENT, PATIENT])
     batch.reset()
     stay = np.full(2, 12)
     batch.close(), batch.close()
@@ -168,13 +168,13 @@ def test_closed_batches_and_vector_envs_refuse_everything():
         batch.reset,
         lambda: batch.reset([PATIENT]),
         lambda: batch.replace(0, PATIENT),
-        lambda: batch.keep([0]),
+        lambda: batch.select([0]),
         lambda: batch.step(stay),
         batch.motion,
         batch.values,
         batch.states,
         batch.info,
-        lambda: expert_costs(batch),
+        lambda: vector_expert_costs(batch),
         what='batch',
     )
     env = VectorSurgeryEnv(2, Cohort(0, 3, 0.5, 1))

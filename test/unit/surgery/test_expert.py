@@ -4,15 +4,15 @@
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.gym.actions import ACTIONS, TICK
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.episode import mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs as batch_costs
-from fdrl_ros.surgery.tasks.expert import expert, expert_costs
+from fdrl_ros.surgery.tasks.expert import expert
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs as batch_costs
 from fdrl_ros.surgery.tasks.task import Prospect
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def states_of_random_hands():
 
 def test_asking_in_any_order_and_in_batches_gives_the_same_answers():
     for episode in states_of_random_hands():
-        batch = expert_costs(episode.states, episode.patient)
+        batch = vector_expert_costs(episode.states, episode.patient)
         assert batch.shape == (len(episode.states), 15)
         for index in reversed(range(len(episode.states))):
             action, costs = expert(episode.states[index], episode.patient)
@@ -94,7 +94,7 @@ def test_costs_are_what_remains_after_the_move_as_the_reward_counts_it(procedure
 def test_the_expert_succeeds_in_every_procedure_at_every_heterogeneity(procedure, heterogeneity):
     """A sample; test/paper holds 1000 patients of each, with the motors too."""
     patients = mixture(3, heterogeneity, 12, (procedure,))
-    batch = BatchSurgery([patients.patient(index) for index in range(200)])
+    batch = VectorOperation([patients.patient(index) for index in range(200)])
     batch.reset()
     ends = []
     while len(ends) < 200:
@@ -103,7 +103,7 @@ def test_the_expert_succeeds_in_every_procedure_at_every_heterogeneity(procedure
         ends += said['success'][over].tolist()
         assert (said['peak_force'] < [each.procedure.force_limit for each in batch.patients]).all()
         if over.any() and not over.all():
-            batch.keep(np.flatnonzero(~over))
+            batch.select(np.flatnonzero(~over))
     assert sum(ends) >= 198
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import INDEX, PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.patient.events import breathing_factor, Event
 from fdrl_ros.surgery.patient.physiology import Physiology
@@ -136,7 +136,7 @@ def test_every_row_of_a_batch_lives_at_the_pace_as_alone(pace):
     )
     people = [cohort.patient(each) for each in range(9)]
     people[::3] = [dataclasses.replace(each, events=happening) for each in people[::3]]
-    batch, alone = BatchSurgery(people, world), [Operation(world) for _ in people]
+    batch, alone = VectorOperation(people, world), [Operation(world) for _ in people]
     batch.reset()
     for operation, patient in zip(alone, people, strict=True):
         operation.reset(patient)
@@ -162,7 +162,7 @@ def test_every_row_of_a_batch_lives_at_the_pace_as_alone(pace):
         going = np.flatnonzero(~batch.over)
         alone = [alone[each] for each in going]
         if len(going) and batch.over.any():
-            batch.keep(going)
+            batch.select(going)
     assert 'time' in failures and changed
     assert ('vitals' in failures) == (pace == 60.0)
 

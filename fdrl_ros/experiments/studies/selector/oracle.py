@@ -10,8 +10,8 @@ patient's tissue and all that is still to happen.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fdrl_ros.surgery.gym.batch import BatchSurgery
-from fdrl_ros.surgery.gym.batch_rollout import Chooser
+from fdrl_ros.surgery.gym.rollout import Chooser
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 
 def true_returns(
-    batch: BatchSurgery,
+    batch: VectorOperation,
     candidates: Sequence[Chooser],
     discount: float,
     states: NDArray[np.float32],
@@ -46,7 +46,7 @@ def true_returns(
         if not len(going):
             return returns.reshape(len(candidates), -1)
         if len(going) < len(rows):
-            trial.keep(going)
+            trial.select(going)
             states, rows = states[going], rows[going]
 
 
@@ -76,7 +76,7 @@ def oracle_returns(
     :param tick: told before each tick how many operations go on; what it raises ends all.
     :returns: discounted return of each patient, shape (n,).
     """
-    batch = BatchSurgery(list(patients), replace(settings, mode='kinematic', force_noise=0.0))
+    batch = VectorOperation(list(patients), replace(settings, mode='kinematic', force_noise=0.0))
     states, rows = batch.reset(), np.arange(len(patients))
     returns, factor = np.zeros(len(rows)), 1.0
     while True:
@@ -92,5 +92,5 @@ def oracle_returns(
             batch.close()
             return returns
         if len(going) < len(rows):
-            batch.keep(going)
+            batch.select(going)
             states, rows = states[going], rows[going]

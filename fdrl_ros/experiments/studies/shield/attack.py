@@ -16,9 +16,9 @@ from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield, Shield
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
-from fdrl_ros.surgery.gym.batch import BatchSurgery
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import INDEX, STATE_SIZE
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
@@ -204,7 +204,7 @@ def attack(
     while tally.steps < steps:
         count = min(_ROWS, -(-(steps - tally.steps) // TICKS))
         patients = patients_of(procedure, _ROWS * round_number, count)
-        batch = BatchSurgery(patients)
+        batch = VectorOperation(patients)
         states = batch.reset()
         shield, meter = BatchShield(watch, procedure, count), DamageMeter(np.zeros(count))
         attacker.begin()
@@ -227,7 +227,7 @@ def attack(
             if not len(rows):
                 break
             if len(rows) < len(states):
-                batch.keep(rows)
+                batch.select(rows)
                 shield.select(rows)
                 meter.select(rows)
                 states = states[rows]

@@ -10,16 +10,16 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import Policy
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield
-from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
-from fdrl_ros.surgery.tasks.batch_expert import expert_costs
+from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 import numpy as np
 from numpy.typing import NDArray
 
 _FORCE = FAILURES.index('force')
 
-Chooser = Callable[[BatchSurgery, NDArray[np.float32]], NDArray[np.intp]]
+Chooser = Callable[[VectorOperation, NDArray[np.float32]], NDArray[np.intp]]
 """Who acts: the operations that go on and their states give an action for each."""
 
 
@@ -67,16 +67,16 @@ def newest(path: Path) -> list[Path]:
     return found
 
 
-def by_expert(batch: BatchSurgery, states: NDArray[np.float32]) -> NDArray[np.intp]:
+def by_expert(batch: VectorOperation, states: NDArray[np.float32]) -> NDArray[np.intp]:
     """Choose as the expert does."""
-    chosen: NDArray[np.intp] = expert_costs(batch).argmin(axis=1)
+    chosen: NDArray[np.intp] = vector_expert_costs(batch).argmin(axis=1)
     return chosen
 
 
 def by_policy(policy: Policy) -> Chooser:
     """Return who chooses as a policy does."""
 
-    def choose(batch: BatchSurgery, states: NDArray[np.float32]) -> NDArray[np.intp]:
+    def choose(batch: VectorOperation, states: NDArray[np.float32]) -> NDArray[np.intp]:
         chosen: NDArray[np.intp] = policy.q_values(states).argmax(axis=1)
         return chosen
 
@@ -101,7 +101,7 @@ def cost(
     :param seed: of the patients.
     """
     cohort = public_cohort(seed, heterogeneity, (procedure,))
-    batch = BatchSurgery([cohort.patient(each, 'test') for each in range(patients)])
+    batch = VectorOperation([cohort.patient(each, 'test') for each in range(patients)])
     states = batch.reset()
     shield = BatchShield(settings, procedure, patients)
     successes = forced = steps = vetoes = 0
@@ -119,7 +119,7 @@ def cost(
         if not len(rows):
             break
         if over.any():
-            batch.keep(rows)
+            batch.select(rows)
             shield.select(rows)
             states = states[rows]
     batch.close()

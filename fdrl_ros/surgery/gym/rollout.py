@@ -5,7 +5,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fdrl_ros.surgery.gym.batch import BatchSurgery
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
@@ -31,8 +31,7 @@ class Rollouts:
     :param critical: C_t, shape (N,), bool.
     :param cases: whose tick it was, shape (N,), from 0, rising.
     :param success: shape (n,), bool.
-    :param failure: number of the failure, as :class:`fdrl_ros.surgery.gym.batch.BatchSurgery` says
-        it, shape (n,).
+    :param failure: codes of failures, see :mod:`fdrl_ros.surgery.tasks.outcome`, shape (n,).
     """
 
     patients: tuple[Patient, ...]
@@ -70,7 +69,7 @@ def roll_out(
     :raises StateError: on actions that cannot be.
     """
     world = replace(settings or WorldSettings(), mode='kinematic')
-    batch = BatchSurgery(list(patients), world)
+    batch = VectorOperation(list(patients), world)
     states = batch.reset(rngs=list(rngs))
     rows = np.arange(len(patients))
     success, failure = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
@@ -89,7 +88,7 @@ def roll_out(
         if len(going) == 0:
             break
         if over.any():
-            batch.keep(going)
+            batch.select(going)
         states, rows = following[going], rows[going]
     batch.close()
     columns = [np.concatenate(each) for each in zip(*parts, strict=True)]

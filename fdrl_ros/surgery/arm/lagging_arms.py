@@ -4,7 +4,8 @@
 The kinematic arms of many operations: the 12 sub-steps of a discrete action at once.
 
 Such an arm feels no force, and its set-point s is at the last target when a tick begins, so its
-way is known: p_k = s_0 + (p_0 - s_0) r^k + the lagged response to the set-point's ramp. The last
+way is known: p_k = s_0 + (p_0 - s_0) r^k + the lagged response to the set-point's ramp. That is
+the law of :class:`fdrl_ros.surgery.arm.placement.KinematicArm`, solved for a whole tick. The last
 axis of every array is the patient.
 """
 
@@ -19,7 +20,7 @@ from fdrl_ros.surgery.gym.actions import (
     SUBSTEP,
     SUBSTEPS,
 )
-from fdrl_ros.surgery.patient.batch_events import Array, Rows
+from fdrl_ros.surgery.scalar_or_array import Array, Rows
 import numpy as np
 
 MOVES: Array = np.ascontiguousarray(DISPLACEMENTS.T)
@@ -52,7 +53,7 @@ def refuse_unreachable(points: Array) -> None:
             straight_joints(x, y, z)
 
 
-class BatchArm:
+class LaggingArms:
     """
     The arms of n operations.
 
@@ -76,8 +77,8 @@ class BatchArm:
         self._decay[:, row] = left[:, 0]
         self._responses[1:, :, row] = share * (left[:, 1:] @ _RAMPS).T
 
-    def keep(self, rows: Rows) -> None:
-        """Keep only some rows."""
+    def select(self, rows: Rows) -> None:
+        """Keep only some arms."""
         for name, value in vars(self).items():
             setattr(self, name, np.ascontiguousarray(value[..., rows]))
 

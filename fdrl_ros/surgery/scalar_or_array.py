@@ -1,0 +1,139 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Arithmetic for laws that take the numbers of one patient, or arrays of many.
+
+The last axis of every array is the patient. Plain floats stay plain, since one operation would
+spend most of its time in NumPy's overhead otherwise.
+"""
+
+from dataclasses import fields, MISSING
+import math
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy import ndarray
+from numpy.typing import NDArray
+
+Number = Any
+"""A float, or an array of them; a flag is a bool, or an array of them."""
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+Point = tuple[Number, Number, Number] | Array
+"""Three coordinates, m: a tuple, or of many patients an array of shape (3, n)."""
+
+Record = TypeVar('Record')
+
+
+class Numbers:
+    """What laws calculate with where one patient's numbers are plain floats."""
+
+    root, sine, cosine = math.sqrt, math.sin, math.cos
+
+    @staticmethod
+    def greater(value: Number, bound: Number) -> Number:
+        """Return the greater of a value and a bound."""
+        return value if value > bound else bound  # four times as fast as max()
+
+    @staticmethod
+    def lesser(value: Number, bound: Number) -> Number:
+        """Return the lesser of a value and a bound."""
+        return value if value < bound else bound
+
+    @staticmethod
+    def excess(value: Number, bound: Number) -> Number:
+        """Return how far a value is above a bound; 0 if it is not, or is not a number."""
+        over = value - bound
+        return over if over > 0.0 else 0.0
+
+    @staticmethod
+    def choose(flag: Number, first: Number, second: Number) -> Number:
+        """Return the first value where a flag is true, else the second."""
+        return first if flag else second
+
+    some = bool
+    """Returns whether a flag is true, or one of many is."""
+
+
+class Arrays:
+    """The same of many patients; see :class:`Numbers`."""
+
+    root, sine, cosine = np.sqrt, np.sin, np.cos
+    greater, lesser, choose, some = np.maximum, np.minimum, np.where, np.any
+
+    @staticmethod
+    def excess(value: Number, bound: Number) -> Number:
+        """Return how far values are above bounds; 0 if they are not, or are not numbers."""
+        return np.fmax(value - bound, 0.0)
+
+
+Maths = type[Numbers] | type[Arrays]
+
+
+def maths_of(value: Number) -> Maths:
+    """Return what a law calculates with, by one of its values: as `xp` in the array API."""
+    return Arrays if type(value) is ndarray else Numbers
+
+
+def excess(value: Number, bound: Number) -> Number:
+    """Return how far a value is above a bound; 0 if it is not, or is not a number."""
+    over = value - bound
+    return np.fmax(over, 0.0) if type(over) is ndarray else over if over > 0.0 else 0.0
+
+
+def choose(flag: Number, first: Number, second: Number) -> Number:
+    """Return the first value where a flag is true, else the second."""
+    return np.where(flag, first, second) if type(flag) is ndarray else first if flag else second
+
+
+def some(flag: Number) -> bool:
+    """Return whether a number is not zero, or one of an array is not."""
+    return bool(flag.any() if type(flag) is ndarray else flag)
+
+
+class Columns(Generic[Record]):
+    """
+    The records of n patients as one record whose numbers are arrays.
+
+    The numbers of a record are those fields of its dataclass that have no default.
+
+    :param kind: dataclass of the record.
+    :param count: n.
+    """
+
+    def __init__(self, kind: type[Record], count: int) -> None:
+        self._kind = kind
+        self._names: list[str] = []
+        self._sizes: list[int] = []
+        for each in fields(kind):  # type: ignore[arg-type]
+            if each.default is MISSING:
+                self._names.append(each.name)
+                self._sizes.append(3 if each.type == Point else 1)
+        self.table: Array = np.zeros((sum(self._sizes), count))
+        """One column for each patient."""
+
+    def put(self, row: int, record: Record) -> None:
+        """Write one patient's record."""
+        flat: list[float] = []
+        for name, size in zip(self._names, self._sizes, strict=True):
+            if size == 1:
+                flat.append(getattr(record, name))
+            else:
+                flat.extend(getattr(record, name))
+        self.table[:, row] = flat
+
+    def select(self, rows: Rows) -> None:
+        """Keep only some patients, in the order given."""
+        self.table = np.ascontiguousarray(self.table[:, rows])
+
+    def record(self, rows: Rows | None = None) -> Record:
+        """Return the record of all patients, as views, or a copy for some of them."""
+        table = self.table if rows is None else self.table.take(rows, axis=1)
+        numbers: list[Array] = []
+        place = 0
+        for size in self._sizes:
+            numbers.append(table[place] if size == 1 else table[place : place + size])
+            place += size
+        return self._kind(*numbers)
