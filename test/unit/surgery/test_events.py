@@ -6,15 +6,12 @@ import itertools
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.surgery.patient.events import (
+from fdrl_ros.surgery.patient.breathing import (
     breathing_clock,
-    breathing_events,
     breathing_factor,
     breathing_motion,
-    draw_events,
-    Event,
-    KINDS,
 )
+from fdrl_ros.surgery.patient.events import draw_events, Event, KINDS, spans
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -31,6 +28,10 @@ COUGHS = st.lists(
     max_size=3,
 )
 TIMES = st.floats(0.0, 40.0)
+
+
+def coughs(*events):
+    return spans(events, 'breathing')
 
 
 def test_events_are_a_pure_function_of_the_generator():
@@ -76,7 +77,7 @@ def test_a_higher_rate_moves_the_same_events_forward():
 
 @given(COUGHS, TIMES)
 def test_the_breathing_factor_is_1_outside_events_and_within_their_sum(events, time):
-    factor, derivative = breathing_factor(events, time)
+    factor, derivative = breathing_factor(coughs(*events), time)
     assert 1.0 <= factor <= 1.0 + sum(each.magnitude - 1.0 for each in events) + 1e-12
     if not any(each.start < time < each.end for each in events):
         assert (factor, derivative) == (1.0, 0.0)
@@ -84,17 +85,17 @@ def test_the_breathing_factor_is_1_outside_events_and_within_their_sum(events, t
 
 def test_the_breathing_factor_reaches_its_magnitude_between_the_ramps():
     event = Event('breathing', 10.0, 5.0, 2.0)
-    assert breathing_factor([event], 10.5) == pytest.approx((1.5, 1.5))
-    assert breathing_factor([event], 12.5) == (2.0, 0.0)
-    assert breathing_factor([event], 14.5) == pytest.approx((1.5, -1.5))
+    assert breathing_factor(coughs(event), 10.5) == pytest.approx((1.5, 1.5))
+    assert breathing_factor(coughs(event), 12.5) == (2.0, 0.0)
+    assert breathing_factor(coughs(event), 14.5) == pytest.approx((1.5, -1.5))
     short = Event('breathing', 0.0, 1.0, 3.0)
-    assert breathing_factor([short], 0.5) == pytest.approx((3.0, 0.0))
+    assert breathing_factor(coughs(short), 0.5) == pytest.approx((3.0, 0.0))
 
 
 @settings(max_examples=200)
 @given(COUGHS, TIMES)
 def test_factor_and_clock_are_the_integrals_of_what_is_returned(events, time):
-    step = 1e-4
+    step, events = 1e-4, coughs(*events)
     factor, derivative = breathing_factor(events, time)
     later, next_derivative = breathing_factor(events, time + step)
     # Steepest change of the derivative: 6 excess / ramp^2, the shortest ramp being 0.1 s.
@@ -108,9 +109,9 @@ def test_factor_and_clock_are_the_integrals_of_what_is_returned(events, time):
 @given(COUGHS, TIMES, st.floats(0.0, 6.28))
 def test_the_surface_is_continuous_with_its_speed(events, time, phase):
     step = 1e-5
-    motion = (0.003, 2.0, phase, events)
-    height, speed = breathing_motion(*motion, time)
-    later, next_speed = breathing_motion(*motion, time + step)
+    motion = (0.003, 2.0, phase, coughs(*events))
+    height, speed, _ = breathing_motion(*motion, time)
+    later, next_speed, _ = breathing_motion(*motion, time + step)
     assert (later - height) / step == pytest.approx(0.5 * (speed + next_speed), abs=1e-6)
     assert abs(next_speed - speed) < 0.003 * 5000.0 * step
 
@@ -120,12 +121,9 @@ def test_a_surface_without_events_is_a_sine():
         assert breathing_motion(0.001, 1.7, 0.4, (), time) == (
             0.001 * math.sin(1.7 * time + 0.4),
             0.001 * 1.7 * math.cos(1.7 * time + 0.4),
+            1.0,
         )
-    bleed = (Event('bleed', 0.0, 10.0, 5.0),)
-    assert breathing_events(bleed) == ()
-    assert breathing_motion(0.001, 1.7, 0.4, bleed, 5.0) == pytest.approx(
-        breathing_motion(0.001, 1.7, 0.4, (), 5.0)
-    )
+    assert coughs(Event('bleed', 0.0, 10.0, 5.0)) == ()
 
 
 @pytest.mark.parametrize(

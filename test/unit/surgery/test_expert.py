@@ -11,8 +11,7 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.expert import expert
-from fdrl_ros.surgery.tasks.expert import vector_expert_costs as batch_costs
+from fdrl_ros.surgery.tasks.expert import expert, expert_costs, vector_expert_costs
 from fdrl_ros.surgery.tasks.task import Prospect
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ KINEMATIC = WorldSettings(mode='kinematic')
 
 
 @pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
-@pytest.mark.parametrize(('mode', 'count'), [('dynamic', 30), ('kinematic', 120)])
+@pytest.mark.parametrize(('mode', 'count'), [('dynamic', 8), ('kinematic', 30)])
 def test_the_expert_succeeds(mode, count, heterogeneity):
     """A sample: 1000 patients a procedure and H, in dynamic mode, take a few minutes."""
     settings = WorldSettings(mode=mode)
@@ -46,7 +45,7 @@ def states_of_random_hands():
 
 def test_asking_in_any_order_and_in_batches_gives_the_same_answers():
     for episode in states_of_random_hands():
-        batch = vector_expert_costs(episode.states, episode.patient)
+        batch = expert_costs(episode.states, episode.patient)
         assert batch.shape == (len(episode.states), 15)
         for index in reversed(range(len(episode.states))):
             action, costs = expert(episode.states[index], episode.patient)
@@ -65,13 +64,13 @@ def test_costs_are_what_remains_after_the_move_as_the_reward_counts_it(procedure
         for number, each in enumerate(ACTIONS):
             x, y, z = np.add(operation.target, each.displacement).tolist()
             told = operation.jaw.told if each.jaw is None else float(each.jaw)
-            time = (operation.ticks + 1) * TICK + task.lead
+            time = (operation.ticks + 1) * TICK + patient.servo_lag
             slow = task.remaining(
                 Prospect(
                     x,
                     y,
                     z,
-                    operation.tissue.surface(time)[0],
+                    operation.tissue.breath(time)[0],
                     time,
                     operation.jaw.opening,
                     told,
@@ -94,17 +93,17 @@ def test_costs_are_what_remains_after_the_move_as_the_reward_counts_it(procedure
 def test_the_expert_succeeds_in_every_procedure_at_every_heterogeneity(procedure, heterogeneity):
     """A sample; test/paper holds 1000 patients of each, with the motors too."""
     patients = mixture(3, heterogeneity, 12, (procedure,))
-    batch = VectorOperation([patients.patient(index) for index in range(200)])
+    batch = VectorOperation([patients.patient(index) for index in range(60)])
     batch.reset()
     ends = []
-    while len(ends) < 200:
-        _, _, terminated, truncated, said = batch.step(batch_costs(batch).argmin(axis=1))
+    while len(ends) < 60:
+        _, _, terminated, truncated, said = batch.step(vector_expert_costs(batch).argmin(axis=1))
         over = terminated | truncated
         ends += said['success'][over].tolist()
         assert (said['peak_force'] < [each.procedure.force_limit for each in batch.patients]).all()
         if over.any() and not over.all():
             batch.select(np.flatnonzero(~over))
-    assert sum(ends) >= 198
+    assert sum(ends) >= 59
 
 
 def test_a_deep_press_makes_pulling_back_the_best_action():

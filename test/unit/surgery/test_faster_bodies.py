@@ -8,16 +8,14 @@ import math
 from pathlib import Path
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
-from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import INDEX, PROCEDURE_NAMES
+from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.state import INDEX
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
-from fdrl_ros.surgery.gym.vector_operation import VectorOperation
+from fdrl_ros.surgery.patient.breathing import breathing_factor
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
-from fdrl_ros.surgery.patient.events import breathing_factor, Event
+from fdrl_ros.surgery.patient.events import Event, spans
 from fdrl_ros.surgery.patient.physiology import Physiology
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.outcome import FAILURES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -95,7 +93,7 @@ def test_coughs_keep_to_real_time_as_the_organ_that_they_move():
     body = Physiology(with_events(cough), pace=30.0)
     for tick in range(1, 80):
         body.advance(TICK)
-        factor = breathing_factor([cough], tick * TICK)[0]
+        factor = breathing_factor(spans([cough], 'breathing'), tick * TICK)[0]
         assert body.breathing == pytest.approx(body.rest_breathing * factor)
 
 
@@ -122,49 +120,6 @@ def test_the_pace_changes_vital_signs_and_nothing_else(mode):
             one, other = one[:first], other[:first]
         np.testing.assert_array_equal(one, other)
     assert differ
-
-
-@pytest.mark.parametrize('pace', [3.0, 60.0])
-def test_every_row_of_a_batch_lives_at_the_pace_as_alone(pace):
-    world = WorldSettings(mode='kinematic', pace=pace, horizon=90)
-    cohort, rng = Cohort(1, 3, 1.0, 4, procedures=PROCEDURE_NAMES), np.random.default_rng(0)
-    happening = (
-        Event('bleed', 0.1, 3.0, 30.0),
-        Event('breathing', 0.3, 2.0, 1.7),
-        Event('desaturation', 0.5, 2.0, 9.0),
-        Event('bleed', 0.72, 0.4, 55.0),
-    )
-    people = [cohort.patient(each) for each in range(9)]
-    people[::3] = [dataclasses.replace(each, events=happening) for each in people[::3]]
-    batch, alone = VectorOperation(people, world), [Operation(world) for _ in people]
-    batch.reset()
-    for operation, patient in zip(alone, people, strict=True):
-        operation.reset(patient)
-    failures, changed = set(), 0
-    while alone:
-        actions = rng.integers(ACTION_COUNT, size=len(alone))
-        actions[rng.random(len(alone)) < 0.8] = STAY
-        _states, rewards, _terminated, _truncated, info = batch.step(actions)
-        for row, operation in enumerate(alone):
-            operation.act(ACTIONS[int(actions[row])])
-            operation.advance(SUBSTEPS)
-            outcome = operation.tick()
-            failure = '' if info['failure'][row] < 0 else FAILURES[info['failure'][row]]
-            failures.add(failure)
-            assert (failure, info['critical'][row]) == (outcome.failure, outcome.critical)
-            np.testing.assert_allclose(batch.values()[row], operation.values(), **CLOSE)
-            np.testing.assert_allclose(rewards[row], outcome.reward, rtol=1e-9, atol=1e-10)
-            body = operation.physiology
-            scores = body.news2().total, body.sofa().total
-            assert (info['news2'][row], info['sofa'][row]) == scores
-            np.testing.assert_allclose(batch.physiology.blood_loss[row], body.blood_loss, **CLOSE)
-            changed += body.news2().total >= 5
-        going = np.flatnonzero(~batch.over)
-        alone = [alone[each] for each in going]
-        if len(going) and batch.over.any():
-            batch.select(going)
-    assert 'time' in failures and changed
-    assert ('vitals' in failures) == (pace == 60.0)
 
 
 def test_a_bleed_ends_an_operation_by_vitals_only_where_the_body_lives_faster():

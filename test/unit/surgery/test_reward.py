@@ -276,7 +276,7 @@ def careless(action):
     """Return a driver that is expert until there is contact or a grasp, then does one thing."""
 
     def choose(operation):
-        if operation.touched is not None or operation.scene.grasped:
+        if not math.isnan(operation.touched) or operation.scene.grasped:
             return action
         return expert(operation.state(), operation.patient, SETTINGS)[0]
 

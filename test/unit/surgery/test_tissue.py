@@ -13,7 +13,7 @@ from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES
-from fdrl_ros.surgery.tissue.contact import contact_stiffness, Tissue
+from fdrl_ros.surgery.tissue.contact import contact_stiffness, tissue_of
 from hypothesis import given, strategies
 import numpy as np
 import pybullet
@@ -36,14 +36,14 @@ def test_hertz_gives_the_table_of_our_sources(kilopascal, stiffness, at_2, at_5,
 
 @given(strategies.floats(1e-5, 0.04))
 def test_the_depth_for_a_force_is_where_that_force_is(depth):
-    tissue = Tissue(PATIENT)
+    tissue = tissue_of(PATIENT)
     force = tissue.normal_force(depth)
     assert force == pytest.approx(tissue.stiffness * depth**1.5, rel=1e-12)
     assert tissue.depth_for(force) == pytest.approx(depth, rel=1e-9)
 
 
 def test_the_surface_never_pulls_and_air_has_no_force():
-    tissue = Tissue(PATIENT)
+    tissue = tissue_of(PATIENT)
     assert tissue.normal_force(0.0) == tissue.normal_force(-0.01, 1.0) == 0.0
     assert tissue.normal_force(0.001, -10.0) == 0.0
 
@@ -60,7 +60,7 @@ class Press:
 
 def press(kind, patient, way, substep=SUBSTEP):
     """Follow set-points with an arm on tissue as an operation does: the force acts next."""
-    arm, tissue = kind(substep), Tissue(patient)
+    arm, tissue = kind(substep), tissue_of(patient)
     x, y, _ = patient.goal
     arm.place((x, y, tissue.rest + 0.002), patient.servo_lag)
     force, depths, forces, tips = (0.0, 0.0, 0.0), [], [], []
@@ -81,7 +81,7 @@ def press(kind, patient, way, substep=SUBSTEP):
 def down_and_hold(patient, depth, substep=SUBSTEP, seconds=1.0):
     """Yield one set-point below the surface for some time."""
     x, y, _ = patient.goal
-    point = (x, y, Tissue(patient).rest - depth)
+    point = (x, y, tissue_of(patient).rest - depth)
     return [point] * round(seconds / substep)
 
 
@@ -119,7 +119,7 @@ def work_on_tissue(forces, tips):
 
 
 def test_a_thousand_cycles_of_pressing_and_releasing_never_give_energy_back():
-    rng, tissue = np.random.default_rng(0), Tissue(PATIENT)
+    rng, tissue = np.random.default_rng(0), tissue_of(PATIENT)
     angles = np.linspace(0.0, 2 * math.pi, 401)
     for _ in range(1000):
         peak, period, sharp = rng.uniform((0.0005, 0.02, 1), (0.02, 2.0, 4))
@@ -181,14 +181,14 @@ def test_tissue_feels_no_contact_of_the_physics_engine():
 
 @given(strategies.floats(-0.1, 0.1), strategies.floats(-0.1, 0.1))
 def test_friction_opposes_sliding_and_stays_below_coulomb(x, y):
-    tissue = Tissue(PATIENT)
+    tissue = tissue_of(PATIENT)
     force = tissue.friction_force(2.0, x, y)
     assert force[0] * x + force[1] * y <= 0.0
     assert math.hypot(*force) <= 2.0 * tissue.friction + 1e-12
 
 
 def test_the_surface_breathes_about_its_true_height():
-    tissue = Tissue(PATIENT)
+    tissue = tissue_of(PATIENT)
     period = 60.0 / PATIENT.respiratory_rate
     heights = [tissue.surface(each)[0] for each in np.linspace(0, period, 1001)[:-1]]
     true = PATIENT.goal[2] + PATIENT.registration_error

@@ -1,25 +1,23 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: each row is the operation that its patient has alone, whoever else is in the batch."""
+"""Many operations at once: each row goes as the operation that its patient has alone."""
 
 import dataclasses
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.surgery.arm.batch_arm import HIGH, LOW, refuse_unreachable
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEPS, TICK
+from fdrl_ros.surgery.arm.lagging_arms import HIGH, LOW, refuse_unreachable
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import FAILURES, Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
-from fdrl_ros.surgery.gym.vector_operation import NO_FAILURE, VectorOperation
-from fdrl_ros.surgery.patient.batch_events import Breathing
-from fdrl_ros.surgery.patient.batch_physiology import BatchPhysiology
+from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
-from fdrl_ros.surgery.patient.events import breathing_factor, breathing_motion, Event, KINDS
-from fdrl_ros.surgery.patient.physiology import Physiology
+from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert, vector_expert_costs
+from fdrl_ros.surgery.tasks.outcome import NO_FAILURE
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,18 +85,28 @@ def compare(batch, row, step, operation, outcome):
     np.testing.assert_allclose(batch.time_above[:, row], operation.time_above, **CLOSE)
 
 
-@pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
-@pytest.mark.parametrize('share', [0.0, 0.7, 1.0])
-def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, share):
-    rng = np.random.default_rng(int(10 * share))
-    people = cast(heterogeneity, 14)
-    batch = VectorOperation(people)
-    states = batch.reset()
-    operations = [alone(each) for each in people]
+@pytest.mark.parametrize(
+    ('share', 'pressure', 'noise', 'pace'),
+    [(0.7, 1e3, 0.0, 1.0), (1.0, 5e4, 0.0, 60.0), (0.7, 5e4, 0.05, 1.0)],
+)
+def test_every_row_goes_as_the_operation_that_its_patient_has_alone(
+    share, pressure, noise, pace, monkeypatch
+):
+    monkeypatch.setattr('fdrl_ros.surgery.tissue.contact.PRESSURE_LIMIT', pressure)
+    rng, world = (
+        np.random.default_rng(int(10 * share)),
+        dataclasses.replace(WORLD, force_noise=noise),
+    )
+    people = cast(0.8, 14)
+    batch = VectorOperation(people, world)
+    states = batch.reset(rngs=[np.random.default_rng(row) for row in range(14)] if noise else [])
+    operations = [
+        alone(each, world, np.random.default_rng(row)) for row, each in enumerate(people)
+    ]
     np.testing.assert_array_equal(states, [each.state() for each in operations])
     ended = set()
     while operations:
-        experts = [expert(each.state(), each.patient, WORLD) for each in operations]
+        experts = [expert(each.state(), each.patient, world) for each in operations]
         same_states = batch.states() == np.array([each.state() for each in operations])
         for row, costs in enumerate(vector_expert_costs(batch)):
             # Costs are rounded to 1e-7 m, states to float32.
@@ -121,40 +129,6 @@ def test_every_row_is_the_operation_that_its_patient_has_alone(heterogeneity, sh
         operations = going
     assert {name for name, _success in ended} == set(PROCEDURE_NAMES)
     assert share < 1.0 or sum(success for _name, success in ended) >= 6
-
-
-def test_pressure_and_a_poor_sensor_do_to_rows_what_they_do_alone(monkeypatch):
-    monkeypatch.setattr('fdrl_ros.surgery.tissue.contact.PRESSURE_LIMIT', 1e3)
-    world = dataclasses.replace(WORLD, force_noise=0.05)
-    people = cast(1.0, 7)
-    batch = VectorOperation(people, world)
-    batch.reset(rngs=[np.random.default_rng(row) for row in range(7)])
-    operations = [
-        alone(each, world, np.random.default_rng(row)) for row, each in enumerate(people)
-    ]
-    for _ in range(30):
-        step = batch.step([4] * 7)  # down
-        for row, operation in enumerate(operations):
-            compare(batch, row, step, operation, go_on(operation, 4))
-        if batch.over.any():
-            break
-    assert any(each.damage > 0.001 for each in operations)
-
-
-def test_a_patient_who_bleeds_fails_by_vitals_in_the_same_tick():
-    bleeding = dataclasses.replace(
-        COHORT.patient(0, procedure='reach'), events=(Event('bleed', 1.0, 40.0, 70.0),)
-    )
-    world = dataclasses.replace(WORLD, horizon=3000)
-    batch, operation = VectorOperation([bleeding, COHORT.patient(1)], world), alone(bleeding, world)
-    batch.reset()
-    while not operation.done:
-        step = batch.step([STAY, STAY])
-        outcome = go_on(operation, STAY)
-        assert step[3][0] == outcome.truncated
-    compare(batch, 0, step, operation, outcome)
-    assert outcome.failure == 'vitals'
-    assert outcome.critical
 
 
 @settings(max_examples=12, deadline=None)
@@ -358,72 +332,6 @@ def test_noise_comes_from_the_generator_of_the_row():
         step = batch.step(np.full(7, 4))
         for row, each in enumerate(operations):
             compare(batch, row, step, each, go_on(each, 4))
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    st.lists(
-        st.builds(
-            Event,
-            st.just('breathing'),
-            st.floats(0.0, 4.0),
-            st.floats(0.01, 3.0),
-            st.floats(1.0, 3.0),
-        ),
-        max_size=4,
-    )
-)
-def test_organs_move_as_one_organ_does_through_any_events(events):
-    patient = dataclasses.replace(COHORT.patient(0), events=tuple(events))
-    breathing = Breathing(3)
-    for row in range(3):
-        breathing.put(row, patient if row == 1 else COHORT.patient(row))
-    rate = 2.0 * np.pi * patient.respiratory_rate / 60.0
-    for tick in range(120):
-        heights, speeds, factors = breathing.motion(np.full(3, tick * TICK))
-        for moment in (0, 1, 6, 12, 13):
-            time = tick * TICK + breathing.ahead[moment, 1]
-            expected = breathing_motion(
-                patient.breathing_amplitude, rate, patient.breathing_phase, events, time
-            )
-            found = (heights[moment, 1], speeds[moment, 1])
-            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
-            assert factors[moment, 1] == pytest.approx(breathing_factor(events, time)[0])
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    st.lists(
-        st.builds(
-            Event,
-            st.sampled_from(KINDS),
-            st.floats(0.0, 30.0),
-            st.floats(0.1, 60.0),
-            st.floats(1.0, 60.0),
-        ),
-        max_size=5,
-    ),
-    st.floats(0.0, 30.0),
-    st.floats(0.0, 2.0),
-)
-def test_bodies_live_as_one_body_does_through_any_events(events, force, damage):
-    people = [dataclasses.replace(COHORT.patient(0), events=tuple(events)), COHORT.patient(1)]
-    bodies, alive = BatchPhysiology(2), [Physiology(each) for each in people]
-    for row, each in enumerate(people):
-        bodies.put(row, each, Physiology(each))
-    for tick in range(900):
-        on = tick // 100 % 2
-        time = (tick + 1) * TICK
-        coughs = np.array([breathing_factor(each.events, time)[0] for each in people])
-        bodies.advance(TICK, np.full(2, force * on), np.full(2, damage * on), coughs)
-        for each in alive:
-            each.advance(TICK, force * on, damage * on)
-    for row, each in enumerate(alive):
-        now = [value[row] for value in bodies.values()]
-        np.testing.assert_allclose(now, each.values(), rtol=1e-9)
-        np.testing.assert_allclose(bodies.blood_loss[row], each.blood_loss, rtol=1e-9)
-        assert bodies.low_time[row] == pytest.approx(each.low_time)
-        assert bodies.hypotensive[row] == each.hypotensive
 
 
 @pytest.mark.parametrize('noise', [0.0, 0.15])
