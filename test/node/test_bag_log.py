@@ -8,7 +8,7 @@ from typing import Any
 
 from fdrl_ros.deployment.bringup import robot_graph
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.learner.records.records import Records, records_from_logs
+from fdrl_ros.learner.records.records import Records
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.data.bag import write_bag
@@ -81,7 +81,7 @@ def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_
     for log, outcome in zip(found, outcomes, strict=True):
         assert (log.success, log.failure) == (outcome.success, outcome.failure)
         assert 0.1 * outcome.steps <= len(log.actions) <= outcome.steps + 3
-    records = records_from_logs([with_rewards(each, WORLD) for each in found])
+    records = Records.from_logs([with_rewards(each, WORLD) for each in found])
     records.save(tmp_path / 'records.npz')
     assert Records.load(tmp_path / 'records.npz', STATE_SIZE).n_patients == 2
 

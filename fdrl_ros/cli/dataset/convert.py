@@ -8,7 +8,7 @@ from typing import Any
 import click
 from fdrl_ros.cli.dataset.work import report_to, tell, working, world_from, WorldCommand
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.learner.records.records import records_from_logs
+from fdrl_ros.learner.records.records import Records
 from fdrl_ros.surgery.data.bag import STORAGES, write_bag
 from fdrl_ros.surgery.data.bag_reading import is_recording, read_log, read_recording
 from fdrl_ros.surgery.data.dataset import Dataset
@@ -51,7 +51,7 @@ def convert(
         if records:
             logged = read_log(source, robot, partial=partial)
             weights = {'force_emphasis': force_emphasis, 'time_emphasis': time_emphasis}
-            made = records_from_logs(
+            made = Records.from_logs(
                 [with_rewards(e, world_from(flags), **weights) for e in logged]
             )
             made.save(target)

@@ -6,7 +6,7 @@ A hospital's records D_i: transitions grouped by patient, and the file that hold
 Logs of a live arm as a hospital's records D_i: all operations of a pseudonym are one unit.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 import hashlib
 from pathlib import Path
@@ -128,24 +128,66 @@ class Records:
         """
         if not episodes:
             raise RecordsError('no episodes to make records of')
-        by_patient: dict[str, list[Episode]] = {}
-        for episode in episodes:
-            by_patient.setdefault(episode.patient.name, []).append(episode)
-        ordered = [episode for group in by_patient.values() for episode in group]
-        lengths = [sum(len(e.actions) for e in group) for group in by_patient.values()]
-        terminals = [np.zeros(len(e.actions), dtype=bool) for e in ordered]
-        ends = [flags.copy() for flags in terminals]
-        for flags, last, episode in zip(terminals, ends, ordered, strict=True):
-            flags[-1], last[-1] = episode.terminated, True
+        return cls._grouped(
+            (
+                episode.patient.name,
+                (
+                    episode.states[:-1],
+                    episode.actions,
+                    episode.rewards,
+                    episode.states[1:],
+                    _is_last(episode.actions) & episode.terminated,
+                ),
+            )
+            for episode in episodes
+        )
+
+    @classmethod
+    def from_logs(cls, logged: Sequence[LoggedOperation]) -> 'Records':
+        """
+        Group operations of a live arm by patient: all operations of a pseudonym are one unit.
+
+        The privacy guarantee covers a patient only if the pseudonym is the same in every log.
+
+        :param logged: with rewards, see :func:`fdrl_ros.surgery.data.log.with_rewards`.
+        :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.
+        """
+        if not logged:
+            raise RecordsError('no operations to make records of')
+        if not all(operation.patient for operation in logged):
+            raise RecordsError('an operation on nobody: every patient needs a pseudonym')
+        if not all(np.isfinite(operation.rewards).all() for operation in logged):
+            raise RecordsError(
+                'a log has no rewards; derive them with with_rewards, or give your own'
+            )
+        return cls._grouped(
+            (
+                each.patient,
+                (each.states, each.actions, each.rewards, each.next_states, each.terminals),
+            )
+            for each in logged
+        )
+
+    @classmethod
+    def _grouped(cls, operations: Iterable[tuple[str, tuple[np.ndarray, ...]]]) -> 'Records':
+        """Group operations by patient: states, actions, rewards, next states and terminals."""
+        by_patient: dict[str, list[tuple[np.ndarray, ...]]] = {}
+        for patient, columns in operations:
+            by_patient.setdefault(patient, []).append(columns)
+        ordered = [columns for group in by_patient.values() for columns in group]
+        lengths = [sum(len(columns[1]) for columns in group) for group in by_patient.values()]
+        states, actions, rewards, next_states, terminals = map(
+            np.concatenate, zip(*ordered, strict=True)
+        )
         return cls(
-            states=np.concatenate([e.states[:-1] for e in ordered]).astype(np.float32),
-            actions=np.concatenate([e.actions for e in ordered]).astype(np.int64),
-            rewards=np.concatenate([e.rewards for e in ordered]).astype(np.float32),
-            next_states=np.concatenate([e.states[1:] for e in ordered]).astype(np.float32),
-            terminals=np.concatenate(terminals),
+            states,
+            actions,
+            rewards,
+            next_states,
+            terminals,
             starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
             patients=np.array(list(by_patient)),
-            ends=np.concatenate(ends),
+            ends=np.concatenate([_is_last(columns[1]) for columns in ordered]),
         )
 
     @classmethod
@@ -226,35 +268,7 @@ def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
     return made
 
 
-def records_from_logs(logged: Sequence[LoggedOperation]) -> Records:
-    """
-    Group logged transitions of a live arm by patient: all operations of a pseudonym are one unit.
-
-    The privacy guarantee covers a patient only if the pseudonym is the same in every log.
-
-    :param logged: with rewards, as :func:`fdrl_ros.surgery.data.log.with_rewards` derives them.
-    :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.
-    """
-    if not logged:
-        raise RecordsError('no operations to make records of')
-    by_patient: dict[str, list[LoggedOperation]] = {}
-    for each in logged:
-        if not each.patient:
-            raise RecordsError('an operation on nobody: every patient needs a pseudonym')
-        if not np.isfinite(each.rewards).all():
-            raise RecordsError(
-                'a log has no rewards; derive them with with_rewards, or give your own'
-            )
-        by_patient.setdefault(each.patient, []).append(each)
-    ordered = [each for group in by_patient.values() for each in group]
-    lengths = [sum(len(each.actions) for each in group) for group in by_patient.values()]
-    return Records(
-        states=np.concatenate([each.states for each in ordered]),
-        actions=np.concatenate([each.actions for each in ordered]),
-        rewards=np.concatenate([each.rewards for each in ordered]),
-        next_states=np.concatenate([each.next_states for each in ordered]),
-        terminals=np.concatenate([each.terminals for each in ordered]),
-        starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-        patients=np.array(list(by_patient)),
-        ends=np.concatenate([np.arange(len(e.actions)) == len(e.actions) - 1 for e in ordered]),
-    )
+def _is_last(actions: np.ndarray) -> np.ndarray:
+    """Mark the last transition of an episode, shape (transitions,)."""
+    last: np.ndarray = np.arange(len(actions)) == len(actions) - 1
+    return last

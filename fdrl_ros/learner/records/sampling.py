@@ -50,41 +50,43 @@ class Replay(Protocol):
         ...
 
 
-class PoissonReplay:
+class _Unprioritised:
+    """Has no priorities to update."""
+
+    def __init__(self, n_units: int, source: NoiseSource) -> None:
+        self.priorities = np.empty(0)
+        self._n_units = n_units
+        self._source = source
+
+    def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
+        """Change nothing."""
+
+
+class PoissonReplay(_Unprioritised):
     """Each unit joins by its own coin of one probability: q = L / n."""
 
     def __init__(self, n_units: int, rate: float, source: NoiseSource) -> None:
         """:param rate: q, in (0, 1]."""
-        self.priorities = np.empty(0)
-        self._n_units = n_units
+        super().__init__(n_units, source)
         self._rate = rate
-        self._source = source
 
     def draw(self, round: int, step: int) -> Draw:
         """Draw who joins; see :class:`Replay`."""
         return Draw(poisson_sample(self._n_units, self._rate, self._source, round, step))
 
-    def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
-        """Change nothing."""
 
-
-class UniformReplay:
+class UniformReplay(_Unprioritised):
     """Batches of a fixed size; no finite epsilon is known for this."""
 
     def __init__(self, n_units: int, batch: int, source: NoiseSource) -> None:
         """:param batch: number who join."""
-        self.priorities = np.empty(0)
-        self._n_units = n_units
+        super().__init__(n_units, source)
         self._batch = batch
-        self._source = source
 
     def draw(self, round: int, step: int) -> Draw:
         """Draw with replacement who joins; see :class:`Replay`."""
         uniforms = self._source.uniform('uniform replay', round, step, self._batch)
         return Draw(np.minimum((uniforms * self._n_units).astype(np.int64), self._n_units - 1))
-
-    def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
-        """Change nothing."""
 
 
 class _ByError:

@@ -9,8 +9,6 @@ party that remembers a later head. Therefore the head, and the links that lead t
 every update.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 import operator
 import os
 from pathlib import Path
@@ -24,22 +22,7 @@ from fdrl_ros.privacy.ledger.chain import Entry, Head, MOST_LINKS, Owner
 from fdrl_ros.privacy.ledger.file import LedgerFile
 from fdrl_ros.runtime.closing import Closing
 
-__all__ = ['Head', 'Ledger', 'Reservation']
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """
-    Permission to draw the noise of one block of steps.
-
-    ``inputs`` is the SHA-256 of everything that the block depends on.
-    """
-
-    number: int
-    round: int
-    block: int
-    charge: Charge
-    inputs: bytes
+__all__ = ['Head', 'Ledger']
 
 
 class Ledger(Closing):
@@ -110,7 +93,7 @@ class Ledger(Closing):
         steps: int,
         inputs: bytes,
         group: int = 1,
-    ) -> Reservation:
+    ) -> Entry:
         """
         Charge one block of steps, durably, before any of its noise is drawn.
 
@@ -121,6 +104,7 @@ class Ledger(Closing):
         :param inputs: everything that the outcome depends on, or its digest: global weights, own
             records, settings, and the noise key's fingerprint. Only its hash is stored.
         :param group: the most records that one unit owns, see :class:`Charge`.
+        :returns: the entry; it permits drawing the noise of the block.
         :raises BudgetExceededError: if the charge would exceed the budget; nothing is written.
         :raises PrivacyError: if this block was reserved for other parameters or inputs.
         :raises LedgerError: if the entry cannot be written; the ledger is then closed.
@@ -143,7 +127,7 @@ class Ledger(Closing):
                 return self._repeat(earlier, entry)
             self.check(charge)
             self._append(entry)
-            return _reservation(entry)
+            return entry
 
     def check(self, charge: Charge) -> None:
         """
@@ -239,19 +223,20 @@ class Ledger(Closing):
         with self._lock:
             self._file.close()
 
-    def _repeat(self, earlier: Entry, entry: Entry) -> Reservation:
+    def _repeat(self, earlier: Entry, entry: Entry) -> Entry:
         """Return an earlier reservation of the same charge and inputs; refuse a different one."""
-        same: list[tuple[str, Callable[[Entry], object]]] = [
-            ('noise multiplier, sampling probability, steps or group', lambda each: each.charge),
-            ('inputs', lambda each: each.inputs),
-        ]
-        for name, get in same:
-            if get(earlier) != get(entry):
+        same = {
+            'noise multiplier, sampling probability, steps or group': earlier.charge
+            == entry.charge,
+            'inputs': earlier.inputs == entry.inputs,
+        }
+        for name, is_same in same.items():
+            if not is_same:
                 raise PrivacyError(
                     f'round {entry.round} block {entry.block} was reserved with other {name}: '
                     'drawing its noise again would release it twice for one charge'
                 )
-        return _reservation(earlier)
+        return earlier
 
     def _append(self, entry: Entry) -> None:
         try:
@@ -282,7 +267,3 @@ def _whole(name: str, value: int) -> int:
     if not 0 <= whole < 2**63:
         raise PrivacyError(f'{name} = {whole}: expected 0 or above')
     return whole
-
-
-def _reservation(entry: Entry) -> Reservation:
-    return Reservation(entry.number, entry.round, entry.block, entry.charge, entry.inputs)

@@ -3,18 +3,18 @@
 """A ledger that was changed, cut or damaged is refused, and its first bad entry is named."""
 
 import math
-from pathlib import Path
 import shutil
 import sqlite3
 import tempfile
 
-from fdrl_ros.errors import LedgerCorruptError, LedgerError, LedgerVersionError
+from fdrl_ros.errors import LedgerCorruptError, LedgerVersionError
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.file import write_entry
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
 from hypothesis import given, settings, strategies
 import pytest
+from support.thoroughness import sampled
 
 OWNER = {'hospital': 'hospital_1', 'unit': 'patient', 'delta': 1e-4, 'budget': 8.0}
 BLOCK = {'noise_multiplier': 2.0, 'sampling_probability': 0.128, 'steps': 20}
@@ -67,7 +67,7 @@ def alter(path, *statements):
     connection.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampled(60, 25), deadline=None)
 @given(
     strategies.integers(1, 4),
     strategies.sampled_from(
@@ -84,7 +84,7 @@ def test_a_changed_entry_is_named(written, number, change):
             Ledger.open(path, **OWNER)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40, 10), deadline=None)
 @given(
     strategies.integers(1, 4),
     strategies.sampled_from(['inputs', 'digest']),
@@ -102,31 +102,6 @@ def test_one_changed_bit_of_a_hash_is_named(written, number, name, byte, bit):
         alter(path, (f'UPDATE entry SET {name} = ? WHERE number = ?', (bytes(value), number)))
         with pytest.raises(LedgerCorruptError, match=f'entry {number} is missing or changed'):
             Ledger.open(path, **OWNER)
-
-
-@settings(max_examples=150, deadline=None)
-@given(strategies.data())
-def test_a_changed_byte_of_the_file_is_harmless_or_refused(written, data):
-    content = bytearray(written[0].read_bytes())
-    place = data.draw(
-        strategies.one_of(
-            strategies.integers(0, 200),
-            # Pages are empty for the most part: look where something is written.
-            strategies.sampled_from([i for i, byte in enumerate(content) if byte]),
-        )
-    )
-    content[place] ^= data.draw(strategies.integers(1, 255))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / 'ledger'
-        path.touch(0o600)
-        path.write_bytes(content)
-        try:
-            ledger = Ledger.open(path, **OWNER, seen=written[1])
-        except LedgerError:
-            return
-        with ledger:
-            assert ledger.head() == written[1]
-            assert ledger.history() == (Charge(2.0, 0.128, 20),) * 4
 
 
 @pytest.mark.parametrize('number', [1, 2, 3])
@@ -173,18 +148,6 @@ def test_a_changed_owner_is_noticed(copied, name, value):
     for owner in (OWNER, OWNER | {name: value}):
         with pytest.raises(LedgerCorruptError, match='owner was changed'):
             Ledger.open(copied, **owner)
-
-
-@settings(max_examples=30, deadline=None)
-@given(strategies.floats(0.0, 1.0, exclude_max=True))
-def test_a_truncated_file_is_refused(written, fraction):
-    content = written[0].read_bytes()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / 'ledger'
-        path.touch(0o600)
-        path.write_bytes(content[: int(fraction * len(content))])
-        with pytest.raises(LedgerCorruptError):
-            Ledger.open(path, **OWNER)
 
 
 @pytest.mark.parametrize('content', [b'', b'text', bytes(8192), b'SQLite format 3\0' * 512])

@@ -8,7 +8,7 @@ import functools
 import shutil
 
 from fdrl_ros.errors import RecordsError, SettingError
-from fdrl_ros.learner.records.records import Records, records_from_logs
+from fdrl_ros.learner.records.records import Records
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JOINTS, straight_joints
 from fdrl_ros.surgery.arm.rotations import from_quaternion
 from fdrl_ros.surgery.data.bag import STORAGES, write_bag
@@ -220,20 +220,20 @@ def test_derived_rewards_are_those_of_the_world_without_progress(dataset, bag):
 def test_a_log_becomes_the_records_of_a_hospital(dataset, bag):
     logged = read_log(bag)
     with pytest.raises(RecordsError, match='no rewards'):
-        records_from_logs(logged)
-    made = records_from_logs([with_rewards(each, WORLD) for each in logged])
+        Records.from_logs(logged)
+    made = Records.from_logs([with_rewards(each, WORLD) for each in logged])
     expected = Records.from_episodes(dataset.episodes)
     for name in ('states', 'actions', 'next_states', 'terminals', 'starts', 'patients'):
         assert np.array_equal(getattr(made, name), getattr(expected, name)), name
     with pytest.raises(RecordsError, match='no operations'):
-        records_from_logs([])
+        Records.from_logs([])
     with pytest.raises(RecordsError, match='pseudonym'):
-        records_from_logs([replace(with_rewards(logged[0], WORLD), patient='')])
+        Records.from_logs([replace(with_rewards(logged[0], WORLD), patient='')])
 
 
 def test_two_operations_on_one_patient_are_one_privacy_unit(bag):
     logged = [replace(with_rewards(each, WORLD), patient='p1') for each in read_log(bag)]
-    assert records_from_logs(logged).n_patients == 1
+    assert Records.from_logs(logged).n_patients == 1
 
 
 def test_ticks_at_which_the_robot_held_are_ticks_of_stay(dataset, bag, tmp_path):
