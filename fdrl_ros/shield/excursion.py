@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 import itertools
 import math
+from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield.retreat import RISE
@@ -152,15 +153,29 @@ def surface(bounds: Bounds, speeds: Array, steps: int, spans: int = 16) -> tuple
     return rises, rising
 
 
+class Motion(NamedTuple):
+    """
+    Moves of the set-point that are carried out from now on.
+
+    :param due: move downwards that is still to be carried out, m.
+    :param move: that is chosen, m upwards; of a way up only RISE of it counts.
+    :param late: when it begins, s.
+    :param back: move upwards in each tick from the next action on, which begins a tick after
+        this one, the next state being late too, and as late as it can, m.
+    """
+
+    due: float
+    move: float
+    late: float
+    back: float = MOVES[-1]
+
+
 def sink(
     bounds: Bounds,
     time: Array,
     behind: Array,
     lags: tuple[float, float],
-    due: float,
-    move: float,
-    late: float,
-    back: float = MOVES[-1],
+    motion: Motion,
     extra: float = 1.02,
 ) -> tuple[Array, Array]:
     """
@@ -169,13 +184,10 @@ def sink(
     :param bounds: of the arm.
     :param behind: height of the tip above its set-point, m.
     :param lags: least and greatest lag of the arm, s: each part is taken at its worst.
-    :param due: move downwards that is still to be carried out, m.
-    :param move: that is chosen, m upwards; of a way up only RISE of it counts.
-    :param late: when it begins, s.
-    :param back: move upwards in each tick from the next action on, which begins a tick after
-        this one, the next state being late too, and as late as it can, m.
+    :param motion: of the set-point.
     :param extra: by how much the speed between two lags can be above that of both.
     """
+    due, move, late, back = motion
     parts: list[tuple[float, Number, float]] = [(0.0, behind[:, None], 0.0)]
     if move > 0.0:  # a robot that holds goes up along its shaft
         move *= RISE
@@ -243,7 +255,11 @@ class Excursion:
             for pending, move in itertools.product(range(3), range(len(MOVES))):
                 for late in {0.0, bounds.latency}:
                     sunk, sinking = sink(
-                        bounds, time, behind[rows], (quick, slow), DUE[pending], MOVES[move], late
+                        bounds,
+                        time,
+                        behind[rows],
+                        (quick, slow),
+                        Motion(DUE[pending], MOVES[move], late),
                     )
                     furthest = np.maximum(sunk.max(axis=1), 0.0) + bounds.arm_error
                     at = (rows, pending, move)

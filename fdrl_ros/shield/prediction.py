@@ -122,6 +122,22 @@ class ContactBounds(NamedTuple):
     sinking: Number
 
 
+class ChosenMove(NamedTuple):
+    """
+    A move whose force is predicted.
+
+    :param place: in MOVES.
+    :param far: row of the tables for the lag of the tip.
+    :param deeper: how much deeper the tip gets by going sideways over a slope, m.
+    :param deepest: greatest d (1 + lambda v)^(2/3) there can ever be, m.
+    """
+
+    place: int
+    far: Number
+    deeper: Number
+    deepest: Number
+
+
 class Prediction:
     """
     Greatest forces under one instrument, over arrays of robots.
@@ -270,15 +286,13 @@ class Prediction:
         :param aside: how far the tip goes sideways meanwhile, m: over a slope it gets deeper.
         :param enough: force below which no closer bound is needed, N.
         """
-        tables = self.excursion
+        tables, far = self.excursion, possible.far
         deeper = self.bounds.slope * aside
         # Never deeper than where the surface can be at its highest.
-        far, ends = possible.far, (possible.softest, possible.stiffest)
         deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
-        deepest = deepest * tables.steep
-        whole = self.greatest_between(
-            seen, far, move, deeper, deepest, ends, possible.contact, possible.fast
-        )
+        chosen = ChosenMove(move, far, deeper, deepest * tables.steep)
+        ends = possible.softest, possible.stiffest
+        whole = self.greatest_between(seen, chosen, ends, possible.contact, possible.fast)
         whole = whole * whole**0.5
         near = whole > enough
         if not near.any():
@@ -290,9 +304,7 @@ class Prediction:
                 continue
             row, _ = tables.places(fast, seen.lag)
             contact = self.greatest_contact(possible.high, slow, possible.sinking)
-            one = self.greatest_between(
-                seen, far, move, deeper, deepest, (soft, stiff), contact, row
-            )
+            one = self.greatest_between(seen, chosen, (soft, stiff), contact, row)
             x = where(alive, maximum(x, one), x)
         return where(near, x * x**0.5, whole)
 
@@ -304,16 +316,14 @@ class Prediction:
     def greatest_between(
         self,
         seen: ContactState,
-        far: Number,
-        move: int,
-        deeper: Number,
-        deepest: Number,
+        chosen: ChosenMove,
         ends: tuple[Number, Number],
         contact: Number,
         row: Number,
     ) -> Number:
-        """Return the greatest kappa d (1 + lambda v)^(2/3) there can be for kappa between ends."""
+        """Return the greatest kappa d (1 + lambda v)^(2/3) for kappa between two ends."""
         tables, level, pending = self.excursion, seen.level, seen.pending
+        move, far, deeper, deepest = chosen
         soft, stiff = ends
         depth = minimum(contact / stiff, -seen.room)
         felt = minimum(tables.reached(level, row, far, pending, move, depth + deeper), deepest)

@@ -26,6 +26,7 @@ from fdrl_ros.shield.excursion import (
     excursion,
     JITTER,
     LEVELS,
+    Motion,
     MOVES,
     POWER,
     sink,
@@ -158,10 +159,7 @@ def check_tables(
                 _TIME,
                 behind[rows],
                 (quick, slow),
-                DUE[due],
-                MOVES[place],
-                late,
-                back,
+                Motion(DUE[due], MOVES[place], late, back),
                 1.001,
             )
             # A shield that knows of no latency expects nothing that is still to come.
@@ -234,7 +232,7 @@ def check_estimator(
         tried += [(some, off, beside), (some, np.sign(off), np.sign(beside))]
     margins = Margins()
     for some, off, beside in tried:
-        found = _margins(some, prediction, procedure, truth, off, beside)
+        found = _margins(some, prediction, procedure, truth, (off, beside))
         for name, margin in found.items():
             margins.add(
                 margin,
@@ -256,18 +254,18 @@ def estimate_histories(
     prediction: Prediction,
     procedure: str,
     truth: Bounds,
-    off: Array,
-    beside: Array,
+    errors: tuple[Array, Array],
     low: float = 0.0,
 ) -> tuple[ContactState, ContactBounds]:
     """
     Return what the shield sees of histories at their end, and what it takes to be possible.
 
-    :param off: of the sensor of force at each moment, as a share of its error.
-    :param beside: of the tip's measured height, likewise.
+    :param errors: of measured force and measured height of the tip at each moment, as shares of
+        the greatest there are.
     :param low: how far below the surface it was planned, m; at last it is at its middle.
     """
     stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
+    off, beside = errors
     estimator = ContactEstimator((prediction,), procedure, nothing)
     base = estimator.height_of(nothing)
     for step, speed in enumerate(some.speeds):
@@ -290,16 +288,15 @@ def _margins(
     prediction: Prediction,
     procedure: str,
     truth: Bounds,
-    off: Array,
-    beside: Array,
+    errors: tuple[Array, Array],
 ) -> dict[str, Array]:
     """
     Return by how much each bound of the shield holds the truth, as a share of its size.
 
-    :param off: of the sensor of force at each moment, as a share of its error.
-    :param beside: of the tip's measured height, likewise.
+    :param errors: of measured force and measured height of the tip at each moment, as shares of
+        the greatest there are.
     """
-    seen, possible = estimate_histories(some, prediction, procedure, truth, off, beside)
+    seen, possible = estimate_histories(some, prediction, procedure, truth, errors)
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
     # Of the kinds that this tissue can be of, one must allow for what it does.
     kind, contact = np.full((2, len(speed)), -np.inf)
@@ -361,7 +358,7 @@ def check_forces(
     margins = Margins()
     for some, errors in tried:
         views = [
-            estimate_histories(some, prediction, procedure, truth, *each, low) for each in errors
+            estimate_histories(some, prediction, procedure, truth, each, low) for each in errors
         ]
         speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
         rise, rising = surface(truth, speeds, _STEPS)

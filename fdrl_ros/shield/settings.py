@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the shield keeps, and what it takes for granted of patients, arms and sensors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.excursion import Bounds
@@ -116,21 +116,11 @@ class ShieldSettings(Settings):
 
     def usual(self) -> Bounds:
         """Return the bounds under which the procedure's force limit is kept."""
-        return Bounds(
-            softest=constant('stiffness.least'),
+        return replace(
+            self.wide(),
             stiffest=min(self.usual_stiffest, self.stiffest),
-            damping=self.damping,
             speed=min(self.usual_speed, self.speed),
             acceleration=min(self.usual_acceleration, self.acceleration),
             swing=min(self.usual_swing, self.swing),
-            rate=self.rate,
-            surge=self.surge,
-            registration=self.registration,
-            quickest=constant('hospital.servo_lag'),
-            slowest=self.slowest,
             latency=0.0,
-            force_error=self.force_error,
-            arm_error=self.arm_error,
-            slope=self.slope,
-            position_error=self.position_error,
         )

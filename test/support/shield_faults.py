@@ -103,8 +103,8 @@ def take_tissue_for_soft(patch):
     """Predict for the softest tissue alone."""
     greatest = Prediction.greatest_between
 
-    def softest(self, seen, far, move, deeper, deepest, ends, *others):
-        return greatest(self, seen, far, move, deeper, deepest, (ends[0], ends[0]), *others)
+    def softest(self, seen, move, ends, *others):
+        return greatest(self, seen, move, (ends[0], ends[0]), *others)
 
     patch.setattr(Prediction, 'greatest_between', softest)
 
