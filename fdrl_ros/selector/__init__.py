@@ -5,8 +5,8 @@
 from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, Selection
 from fdrl_ros.selector.candidates.safety_limits import SafetySettings
 from fdrl_ros.selector.control.limiter import Limiter, LimiterSettings, SetPoint
+from fdrl_ros.selector.control.monitor import GateSettings, PauseCommands, RiskGate
 from fdrl_ros.selector.control.observation import Observation, Reason
-from fdrl_ros.selector.control.risk_gate import GateSettings, PauseCommands, RiskGate
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.selector.value.bank import ValueBank

@@ -11,6 +11,7 @@ from typing import Any
 from fdrl_ros.selector.candidates.candidate import Candidate, Selection
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
+from fdrl_ros.selector.control.monitor import GateSettings
 from fdrl_ros.selector.control.observation import (
     nanoseconds,
     Observation,
@@ -19,7 +20,6 @@ from fdrl_ros.selector.control.observation import (
     StateReader,
 )
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
-from fdrl_ros.selector.control.risk_gate import GateSettings
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.settings import ShieldSettings

@@ -78,7 +78,7 @@ def test_priority_that_cannot_be_given_back_keeps_no_node_from_stopping(activate
 
 @pytest.mark.parametrize(
     ('retracting', 'order'),
-    [(False, ['_action', '_servo', '_jaw']), (True, ['_servo', '_jaw', '_action'])],
+    [(False, ['action', 'servo', 'jaw']), (True, ['servo', 'jaw', 'action'])],
 )
 def test_an_action_is_told_before_its_set_point_unless_the_tip_is_drawn_back(
     activated, monkeypatch, retracting, order
@@ -89,5 +89,5 @@ def test_an_action_is_told_before_its_set_point_unless_the_tip_is_drawn_back(
         monkeypatch.setattr(control, name, publisher)
     chosen = Selection('global', 3, 0.0, 0.0, Reason.BEST, 0.0)
     setpoint = SetPoint(np.array([0.0, 0.0, -0.1]), False, retracting, 0.2)
-    control._carry_out(Cycle(chosen, setpoint))
+    control.publish(Cycle(chosen, setpoint))
     assert published == order

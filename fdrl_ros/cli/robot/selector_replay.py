@@ -46,7 +46,7 @@ _OTHER_STATES = (
 )
 
 
-class RulesCommand(click.Command):
+class SettingsCommand(click.Command):
     """A command with flags for all that the selector's node is told and that counts."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -55,7 +55,7 @@ class RulesCommand(click.Command):
             self.params += [SettingOption(group, each) for each in kind.describe()]
 
 
-@click.command('replay', cls=RulesCommand)
+@click.command('replay', cls=SettingsCommand)
 @click.argument('bag', type=click.Path(exists=True, path_type=Path))
 @click.option(
     '--policies',
@@ -83,13 +83,13 @@ def replay_bag(
     Decide on BAG, a rosbag2 recording of a robot, what the selector's node decides on it.
 
     The policies are those that stand for the robot now, with their value models, shield and the
-    surgeon's word. Where `action` was recorded, both are compared. Settings are those of the
-    directory's plan unless flags say otherwise: give what the node was given.
+    surgeon's supervision. Where `action` was recorded, both are compared. Settings are those of
+    the directory's plan unless flags say otherwise: give what the node was given.
     """
     found = RobotPolicies.of(directory, robot)
-    word = found.supervision
-    rules = ReplaySettings(**_settings(found, flags), locked=word.locked)
-    candidates = found.registry.candidates(word)
+    supervision = found.supervision
+    rules = ReplaySettings(**_settings(found, flags), locked=supervision.locked)
+    candidates = found.registry.candidates(supervision)
     actions = recorded_actions(bag, topics)
     decided = decisions(actions) if follow and actions else None
     chosen = replay(bag, candidates, rules, robot=topics, decided=decided)

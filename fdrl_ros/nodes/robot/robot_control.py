@@ -52,11 +52,11 @@ class RobotControl:
 
     def __init__(self, node: ManagedNode) -> None:
         self._node = node
-        self._action = node.publisher(ros.SelectedAction, 'action', qos.ACTION)
+        self.action = node.publisher(ros.SelectedAction, 'action', qos.ACTION)
         self._risk = node.publisher(ros.Risk, 'risk', qos.EVENT)
         self._adaptation = node.publisher(ros.Adaptation, 'adaptation', qos.EVENT)
-        self._servo = node.publisher(PoseStamped, 'servo_cp', qos.COMMAND)
-        self._jaw = node.publisher(JointState, 'jaw/servo_jp', qos.COMMAND)
+        self.servo = node.publisher(PoseStamped, 'servo_cp', qos.COMMAND)
+        self.jaw = node.publisher(JointState, 'jaw/servo_jp', qos.COMMAND)
         self._state = node.publisher(StringStamped, 'state_command', qos.EVENT)
 
     def begin(self, loop: ControlLoop, armed: bool, threshold: float) -> None:
@@ -92,9 +92,9 @@ class RobotControl:
         )
         node.keep(lambda: node.destroy_subscription(kept))
         node.hear(StringStamped, 'state_command', self._receive_command, qos.EVENT)
-        node.hear(ros.PatientState, 'patient_state', self._receive_patient, qos.SENSOR)
-        node.hear(ros.OperationState, 'operation_state', self._receive_operation, qos.SENSOR)
-        node.every(PERIOD, self._watch)
+        node.hear(ros.PatientState, 'patient_state', self.receive_patient, qos.SENSOR)
+        node.hear(ros.OperationState, 'operation_state', self.receive_operation, qos.SENSOR)
+        node.every(PERIOD, self.watch)
 
     def _receive_tip(self, source: PoseStamped) -> None:
         position = source.pose.position
@@ -115,16 +115,18 @@ class RobotControl:
         if nanoseconds(source.header.stamp) not in self._ordered:
             self._pauses.yield_arm()
 
-    def _receive_patient(self, source: ros.PatientState) -> None:
+    def receive_patient(self, source: ros.PatientState) -> None:
+        """Pass vital signs to the control loop."""
         now = self._node.now
         self._patient = observation(source, now)
-        self._publish(self._loop.receive_patient(self._patient, now))
+        self.publish(self._loop.receive_patient(self._patient, now))
 
-    def _receive_operation(self, source: ros.OperationState) -> None:
+    def receive_operation(self, source: ros.OperationState) -> None:
+        """Pass a state of the operation to the control loop."""
         now = self._node.now
-        self._publish(self._loop.run_waiting(now))
+        self.publish(self._loop.run_waiting(now))
         self._operation = observation(source, now)
-        self._publish(self._loop.receive_operation(self._operation, now, self._clock))
+        self.publish(self._loop.receive_operation(self._operation, now, self._clock))
 
     @property
     def fault(self) -> str:
@@ -138,9 +140,10 @@ class RobotControl:
         """The node's clock, which states and the arm are stamped by, s."""
         return 1e-9 * float(self._node.get_clock().now().nanoseconds)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """Run the watchdog, and pause or resume the arm for the gate."""
         now = self._node.now
-        self._publish(self._loop.watchdog(now))
+        self.publish(self._loop.watchdog(now))
         if self._loop.selector.surgeon:
             self._pauses.yield_arm()
         elif self._armed and not self._loop.is_idle(now):
@@ -153,7 +156,7 @@ class RobotControl:
                 self._state.publish(command)
                 self._node.get_logger().warning(f'risk gate: {word}')
 
-    def _publish(self, cycle: Cycle | None) -> None:
+    def publish(self, cycle: Cycle | None) -> None:
         """
         Tell the action, command the arm, then tell what the action was judged by.
 
@@ -179,9 +182,9 @@ class RobotControl:
         if setpoint is None or not self._armed:
             return
         now = self._node.get_clock().now().to_msg()
-        self._servo.publish(set_point(now, setpoint.position.tolist()))
+        self.servo.publish(set_point(now, setpoint.position.tolist()))
         if setpoint.jaw is not None:
-            self._jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
+            self.jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
 
     def _publish_action(self, chosen: Selection) -> Header:
         """Publish an action, and return its header: the stamp of the state, now without one."""
@@ -206,7 +209,7 @@ class RobotControl:
             self._node.stamped(action)
         else:
             action.header.stamp = stamp(chosen.stamp)
-        self._action.publish(action)
+        self.action.publish(action)
         return action.header
 
     def _publish_meters(self, chosen: Selection, header: Header) -> None:

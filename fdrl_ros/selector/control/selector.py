@@ -16,7 +16,7 @@ from fdrl_ros.metrics.adaptation import Adaptation
 from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
 from fdrl_ros.selector.control.case import Case
-from fdrl_ros.selector.control.monitor import OperationMonitor
+from fdrl_ros.selector.control.monitor import GateSettings, OperationMonitor, RiskGate
 from fdrl_ros.selector.control.observation import (
     Observation,
     readable,
@@ -24,7 +24,6 @@ from fdrl_ros.selector.control.observation import (
     StateReader,
     UsableState,
 )
-from fdrl_ros.selector.control.risk_gate import GateSettings, RiskGate
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.shield.retreat import Vector

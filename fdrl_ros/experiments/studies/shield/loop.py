@@ -14,8 +14,8 @@ from fdrl_ros.experiments.studies.shield.attack import Attacker, patients_of, Ta
 from fdrl_ros.selector.candidates.candidate import Candidate
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
+from fdrl_ros.selector.control.monitor import GateSettings
 from fdrl_ros.selector.control.observation import Observation
-from fdrl_ros.selector.control.risk_gate import GateSettings
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.settings import ShieldSettings
