@@ -203,10 +203,7 @@ class Plan:
             personal layers that the network does not have or that are all of it.
         """
         chosen = self.federation
-        try:
-            _ = chosen.names
-        except SettingError as error:
-            raise error.of('federation') from None
+        _ = chosen.names
         for group in _GROUPS.values():
             self.group(group)
         try:

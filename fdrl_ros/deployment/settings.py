@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
 
 
@@ -46,7 +47,10 @@ class FederationSettings(Settings):
         # Here, so that servers need not load the world.
         from fdrl_ros.surgery.tasks.procedures import procedures_named
 
-        return procedures_named(self.procedures)
+        try:
+            return procedures_named(self.procedures)
+        except SettingError as error:
+            raise error.of('federation') from None
 
     @property
     def personal_layers(self) -> tuple[str, ...]:
