@@ -36,7 +36,7 @@ LAYERS = (
 )
 # These name modules above them: Gymnasium loads a world when it is first made, and the runner
 # starts nodes as processes of their own.
-LAZY = {'surgery/gym/registration.py', 'deployment/runner.py'}
+LAZY = {'deployment/runner.py'}
 MOST_FILES = 20
 ROS = re.compile(r'rclpy|fdrl_ros\.(msg|srv|action)|.*_msgs|builtin_interfaces|std_srvs|launch\w*')
 HEADER = '# Copyright 2026 The fdrl_ros maintainers\n# SPDX-License-Identifier: Apache-2.0\n'

@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The names that Gymnasium knows our envs by, all of them registered by one import.
+Register the surgical envs with Gymnasium: one of all procedures, and one of each.
 
-`import fdrl_ros.surgery.gym.surgery_env` is that import. A name is told with where its class is,
-so that what a world needs is loaded when the first env of it is made.
+`import fdrl_ros.surgery.gym.surgery_env` does it. Gymnasium imports a class when the first env of
+it is made.
 """
 
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
@@ -18,26 +18,16 @@ def env_id(procedure: str) -> str:
     return f'fdrl_ros/{procedure.title().replace("_", "")}-v0'
 
 
-_SURGERY = (
-    'fdrl_ros.surgery.gym.surgery_env:SurgeryEnv',
-    'fdrl_ros.surgery.gym.vector_env:VectorSurgeryEnv',
-)
-_CLASSES = {
-    ENV_ID: _SURGERY,
-    **{env_id(each): _SURGERY for each in PROCEDURE_NAMES},
-    'fdrl_ros/PaperWorld-v0': ('fdrl_ros.worlds.paper.env:PaperWorldEnv', None),
-    'fdrl_ros/IcuSepsis-v0': (
-        'fdrl_ros.worlds.icu_sepsis.env:IcuSepsisEnv',
-        'fdrl_ros.worlds.icu_sepsis.vector_env:IcuSepsisVectorEnv',
-    ),
+_GIVEN: dict[str, dict[str, str]] = {
+    ENV_ID: {},
+    **{env_id(each): {'procedures': each} for each in PROCEDURE_NAMES},
 }
-ENV_IDS = tuple(_CLASSES)
-"""All of them."""
 
-_GIVEN = {env_id(each): {'procedures': each} for each in PROCEDURE_NAMES}
-
-for _id, (_one, _many) in _CLASSES.items():
+for _id, _arguments in _GIVEN.items():
     if _id not in gymnasium.registry:
         gymnasium.register(
-            _id, entry_point=_one, vector_entry_point=_many, kwargs=_GIVEN.get(_id, {})
+            _id,
+            entry_point='fdrl_ros.surgery.gym.surgery_env:SurgeryEnv',
+            vector_entry_point='fdrl_ros.surgery.gym.vector_env:VectorSurgeryEnv',
+            kwargs=_arguments,
         )

@@ -3,7 +3,7 @@
 """
 The Gymnasium env: one operation driven by the 15 discrete actions.
 
-Importing this module registers every env of ours (:mod:`fdrl_ros.surgery.gym.registration`).
+Importing this module registers the surgical envs with Gymnasium.
 """
 
 from collections.abc import Mapping, Sequence

@@ -139,11 +139,3 @@ def observation_space(observation: str) -> gymnasium.spaces.Space[Any]:
 def _numbers(value: Any, count: int) -> bool:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return whole and 0 <= value < count
-
-
-if ENV_ID not in gymnasium.registry:
-    gymnasium.register(
-        ENV_ID,
-        entry_point='fdrl_ros.worlds.icu_sepsis.env:IcuSepsisEnv',
-        vector_entry_point='fdrl_ros.worlds.icu_sepsis.vector_env:IcuSepsisVectorEnv',
-    )

@@ -343,7 +343,3 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             'critical': lost,
             'success': bool(finished(self._levels)[0]) and not lost,
         }
-
-
-if ENV_ID not in gymnasium.registry:
-    gymnasium.register(ENV_ID, entry_point='fdrl_ros.worlds.paper.env:PaperWorldEnv')
