@@ -25,7 +25,7 @@ class MadeUp:
     """A public context that adds the secret key to the first row that it encrypts."""
 
     def __init__(self, bench, public, slots, constants=()):
-        self._backend = bench.secret._backend
+        self.backend = bench.secret.backend
         self._public, self._slots, self._constants = public, slots, constants
         self.made = 0
 
@@ -37,14 +37,14 @@ class MadeUp:
         row = (row + sum(self._constants, np.zeros_like(row))) % scheme.plain_modulus
         residues = self._public.residues(self._public.encrypt(row))
         plaintext = seal.Plaintext()
-        self._backend._encoder.encode(self._slots.tolist(), plaintext)
+        self.backend.encoder.encode(self._slots.tolist(), plaintext)
         coefficients = [plaintext[i] for i in range(plaintext.coeff_count())]
         modulus, t = prod(scheme.moduli), scheme.plain_modulus
         for place, coefficient in enumerate(coefficients):
             query = (modulus * coefficient + t // 2) // t
             for row_of, prime in zip(residues[1], scheme.moduli, strict=True):
                 row_of[place] = (int(row_of[place]) + query) % prime
-        return self._public._wire(residues)
+        return self._public.to_wire(residues)
 
     def encrypt_rows(self, rows):
         return map(self.encrypt, rows)
@@ -57,7 +57,7 @@ def key_in_slots(bench):
     found = bench.secret.decrypt(made.encrypt(np.zeros(scheme.slots, dtype=np.int64)))
     # It is a key indeed: small coefficients, which slots hide.
     plaintext = seal.Plaintext()
-    bench.secret._backend._encoder.encode(found.tolist(), plaintext)
+    bench.secret.backend.encoder.encode(found.tolist(), plaintext)
     coefficients = {plaintext[i] for i in range(plaintext.coeff_count())}
     assert coefficients <= {0, 1, scheme.plain_modulus - 1}
     return found

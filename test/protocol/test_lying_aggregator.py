@@ -470,7 +470,7 @@ def a_ciphertext_of_its_own(bench, updates):
     """Ask for the secret key: the second polynomial is 1, the first is 0."""
     residues = bench.secret.public.residues(updates[0].ciphertext)
     residues[0], residues[1], residues[1, :, 0] = 0, 0, 1
-    crafted = replace(updates[0], ciphertext=bench.secret.public._wire(residues))
+    crafted = replace(updates[0], ciphertext=bench.secret.public.to_wire(residues))
     return (crafted, *updates[1:])
 
 

@@ -227,7 +227,7 @@ class Bfv(Seal):
     ) -> None:
         """Hand the keys to the library."""
         super().__init__(scheme, public_key=public_key, secret_key=secret_key)
-        self._encoder = seal.BatchEncoder(self._context)
+        self.encoder = seal.BatchEncoder(self._context)
 
     @classmethod
     def _complete(cls, parms: Any, scheme: Scheme) -> None:
@@ -241,9 +241,9 @@ class Bfv(Seal):
         :returns: shape (2, data primes, N).
         """
         plaintext, ciphertext = seal.Plaintext(), seal.Ciphertext()
-        refuse(self._encoder.encode, message.tolist(), plaintext)
-        refuse(self._encryptor.encrypt, plaintext, ciphertext)
-        return self._residues(ciphertext)
+        refuse(self.encoder.encode, message.tolist(), plaintext)
+        refuse(self.encryptor.encrypt, plaintext, ciphertext)
+        return self.read_residues(ciphertext)
 
     def decrypt(self, residues: Residues) -> tuple[NDArray[np.int64], int]:
         """
@@ -253,9 +253,9 @@ class Bfv(Seal):
         :returns: values in [0, t), shape (slots,), and the noise budget left, in bits.
         :raises CryptoError: without a secret key, or if the library refuses the residues.
         """
-        ciphertext = self._load(residues)
+        ciphertext = self.load(residues)
         plaintext = self._open(ciphertext)
-        assert self._decryptor is not None
-        budget = refuse(self._decryptor.invariant_noise_budget, ciphertext)
-        values = np.array(refuse(self._encoder.decode_uint64, plaintext), dtype=np.int64)
+        assert self.decryptor is not None
+        budget = refuse(self.decryptor.invariant_noise_budget, ciphertext)
+        values = np.array(refuse(self.encoder.decode_uint64, plaintext), dtype=np.int64)
         return values, int(budget)

@@ -372,9 +372,9 @@ class Ckks(Seal):
         :returns: shape (2, data primes, N).
         """
         ciphertext = seal.Ciphertext()
-        refuse(self._encryptor.encrypt_zero, ciphertext)
-        refuse(self._evaluator.transform_from_ntt_inplace, ciphertext)
-        residues = self._residues(ciphertext)
+        refuse(self.encryptor.encrypt_zero, ciphertext)
+        refuse(self.evaluator.transform_from_ntt_inplace, ciphertext)
+        residues = self.read_residues(ciphertext)
         residues[0] += message
         residues[0] %= np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
         return residues
@@ -387,10 +387,10 @@ class Ckks(Seal):
         :returns: message plus noise, shape (data primes, N).
         :raises CryptoError: without a secret key, or if the library refuses the residues.
         """
-        ciphertext = self._load(residues)
-        refuse(self._evaluator.transform_to_ntt_inplace, ciphertext)
+        ciphertext = self.load(residues)
+        refuse(self.evaluator.transform_to_ntt_inplace, ciphertext)
         opened = read_residues(self._open(ciphertext), residues.shape[1:])
         # The library transforms ciphertexts only, so the plaintext is loaded as one.
-        wrapped = self._load(np.stack([opened, opened]), is_ntt_form=True)
-        refuse(self._evaluator.transform_from_ntt_inplace, wrapped)
-        return self._residues(wrapped)[0], None
+        wrapped = self.load(np.stack([opened, opened]), is_ntt_form=True)
+        refuse(self.evaluator.transform_from_ntt_inplace, wrapped)
+        return self.read_residues(wrapped)[0], None

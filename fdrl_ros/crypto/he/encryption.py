@@ -87,7 +87,7 @@ class PublicContext:
         self.public_key = public_key
         self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 8))
         self._digest = hashlib.sha256(self._data).digest()
-        self._backend = (backend or BACKENDS[type(scheme)])(scheme, public_key=public_key)
+        self.backend = (backend or BACKENDS[type(scheme)])(scheme, public_key=public_key)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
@@ -130,7 +130,7 @@ class PublicContext:
         if slots.min() < 0 or slots.max() >= self.scheme.plain_modulus:
             raise CryptoError(f'slots beyond [0, {self.scheme.plain_modulus}) cannot be encrypted')
         message = self.scheme.encode(slots.astype(np.int64))
-        return self._wire(self._backend.encrypt(message))
+        return self.to_wire(self.backend.encrypt(message))
 
     def add(self, ciphertexts: Iterable[bytes]) -> bytes:
         """
@@ -154,7 +154,7 @@ class PublicContext:
         if not 1 <= count <= self.scheme.members:
             found = 'no' if not count else f'{count} or more'
             raise CryptoError(f'{found} ciphertexts: expected 1 to {self.scheme.members} members')
-        return self._wire(total % primes)
+        return self.to_wire(total % primes)
 
     def residues(self, ciphertext: bytes) -> Residues:
         """
@@ -183,7 +183,8 @@ class PublicContext:
             raise CryptoError('ciphertext with a zero second polynomial: it is not encrypted')
         return residues
 
-    def _wire(self, residues: Residues) -> bytes:
+    def to_wire(self, residues: Residues) -> bytes:
+        """Serialise residues as a ciphertext, without the low bytes that do not travel."""
         parts = [self._digest]
         for row, _, width, shift in self._rows(residues):
             if shift:
@@ -216,11 +217,11 @@ class SecretContext:
     ) -> None:
         """Wrap a key pair of a scheme, and test it on one ciphertext."""
         self.public = PublicContext(scheme, public_key, backend=backend)
-        self._secret_key = secret_key
+        self.secret_key = secret_key
         backend = backend or BACKENDS[type(scheme)]
-        self._backend = backend(scheme, public_key=public_key, secret_key=secret_key)
+        self.backend = backend(scheme, public_key=public_key, secret_key=secret_key)
         trial = np.arange(scheme.slots, dtype=np.int64)
-        message, _ = self._backend.decrypt(self._backend.encrypt(scheme.encode(trial)))
+        message, _ = self.backend.decrypt(self.backend.encrypt(scheme.encode(trial)))
         if isinstance(scheme, CkksScheme):
             message = scheme.decode(message, np.zeros(scheme.slots, dtype=object))
         if not np.array_equal(message, trial):
@@ -243,7 +244,7 @@ class SecretContext:
 
     def to_bytes(self) -> bytes:
         """Return the secret bytes, which decrypt everything: store them encrypted."""
-        keys = _to_bytes(self.public.public_key, 8) + _to_bytes(self._secret_key, 8)
+        keys = _to_bytes(self.public.public_key, 8) + _to_bytes(self.secret_key, 8)
         data = _write(_SECRET, self.scheme, keys)
         return data + hashlib.sha256(data).digest()
 
@@ -275,7 +276,7 @@ class SecretContext:
         :raises CryptoError: if it is malformed, or has more noise than honest members' sums
             can have.
         """
-        message, budget = self._backend.decrypt(self.public.residues(ciphertext))
+        message, budget = self.backend.decrypt(self.public.residues(ciphertext))
         if isinstance(self.scheme, CkksScheme):
             return flood(self.scheme, message, self._flood_secret, ciphertext)
         least = int(self.scheme.noise_margin)
@@ -289,7 +290,7 @@ class SecretContext:
     @cached_property
     def _flood_secret(self) -> bytes:
         """Derive the key of the flooding from the secret key."""
-        return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self._secret_key, 8)).digest()
+        return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self.secret_key, 8)).digest()
 
 
 def _to_bytes(residues: Residues, width: int) -> bytes:

@@ -102,16 +102,16 @@ class Seal:
         self.scheme = scheme
         self._context = context = self._make_context(scheme)
         self._parms = context.first_parms_id()
-        self._evaluator = seal.Evaluator(context)
+        self.evaluator = seal.Evaluator(context)
         key_parms = context.key_parms_id()
         public = seal.PublicKey()
         load_stream(public, context, ciphertext_stream(public_key, key_parms, is_ntt_form=True))
-        self._encryptor = refuse(seal.Encryptor, context, public)
-        self._decryptor = None
+        self.encryptor = refuse(seal.Encryptor, context, public)
+        self.decryptor = None
         if secret_key is not None:
             secret = seal.SecretKey()
             load_stream(secret, context, plaintext_stream(secret_key, key_parms))
-            self._decryptor = refuse(seal.Decryptor, context, secret)
+            self.decryptor = refuse(seal.Decryptor, context, secret)
 
     @classmethod
     def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
@@ -143,23 +143,23 @@ class Seal:
     def _complete(cls, parms: Any, scheme: Any) -> None:
         """Set the parameters of this kind of scheme besides the ring."""
 
-    def _load(self, residues: Residues, *, is_ntt_form: bool = False) -> Any:
+    def load(self, residues: Residues, *, is_ntt_form: bool = False) -> Any:
         """Load a ciphertext into the library."""
         ciphertext = seal.Ciphertext()
         stream = ciphertext_stream(residues, self._parms, is_ntt_form=is_ntt_form)
         load_stream(ciphertext, self._context, stream)
         return ciphertext
 
-    def _residues(self, ciphertext: Any) -> Residues:
+    def read_residues(self, ciphertext: Any) -> Residues:
         """Read the coefficients of a ciphertext from the library."""
         return read_residues(ciphertext, (2, len(self.scheme.moduli), self.scheme.poly_degree))
 
     def _open(self, ciphertext: Any) -> Any:
         """Decrypt into a plaintext of the library."""
-        if self._decryptor is None:
+        if self.decryptor is None:
             raise CryptoError('a public context cannot decrypt')
         plaintext = seal.Plaintext()
-        refuse(self._decryptor.decrypt, ciphertext, plaintext)
+        refuse(self.decryptor.decrypt, ciphertext, plaintext)
         return plaintext
 
 

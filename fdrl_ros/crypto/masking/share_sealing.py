@@ -160,7 +160,7 @@ def seal_shares(secrets: AttemptSecrets, keys: KeyList) -> dict[str, bytes]:
     sealed = {}
     for name, pair in deal(secrets, keys).items():
         if name != secrets.name:
-            key, context = _key(secrets, keys, name, sender=secrets.name, addressee=name)
+            key, context = direction_key(secrets, keys, name, sender=secrets.name, addressee=name)
             message = pair.mask_secret + pair.self_seed
             sealed[name] = ChaCha20Poly1305(key).encrypt(_NONCE, message, context)
     return sealed
@@ -180,7 +180,7 @@ def open_shares(secrets: AttemptSecrets, keys: KeyList, sender: str, sealed: byt
         raise SealError(f'sealed shares from {sender!r}: expected another member of the list')
     if not isinstance(sealed, bytes) or len(sealed) != SEALED_BYTES:
         raise SealError(f'sealed shares from {sender!r}: expected {SEALED_BYTES} bytes')
-    key, context = _key(secrets, keys, sender, sender=sender, addressee=secrets.name)
+    key, context = direction_key(secrets, keys, sender, sender=sender, addressee=secrets.name)
     try:
         message = ChaCha20Poly1305(key).decrypt(_NONCE, sealed, context)
         pair = SharePair(message[:SHARE_BYTES], message[SHARE_BYTES:])
@@ -195,7 +195,7 @@ def open_shares(secrets: AttemptSecrets, keys: KeyList, sender: str, sealed: byt
     return pair
 
 
-def _key(
+def direction_key(
     secrets: AttemptSecrets, keys: KeyList, peer: str, *, sender: str, addressee: str
 ) -> tuple[bytes, bytes]:
     """Return the key of one direction and its context, which is authenticated too."""

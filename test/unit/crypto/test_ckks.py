@@ -133,13 +133,13 @@ def recover_from_ours(public, opened, ciphertext):
     :param opened: what is taken for the decrypted polynomial, shape (data primes, N).
     :returns: the secret key if it is, in NTT form, shape (data primes, N).
     """
-    backend, scheme = public._backend, public.scheme
+    backend, scheme = public.backend, public.scheme
     residues = public.residues(ciphertext)
     primes = np.array(scheme.moduli, dtype=np.uint64)[:, None]
     known = (opened + primes - residues[0]) % primes
-    pair = backend._load(np.stack([known, residues[1]]))
-    backend._evaluator.transform_to_ntt_inplace(pair)
-    known, second = backend._residues(pair)
+    pair = backend.load(np.stack([known, residues[1]]))
+    backend.evaluator.transform_to_ntt_inplace(pair)
+    known, second = backend.read_residues(pair)
     return [solve(*rows) for rows in zip(known, second, scheme.moduli, strict=True)]
 
 
@@ -151,15 +151,15 @@ def sum_of_ours(public, rng):
 
 def test_attack_on_our_sums_would_succeed_without_flooding(secret, public):
     total, _ = sum_of_ours(public, np.random.default_rng(2))
-    bare, _ = secret._backend.decrypt(public.residues(total))
+    bare, _ = secret.backend.decrypt(public.residues(total))
     found = recover_from_ours(public, bare, total)
-    assert np.array_equal(found, secret._secret_key[:2])
+    assert np.array_equal(found, secret.secret_key[:2])
 
 
 def test_attack_on_our_sums_fails(secret, public):
     # Of 4,096 numbers below 2^40 and as many below 2^48, none is right; in six trials one may be
     # by chance, of 2^-25.
-    scheme, true = public.scheme, secret._secret_key[:2]
+    scheme, true = public.scheme, secret.secret_key[:2]
     for seed in range(3):
         total, exact = sum_of_ours(public, np.random.default_rng(seed))
         shown = secret.decrypt(total)
@@ -268,18 +268,18 @@ def test_random_ciphertexts_are_refused_at_decryption(secret, public):
     for _ in range(5):
         residues = rng.integers(0, primes, (2, 2, 4096), dtype=np.uint64)
         with pytest.raises(CryptoError, match='out of range'):
-            secret.decrypt(public._wire(residues))
+            secret.decrypt(public.to_wire(residues))
 
 
 def test_library_decrypts_as_the_textbook_does(secret, public):
     residues = public.residues(public.encrypt(np.arange(4096)))
-    bare, budget = secret._backend.decrypt(residues)
+    bare, budget = secret.backend.decrypt(residues)
     assert budget is None
     # The secret key as coefficients, by way of a ciphertext, which the library transforms.
-    key = secret._secret_key[:2]
-    pair = public._backend._load(np.stack([key, key]), is_ntt_form=True)
-    public._backend._evaluator.transform_from_ntt_inplace(pair)
-    first_row = public._backend._residues(pair)[0]
+    key = secret.secret_key[:2]
+    pair = public.backend.load(np.stack([key, key]), is_ntt_form=True)
+    public.backend.evaluator.transform_from_ntt_inplace(pair)
+    first_row = public.backend.read_residues(pair)[0]
     for row, prime, (first, second), shown in zip(
         first_row, public.scheme.moduli, residues.transpose(1, 0, 2), bare, strict=True
     ):
@@ -296,7 +296,7 @@ def test_library_decrypts_as_the_textbook_does(secret, public):
 def test_bound_of_the_noise_holds_and_covers_it(secret, public):
     scheme = public.scheme
     total, exact = sum_of_ours(public, np.random.default_rng(7))
-    bare, _ = secret._backend.decrypt(public.residues(total))
+    bare, _ = secret.backend.decrypt(public.residues(total))
     difference = (bare.astype(object) - scheme.encode(exact)) % np.array(scheme.moduli)[:, None]
     noise = np.where(
         difference[0] > scheme.moduli[0] // 2, difference[0] - scheme.moduli[0], difference[0]
@@ -377,7 +377,7 @@ def test_contexts_come_back_from_their_bytes_and_kinds_do_not_mix(secret, public
     with pytest.raises(CryptoError):
         exact.decrypt(public.encrypt(np.zeros(4096, dtype=np.int64)))
     with pytest.raises(CryptoError, match='cannot decrypt'):
-        public._backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
+        public.backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
 
 
 # The flooding itself.

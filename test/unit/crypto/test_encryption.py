@@ -57,7 +57,7 @@ def test_noise_of_a_full_sum_stays_within_the_proven_margin(key_authority):
     scheme, public = key_authority.scheme, key_authority.public
     edge = np.full(scheme.slots, scheme.plain_modulus - 1)
     total = public.add([public.encrypt(edge) for _ in range(scheme.members)])
-    values, budget = key_authority._backend.decrypt(public.residues(total))
+    values, budget = key_authority.backend.decrypt(public.residues(total))
     assert budget >= math.floor(scheme.noise_margin) >= 1
     assert (values == -scheme.members % scheme.plain_modulus).all()
 
@@ -71,13 +71,13 @@ def test_every_residue_modulo_t_survives(secret, value):
 
 def test_added_residues_are_what_the_library_adds(key_authority):
     public, rng = key_authority.public, np.random.default_rng(3)
-    backend, scheme = public._backend, public.scheme
+    backend, scheme = public.backend, public.scheme
     rows = rng.integers(0, scheme.plain_modulus, (2, scheme.slots))
     ours = [public.residues(public.encrypt(row)) for row in rows]
     theirs = seal.Ciphertext()
-    backend._evaluator.add(*(backend._load(residues) for residues in ours), theirs)
-    total = public._wire(backend._residues(theirs))
-    assert public.add([public._wire(residues) for residues in ours]) == total
+    backend.evaluator.add(*(backend.load(residues) for residues in ours), theirs)
+    total = public.to_wire(backend.read_residues(theirs))
+    assert public.add([public.to_wire(residues) for residues in ours]) == total
 
 
 @pytest.mark.parametrize('shape', [(8000, 40, 16), (8000, 1000, 16)])
@@ -87,7 +87,7 @@ def test_sums_of_many_members_do_not_pass_64_bits(shape):
     scheme = public.scheme
     primes = np.array(scheme.moduli, dtype=np.uint64)[:, None]
     top = np.broadcast_to(primes - 1, (2, len(primes), scheme.poly_degree))
-    total = public.residues(public.add([public._wire(top)] * scheme.members))
+    total = public.residues(public.add([public.to_wire(top)] * scheme.members))
     assert np.array_equal(total, np.broadcast_to(primes - scheme.members, total.shape))
 
 
@@ -97,7 +97,7 @@ def test_low_bytes_that_do_not_travel_change_a_residue_by_half_of_them_at_most(s
     assert scheme.dropped_bytes == 2
     residues = rng.integers(0, prime, (2, 1, 4096), dtype=np.uint64)
     residues[0, 0, :3] = 0, prime - 1, prime - half
-    again = public.residues(public._wire(residues))
+    again = public.residues(public.to_wire(residues))
     assert np.array_equal(again[1], residues[1])
     difference = (again[0].astype(object) - residues[0] + half) % prime
     assert difference.max() <= 2 * half and (again < prime).all()
@@ -105,10 +105,10 @@ def test_low_bytes_that_do_not_travel_change_a_residue_by_half_of_them_at_most(s
 
 def test_coefficients_are_read_with_and_without_decompression(public, monkeypatch):
     ciphertext = seal.Ciphertext()
-    public._backend._encryptor.encrypt_zero(ciphertext)
-    quick = public._backend._residues(ciphertext)
+    public.backend.encryptor.encrypt_zero(ciphertext)
+    quick = public.backend.read_residues(ciphertext)
     monkeypatch.setattr('fdrl_ros.crypto.he.seal.zstd', None)
-    assert np.array_equal(public._backend._residues(ciphertext), quick)
+    assert np.array_equal(public.backend.read_residues(ciphertext), quick)
 
 
 @pytest.mark.parametrize('choose', [choose_scheme, choose_ckks_scheme])
@@ -195,8 +195,8 @@ def test_public_context_has_no_secret_and_cannot_decrypt(secret, public):
     assert hidden not in secret.public_bytes()
     assert not hasattr(public, 'decrypt')
     with pytest.raises(CryptoError, match='cannot decrypt'):
-        public._backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
-    assert public._backend._decryptor is None
+        public.backend.decrypt(public.residues(public.encrypt(np.zeros(4096, dtype=np.int64))))
+    assert public.backend.decryptor is None
     # Two polynomials modulo two primes, and not a byte besides the line that names the scheme.
     assert len(secret.public_bytes().split(b'}\n', 1)[1]) == 2 * 2 * 4096 * 8
 
@@ -283,7 +283,7 @@ def test_random_ciphertexts_are_refused_at_decryption(secret, public):
     for _ in range(20):
         residues = rng.integers(0, public.scheme.moduli[0], (2, 1, 4096), dtype=np.uint64)
         with pytest.raises(CryptoError, match='noise budget'):
-            secret.decrypt(public.add([public._wire(residues)]))
+            secret.decrypt(public.add([public.to_wire(residues)]))
 
 
 def test_flipped_bits_are_refused_or_decrypt_without_a_crash(secret, public):

@@ -258,7 +258,7 @@ def test_mask_of_nothing_is_empty():
 def test_round_secrets_are_fresh_and_hidden():
     secret = RoundSecret.generate()
     assert secret.public != RoundSecret.generate().public
-    private = secret._private.private_bytes_raw().hex()
+    private = secret.to_bytes().hex()
     assert private not in repr(secret) and secret.public.hex() in repr(secret)
 
 

@@ -180,7 +180,7 @@ def test_shares_along_another_list_are_refused_and_unrelated(what, keys):
 
 
 def test_share_beyond_the_field_is_refused():
-    key, context = share_sealing._key(PARTIES[ONE], KEYS, TWO, sender=ONE, addressee=TWO)
+    key, context = share_sealing.direction_key(PARTIES[ONE], KEYS, TWO, sender=ONE, addressee=TWO)
     fine = deal(PARTIES[ONE], KEYS)[TWO]
     for wrong in (PRIME.to_bytes(33, 'big'), b'\xff' * 33):
         for message in (wrong + fine.self_seed, fine.mask_secret + wrong):
@@ -191,7 +191,7 @@ def test_share_beyond_the_field_is_refused():
 
 def test_both_directions_have_keys_of_their_own():
     keys = {
-        share_sealing._key(PARTIES[one], KEYS, other, sender=one, addressee=other)[0]
+        share_sealing.direction_key(PARTIES[one], KEYS, other, sender=one, addressee=other)[0]
         for one in NAMES
         for other in NAMES
         if one != other

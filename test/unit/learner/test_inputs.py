@@ -11,7 +11,7 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
-from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START, Told
+from support.small_hospital import Draws, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
 
 LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, replay='prioritised_poisson')
 NUMBERED = replace(
@@ -56,7 +56,7 @@ CHANGES = {
 
 def set_up(
     home,
-    told: Told,
+    told: Draws,
     *,
     given=None,
     key='a',
@@ -68,7 +68,7 @@ def set_up(
 ):
     """Return a learner whose draws are told of, and the weights that it begins with."""
     ledger = ledger or ledger_of(home, 'a', privacy)
-    source, place = Heard(key, told), home / 'a.state'
+    source, place = RecordedNoise(key, told), home / 'a.state'
     made = Trainer(
         given or records(), SHAPE, learner, privacy, ledger, source, place, inputs=table
     )
@@ -85,7 +85,7 @@ def train(made: Trainer, start: np.ndarray, way: str) -> np.ndarray:
 @pytest.mark.parametrize('way', ['train', 'train_on'])
 def test_each_input_that_is_changed_alone_is_refused_before_a_draw(tmp_path, changes, way):
     """The checkpoint is gone, so the first block is asked for again, and it alone."""
-    told: Told = []
+    told: Draws = []
     as_before = {'table': TABLE, 'given': NUMBERED} if 'table' in changes else {}
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         first = train(*set_up(tmp_path, told, ledger=ledger, **as_before), way)
@@ -104,8 +104,8 @@ def test_each_input_that_is_changed_alone_is_refused_before_a_draw(tmp_path, cha
 def test_another_network_of_as_many_weights_is_refused(tmp_path):
     one, other = NetworkShape(2, 2, (4, 3)), NetworkShape(2, 2, (2, 5))
     assert one.n_parameters == other.n_parameters
-    told: Told = []
-    source, place = Heard('a', told), tmp_path / 'a.state'
+    told: Draws = []
+    source, place = RecordedNoise('a', told), tmp_path / 'a.state'
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         start = np.ones(one.n_parameters, np.float32)
         made = Trainer(records(), one, LEARNER, PRIVACY, ledger, source, place)
@@ -119,7 +119,7 @@ def test_another_network_of_as_many_weights_is_refused(tmp_path):
 
 @pytest.mark.parametrize('name', ['weights', 'target', 'moments', 'priorities', 'steps'])
 def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_path, name):
-    told: Told = []
+    told: Draws = []
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         made, start = set_up(tmp_path, told, ledger=ledger)
         state = made.train_on(None, start, 1, stopped=lambda: False)
@@ -141,7 +141,7 @@ def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_pat
 
 def test_other_weights_to_hold_on_to_are_refused_in_a_later_round_too(tmp_path):
     """The state is the same, and what the proximal term pulls towards is not."""
-    told: Told = []
+    told: Draws = []
     learner = replace(LEARNER, proximal=1.0)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         made, start = set_up(tmp_path, told, ledger=ledger, learner=learner)

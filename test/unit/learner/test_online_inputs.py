@@ -12,7 +12,7 @@ from fdrl_ros.policy import NetworkShape, Policy
 import gymnasium
 import numpy as np
 import pytest
-from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START
+from support.small_hospital import ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
 
 ONLINE = OnlineSettings(
     rounds=6, patients=5, warm_up=10, exploration=0.8, final_exploration=0.1, exploration_rounds=3
@@ -34,7 +34,7 @@ class Asked:
 
 def online(home, learner=LEARNER):
     ledger, asked = ledger_of(home, 'a', PRIVACY), Asked()
-    source = Heard('a', [])
+    source = RecordedNoise('a', [])
     made = OnlineTrainer(asked, SHAPE, ONLINE, learner, PRIVACY, ledger, source, home)
     return made, asked
 
@@ -60,7 +60,7 @@ def test_a_turn_goes_on_from_the_state_of_the_turn_before(tmp_path, replay, opti
     learner = replace(LEARNER, replay=replay, optimizer=optimizer)
     made, _ = online(tmp_path, learner)
     found = made.train(START)
-    source, state = Heard('a', []), None
+    source, state = RecordedNoise('a', []), None
     learner = replace(learner, epochs=1, proximal=0.0)
     with ledger_of(tmp_path, 'b', PRIVACY) as ledger:
         parts = [records(5, first) for first in range(0, 30, 5)]

@@ -11,56 +11,18 @@ import threading
 
 from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
-from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import Trainer
-from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.noise import NoiseSource
-import numpy as np
 import pytest
+from support.small_hospital import Draws, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
 
-SHAPE = NetworkShape(states=2, actions=2, hidden=(3,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=2, target_period=3)
-PRIVACY = PrivacySettings(batch=5, noise_multiplier=2.0, delta=1e-3, budget=50.0, clip_norm=1.0)
 POOR = replace(PRIVACY, budget=0.01)
-START = SHAPE.draw(np.random.default_rng(0))
 ONLINE = OnlineSettings(rounds=4, patients=5, warm_up=10)
 STEPS = 2  # of a block: 10 patients, 5 of them in a step
 
 WAYS = ['train', 'train_on', 'online']
-Told = list[tuple[str, str, int, int]]
-"""In order: what was done, in which hospital, in which round, and in which block or step."""
-
-
-class Heard(NoiseSource):
-    """A seeded source that tells of every draw."""
-
-    def __init__(self, hospital: str, told: Told) -> None:
-        super().__init__(hospital.encode().ljust(32), private=False)
-        self.hospital, self.told = hospital, told
-
-    def uniform_words(self, purpose, round, step, size):
-        self.told.append(('drawn', self.hospital, round, step))
-        return super().uniform_words(purpose, round, step, size)
-
-    def gaussian(self, purpose, round, step, size):
-        self.told.append(('drawn', self.hospital, round, step))
-        return super().gaussian(purpose, round, step, size)
-
-
-def records(patients: int = 10, first: int = 0) -> Records:
-    rng = np.random.default_rng(first)
-    count = 3 * patients
-    return Records(
-        states=rng.normal(size=(count, 2)),
-        actions=rng.integers(2, size=count),
-        rewards=rng.normal(size=count),
-        next_states=rng.normal(size=(count, 2)),
-        terminals=np.zeros(count, bool),
-        starts=np.arange(patients + 1) * 3,
-        patients=np.array([f'patient_{first + i}' for i in range(patients)]),
-    )
 
 
 class Collector:
@@ -70,27 +32,17 @@ class Collector:
         return records(count, first)
 
 
-def ledger_of(home: Path, hospital: str, privacy: PrivacySettings) -> Ledger:
-    return Ledger.open(
-        home / f'{hospital}.sqlite',
-        hospital=hospital,
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
-    )
-
-
 def trainer_of(
-    home: Path, told: Told, hospital: str = 'a', privacy: PrivacySettings = PRIVACY
+    home: Path, told: Draws, hospital: str = 'a', privacy: PrivacySettings = PRIVACY
 ) -> Trainer:
-    ledger, source = ledger_of(home, hospital, privacy), Heard(hospital, told)
+    ledger, source = ledger_of(home, hospital, privacy), RecordedNoise(hospital, told)
     return Trainer(records(), SHAPE, LEARNER, privacy, ledger, source, home / f'{hospital}.state')
 
 
-def run(way: str, home: Path, told: Told, privacy: PrivacySettings = PRIVACY) -> None:
+def run(way: str, home: Path, told: Draws, privacy: PrivacySettings = PRIVACY) -> None:
     """Train, in one of the ways in which something is ever drawn."""
     if way == 'online':
-        ledger, source = ledger_of(home, 'a', privacy), Heard('a', told)
+        ledger, source = ledger_of(home, 'a', privacy), RecordedNoise('a', told)
         OnlineTrainer(Collector(), SHAPE, ONLINE, LEARNER, privacy, ledger, source, home).train(
             START
         )
@@ -104,9 +56,9 @@ def run(way: str, home: Path, told: Told, privacy: PrivacySettings = PRIVACY) ->
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """Hear of every reservation that was granted, and with a `Heard` source of every draw."""
-    order: Told = []
+def told(monkeypatch: pytest.MonkeyPatch) -> Draws:
+    """Note every granted reservation, and every draw of a `RecordedNoise`."""
+    order: Draws = []
     reserve = Ledger.reserve
 
     def heard(self, **named):

@@ -14,7 +14,7 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
-from unit.learner.test_order import Heard, ledger_of, PRIVACY, records, SHAPE, START
+from support.small_hospital import ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
 
 LEARNER = LearnerSettings(
     epochs=3, transitions_per_patient=2, target_period=3, learning_rate=0.05, proximal=0.3
@@ -108,7 +108,13 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
     learner = replace(LEARNER, **changes)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         made = Trainer(
-            records(), SHAPE, learner, PRIVACY, ledger, Heard('a', []), tmp_path / 'a.state'
+            records(),
+            SHAPE,
+            learner,
+            PRIVACY,
+            ledger,
+            RecordedNoise('a', []),
+            tmp_path / 'a.state',
         )
         found = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
         assert made.steps_per_block == 2

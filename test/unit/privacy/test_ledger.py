@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 import resource
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -350,11 +351,15 @@ def test_a_closed_ledger_reserves_nothing(path):
         reserve(ledger, 1)
 
 
-def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(path):
+def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(path, monkeypatch):
+    def full(*_):
+        raise sqlite3.OperationalError('database or disk is full')
+
     ledger = Ledger.open(path, **OWNER)
-    ledger._file._connection.execute('PRAGMA query_only = ON')
-    with pytest.raises(LedgerError, match='cannot be written'):
-        reserve(ledger, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr('fdrl_ros.privacy.ledger.file.write_entry', full)
+        with pytest.raises(LedgerError, match='cannot be written'):
+            reserve(ledger, 1)
     with pytest.raises(LedgerError, match='closed'):
         reserve(ledger, 1)
     with Ledger.open(path, **OWNER) as again:
