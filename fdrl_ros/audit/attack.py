@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The adversary: it sees every release, knows all patients and their coins, and guesses canaries.
+The adversary: guesses canaries from every release, given all patients and their coins.
 
 In a step, the release along a canary's direction, less what patients added, is N(j C, (sigma C)^2)
 with j whether the canary joined. So log(1 - q + q exp((2 x - 1) / (2 sigma^2))), x in units of C,
@@ -53,7 +53,7 @@ class Proof:
 
 
 class Adversary:
-    """Adds up what releases tell of each canary."""
+    """Sums the evidence of all releases for each canary."""
 
     def __init__(
         self, canaries: Canaries, charge: Charge, *, clip_norm: float, expected_batch: float
@@ -96,7 +96,7 @@ def prove(
     failure: float,
 ) -> tuple[Proof, Proof]:
     """
-    Bound epsilon by the planned guesses and by guessing everyone; the larger holds.
+    Bound epsilon by the planned guesses and by guessing every canary; the larger bound holds.
 
     Of everyone, those with a score above 0 are guessed to be members. Each may fail with its share
     of `failure`, so both hold at once with confidence 1 - failure.
@@ -137,7 +137,7 @@ def plan_guesses(
     failure: float,
 ) -> tuple[Guesses, float]:
     """
-    Choose how many to guess by what public settings say, before anything is seen.
+    Choose the number of guesses from public settings, before any release is seen.
 
     :returns: the numbers, and the mean bound that they would give on a flawless mechanism.
     """

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The real trainer, with someone who sees all that its steps release."""
+"""The real trainer, with observers of every release and canaries among its patients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -41,7 +41,7 @@ Watch = Callable[[Release], None]
 
 
 class WatchedTrainer(Trainer):
-    """A trainer whose every release goes to who watches, too; otherwise itself."""
+    """A trainer that also passes every release to its observers; otherwise unchanged."""
 
     watchers: tuple[Watch, ...] = ()
     _units = np.empty(0, np.int64)

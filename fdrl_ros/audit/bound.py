@@ -81,7 +81,7 @@ def refuted_by_curve(
     canaries: int, guesses: int, correct: int, epsilon: float, delta: float, failure: float
 ) -> bool:
     """
-    Tell whether so many right guesses are less likely than `failure` (Mahloujifar et al. 2025).
+    Return whether so many right guesses are less likely than `failure` (Mahloujifar et al. 2025).
 
     Let p_j be the chance of j right guesses. Take a canary and its guess, given all other coins:
     "right, and j - 1 of the others right" and "wrong, and j - 1 of the others right" differ in the

@@ -27,7 +27,7 @@ class Canaries(Protocol):
 
     @property
     def members(self) -> NDArray[np.bool_]:
-        """Return who takes part, shape (canaries,)."""
+        """Return which canaries take part, shape (canaries,)."""
         ...
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class DenseCanaries:
         rng: np.random.Generator,
     ) -> 'DenseCanaries':
         """
-        Draw different directions, and who is a member.
+        Draw different directions, and which canaries are members.
 
         :param frozen: shared layers, from the first, that are not trained.
         :param count: number of canaries, at most that of trained weights.

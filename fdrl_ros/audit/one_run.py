@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""One audit: train as a hospital does with canaries among its patients, and see what it tells."""
+"""Audit in one run: train as a hospital does, with canaries, and bound epsilon from below."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class Audited:
 
     @property
     def consistent(self) -> bool:
-        """Tell whether nothing speaks against the claim."""
+        """Return whether no bound exceeds the claim."""
         return max(self.bound, self.gaussian) <= self.claimed
 
 

@@ -96,7 +96,7 @@ def draw_canaries(
     rng: np.random.Generator,
 ) -> Canaries:
     """
-    Draw canaries that suit a learner, and who is a member.
+    Draw canaries that suit a learner, and which of them are members.
 
     :param inputs: as :class:`fdrl_ros.learner.trainer.Trainer` takes it.
     :param norm: of their gradients before clipping.

@@ -44,7 +44,7 @@ class TableCanaries:
         rng: np.random.Generator,
     ) -> 'TableCanaries':
         """
-        Draw different directions, and who is a member.
+        Draw different directions, and which canaries are members.
 
         :param scales: what stands where the one of a one-hot state would, shape (states,).
         :param count: number of canaries.

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Who is compared: the expert, a policy, and the selector over several policies."""
+"""Contenders of an evaluation: the expert, a policy, and the selector over several policies."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,13 +34,13 @@ class Contender(Protocol):
         ...
 
     def begin(self, patient: Patient, world: WorldSettings) -> Choice:
-        """Return who chooses the actions on this patient."""
+        """Return the function that chooses actions for this patient."""
         ...
 
 
 @dataclass(frozen=True)
 class ExpertContender:
-    """The expert, who knows what no policy sees."""
+    """The expert, which reads the tissue that no policy sees."""
 
     name: str = 'expert'
 
@@ -62,13 +62,13 @@ class PolicyContender:
     shape: NetworkShape
 
     def begin(self, patient: Patient, world: WorldSettings) -> Choice:
-        """Return the policy, which is the same for everyone."""
+        """Return the policy; it is the same for every patient."""
         return Policy(self.weights, self.shape)
 
 
 @dataclass(frozen=True)
 class HoldContender:
-    """Who does nothing."""
+    """A contender that holds still."""
 
     name: str = HOLD
 
@@ -113,7 +113,7 @@ _PATIENT_SCALES = np.array([each.scale for each in PATIENT_FIELDS])
 
 class SelectorSession:
     """
-    A selector at work on one patient, with states as the two topics would bring them.
+    A selector that operates on one patient, with states as the two topics deliver them.
 
     ``selections`` holds what was chosen at each tick, and why.
     """

@@ -47,7 +47,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """The frozen set of states for A_task, and whose states they are, one patient a case."""
+    """The frozen set of states for A_task, with the patient of each case."""
 
     states: StateSet
     patients: tuple[Patient, ...]

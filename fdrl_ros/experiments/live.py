@@ -46,7 +46,7 @@ _START = 60.0  # for the robot's nodes to come up, seconds
 
 
 def missing_ros() -> str:
-    """Say what of ROS 2 is missing to run nodes; nothing if all is there."""
+    """Return what nodes lack of ROS 2; empty if they can run."""
     if importlib.util.find_spec('rclpy') is None:
         return 'rclpy is not found (source a ROS 2 installation, or run `make setup`)'
     try:
@@ -58,7 +58,7 @@ def missing_ros() -> str:
 
 def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
     """
-    Say which policies robots could not choose yet when they operated.
+    List the policies that robots could not yet choose when they operated.
 
     :param operations: as operations.json holds them.
     """
@@ -195,7 +195,7 @@ class LiveFederation:
         operations: int = 0,
     ) -> None:
         """
-        Look on until something is done, or nothing has moved for a time.
+        Wait until a condition holds, or no progress was made for a time.
 
         :param limit: longest time without progress, seconds.
         """
@@ -286,7 +286,7 @@ class LiveFederation:
         )
 
     def _share_seconds(self, before: int) -> None:
-        """Share what the nodes say of their time out over the rounds of this run."""
+        """Distribute the nodes' timings over the rounds of this run."""
         notes = self._observer.notes
         count = len(notes) - before
         if count < 1:
@@ -305,7 +305,7 @@ class LiveFederation:
         self._observer.save()
 
     def _missed(self, operations: int) -> list[str]:
-        """Say which robots did not come to their operations, and what they had to choose from."""
+        """List robots that did not operate, and the policies that they had."""
         said = []
         for robot in ROBOTS:
             done = sum(each['robot'] == robot for each in self._operations)
@@ -323,7 +323,7 @@ class LiveFederation:
         return said
 
     def _stuck(self, done: int) -> str:
-        """Say that the rounds do not go on, after how many are done."""
+        """Describe a federation whose rounds have stopped."""
         return (
             f'the federation ended in phase {self._phase.name} after {done} of '
             f'{self._plan.rounds.rounds} rounds: {"; ".join((self._reason, *self._left_out))} '

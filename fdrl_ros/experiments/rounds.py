@@ -77,7 +77,7 @@ def read_rounds(path: Path) -> list[RoundNote]:
 
 
 class TimedParty:
-    """A party whose jobs are timed, otherwise itself."""
+    """A party whose jobs are timed; otherwise unchanged."""
 
     def __init__(self, party: Party, stopwatch: Stopwatch) -> None:
         self.party = party

@@ -117,7 +117,7 @@ def interval_words(found: Interval, form: str = '.1f', factor: float = 1.0) -> s
 
 
 def share_words(found: Interval) -> str:
-    """Write a share in percent with its interval, or why there is none that tells anything."""
+    """Write a share in percent with its interval, or why the interval is not informative."""
     if found['mean'] is None:
         return 'nothing to compare with'
     seeds = sum(each is not None for each in found['values'])

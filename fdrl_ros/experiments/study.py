@@ -25,7 +25,7 @@ from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.worker_processes import run_tasks
 
-FORMAT = 1
+PART_FORMAT = 1
 """Format of a part's file; files without one are older and hold the same names."""
 
 HEADER = 'study'
@@ -154,7 +154,7 @@ class Study:
         try:
             result: Json = json.loads(path.read_text('utf-8'))
             header = result.pop(HEADER, {'format': 0})
-            if header['format'] > FORMAT:
+            if header['format'] > PART_FORMAT:
                 raise StoreError(
                     f'{path} has format {header["format"]}, of a newer fdrl_ros: update, or take '
                     'another directory'
@@ -237,7 +237,7 @@ def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> J
     content: Json = json.loads(json.dumps({**part.settings, **result}))
     if study.directory is not None:
         header = {
-            'format': FORMAT,
+            'format': PART_FORMAT,
             'name': study.name,
             'settings_digest': digest_of(part.settings),
             'versions': versions(),

@@ -240,7 +240,7 @@ def _progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> P
 
 
 def _stuck(federation: LocalFederation, phase: Phase, done: int, total: int) -> str:
-    """Say why the rounds do not go on, in the words of the parties."""
+    """Describe why the rounds have stopped, with the parties' messages."""
     said = [
         f'{name}: {note}'
         for name, note in federation.notes.items()

@@ -134,7 +134,7 @@ def study_command(
 
 
 def is_plan_flag(parameter: str) -> bool:
-    """Tell whether a parameter of a command is a setting of a plan."""
+    """Return whether a parameter of a command is a setting of a plan."""
     return parameter.partition('__')[0] in Plan.groups() and '__' in parameter
 
 

@@ -24,7 +24,7 @@ from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 
 
 def directory_options(command: Any) -> Any:
-    """Add the flags that say where a run lies."""
+    """Add the flags that name a run's directory."""
     command = click.option(
         '--directory',
         type=click.Path(path_type=Path),

@@ -108,7 +108,7 @@ def _frame(operation: Operation, stage: Stage) -> Image.Image:
 
 
 def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
-    """Return frames in colours that all of them share: with their own each they flicker."""
+    """Return frames with one shared palette; palettes of their own would flicker."""
     some = frames[:: max(1, len(frames) // _SAMPLES)]
     sheet = Image.new('RGB', (WIDTH, HEIGHT * len(some)))
     for number, each in enumerate(some):

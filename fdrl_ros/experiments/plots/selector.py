@@ -126,7 +126,7 @@ def draw_returns(summary: Json, path: Path) -> None:
 
 
 def _far_below(levels: Sequence[Json]) -> dict[str, list[float]]:
-    """Return who lies far below all others, mostly hold, with its mean at each H."""
+    """Return contenders far below all others, mostly hold, with their mean at each H."""
     leads = {
         name: float(np.mean([each['contenders'][name]['lead']['mean'] for each in levels]))
         for name in ROWS

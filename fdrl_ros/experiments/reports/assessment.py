@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Assess what a run produced: line up the policies, value them, evaluate them, sum up."""
+"""Assess a run: collect its policies, value and evaluate them, and sum up."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -155,7 +155,7 @@ def _privacy(summary: Mapping[str, Any], budget: float) -> Text:
 
 
 def shared_patients(epsilon: float, delta: float) -> str:
-    """Say what holds for patients of several hospitals, whose epsilons add up."""
+    """Describe the guarantee for patients of several hospitals, whose epsilons add up."""
     return (
         f'a patient may be in several hospitals: for such a patient epsilon is at most '
         f'{epsilon:.2f}, the sum, at delta {delta:g}'

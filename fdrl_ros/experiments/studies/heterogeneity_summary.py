@@ -109,7 +109,7 @@ def over_seeds(
 
 
 def verdict(summary: Json, name: str) -> str:
-    """Say plainly whether a curve grows with H, and where that is not sure."""
+    """Return in a sentence whether a curve grows with H, and where that is uncertain."""
     curve, levels = summary['curves'][name], summary['levels']
     between = list(zip(levels, levels[1:], curve['rises'], strict=False))
     falls = [f'{low:g} to {high:g}' for low, high, rise in between if rise['mean'] <= 0.0]

@@ -216,7 +216,7 @@ def _learn(
     directory: Path,
     stopped: Stopped,
 ) -> Json:
-    """Train all rounds at one epsilon, or what is left of them."""
+    """Train the remaining rounds at one epsilon."""
     make_private_directory(directory)
     privacy = privacy_at(plan, epsilon, records.n_patients)
     purpose = f'utility {directory.name}'

@@ -46,7 +46,7 @@ def assets() -> Path:
 
 def verified(folder: Path, name: str) -> Path:
     """
-    Return the path of a file that is the one which we know.
+    Return the path of a file after checking its SHA-256.
 
     :raises ResourceError: if it cannot be read or its SHA-256 is another.
     """

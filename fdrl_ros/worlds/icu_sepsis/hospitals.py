@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Hospitals that differ in whom they admit: from the same patients at H = 0 to their own at 1."""
+"""Hospitals that admit different patients: the same distribution at H = 0, disjoint ones at 1."""
 
 from dataclasses import dataclass
 

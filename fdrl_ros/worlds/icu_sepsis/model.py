@@ -179,7 +179,7 @@ def levels_of(actions: Integers) -> tuple[Integers, Integers]:
 
 def check_numbers(name: str, numbers: NDArray[np.generic], count: int) -> None:
     """
-    Refuse what does not number things from 0 to count - 1.
+    Refuse numbers outside 0 to count - 1.
 
     :raises StateError: naming what was expected.
     """

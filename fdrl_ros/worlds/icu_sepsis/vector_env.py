@@ -129,7 +129,7 @@ class IcuSepsisVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]
         return states.copy() if self._table is None else self._table[states]
 
     def _infos(self, states: NDArray[np.int64]) -> dict[str, Any]:
-        """Return what the env says of each patient, and that it says it of all."""
+        """Return the info of each patient, with masks that every entry is valid."""
         everyone = np.ones(self.num_envs, np.bool_)
         return {
             'state': states.copy(),

@@ -44,7 +44,7 @@ def check_ranges(rows: MimicRows) -> None:
 
 def check_known(rows: MimicRows, known: Collection[object]) -> None:
     """
-    Note patients whose records may not be used.
+    Record patients whose records may not be used.
 
     :param known: names or whole numbers, spelled in any way.
     :raises SettingError: if they are none.
@@ -96,7 +96,7 @@ def _note(rows: MimicRows, wrong: NDArray[np.bool_], column: str, detail: str) -
 def _note_pairs(
     rows: MimicRows, wrong: NDArray[np.bool_], order: NDArray[np.int64], column: str, detail: str
 ) -> None:
-    """Note rows that do not go with the one before them in the order, if some do not."""
+    """Record rows that contradict the row before them."""
     pairs = np.flatnonzero(wrong)
     later = rows.lines[order[1:]][pairs]
     for place in np.argsort(later, kind='stable'):

@@ -41,7 +41,7 @@ class MimicFeature:
 
     @property
     def binary(self) -> bool:
-        """Tell whether it is 0 or 1, and nothing between."""
+        """Return whether only 0 and 1 are allowed."""
         return (self.lowest, self.highest) == (0, 1)
 
     def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -107,7 +107,7 @@ MIMIC_FEATURES = (
 
 @dataclass(frozen=True)
 class MimicSettings(Settings):
-    """Which columns of the table tell what, besides the 47 features."""
+    """Names of the table's columns beside the 47 features."""
 
     patient: str = setting('subject_id', 'column of the patient, who is the privacy unit')
     stay: str = setting('icustayid', 'column of the stay; one patient may have several')

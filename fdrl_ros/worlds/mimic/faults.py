@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a table, told all at once: where, and never whose (DP-DQN section 4.2)."""
+"""All faults of a table at once: their places, never a patient's identity (DP-DQN section 4.2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """Say where, such as 'lines 3, 4, 5 and 12 more, column HR'."""
+        """Describe the place, such as 'lines 3, 4, 5 and 12 more, column HR'."""
         words = []
         if self.lines:
             more = self.count - len(self.lines)
@@ -43,7 +43,7 @@ class Fault:
 
 class TableError(RecordsError):
     """
-    A table cannot be used; says where, and never a patient's number or name.
+    A table cannot be used; names the places, never a patient's number or name.
 
     Messages end in logs and diagnostics, which leave the hospital. ``line``, ``column`` and
     ``detail`` are of the first fault, ``faults`` has all that are told, ``more`` counts the lines
@@ -76,7 +76,7 @@ class FaultList:
         self._more = 0
 
     def __bool__(self) -> bool:
-        """Tell whether there is one."""
+        """Return whether there is a fault."""
         return bool(self._found)
 
     def add(self, lines: Sequence[int], column: str | None, detail: str) -> None:

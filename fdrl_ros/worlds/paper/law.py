@@ -241,15 +241,15 @@ def index_of(levels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def collapsed(levels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say which patients are lost: shock at its highest level."""
+    """Return which patients are lost: shock at its highest level."""
     return np.asarray(levels[..., FIELDS.index('shock')] == LEVELS - 1)
 
 
 def finished(levels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say which operations are done: nothing remains."""
+    """Return which operations are done: nothing remains."""
     return np.asarray(levels[..., FIELDS.index('remaining')] == 0)
 
 
 def ended(levels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Say which states are terminal."""
+    """Return which states are terminal."""
     return collapsed(levels) | finished(levels)

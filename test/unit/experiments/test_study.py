@@ -7,7 +7,7 @@ import json
 
 from fdrl_ros.errors import FdrlError, StoreError, TrainingStopped
 from fdrl_ros.experiments import study
-from fdrl_ros.experiments.study import FORMAT, left_words, Part, Study
+from fdrl_ros.experiments.study import left_words, Part, PART_FORMAT, Study
 import pytest
 
 
@@ -80,7 +80,7 @@ def test_progress_covers_each_part_and_the_whole(made):
 
 def test_a_part_holds_its_settings_digest_and_versions(made):
     header = json.loads(path_of(made, part(1)).read_text())['study']
-    assert header['name'] == 'made' and header['format'] == FORMAT
+    assert header['name'] == 'made' and header['format'] == PART_FORMAT
     assert header['settings_digest'] == study.digest_of(part(1, workers=5).settings)
     assert header['settings_digest'] != study.digest_of(part(1, rounds=5).settings)
     assert {'fdrl_ros', 'python', 'numpy'} <= header['versions'].keys()
@@ -102,7 +102,7 @@ def test_parts_written_before_files_had_a_format_are_still_read(made):
     [
         (lambda content: content.pop('square'), 'cannot be read'),
         (lambda content: content.update(study=3), 'cannot be read'),
-        (lambda content: content['study'].update(format=FORMAT + 1), 'of a newer fdrl_ros'),
+        (lambda content: content['study'].update(format=PART_FORMAT + 1), 'of a newer fdrl_ros'),
         (lambda content: content.pop('plan'), 'of other settings'),
     ],
 )

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Who else could choose: rules that take one policy for a whole operation, and what they would earn.
+Baselines of the selector: rules that choose one policy for a whole operation.
 
 Such a rule earns on a patient just what its choice earns there alone, so a table of all policies
 on all patients is enough; but a rule sees of it only what it chose itself.
@@ -35,7 +35,7 @@ class Outcomes:
 
 
 def best_single(public: Outcomes, unseen: Outcomes) -> NDArray[np.int64]:
-    """Choose for everyone whom the public patients fared best with, on average."""
+    """Choose for every patient the policy with the best mean return on public patients."""
     best = int(public.returns.mean(axis=1).argmax())
     return np.full(unseen.returns.shape[1], best)
 

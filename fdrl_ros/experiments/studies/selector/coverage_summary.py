@@ -92,7 +92,7 @@ def coverage_of(
     scores: Array, errors: Array, patients: NDArray[Any], confidences: Sequence[float]
 ) -> list[dict[str, float]]:
     """
-    Estimate coverages with 95 % intervals over patients, whose states go together.
+    Estimate coverages with 95 % intervals over patients; states of a patient are correlated.
 
     :param patients: whose state each is, shape (N,).
     :returns: for each confidence itself, ``coverage``, ``low`` and ``high``.

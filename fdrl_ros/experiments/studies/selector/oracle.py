@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-An oracle that knows the true values: in every state it tries every candidate to the end.
+An oracle with the true values: in every state it rolls out every candidate to the end.
 
 It works on the kinematic arm, whose operations can be copied, and sees what no robot sees: the
 patient's tissue and all that is still to happen.

@@ -249,7 +249,7 @@ def _switching(
     episodes: Sequence[Episode], chosen: Sequence[Sequence[str]], threshold: float
 ) -> Json:
     """
-    Tell whether switches follow changes of state, and how long choices stand.
+    Count switches soon after changes of state, and how long choices last.
 
     :returns: switches and steps, those that come soon after a change of state, and dwell times
         in ticks.

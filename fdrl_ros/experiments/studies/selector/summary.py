@@ -112,7 +112,7 @@ def _defined(values: Sequence[float | None]) -> float | None:
 
 
 def _switching(parts: Sequence[Json]) -> Json:
-    """Tell how often it switches soon after a change of state and else, and how long it stays."""
+    """Return switching rates soon after a change of state and otherwise, and dwell times."""
     after, rest, dwells = [], [], []
     for part in parts:
         found = part['switching']

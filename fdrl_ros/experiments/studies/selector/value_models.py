@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Value models of a run, kept in files: who is interrupted fits none of them twice."""
+"""Value models of a run, kept in files so that an interrupted study fits none twice."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

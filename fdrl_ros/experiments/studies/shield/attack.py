@@ -109,7 +109,7 @@ class Tally:
 
 class Attacker:
     """
-    Who asks for actions.
+    An adversary that requests actions.
 
     :param kind: one of ATTACKERS.
     :param rng: source of chance.

@@ -26,7 +26,7 @@ Chooser = Callable[[VectorOperation, NDArray[np.float32]], NDArray[np.intp]]
 @dataclass(frozen=True)
 class Cost:
     """
-    What came of some operations of one procedure under one shield.
+    Outcomes of some operations of one procedure under one shield.
 
     :param patients: how many were operated on.
     :param successes: how many operations succeeded.
@@ -74,7 +74,7 @@ def by_expert(batch: VectorOperation, states: NDArray[np.float32]) -> NDArray[np
 
 
 def by_policy(policy: Policy) -> Chooser:
-    """Return who chooses as a policy does."""
+    """Return a function that chooses a policy's greedy actions."""
 
     def choose(batch: VectorOperation, states: NDArray[np.float32]) -> NDArray[np.intp]:
         chosen: NDArray[np.intp] = policy.q_values(states).argmax(axis=1)

@@ -97,7 +97,7 @@ class _Robot:
                 self._count += 1
 
     def _speak(self) -> None:
-        """Say the state, unless it is lost; take the set-points that come of it."""
+        """Send the state unless it is lost, and take the resulting set-points."""
         loop, now = self._loop, 100.0 + self._count * SUBSTEP
         self._take(loop.run_waiting(now))
         values, chance = np.array(self._operation.values()), self._rng.random()
@@ -118,7 +118,7 @@ class _Robot:
         self._take(loop.watchdog(now))
 
     def _goes_on(self, left: int) -> int:
-        """Return how many states of a burst are still to come; one may begin."""
+        """Return the states left in a burst of losses; a burst may begin."""
         if left:
             return left - 1
         return int(self._rng.integers(*BURST, endpoint=True)) * (self._rng.random() < SILENT)

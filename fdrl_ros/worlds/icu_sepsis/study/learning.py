@@ -44,7 +44,7 @@ AVERAGED = 0.3
 @dataclass(frozen=True)
 class Learned:
     """
-    What came out of a run.
+    Result of one run.
 
     ``patients``: treated until each round, 0 first. ``survival``: exact, of the policy after it.
     ``actions``: of the policy in the end, (713,). ``averaged``: of the mean of the last weights.

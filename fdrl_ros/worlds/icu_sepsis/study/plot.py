@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of the sepsis experiments: FAE, mortality and actions, and what the data can tell."""
+"""Plots of the sepsis experiments: FAE, mortality, actions, and the best plan on the data."""
 
 from pathlib import Path
 import textwrap
@@ -194,7 +194,7 @@ def _or(value: float | None, other: float) -> float:
 
 
 def _sign(figure: Figure, summary: Json, paper: str) -> None:
-    """Say below a plot what the paper shows, and what these runs are."""
+    """Write below a plot what the paper shows and how many runs there are."""
     runs = max((each['runs'] for each in summary['arms']), default=0)
     words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}. '
     width = int(17 * figure.get_size_inches()[0])

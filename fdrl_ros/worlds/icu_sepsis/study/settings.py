@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the sepsis experiments, and what is compared in them (DP-DQN section 5)."""
+"""Settings and compared arms of the sepsis experiments (DP-DQN section 5)."""
 
 from dataclasses import dataclass, replace
 import math
@@ -120,7 +120,7 @@ class SepsisSettings(Settings):
 
     def quick(self) -> 'SepsisSettings':
         """
-        Return settings for a look of a minute or two: few runs, few patients, no claim.
+        Return settings for a trial of a minute or two: few runs, few patients, no claim.
 
         As many rounds as usual, so that most runs get above a survival near their start.
         """
@@ -193,7 +193,7 @@ class Arm:
 
     @property
     def private(self) -> bool:
-        """Tell whether its epsilon is finite, whatever noise it adds."""
+        """Return whether its epsilon is finite, whatever noise it adds."""
         return math.isfinite(self.epsilon) and self.replay != 'prioritised'
 
 

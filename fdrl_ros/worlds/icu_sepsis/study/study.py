@@ -206,5 +206,5 @@ def arm_mapping(arm: Arm) -> Json:
 
 
 def finite(value: float) -> float | None:
-    """Return a number, or None for infinity, which JSON does not know."""
+    """Return a number, or None for infinity, which JSON cannot hold."""
     return float(value) if np.isfinite(value) else None

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Which of the paper's trends came out: said only of differences beyond chance, paired by seed.
+Verdicts on the paper's trends: only differences beyond chance count, paired by seed.
 
 Mortality by Student's 95 % intervals of differences, FAE, which may be infinite, by sign tests at
 5 %; each stands for itself, so of twenty such words one may be chance.
@@ -21,7 +21,7 @@ LEVEL = 0.05
 
 
 def verdicts(summary: Json) -> list[str]:
-    """Say of each of the paper's trends whether it came out; nothing of too few runs."""
+    """Return a verdict on each of the paper's trends; none from too few runs."""
     runs = min(row['runs'] for row in summary['arms'])
     if runs < FEWEST_RUNS:
         return [
@@ -32,7 +32,7 @@ def verdicts(summary: Json) -> list[str]:
 
 
 def not_reached(summary: Json) -> dict[float, str]:
-    """Say of each survival that no run reached how near the best one came."""
+    """Describe how near the best run came to each survival that none reached."""
     best = max(max(row['highest']) for row in summary['arms'])
     longest = max(max(row['patients']) for row in summary['arms'])
     return {
@@ -44,7 +44,7 @@ def not_reached(summary: Json) -> dict[float, str]:
 
 
 def levels_of(summary: Json) -> list[float]:
-    """Return every survival that FAE is told for, rising."""
+    """Return every survival that FAE is reported for, in rising order."""
     return sorted({summary['phi'], *(float(name) for name in summary['arms'][0]['fae_at'])})
 
 
@@ -82,7 +82,7 @@ def _of_fae(summary: Json) -> Iterator[str]:
 
 
 def _trend(waits: dict[float, Json]) -> str:
-    """Say how FAE depends on epsilon."""
+    """Describe how FAE depends on epsilon."""
     falling = sorted(waits, reverse=True)
     least, most = falling[-1], falling[0]
     longer, shorter, chance = _signs(waits[most], waits[least])
@@ -100,7 +100,7 @@ def _trend(waits: dict[float, Json]) -> str:
 
 
 def _compared(without: Json, with_it: Json) -> str:
-    """Say what PER does to FAE."""
+    """Describe the effect of PER on FAE."""
     if not without['reached'] and not with_it['reached']:
         return 'not reached by either'
     slower, faster, chance = _signs(without, with_it)
