@@ -12,7 +12,7 @@ from fdrl_ros.errors import ResourceError
 from fdrl_ros.surgery.arm.description import chain_description
 from fdrl_ros.surgery.arm.kinematics import EFFORT, HOME
 from fdrl_ros.surgery.arm.pybullet_client import pybullet
-from fdrl_ros.surgery.closed import Closed
+from fdrl_ros.surgery.closed_error import ClosedClient
 
 
 class Chain:
@@ -67,7 +67,7 @@ class Chain:
     def close(self) -> None:
         """Disconnect the client, once; its number may be somebody else's from now on."""
         self._disconnect()
-        self.client = Closed('arm')
+        self.client = ClosedClient('arm')
 
     def set(self, joints: Sequence[float], speeds: Sequence[float]) -> None:
         """Put the joints there at once, moving at these speeds, and drive them there."""

@@ -15,7 +15,7 @@ from fdrl_ros.surgery.arm.jaw import Jaw, JAW_OPEN
 from fdrl_ros.surgery.arm.joint_path import JointPath
 from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
 from fdrl_ros.surgery.arm.placement import Arm, KinematicArm
-from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, scale
@@ -106,7 +106,7 @@ class Operation:
         """
         if self._patient is None:
             if self._closed:
-                raise closed('operation')
+                raise closed_error('operation')
             raise StateError('no patient yet: reset the operation first')
 
     def reset(self, patient: Patient) -> None:
@@ -118,7 +118,7 @@ class Operation:
             the old operation goes on.
         """
         if self._closed:
-            raise closed('operation')
+            raise closed_error('operation')
         if not isinstance(patient, Patient):
             raise StateError(f'patient {patient!r}: expected a Patient')
         tissue = tissue_of(patient)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation, Outcome
 from fdrl_ros.surgery.gym.registration import ENV_ID, env_id
@@ -122,7 +122,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """
         operation = self.operation
         if self._closed:
-            raise closed('env')
+            raise closed_error('env')
         chosen = action_numbered(action)
         operation.check_started()
         if operation.done:
@@ -160,7 +160,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed('env')
+            raise closed_error('env')
 
     def _info(self, outcome: Outcome | None) -> dict[str, Any]:
         """

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
@@ -87,7 +87,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         :raises SettingError: on options, or another number of seeds than of rows.
         """
         if self.closed:
-            raise closed('env')
+            raise closed_error('env')
         if options:
             raise SettingError('options', options, 'none')
         given: list[int | None] = [None] * self.num_envs
@@ -116,7 +116,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         :raises StateError: on actions that cannot be; then nothing moves.
         """
         if self.closed:
-            raise closed('env')
+            raise closed_error('env')
         batch = self.batch
         states, rewards, terminated, truncated, said = batch.step(actions)
         infos = self._masked(said, np.ones(self.num_envs, np.bool_))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.arm.jaw import JAW_OPEN, JAW_SPEED
 from fdrl_ros.surgery.arm.lagging_arms import LaggingArms, MOVES, refuse_unreachable
-from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS, Operation
 from fdrl_ros.surgery.gym.state import (
@@ -384,7 +384,7 @@ class VectorOperation:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed('batch')
+            raise closed_error('batch')
 
     def _judged(self, passed: _Passed) -> Step:
         """Judge a tick."""

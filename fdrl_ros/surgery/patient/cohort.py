@@ -18,11 +18,10 @@ from typing import Protocol
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import PUBLIC_FACTORS, Stream
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.hospital_numbers import check_place
 from fdrl_ros.surgery.patient.events import draw_events
 from fdrl_ros.surgery.patient.labs import draw_labs
 from fdrl_ros.surgery.patient.patient import Patient, Point
-from fdrl_ros.surgery.ranges import check_whole
+from fdrl_ros.surgery.ranges import check_hospital, check_whole
 from fdrl_ros.surgery.tasks.procedures import (
     PRESSING,
     procedure_mix,
@@ -111,7 +110,7 @@ class Cohort:
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
-        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
+        check_hospital(self.hospital, self.hospitals, self.heterogeneity, self.seed)
         if not isinstance(self.public, bool):
             raise SettingError('public', self.public, 'true or false')
         object.__setattr__(self, 'procedures', procedures_named(self.procedures))

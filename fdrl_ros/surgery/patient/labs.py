@@ -18,12 +18,12 @@ import numpy as np
 ROOM_AIR = constant('scores.room_air')
 
 _LOG_NORMAL = ('platelets', 'bilirubin', 'creatinine', 'lactate')
-_LEAST_COMA, _FULL_COMA = 3, 15
+_LEAST_COMA, ALERT = 3, 15
 _MOST = 1e6
 _RANGES = {
     'temperature': (10.0, 50.0),
     'inspired_oxygen': (ROOM_AIR, 1.0),
-    'glasgow_coma_scale': (_LEAST_COMA, _FULL_COMA),
+    'glasgow_coma_scale': (_LEAST_COMA, ALERT),
 }
 
 
@@ -121,6 +121,6 @@ def draw_labs(rng: np.random.Generator, severity: float) -> Labs:
         **values,
         temperature=min(max(warmth, 30.0), 42.0),
         inspired_oxygen=min(_OXYGEN + rise * severity * (0.5 + oxygen), 1.0),
-        glasgow_coma_scale=max(_LEAST_COMA, _FULL_COMA - round(lost)),
+        glasgow_coma_scale=max(_LEAST_COMA, ALERT - round(lost)),
         norepinephrine=pressor * math.exp(_PRESSOR_SPREAD * dose),
     )

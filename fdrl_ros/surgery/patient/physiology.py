@@ -23,7 +23,6 @@ from fdrl_ros.surgery.patient.body import (
 )
 from fdrl_ros.surgery.patient.breathing import breathing_factor, SpanTable
 from fdrl_ros.surgery.patient.events import spans
-from fdrl_ros.surgery.patient.labs import ROOM_AIR
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.scores import (
     cardiovascular,
@@ -72,8 +71,6 @@ class Physiology(Body):
         self._bleeds = spans(events, 'bleed', pace)
         self._falls = spans(events, 'desaturation', pace)
         self._coughs = spans(events, 'breathing')
-        self._oxygen = self.labs.inspired_oxygen > ROOM_AIR
-        self._alert = self.labs.glasgow_coma_scale == 15
         self._patient = patient
         self._scored: Sofa | None = None
         self.time = self.low_time = self.blood_loss = self.wound = self.pain = 0.0
@@ -104,15 +101,7 @@ class Physiology(Body):
 
     def news2(self) -> News2:
         """Return NEWS2 of the vitals now, with the alertness of before anaesthesia."""
-        return news2(
-            self.breathing,
-            self.saturation,
-            self.systolic,
-            self.heart,
-            self.labs.temperature,
-            self._oxygen,
-            self._alert,
-        )
+        return news2(self.labs, self.breathing, self.saturation, self.systolic, self.heart)
 
     def sofa(self) -> Sofa:
         """Return SOFA of the labs, which stay as they are, and the vitals now."""

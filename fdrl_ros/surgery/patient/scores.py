@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
-from fdrl_ros.surgery.patient.labs import Labs, VitalsError
+from fdrl_ros.surgery.patient.labs import ALERT, Labs, ROOM_AIR, VitalsError
 from fdrl_ros.surgery.scalar_or_array import Array, Number, Rows
 import numpy as np
 from numpy import ndarray
@@ -101,24 +101,20 @@ def _amount(name: str, value: float) -> float:
 
 
 def news2(
+    labs: Labs,
     respiratory_rate: float,
     oxygen_saturation: float,
     systolic_pressure: float,
     pulse: float,
-    temperature: float,
-    supplemental_oxygen: bool = False,
-    alert: bool = True,
 ) -> News2:
     """
     Score vital signs by NEWS2, as rounded half up to what the chart shows.
 
+    :param labs: temperature, inspired oxygen, and coma scale, 15 being alert.
     :param respiratory_rate: 1/min.
     :param oxygen_saturation: SpO2, %, on scale 1.
     :param systolic_pressure: mmHg.
     :param pulse: 1/min.
-    :param temperature: degrees Celsius.
-    :param supplemental_oxygen: whether more than air is breathed.
-    :param alert: no new confusion, and not only responsive to voice, pain or nothing.
     :raises VitalsError: on a value that is not finite or that no patient can have.
     """
     if not (
@@ -126,24 +122,22 @@ def news2(
         and 0.0 <= oxygen_saturation <= 100.0
         and 0.0 <= systolic_pressure < math.inf
         and 0.0 <= pulse < math.inf
-        and 10.0 <= temperature <= 50.0
     ):
         raise _refuse(
-            'finite numbers of at least 0, at most 100 %, and 10 to 50 degrees',
+            'finite numbers of at least 0, at most 100 %',
             respiratory_rate=respiratory_rate,
             oxygen_saturation=oxygen_saturation,
             systolic_pressure=systolic_pressure,
             pulse=pulse,
-            temperature=temperature,
         )
     return News2(
         _RATE.points(respiratory_rate),
         _OXYGEN.points(oxygen_saturation),
-        2 if supplemental_oxygen else 0,
+        2 if labs.inspired_oxygen > ROOM_AIR else 0,
         _SYSTOLIC.points(systolic_pressure),
         _PULSE.points(pulse),
-        0 if alert else 3,
-        _TEMPERATURE.points(temperature),
+        0 if labs.glasgow_coma_scale == ALERT else 3,
+        _TEMPERATURE.points(labs.temperature),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.arm.kinematics import checked_joints, JAW_LIMITS
-from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
 from fdrl_ros.surgery.render.stage import Stage
 from fdrl_ros.surgery.render.view import View
@@ -102,7 +102,7 @@ class Endoscope:
             the endoscope is closed.
         """
         if self._closed:
-            raise closed('endoscope')
+            raise closed_error('endoscope')
         six = checked_joints(joints)
         if not JAW_LIMITS[0] <= jaw <= JAW_LIMITS[1]:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')

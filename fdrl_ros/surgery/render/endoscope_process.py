@@ -12,7 +12,7 @@ import weakref
 from fdrl_ros.errors import FdrlError, ResourceError
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.surgery.arm.kinematics import checked_joints
-from fdrl_ros.surgery.closed import closed
+from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.endoscope import Endoscope, Frame
 from fdrl_ros.surgery.render.view import View
@@ -89,7 +89,7 @@ class EndoscopeProcess:
             if self._lost:
                 raise ResourceError(self._lost)
             if not self.close.alive:
-                raise closed('endoscope')
+                raise closed_error('endoscope')
             if not self._is_up:
                 self._answer(_START_TIME)
                 self._is_up = True
@@ -115,5 +115,5 @@ class EndoscopeProcess:
 
     def _gone(self, problem: Exception) -> FdrlError:
         if not self.close.alive:
-            return closed('endoscope')
+            return closed_error('endoscope')
         return ResourceError(f'the process of the endoscope is gone: {problem!r}')

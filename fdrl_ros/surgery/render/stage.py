@@ -22,7 +22,7 @@ from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.description import read_description
 from fdrl_ros.surgery.arm.kinematics import forward, JAW, JOINTS, Point
 from fdrl_ros.surgery.arm.pybullet_client import pybullet
-from fdrl_ros.surgery.closed import Closed, closed
+from fdrl_ros.surgery.closed_error import closed_error, ClosedClient
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.organ import cast, Dent, normals_at, paint
 from fdrl_ros.surgery.render.scene_objects import Things
@@ -107,7 +107,7 @@ class Stage:
     def close(self) -> None:
         """Disconnect the client, once; its number may be somebody else's from now on."""
         self._disconnect()
-        self.client = Closed('stage')
+        self.client = ClosedClient('stage')
 
     def show(self, joints: Sequence[float], jaw: float, view: View) -> None:
         """
@@ -118,7 +118,7 @@ class Stage:
         :raises StateError: if the stage is closed.
         """
         if not self._disconnect.alive:  # its things have the number of the client too
-            raise closed('stage')
+            raise closed_error('stage')
         tip, _axes = forward(joints)
         depth = view.surface - tip[2]
         self._dent = Dent(tip[0], tip[1], depth, view.radius) if depth > 0.0 else None

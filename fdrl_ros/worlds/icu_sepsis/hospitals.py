@@ -5,8 +5,7 @@
 from dataclasses import dataclass
 
 from fdrl_ros.runtime.random_streams import SepsisStream
-from fdrl_ros.surgery.hospital_numbers import check_place
-from fdrl_ros.surgery.ranges import check_whole
+from fdrl_ros.surgery.ranges import check_hospital, check_whole
 from fdrl_ros.worlds.icu_sepsis.model import Floats, IcuSepsis
 import numpy as np
 
@@ -35,7 +34,7 @@ class SepsisHospital:
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
-        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
+        check_hospital(self.hospital, self.hospitals, self.heterogeneity, self.seed)
 
     @property
     def name(self) -> str:

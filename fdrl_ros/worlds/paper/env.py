@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.runtime.random_streams import PaperStream
-from fdrl_ros.surgery.hospital_numbers import check_place
+from fdrl_ros.surgery.ranges import check_hospital
 from fdrl_ros.worlds.paper.law import (
     ACTION_COUNT,
     Array,
@@ -134,7 +134,7 @@ class PaperHospital:
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
-        check_place(self.hospital, self.hospitals, self.heterogeneity, self.seed)
+        check_hospital(self.hospital, self.hospitals, self.heterogeneity, self.seed)
 
     @cached_property
     def law(self) -> Law:

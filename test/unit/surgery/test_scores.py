@@ -23,7 +23,6 @@ WELL = {
     'oxygen_saturation': 98.0,
     'systolic_pressure': 120.0,
     'pulse': 70.0,
-    'temperature': 37.0,
 }
 # NEWS2 chart 1 (Royal College of Physicians 2017): last value of each band, and its points.
 CHART = {
@@ -33,6 +32,13 @@ CHART = {
     'pulse': ([(40, 3), (50, 1), (90, 0), (110, 1), (130, 2), (250, 3)], 1),
     'temperature': ([(35.0, 3), (36.0, 1), (38.0, 0), (39.0, 1), (43.0, 2)], 10),
 }
+
+
+def news2_with(temperature=37.0, supplemental_oxygen=False, alert=True, **signs):
+    """Return NEWS2 of somebody who is well but for these signs."""
+    oxygen, scale = (0.3 if supplemental_oxygen else 0.21), (15 if alert else 14)
+    labs = Labs(temperature=temperature, inspired_oxygen=oxygen, glasgow_coma_scale=scale)
+    return news2(labs, **{**WELL, **signs})
 
 
 def sofa_with(**labs):
@@ -47,24 +53,25 @@ def test_news2_follows_the_chart_at_every_value_it_can_show(sign):
     for count in range(first, round(bands[-1][0] * tenths) + 1):
         value = count / tenths
         points = next(points for last, points in bands if value <= last)
-        score = news2(**{**WELL, sign: value})
+        score = news2_with(**{sign: value})
         assert getattr(score, sign) == points, (sign, value)
         assert score.total == points
         # Between two values of the chart, the nearer one counts; half way, the upper.
         half = 0.5 / tenths
-        assert news2(**{**WELL, sign: max(0.0, value - 0.99 * half)}) == score
+        assert news2_with(**{sign: max(0.0, value - 0.99 * half)}) == score
         if value + half <= bands[-1][0]:
-            assert news2(**{**WELL, sign: value + 0.99 * half}) == score
+            assert news2_with(**{sign: value + 0.99 * half}) == score
 
 
 def test_news2_of_oxygen_and_consciousness():
-    assert news2(**WELL, supplemental_oxygen=True) == (0, 0, 2, 0, 0, 0, 0)
-    assert news2(**WELL, alert=False) == (0, 0, 0, 0, 0, 3, 0)
+    assert news2_with(supplemental_oxygen=True) == (0, 0, 2, 0, 0, 0, 0)
+    assert news2_with(alert=False) == (0, 0, 0, 0, 0, 3, 0)
 
 
 def test_news2_spans_0_to_20():
-    assert news2(**WELL).total == 0
-    assert news2(30.0, 80.0, 80.0, 140.0, 34.0, True, False).total == 20
+    assert news2_with().total == 0
+    worst = Labs(temperature=34.0, inspired_oxygen=0.3, glasgow_coma_scale=14)
+    assert news2(worst, 30.0, 80.0, 80.0, 140.0).total == 20
 
 
 def test_sofa_scores_too_few_platelets_below_each_limit():
@@ -111,7 +118,7 @@ IMPOSSIBLE = [math.nan, math.inf, -math.inf, -1.0]
 def test_scores_refuse_what_no_patient_has(value):
     for sign in WELL:
         with pytest.raises(VitalsError, match=sign):
-            news2(**{**WELL, sign: value})
+            news2_with(**{sign: value})
     for refused in (
         lambda: respiration(value),
         lambda: cardiovascular(value),
@@ -149,7 +156,7 @@ def test_labs_refuse_what_no_patient_has(wrong):
 
 def test_saturations_above_100_are_refused():
     with pytest.raises(VitalsError):
-        news2(**{**WELL, 'oxygen_saturation': 100.1})
+        news2_with(oxygen_saturation=100.1)
     with pytest.raises(VitalsError):
         sofa(Labs(), 80.0, 100.1)
 
