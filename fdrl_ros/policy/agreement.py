@@ -35,12 +35,6 @@ class Agreement:
     margins: tuple[int, ...]
     differing: tuple[int, ...]
 
-    @property
-    def worst_margin(self) -> float:
-        """Return the upper bound of the largest margin at which the actions differ."""
-        places = [place for place, count in enumerate(self.differing) if count]
-        return EDGES[places[-1] + 1] if places else 0.0
-
 
 def agreement(first: np.ndarray, second: np.ndarray) -> Agreement:
     """

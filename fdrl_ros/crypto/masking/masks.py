@@ -83,25 +83,6 @@ class MaskContext:
         return binding(_PAIR_MASK, *place, names.digest(), self.setup)
 
 
-def pair_key(
-    context: MaskContext, secret: RoundSecret, their_public: bytes, *, mine: str, theirs: str
-) -> bytes:
-    """
-    Derive the key of one pair's mask; both ends derive the same key.
-
-    :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
-    :returns: 32 bytes, for one call of :func:`mask`.
-    :raises CryptoError: on a bad key, or names that are no pair of the context's members.
-    """
-    if mine == theirs:
-        raise CryptoError(f'{mine!r} cannot make a pair with itself')
-    if len(set(context.members)) != len(context.members) or not {mine, theirs} <= set(
-        context.members
-    ):
-        raise CryptoError(f'{mine!r} and {theirs!r}: expected two of {context.members!r}')
-    return _pair_key(context, secret, their_public, mine, theirs)
-
-
 def mask(key: bytes, count: int, modulus: int) -> NDArray[np.int64]:
     """
     Stretch a key into integers uniform in [0, modulus).
@@ -153,7 +134,7 @@ def net_mask(
     place = secrets.federation, secrets.round, secrets.attempt
     context = MaskContext(*place, (mine, *peers), setup)
     terms = [
-        (_pair_key(context, secrets.mask, public, mine, theirs), mine < theirs)
+        (pair_key(context, secrets.mask, public, mine=mine, theirs=theirs), mine < theirs)
         for theirs, public in peers.items()
     ]
     terms.append((secrets.self_seed, True))
@@ -206,16 +187,21 @@ def leftover_mask(
         yield from ((seed, True) for seed in self_seeds.values())
         for dropped, secret in secrets.items():
             for survivor in self_seeds:
-                key = _pair_key(context, secret, publics[survivor], dropped, survivor)
+                key = pair_key(context, secret, publics[survivor], mine=dropped, theirs=survivor)
                 yield key, survivor < dropped
 
     return sum_of_masks(terms(), count, modulus)
 
 
-def _pair_key(
-    context: MaskContext, secret: RoundSecret, their_public: bytes, mine: str, theirs: str
+def pair_key(
+    context: MaskContext, secret: RoundSecret, their_public: bytes, *, mine: str, theirs: str
 ) -> bytes:
-    """Derive the key of one pair of members."""
+    """
+    Derive the key of one pair's mask, 32 bytes; both ends derive the same key.
+
+    :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
+    :raises CryptoError: on a bad key, or a round or attempt out of range.
+    """
     ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])
     return derive(secret.agree(their_public), context.encoded + joined(*ends[0], *ends[1]))
 
