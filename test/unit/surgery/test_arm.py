@@ -30,6 +30,7 @@ from hypothesis import assume, given, settings, strategies
 import numpy as np
 import pybullet
 import pytest
+from support.thoroughness import sampled
 
 JOINT_SETS = strategies.tuples(
     *(strategies.floats(low, high) for low, high in zip(LOWER, UPPER, strict=True))
@@ -73,7 +74,7 @@ def dvrk_chain(q):
 @pytest.fixture(scope='module')
 def many():
     """Return 100,000 sets of joints anywhere within the limits, and their poses."""
-    joints = np.random.default_rng(0).uniform(LOWER, UPPER, (100_000, 6))
+    joints = np.random.default_rng(0).uniform(LOWER, UPPER, (sampled(100_000, 10_000), 6))
     return joints, *forward_kinematics_batch(joints)
 
 
@@ -92,7 +93,7 @@ def test_one_pose_is_the_same_as_that_of_many(many):
         assert np.abs(rotation - rotations[index]).max() < 1e-15
 
 
-def test_inverse_undoes_forward_a_hundred_thousand_times(many):
+def test_inverse_undoes_forward_at_poses_all_over_the_range(many):
     joints, positions, rotations = many
     axes = rotations.transpose(0, 2, 1).tolist()
     rolls = joints[:, 3].tolist()
@@ -104,7 +105,7 @@ def test_inverse_undoes_forward_a_hundred_thousand_times(many):
 
 
 @given(JOINT_SETS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampled(200, 40), deadline=None)
 def test_the_checked_inverse_undoes_forward_at_the_limits_too(joints):
     wrist = joints[2] + INSERTION_TO_WRIST
     assume(abs(wrist) > 1e-4)  # the wrist in the remote centre itself has no direction
@@ -124,7 +125,7 @@ def test_the_shaft_passes_through_the_remote_centre(many):
 
 
 @given(JOINT_SETS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampled(200, 40), deadline=None)
 def test_a_bent_wrist_reaches_the_point_asked_for(joints):
     assume(joints[2] > 0.03)
     position, _rotation = forward_kinematics(joints)

@@ -18,6 +18,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.thoroughness import sampled
 
 PERIOD = 0.01
 STILL = 40
@@ -210,7 +211,7 @@ COORDINATES = strategies.floats(allow_nan=False, allow_infinity=False) | strateg
 DRIVEN = Theatre()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampled(200, 40), deadline=None)
 @given(
     strategies.sampled_from(['servo_cp', 'move_cp']),
     strategies.tuples(*[COORDINATES] * 3),

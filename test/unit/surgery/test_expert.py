@@ -15,12 +15,15 @@ from fdrl_ros.surgery.tasks.expert import expert, expert_costs, vector_expert_co
 from fdrl_ros.surgery.tasks.task import Prospect
 import numpy as np
 import pytest
+from support.thoroughness import sampled
 
 KINEMATIC = WorldSettings(mode='kinematic')
 
 
 @pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
-@pytest.mark.parametrize(('mode', 'count'), [('dynamic', 8), ('kinematic', 30)])
+@pytest.mark.parametrize(
+    ('mode', 'count'), [('dynamic', sampled(30, 5)), ('kinematic', sampled(120, 20))]
+)
 def test_the_expert_succeeds(mode, count, heterogeneity):
     """A sample: 1000 patients a procedure and H, in dynamic mode, take a few minutes."""
     settings = WorldSettings(mode=mode)
@@ -88,22 +91,22 @@ def test_costs_are_what_remains_after_the_move_as_the_reward_counts_it(procedure
     assert operation.scene.done == 1.0
 
 
-@pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
 @pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
 def test_the_expert_succeeds_in_every_procedure_at_every_heterogeneity(procedure, heterogeneity):
-    """A sample; test/paper holds 1000 patients of each, with the motors too."""
-    patients = mixture(3, heterogeneity, 12, (procedure,))
-    batch = VectorOperation([patients.patient(index) for index in range(60)])
+    """A sample; test/nightly holds 1000 patients of each, with the motors too."""
+    patients, count = mixture(3, heterogeneity, 12, (procedure,)), sampled(200, 30)
+    batch = VectorOperation([patients.patient(index) for index in range(count)])
     batch.reset()
     ends = []
-    while len(ends) < 60:
+    while len(ends) < count:
         _, _, terminated, truncated, said = batch.step(vector_expert_costs(batch).argmin(axis=1))
         over = terminated | truncated
         ends += said['success'][over].tolist()
         assert (said['peak_force'] < [each.procedure.force_limit for each in batch.patients]).all()
         if over.any() and not over.all():
             batch.select(np.flatnonzero(~over))
-    assert sum(ends) >= 59
+    assert sum(ends) >= 0.99 * count - 1
 
 
 def test_a_deep_press_makes_pulling_back_the_best_action():

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from support.thoroughness import sampled
 
 PATIENT = dataclasses.replace(public_cohort(0).patient(0), events=())
 PACES = st.sampled_from([2.0, 7.5, 20.0, 60.0])
@@ -40,7 +41,7 @@ def with_events(*events):
     return dataclasses.replace(PATIENT, events=tuple(events))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sampled(25, 10), deadline=None)
 @given(PACES, st.floats(0.0, 3.0), st.floats(0.1, 20.0), st.floats(1.0, 60.0), st.floats(1.0, 5.0))
 def test_some_seconds_at_a_pace_are_that_many_more_at_pace_one(pace, start, lasts, rate, time):
     events = Event('bleed', start, lasts, rate), Event('desaturation', start, lasts, 9.0)

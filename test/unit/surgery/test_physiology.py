@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from support.thoroughness import sampled
 
 
 def quiet(index, **given):
@@ -61,8 +62,8 @@ def settled(loss, patient=PATIENT, **given):
 
 @pytest.fixture(scope='module')
 def bled():
-    """Two hundred drawn patients in each class: heart rate, breaths, MAP ratio, SBP, PP."""
-    patients = [quiet(each) for each in range(200)]
+    """Drawn patients in each class: heart rate, breaths, MAP ratio, SBP, PP."""
+    patients = [quiet(each) for each in range(sampled(200, 40))]
     rows = {}
     for number, (loss, _, _) in CLASSES.items():
         rows[number] = np.array(
@@ -108,7 +109,7 @@ def test_pressure_is_normal_in_classes_one_and_two_and_low_in_three_and_four(ble
 
 def test_gas_raises_pressure_by_15_to_25_mmhg_within_a_minute_and_venting_undoes_it():
     shares = []
-    for index in range(200):
+    for index in range(sampled(200, 40)):
         patient = quiet(index)
         before = patient.mean_arterial_pressure, patient.heart_rate
         body = Physiology(patient, insufflated=False)
@@ -237,7 +238,7 @@ PATIENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampled(60, 12), deadline=None)
 @given(PATIENTS, st.floats(0.0, 0.6), st.floats(0.0, 0.6))
 def test_every_vital_sign_is_monotone_in_blood_loss(patient, one, other):
     little, much = (settled(loss, quiet(0, **patient)) for loss in sorted((one, other)))
@@ -260,7 +261,7 @@ EVENTS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampled(60, 12), deadline=None)
 @given(st.lists(SHOCKS, max_size=40), st.lists(EVENTS, max_size=4), PATIENTS)
 def test_vitals_stay_finite_and_possible_whatever_happens(shocks, events, patient):
     body = Physiology(quiet(0, **patient, events=tuple(events)))

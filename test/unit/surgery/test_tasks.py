@@ -19,6 +19,7 @@ from fdrl_ros.surgery.tissue.contact import tissue_of
 from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
+from support.thoroughness import sampled
 
 KINEMATIC = WorldSettings(mode='kinematic')
 MILLIMETRE = 0.001
@@ -86,7 +87,7 @@ def blade(task, along, beside, depth):
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=sampled(100, 20))
 @given(share, strategies.floats(-0.004, 0.016), strategies.floats(-0.003, 0.003), near)
 @example(0.0, 0.002, 0.0, 0.003)
 @example(0.0, 0.0, 0.0, 0.007)  # the limit itself, which rounding puts on either side
@@ -184,7 +185,7 @@ def test_a_needle_let_go_on_the_way_is_lost():
     assert (outcome.failure, outcome.terminated) == ('drop', True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=sampled(100, 20))
 @given(strategies.floats(0.0, 0.005), strategies.floats(-math.pi, math.pi), strategies.booleans())
 def test_a_peg_pulls_like_a_spring_beyond_its_play(distance, angle, second):
     task = task_for('peg_transfer')
@@ -288,7 +289,7 @@ def test_waypoints_are_continuous_in_time(procedure):
 # All of them: what remains.
 
 
-@settings(max_examples=100)
+@settings(max_examples=sampled(100, 20))
 @given(
     strategies.sampled_from(PROCEDURE_NAMES),
     strategies.tuples(near, near, near, near, strategies.floats(0.0, 6.0), share),

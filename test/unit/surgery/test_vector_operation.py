@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from support.thoroughness import sampled
 
 WORLD = WorldSettings(mode='kinematic')
 CLOSE = {'rtol': 1e-9, 'atol': 1e-12}
@@ -131,7 +132,7 @@ def test_every_row_goes_as_the_operation_that_its_patient_has_alone(
     assert share < 1.0 or sum(success for _name, success in ended) >= 6
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=sampled(12, 10), deadline=None)
 @given(st.data())
 def test_the_order_and_the_company_of_patients_do_not_matter(data):
     people = cast(1.0, 10)
