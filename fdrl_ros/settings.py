@@ -22,6 +22,8 @@ from fdrl_ros.errors import SettingError
 
 _FEW = 12
 
+Value = bool | int | float | str
+
 SettingType = type[bool] | type[int] | type[float] | type[str]
 
 
@@ -31,12 +33,12 @@ class Setting:
 
     name: str
     type: SettingType
-    default: Any
+    default: Value
     description: str
     unit: str
     minimum: float | None
     maximum: float | None
-    choices: tuple[Any, ...]
+    choices: tuple[Value, ...]
 
     def expected(self) -> str:
         """Say in words what a value must be."""
@@ -55,7 +57,7 @@ class Setting:
             math.isinf(value) and value not in (self.minimum, self.maximum)
         )
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Any) -> Value:
         """
         Return the value in this setting's type.
 
@@ -76,17 +78,18 @@ class Setting:
         )
         if not in_range:
             raise SettingError(self.name, value, self.expected())
-        return value
+        checked: Value = value
+        return checked
 
 
 def setting(
-    default: bool | int | float | str,
+    default: Value,
     description: str,
     *,
     unit: str = '',
     minimum: float | None = None,
     maximum: float | None = None,
-    choices: tuple[Any, ...] = (),
+    choices: tuple[Value, ...] = (),
 ) -> Any:
     """
     Define a field of a :class:`Settings` dataclass.
@@ -134,12 +137,11 @@ class Settings:
         """Yield every setting of this group, in the order of definition."""
         types = typing.get_type_hints(cls)
         for each in fields(cls):
-            yield Setting(
-                name=each.name, type=types[each.name], default=each.default, **each.metadata
-            )
+            default: Any = each.default
+            yield Setting(name=each.name, type=types[each.name], default=default, **each.metadata)
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, values: Mapping[str, object]) -> Self:
         """
         Make a group from names and values, as a file or a command line gives them.
 

@@ -3,7 +3,7 @@
 """The command line: parse, call the library, print."""
 
 from fdrl_ros.cli.early_interrupt import quietly_stopped
-from fdrl_ros.cli.threads import take_one_thread
+from fdrl_ros.runtime.environment_variables import take_one_thread
 
 take_one_thread()  # before the rest, which brings numpy
 

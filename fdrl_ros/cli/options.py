@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags made out of settings: name, type, description, unit, range and default come from there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from fdrl_ros.deployment.layout import Layout
@@ -19,6 +19,9 @@ PLAIN = ('federation', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
 
 _BETWEEN = '__'  # group and name in the parameters of a command
+
+
+C = TypeVar('C', bound=Callable[..., object])
 
 
 class SettingOption(click.Option):
@@ -61,7 +64,7 @@ class PlanCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def plan_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def plan_option(command: C) -> C:
     """Add the flag that reads a plan from a file."""
     return click.option(
         '--plan',
@@ -71,7 +74,7 @@ def plan_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def records_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def records_option(command: C) -> C:
     """Add the flag that gives hospitals records of their own."""
     return click.option(
         '--records',
@@ -107,7 +110,7 @@ def flag_of(group: str, name: str) -> str:
 
 
 def plan_from(
-    values: dict[str, Any], plan_file: str | None = None, layout: Layout | None = None
+    values: Mapping[str, object], plan_file: str | None = None, layout: Layout | None = None
 ) -> Plan:
     """
     Make the plan that the flags ask for.
@@ -122,7 +125,7 @@ def plan_from(
         plan = Plan.load(find_plan(plan_file))
     elif layout is not None and layout.plan.exists():
         plan = Plan.load(layout.plan)
-    changes: dict[str, dict[str, Any]] = {}
+    changes: dict[str, dict[str, object]] = {}
     for parameter, value in values.items():
         group, between, name = parameter.partition(_BETWEEN)
         if between and value is not None:

@@ -20,11 +20,10 @@ from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.resources import resource
+from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.settings import setting, Settings, Value
 import yaml
-
-Value = bool | int | float | str
 
 PLAN_FILE = 'plan.yaml'
 """File of the plan, in a prepared federation's directory."""
@@ -266,9 +265,7 @@ def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
     return {
         LAUNCHER: str(os.getpid()),
         'ROS_DOMAIN_ID': str(domain),
-        'OMP_NUM_THREADS': '1',
-        'OPENBLAS_NUM_THREADS': '1',
-        'MKL_NUM_THREADS': '1',
+        **ONE_THREAD,
         'PYTHONUNBUFFERED': '1',
         **middleware(settings),
         **(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 G = TypeVar('G', bound=Settings)
 
-Values = Mapping[str, Mapping[str, Any]]
+Values = Mapping[str, Mapping[str, object]]
 """Groups of settings by name, as a file gives them."""
 
 
@@ -281,7 +281,7 @@ class Plan:
         return public_cohort(chosen.seed, heterogeneity, chosen.names)
 
 
-_GROUPS: dict[str, Group[Any]] = {
+_GROUPS: dict[str, Group[Settings]] = {
     name: group for name, group in vars(Plan).items() if isinstance(group, Group)
 }
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)

@@ -3,7 +3,6 @@
 """The aggregator's node: runs the rounds, and takes the orders of operators."""
 
 import sys
-from typing import Any
 
 from fdrl_ros.deployment.parties.aggregator import open_aggregator
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
@@ -25,6 +24,7 @@ from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.parties.party_node import PartyNode
 from fdrl_ros.runtime.worker_thread import Post
 import fdrl_ros.srv as srv
+from rclpy.task import Future
 
 
 class AggregatorNode(PartyNode):
@@ -50,7 +50,7 @@ class AggregatorNode(PartyNode):
         self.serve(srv.Order, '~/order', Order)
         self.every(0.1, self._ask)
 
-    def make_party(self, prepared: Any, store: Store) -> Aggregator:
+    def make_party(self, prepared: object, store: Store) -> Aggregator:
         """Put the aggregator together."""
         return open_aggregator(self.layout, self.plan(), store)
 
@@ -74,7 +74,7 @@ class AggregatorNode(PartyNode):
         future = self._client.call_async(to_ros(request, srv.Decrypt.Request()))
         future.add_done_callback(self._answered)
 
-    def _answered(self, future: Any) -> None:
+    def _answered(self, future: Future[srv.Decrypt.Response]) -> None:
         response = future.result()
         if response is not None and not response.received:
             self.get_logger().warning(f'the key authority refused: {response.reason}')

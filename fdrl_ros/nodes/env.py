@@ -5,7 +5,6 @@
 from dataclasses import dataclass
 from functools import partial
 import sys
-from typing import Any
 
 from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
@@ -125,7 +124,7 @@ class EnvNode(ManagedNode):
 
     # Services.
 
-    def _operate(self, request: Any, response: Any) -> Any:
+    def _operate(self, request: Operate.Request, response: Operate.Response) -> Operate.Response:
         """
         Put the asked patient on the table, now or after the pause between two operations.
 
@@ -146,7 +145,7 @@ class EnvNode(ManagedNode):
         response.success, response.message = True, patient.name
         return response
 
-    def _reset(self, request: Any, response: Any) -> Any:
+    def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Abort the operation, if there is one, and have the next patient brought."""
         self._abort()
         patient = self._next_patient()
@@ -167,7 +166,9 @@ class EnvNode(ManagedNode):
             peak = max(self._peak, self._operation.peak_force)
             self._finish(ABORTED, peak, self._operation.damage)
 
-    def _procedures(self, request: Any, response: Any) -> Any:
+    def _procedures(
+        self, request: Trigger.Request, response: Trigger.Response
+    ) -> Trigger.Response:
         """Tell the procedures, one a line."""
         response.success, response.message = True, procedure_list()
         return response

@@ -3,7 +3,6 @@
 """The key authority's node: answers requests to decrypt, and publishes each released policy."""
 
 import sys
-from typing import Any
 
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.policy_file import load_policy
@@ -49,7 +48,7 @@ class KeyAuthorityNode(PartyNode):
         self.serve(srv.Decrypt, f'{self.settings.federation}/decrypt', DecryptRequest)
         self.serve(srv.Order, '~/order', Order)
 
-    def make_party(self, prepared: Any, store: Store) -> KeyAuthority:
+    def make_party(self, prepared: object, store: Store) -> KeyAuthority:
         """Put the key authority together."""
         plan = self.plan()
         start, _ = load_policy(self.layout.pretrained)

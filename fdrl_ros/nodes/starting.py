@@ -6,7 +6,7 @@ from importlib import import_module
 import os
 import signal
 import sys
-from typing import Any
+from types import FrameType
 
 from fdrl_ros.deployment.bringup import NODES
 from fdrl_ros.resources import resource
@@ -39,7 +39,7 @@ def start(name: str) -> int:
         print(usage(name), file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
 
-    def leave(number: int, frame: Any) -> None:
+    def leave(number: int, frame: FrameType | None) -> None:
         # Not by an exception: imported foreign code could turn it into another.
         os._exit(0)
 

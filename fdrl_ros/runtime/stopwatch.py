@@ -4,7 +4,10 @@
 
 from collections.abc import Callable
 import time
-from typing import Any
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec('P')
+R = TypeVar('R')
 
 
 class Stopwatch:
@@ -13,13 +16,13 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(self, name: str, work: Callable[P, R]) -> Callable[P, R]:
         """Return `work` with its time taken."""
 
-        def run(*arguments: Any) -> Any:
+        def run(*arguments: P.args, **named: P.kwargs) -> R:
             start = time.perf_counter()
             try:
-                return work(*arguments)
+                return work(*arguments, **named)
             finally:
                 spent = time.perf_counter() - start
                 self.seconds[name] = self.seconds.get(name, 0.0) + spent

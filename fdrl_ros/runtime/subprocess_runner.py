@@ -9,20 +9,22 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from fdrl_ros.errors import FdrlError, LastingError, TrainingStopped
 from fdrl_ros.runtime.closing import Closing
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.runtime.orphans import end_with_parent
 
+R = TypeVar('R')
+
 LOOK = 0.2
 """Time between two looks whether to stop, second."""
 
 
 def run_elsewhere(
-    compute: Callable[..., Any], arguments: tuple[Any, ...], stopped: Callable[[], bool]
-) -> Any:
+    compute: Callable[..., R], arguments: tuple[object, ...], stopped: Callable[[], bool]
+) -> R:
     """
     Compute something in another process, below the control loop's priority.
 
@@ -36,7 +38,8 @@ def run_elsewhere(
         while not ours.poll(LOOK):
             if stopped():
                 raise TrainingStopped('the node stopped before a computation was done')
-        return _receive(process, ours, compute.__name__)
+        result: R = _receive(process, ours, compute.__name__)
+        return result
     finally:
         _end(process, ours)
 
@@ -48,7 +51,7 @@ class SeparateObject(Closing):
     The process starts with the first call and serves all of them, until :meth:`close`.
     """
 
-    def __init__(self, place: str, *arguments: Any) -> None:
+    def __init__(self, place: str, *arguments: object) -> None:
         """
         Choose what the process makes.
 
@@ -58,7 +61,7 @@ class SeparateObject(Closing):
         self._place, self._arguments = place, arguments
         self._running: tuple[SpawnProcess, Connection] | None = None
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """
         Call the object and return its result.
 
@@ -86,7 +89,7 @@ class SeparateObject(Closing):
             _end(*running)
 
 
-def _start(target: Callable[..., None], *arguments: Any) -> tuple[SpawnProcess, Connection]:
+def _start(target: Callable[..., None], *arguments: object) -> tuple[SpawnProcess, Connection]:
     context = multiprocessing.get_context('spawn')
     ours, theirs = context.Pipe()
     process = context.Process(target=target, args=(*arguments, theirs), daemon=True)
@@ -113,14 +116,16 @@ def _end(process: SpawnProcess, ours: Connection) -> None:
     ours.close()
 
 
-def _compute(compute: Callable[..., Any], arguments: tuple[Any, ...], pipe: Connection) -> None:
+def _compute(
+    compute: Callable[..., object], arguments: tuple[object, ...], pipe: Connection
+) -> None:
     """Compute once, in the other process."""
     end_with_parent()
     os.nice(5)
     pipe.send(_result(compute, arguments))
 
 
-def _serve(place: str, arguments: tuple[Any, ...], pipe: Connection) -> None:
+def _serve(place: str, arguments: tuple[object, ...], pipe: Connection) -> None:
     """Make the object and answer calls, in the other process."""
     end_with_parent()
     module, _, name = place.partition(':')
@@ -129,7 +134,7 @@ def _serve(place: str, arguments: tuple[Any, ...], pipe: Connection) -> None:
         pipe.send(_result(made, pipe.recv()))
 
 
-def _result(compute: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _result(compute: Callable[..., object], arguments: tuple[object, ...]) -> object:
     try:
         return compute(*arguments)
     except LastingError as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
@@ -13,37 +14,52 @@ import os
 import queue
 import signal
 from types import FrameType
-from typing import Any
+from typing import Generic, TypeVar
 
 from fdrl_ros.errors import FdrlError, TrainingStopped
-from fdrl_ros.runtime.environment_variables import with_variables
+from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
 from fdrl_ros.runtime.orphans import end_with_parent
 from fdrl_ros.runtime.progress import Progress, Report, Stopped
 
-THREADS = ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')
-"""Small matrices: one thread a process is fastest, and makes sums repeatable."""
-
 _POLL = 0.1  # seconds between two looks at the progress of workers
 
-Work = Callable[..., Any]
-"""Takes its arguments, then the keywords `report` and `stopped`; importable by name."""
+R = TypeVar('R')
 
-_channel: tuple[Any, Any] | None = None  # of a worker process: its queue and its stop sign
+_channel: 'tuple[Queue[Progress], Event] | None' = None  # of a worker process
 _asked = False  # whether a worker process itself was asked to end
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """The result of a piece of work, on its way back from a worker."""
+
+    value: R
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The error that ended a piece of work, on its way back from a worker."""
+
+    kind: type[FdrlError]
+    words: str
+
+
+Answer = Done[R] | Failed
+
+
 def run_tasks(
-    work: Work,
-    tasks: Sequence[tuple[Any, ...]],
+    work: Callable[..., R],
+    tasks: Sequence[tuple[object, ...]],
     *,
     workers: int,
     report: Report,
     stopped: Stopped,
-) -> list[Any]:
+) -> list[R]:
     """
     Call `work` once with each tuple of arguments.
 
+    :param work: of a module; also takes the keywords `report` and `stopped`.
     :param workers: processes; with 1 all happens in this one.
     :returns: results in the order of the tasks.
     :raises TrainingStopped: as soon as `stopped` says so; workers have ended then.
@@ -56,7 +72,7 @@ def run_tasks(
     progress: Queue[Progress] = context.Queue()
     stop: Event = context.Event()
     with (
-        with_variables(dict.fromkeys(THREADS, '1')),
+        with_variables(ONE_THREAD),
         ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop)) as pool,
     ):
         try:
@@ -91,7 +107,7 @@ def _held_back() -> Iterator[None]:
 
 
 def _watch(
-    futures: Sequence[Future[Any]],
+    futures: 'Sequence[Future[Answer[R]]]',
     progress: 'Queue[Progress]',
     report: Report,
     stopped: Stopped,
@@ -118,14 +134,14 @@ def _drain(progress: 'Queue[Progress]') -> Iterator[Progress]:
             return
 
 
-def _result(future: Future[Any]) -> Any:
-    kind, value = future.result()
-    if kind is not None:
-        raise kind(value)
-    return value
+def _result(future: 'Future[Answer[R]]') -> R:
+    answer = future.result()
+    if isinstance(answer, Failed):
+        raise answer.kind(answer.words)
+    return answer.value
 
 
-def _begin_worker(progress: Any, stop: Any) -> None:
+def _begin_worker(progress: 'Queue[Progress]', stop: Event) -> None:
     """
     Prepare a worker: Ctrl-C is the parent's to handle.
 
@@ -147,9 +163,7 @@ def _ask(number: int, frame: FrameType | None) -> None:
     _asked = True
 
 
-def _in_worker(
-    work: Work, arguments: tuple[Any, ...]
-) -> tuple[type[TrainingStopped] | type[FdrlError] | None, Any]:
+def _in_worker(work: Callable[..., R], arguments: tuple[object, ...]) -> 'Answer[R]':
     """Work; errors go back as words, for not every error survives the way as an object."""
     assert _channel is not None
     progress, stop = _channel
@@ -158,7 +172,7 @@ def _in_worker(
             *arguments, report=progress.put, stopped=lambda: _asked or bool(stop.is_set())
         )
     except TrainingStopped as error:
-        return TrainingStopped, str(error)
+        return Failed(TrainingStopped, str(error))
     except FdrlError as error:
-        return FdrlError, str(error)
-    return None, found
+        return Failed(FdrlError, str(error))
+    return Done(found)

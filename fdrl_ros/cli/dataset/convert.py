@@ -3,7 +3,6 @@
 """`fdrl dataset convert`: datasets to bags and back, logs of an arm to records."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.dataset.work import report_to, tell, working, world_from, WorldCommand
@@ -35,7 +34,7 @@ def convert(
     partial: bool,
     force_emphasis: float,
     time_emphasis: float,
-    **flags: Any,
+    **flags: object,
 ) -> None:
     """
     Convert a dataset SOURCE to a bag TARGET (rosbag2), or a bag to a dataset or records.

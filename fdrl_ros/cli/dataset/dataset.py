@@ -3,7 +3,6 @@
 """`fdrl dataset`: record operations, replay them, show, demonstrate, convert to bags and back."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.dataset.convert import convert
@@ -82,7 +81,7 @@ def record(
     heterogeneity: float,
     split: str,
     seed: int,
-    **flags: Any,
+    **flags: object,
 ) -> None:
     """
     Operate on the patients of a hospital and record it all in FILE.
@@ -127,7 +126,7 @@ def record(
 )
 @click.option('--seed', default=0, show_default=True, type=click.IntRange(0), help='Of patients.')
 def demonstrate(
-    directory: Path, procedures: str, count: int, heterogeneity: float, seed: int, **flags: Any
+    directory: Path, procedures: str, count: int, heterogeneity: float, seed: int, **flags: object
 ) -> None:
     """
     Record the expert's successes on public patients, one file for each procedure in DIRECTORY.

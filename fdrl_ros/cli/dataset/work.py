@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the commands of `fdrl dataset` share: flags of the world, bars, a clean stop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class WorldCommand(click.Command):
         self.params += [SettingOption('world', each) for each in WorldSettings.describe()]
 
 
-def world_from(flags: dict[str, Any]) -> WorldSettings:
+def world_from(flags: Mapping[str, object]) -> WorldSettings:
     """Return the settings that the flags ask for."""
     given = {name.removeprefix('world__'): value for name, value in flags.items()}
     return WorldSettings.from_mapping({k: v for k, v in given.items() if v is not None})

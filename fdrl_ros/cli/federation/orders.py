@@ -6,7 +6,7 @@ from collections.abc import Callable
 import importlib
 from pathlib import Path
 import time
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import click
 from fdrl_ros.cli.federation.keys_shown import find_keys
@@ -40,7 +40,18 @@ def operator() -> None:
     """
 
 
-def _order(command: Callable[..., Any]) -> Callable[..., Any]:
+class Place(TypedDict):
+    """Where a federation is, and who orders it about: the flags of every order."""
+
+    directory: Path
+    domain: int
+    federation: str
+    hosts: str
+    name: str
+    passphrase_file: Path | None
+
+
+def _order(command: Callable[..., None]) -> click.Command:
     """Add the flags of every order."""
     for option in reversed(
         (
@@ -80,68 +91,60 @@ def _order(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_order
-def pause(**place: Any) -> None:
+def pause(**place: Unpack[Place]) -> None:
     """Stop where the round is, and begin none; nothing that was trained is lost."""
-    _give('pause', **place)
+    _give('pause', place)
 
 
 @_order
-def resume(**place: Any) -> None:
+def resume(**place: Unpack[Place]) -> None:
     """Go on with the round that was paused."""
-    _give('resume', **place)
+    _give('resume', place)
 
 
 @_order
-def stop(**place: Any) -> None:
+def stop(**place: Unpack[Place]) -> None:
     """End the federation for good; the newest policy stays."""
-    _give('stop', **place)
+    _give('stop', place)
 
 
 @_order
 @click.argument('hospital')
-def admit(hospital: str, **place: Any) -> None:
+def admit(hospital: str, **place: Unpack[Place]) -> None:
     """Let HOSPITAL of the roster take part again from the next attempt on."""
-    _give('admit', hospital=hospital, **place)
+    _give('admit', place, hospital=hospital)
 
 
 @_order
 @click.argument('hospital')
-def withdraw(hospital: str, **place: Any) -> None:
+def withdraw(hospital: str, **place: Unpack[Place]) -> None:
     """Leave HOSPITAL out from the next attempt on."""
-    _give('withdraw', hospital=hospital, **place)
+    _give('withdraw', place, hospital=hospital)
 
 
 @_order
 @click.argument('round', type=click.IntRange(0, 10**9))
-def roll_back(round: int, **place: Any) -> None:
+def roll_back(round: int, **place: Unpack[Place]) -> None:
     """End the present round with the policy of ROUND, signed anew; the newest 100 are kept."""
-    _give('roll_back', to_round=round, **place)
+    _give('roll_back', place, to_round=round)
 
 
-def _give(
-    action: str,
-    *,
-    directory: Path,
-    domain: int,
-    federation: str,
-    hosts: str,
-    name: str,
-    passphrase_file: Path | None,
-    **what: Any,
-) -> None:
+def _give(action: str, place: Place, **what: Any) -> None:
     """
     Sign an order and bring it to its server.
 
     :param what: whom or which round it is about.
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
-    identity, roster = _credentials(find_keys(directory), name, passphrase_file)
+    identity, roster = _credentials(
+        find_keys(place['directory']), place['name'], place['passphrase_file']
+    )
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
     ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
-    with with_variables(middleware(BringupSettings(hosts=hosts))):
+    with with_variables(middleware(BringupSettings(hosts=place['hosts']))):
         order = sign_order(identity, roster.federation, action, time.time(), **what)
-        ordering.deliver(order, domain, federation)
+        ordering.deliver(order, place['domain'], place['federation'])
     about = ' '.join(str(each) for each in what.values())
     click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
 

@@ -3,7 +3,6 @@
 """`fdrl prepare`: make a federation's directory ready for its nodes."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.group import stopping
@@ -24,7 +23,7 @@ from fdrl_ros.deployment.own_records import place_records
 @plan_option
 @records_option
 def prepare(
-    directory: Path, plan_file: str | None, own_records: tuple[str, ...], **flags: Any
+    directory: Path, plan_file: str | None, own_records: tuple[str, ...], **flags: object
 ) -> None:
     """
     Make DIRECTORY ready: plan, keys, directories, public starting policy.

@@ -150,7 +150,7 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
     help='Transitions of a hospital, where they are the unit, or what is clipped.',
 )
 def calibrate(
-    plan_file: str | None, epsilon: float, transitions: int | None, **flags: Any
+    plan_file: str | None, epsilon: float, transitions: int | None, **flags: object
 ) -> None:
     """
     Give epsilon, get the noise: what to set so that a whole training costs no more.

@@ -3,7 +3,6 @@
 """`fdrl run`: the main job over ROS 2, from nothing to the table."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.experiments.train import directory_options, open_run
@@ -43,7 +42,7 @@ def run(
     runs: Path,
     directory: Path | None,
     operations: int,
-    **flags: Any,
+    **flags: object,
 ) -> None:
     """
     Run the whole system over ROS 2 and compare the policies.

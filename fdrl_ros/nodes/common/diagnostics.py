@@ -5,7 +5,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from fdrl_ros.nodes.common import qos
@@ -27,7 +26,7 @@ class Health:
 
     level: Level
     summary: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 class Diagnostics:

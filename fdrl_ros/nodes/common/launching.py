@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import os
 from pathlib import Path
 import shlex
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
@@ -18,7 +18,7 @@ from fdrl_ros.deployment.bringup import (
 from fdrl_ros.errors import SettingError
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.orphans import LAUNCHER
-from fdrl_ros.settings import named_among, Setting, Settings
+from fdrl_ros.settings import named_among, Setting, Settings, Value
 from launch import LaunchContext
 from launch.actions import (
     DeclareLaunchArgument,
@@ -144,11 +144,11 @@ def preparation(settings: BringupSettings, arguments: FederationArguments) -> Ex
     )
 
 
-def _text(default: Any) -> str:
+def _text(default: Value) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def _value(each: Setting, text: str) -> Any:
+def _value(each: Setting, text: str) -> Value:
     """Read an argument in its setting's type; what cannot be read is left for the check."""
     if each.type is bool:
         return {'true': True, 'false': False}.get(text.lower(), text)

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from types import FrameType
 from typing import Any, ClassVar
 
 from fdrl_ros.deployment.layout import Layout
@@ -156,7 +157,7 @@ class ManagedNode(LifecycleNode):
 
     # What they make things with.
 
-    def keep(self, undo: Callable[[], Any]) -> None:
+    def keep(self, undo: Callable[[], object]) -> None:
         """Undo something at the opposite of the present transition."""
         assert self._made is not None, 'outside of a transition'
         self._made.callback(undo)
@@ -307,7 +308,7 @@ class ManagedNode(LifecycleNode):
     def guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
         """Turn what a callback raises into a fault of the node."""
 
-        def call(*arguments: Any) -> None:
+        def call(*arguments: object) -> None:
             if self.fault is not None:
                 return
             try:
@@ -349,7 +350,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     """
     stopping = [False]
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         stopping[0] = True
 
     for each in (signal.SIGINT, signal.SIGTERM):

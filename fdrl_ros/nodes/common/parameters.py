@@ -4,7 +4,7 @@
 
 from collections.abc import Collection, Mapping
 import sys
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import Setting, Settings
@@ -97,7 +97,7 @@ class NodeParameters:
         except SettingError as error:
             raise error.of(group) from None
 
-    def _values(self, group: str, kind: type[Settings]) -> Mapping[str, Any]:
+    def _values(self, group: str, kind: type[Settings]) -> Mapping[str, object]:
         names = {
             each.name: f'{group}.{each.name}' if group else each.name for each in kind.describe()
         }
