@@ -5,6 +5,7 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -36,7 +37,14 @@ def report(results: Path) -> list[str]:
     lines = [f'  {name}: {reason}' for name, reason in skipped(results)]
     lines = ['Skipped tests:', *(lines or ['  none'])]
     lines += ['Not run, only by `make nightly`:']
-    return [*lines, *(f'  {name}: {text}' for name, text in nightly(ROOT / 'test/nightly'))]
+    lines += [f'  {name}: {text}' for name, text in nightly(ROOT / 'test/nightly')]
+    sampled = re.search(
+        r'^SAMPLED = \$\(addprefix (.*),(.*)\)$', (ROOT / 'Makefile').read_text(), re.M
+    )
+    if sampled:
+        lines += ['Run on a sample, in full only by `make nightly`:']
+        lines += [f'  {sampled[1]}{name}' for name in sampled[2].split()]
+    return lines
 
 
 if __name__ == '__main__':
