@@ -11,9 +11,6 @@ from fdrl_ros.errors import StoreError
 Json = dict[str, Any]
 """A JSON object: the settings, results and summaries that studies keep in files."""
 
-Json = dict[str, Any]
-"""A JSON object: the settings, results and summaries that studies keep in files."""
-
 
 def write_json(path: Path, value: Any) -> None:
     """
