@@ -56,7 +56,8 @@ class DynamicArm:
         self._quick = Chain(self._urdf, True, self._substep)
         # At once, so that the first bent wrist waits for no file.
         self._whole = Chain(self._urdf, False, self._substep)
-        self._bent = False
+        self.bent = False
+        """Whether the wrist is not straight, which needs the whole chain."""
         self._wrist = STRAIGHT_WRIST
         self._gain = 1.0
         self._setpoint: Point | None = None
@@ -64,7 +65,8 @@ class DynamicArm:
         self.velocity: Point = (0.0, 0.0, 0.0)
 
     @property
-    def _client(self) -> int:
+    def client(self) -> int:
+        """Return the number of the PyBullet client."""
         return self._quick.client
 
     def place(self, position: Point, lag: float) -> None:
@@ -74,14 +76,14 @@ class DynamicArm:
         self._quick.restore()
         self._quick.gains = [self._gain] * 3
         self._quick.set(targets, (0.0, 0.0, 0.0))
-        self._bent = False
+        self.bent = False
         self._setpoint = position
         self.position = position
         self.velocity = (0.0, 0.0, 0.0)
 
     def step(self, setpoint: Point, force: Point) -> None:
         """Move for one sub-step: motors, force on the tip, physics."""
-        if self._bent:
+        if self.bent:
             self._straighten(setpoint, force)
             return
         if setpoint is not self._setpoint:
@@ -111,7 +113,7 @@ class DynamicArm:
     def _bend(self) -> Chain:
         """Go over to six joints, where and as fast as the arm is."""
         whole = self._whole
-        if not self._bent:
+        if not self.bent:
             states = self._quick.states()
             whole.restore()
             whole.gains = [self._gain] * 6
@@ -119,7 +121,7 @@ class DynamicArm:
             whole.set(
                 (*(each[0] for each in states), *zeros), (*(each[1] for each in states), *zeros)
             )
-            self._bent = True
+            self.bent = True
         return whole
 
     def _straighten(self, setpoint: Point, force: Point) -> None:
@@ -134,7 +136,7 @@ class DynamicArm:
             self._quick.restore()
             self._quick.gains = [self._gain] * 3
             self._quick.set([each[0] for each in states[:3]], [each[1] for each in states[:3]])
-            self._bent = False
+            self.bent = False
             self._setpoint = None
 
     def _move(self, whole: Chain, force: Point) -> Any:
@@ -146,13 +148,13 @@ class DynamicArm:
 
     def joints(self) -> Vector:
         """Return the joints as they are."""
-        chain = self._whole if self._bent else self._quick
+        chain = self._whole if self.bent else self._quick
         found = [each[0] for each in chain.states()]
         return np.array([*found, *[0.0] * (6 - len(found))])
 
     def efforts(self) -> Vector:
         """Return what the motors gave in the last sub-step, shape (6,) or (3,), N m and N."""
-        chain = self._whole if self._bent else self._quick
+        chain = self._whole if self.bent else self._quick
         return np.array([each[3] for each in chain.states()])
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class Dataset:
     @property
     def digest(self) -> str:
         """SHA-256 over all that is kept, hexadecimal."""
-        return _digest(self._document(), self._arrays())
+        return file_digest(self._document(), self._arrays())
 
     def save(self, path: Path) -> None:
         """
@@ -75,7 +75,10 @@ class Dataset:
         :raises RecordsError: if it cannot be written.
         """
         document, arrays = self._document(), self._arrays()
-        members = {'document': _bytes(document), 'digest': _bytes(_digest(document, arrays))}
+        members = {
+            'document': to_bytes(document),
+            'digest': to_bytes(file_digest(document, arrays)),
+        }
         part = path.with_name(path.name + '.part')
         try:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -104,7 +107,7 @@ class Dataset:
             raise RecordsError(f'cannot read {path}: {error.strerror or error}') from error
         except Exception as error:  # a damaged archive raises half a dozen kinds
             raise RecordsError(f'{path} is no dataset, or damaged: {error}') from error
-        found = _digest(document, arrays)
+        found = file_digest(document, arrays)
         for wanted in (saved, digest or saved):
             if found != wanted:
                 raise RecordsError(f'{path}: expected the digest {wanted}, came {found}')
@@ -223,11 +226,13 @@ def _unpack(path: Path) -> tuple[str, dict[str, np.ndarray], str]:
     return document, members, members.pop('digest').tobytes().decode()
 
 
-def _bytes(text: str) -> np.ndarray:
+def to_bytes(text: str) -> np.ndarray:
+    """Return a text as a file's array holds it, uint8."""
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def _digest(document: str, arrays: dict[str, np.ndarray]) -> str:
+def file_digest(document: str, arrays: dict[str, np.ndarray]) -> str:
+    """Return the SHA-256 over a file's document and arrays, hexadecimal."""
     sha = hashlib.sha256(document.encode())
     for name, array in sorted(arrays.items()):
         sha.update(f'\n{name} {array.dtype.str} {array.shape}\n'.encode())

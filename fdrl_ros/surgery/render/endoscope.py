@@ -77,10 +77,10 @@ class Endoscope:
 
     def __init__(self, camera: Camera | None = None, urdf: Path | None = None) -> None:
         self.camera = camera or Camera()
-        self._stage = Stage(_UNSEEN, urdf)
+        self.stage = Stage(_UNSEEN, urdf)
         self._closed = False
         self._labels = np.array(
-            [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self._stage.links)], np.uint8
+            [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self.stage.links)], np.uint8
         )
         across, down = (
             np.linspace(-1, 1, size) for size in (self.camera.width, self.camera.height)
@@ -106,9 +106,9 @@ class Endoscope:
         six = checked_joints(joints)
         if not JAW_LIMITS[0] <= jaw <= JAW_LIMITS[1]:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')
-        self._stage.show(six, jaw, view or View())
+        self.stage.show(six, jaw, view or View())
         x, y, z = np.subtract(self.camera.eye, self.camera.look).tolist()
-        shot = self._stage.shoot(self.camera, (x - _LAMP, y + _LAMP, z))
+        shot = self.stage.shoot(self.camera, (x - _LAMP, y + _LAMP, z))
         nothing = np.isinf(shot.depth)
         shot.rgb[nothing] = self._cavity[nothing]
         return Frame(shot.rgb, shot.depth, self._labels[shot.links + 1])
@@ -116,4 +116,4 @@ class Endoscope:
     def close(self) -> None:
         """Give back the client; no picture can be taken afterwards."""
         self._closed = True
-        self._stage.close()
+        self.stage.close()

@@ -61,16 +61,16 @@ class EndoscopeProcess:
         self.camera = camera or Camera()
         context = get_context('spawn')
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
+        self.process = context.Process(
             target=_serve, args=(theirs, self.camera), name='endoscope', daemon=True
         )
         with spared_interrupts():
-            self._process.start()
+            self.process.start()
         theirs.close()
         self._lock = threading.RLock()
         self._is_up = False
         self._lost = ''
-        self.close = weakref.finalize(self, _end, self._pipe, self._process, self._lock)
+        self.close = weakref.finalize(self, _end, self._pipe, self.process, self._lock)
 
     def capture(
         self, joints: Sequence[float], jaw: float = 0.0, view: View | None = None

@@ -106,11 +106,11 @@ def test_every_call_of_a_closed_arm_is_refused_before_pybullet_hears_of_it():
         arm.place(PATIENT.start, 0.02)
         if bent:
             arm.step_joints(held, STILL)
-        client = arm._client
+        client = arm.client
         arm.close(), arm.close()
         other = DynamicArm()
         other.place(PATIENT.start, 0.02)
-        assert other._client == client
+        assert other.client == client
         before = other.joints().tolist()
         refuses(
             lambda arm=arm: arm.place(PATIENT.goal, 0.02),
@@ -134,7 +134,7 @@ def test_who_is_closed_and_forgotten_disconnects_nobody():
         del closed
         gc.collect()
         for each in others:
-            assert pybullet.isConnected(each._client)
+            assert pybullet.isConnected(each.client)
             each.place(PATIENT.start, 0.02)
             each.close()
 

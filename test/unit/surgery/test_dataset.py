@@ -176,9 +176,11 @@ def rewrite(path, change):
     arrays.pop('digest')
     change(head, arrays)
     document = json.dumps(head)
-    digest = dataset._digest(document, arrays)
+    digest = dataset.file_digest(document, arrays)
     with path.open('wb') as file:
-        np.savez(file, document=dataset._bytes(document), digest=dataset._bytes(digest), **arrays)
+        np.savez(
+            file, document=dataset.to_bytes(document), digest=dataset.to_bytes(digest), **arrays
+        )
 
 
 def first(head):

@@ -232,8 +232,8 @@ def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope)
         apart.capture([0.0] * 5)
     assert apart.capture(BENT).labels.max() == JAW  # a refusal does not end it
     assert apart.camera.intrinsics == endoscope.camera.intrinsics
-    apart._process.kill()
-    apart._process.join()
+    apart.process.kill()
+    apart.process.join()
     with pytest.raises(ResourceError, match='gone'):
         apart.capture(BENT)
     for _ in range(2):
@@ -244,11 +244,11 @@ def test_a_process_of_its_own_draws_the_same_and_says_when_it_is_gone(endoscope)
 
 def test_process_is_deaf_to_ctrl_c_from_its_first_moment_and_its_maker_is_not():
     apart = EndoscopeProcess(Camera(16, 16))
-    status = Path(f'/proc/{apart._process.pid}/status').read_text()
+    status = Path(f'/proc/{apart.process.pid}/status').read_text()
     blocked = int(next(e for e in status.splitlines() if e.startswith('SigBlk')).split()[1], 16)
     assert blocked >> (signal.SIGINT - 1) & 1
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    os.kill(apart._process.pid, signal.SIGINT)
+    os.kill(apart.process.pid, signal.SIGINT)
     assert apart.capture(HELD).labels.shape == (16, 16)
     apart.close()
 
@@ -258,7 +258,7 @@ def test_close_ends_a_wait_for_a_process_that_hangs(is_up):
     apart = EndoscopeProcess(Camera(16, 16))
     if is_up:
         apart.capture(HELD)
-    os.kill(apart._process.pid, signal.SIGSTOP)
+    os.kill(apart.process.pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         picture = pool.submit(apart.capture, HELD)
         began = time.monotonic()
@@ -266,7 +266,7 @@ def test_close_ends_a_wait_for_a_process_that_hangs(is_up):
         with pytest.raises(StateError, match='the endoscope is closed'):
             picture.result(10.0)
     assert time.monotonic() - began < 1.5
-    assert not apart._process.is_alive()
+    assert not apart.process.is_alive()
 
 
 def test_picture_after_picture_takes_no_more_memory():
@@ -282,7 +282,7 @@ def test_picture_after_picture_takes_no_more_memory():
 
 def test_pictures_leave_no_client_behind():
     made = Endoscope(Camera(16, 16))
-    client = made._stage.client
+    client = made.stage.client
     made.close()
     assert not pybullet.isConnected(client)
     forgotten = Stage()

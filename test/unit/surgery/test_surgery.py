@@ -137,16 +137,16 @@ def test_closed_and_forgotten_envs_give_their_physics_client_back():
     kept = DynamicArm()
     for _ in range(3):
         env = SurgeryEnv()
-        client = env.operation.arm._client
+        client = env.operation.arm.client
         assert pybullet.isConnected(client)
         env.close()
         env.close()
         assert not pybullet.isConnected(client)
         forgotten = DynamicArm()
-        client = forgotten._client
+        client = forgotten.client
         del forgotten
         assert not pybullet.isConnected(client)
-    assert pybullet.isConnected(kept._client)
+    assert pybullet.isConnected(kept.client)
 
 
 def test_the_picture_shows_something():

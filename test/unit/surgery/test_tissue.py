@@ -175,10 +175,10 @@ def test_an_operation_that_presses_rubs_and_lifts_takes_no_energy_from_tissue(mo
 
 def test_tissue_feels_no_contact_of_the_physics_engine():
     arm = DynamicArm()
-    assert pybullet.getNumBodies(arm._client) == 1
-    assert pybullet.getCollisionShapeData(0, -1, arm._client) == ()
-    for index in range(pybullet.getNumJoints(0, arm._client)):
-        assert pybullet.getCollisionShapeData(0, index, arm._client) == ()
+    assert pybullet.getNumBodies(arm.client) == 1
+    assert pybullet.getCollisionShapeData(0, -1, arm.client) == ()
+    for index in range(pybullet.getNumJoints(0, arm.client)):
+        assert pybullet.getCollisionShapeData(0, index, arm.client) == ()
     arm.close()
 
 
