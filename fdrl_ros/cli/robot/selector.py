@@ -119,10 +119,10 @@ def coverage(
             parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
         summary = summarise_coverage(parts)
         write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
-    out.print(_coverage_table(summary))
+    out.print(coverage_table(summary))
 
 
-def _coverage_table(summary: Json) -> Table:
+def coverage_table(summary: Json) -> Table:
     """Return how many intervals hold, beside how many should."""
     table = Table(title='intervals that hold E[J given s], %: mean [95 % interval over patients]')
     for heading in ('policy', 'procedure', 'states'):

@@ -23,7 +23,7 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     switches_of,
 )
 from fdrl_ros.experiments.studies.selector.oracle import oracle_returns, true_returns
-from fdrl_ros.experiments.studies.selector.study import _switching
+from fdrl_ros.experiments.studies.selector.study import switching_of
 from fdrl_ros.experiments.studies.selector.summary import share, summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.policy import Policy
@@ -122,7 +122,7 @@ def test_a_switch_soon_after_a_change_of_state_is_told_from_others():
 
     Episode.states[4:, 0] = 3.0  # changes at tick 4
     names = ['a'] * 5 + ['b'] * 5 + ['a']
-    found = _switching([Episode], [names], 0.5)
+    found = switching_of([Episode], [names], 0.5)
     assert (found['steps'], found['switches'], found['switches_after']) == (10, 2, 1)
     assert found['steps_after'] == 4 and found['dwells'] == [5, 5]
 

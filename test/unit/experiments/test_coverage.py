@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
-from fdrl_ros.cli.robot.selector import _coverage_table, COLUMNS
+from fdrl_ros.cli.robot.selector import COLUMNS, coverage_table
 from fdrl_ros.errors import RecordsError, SettingError, TrainingStopped
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_training
@@ -218,7 +218,7 @@ def test_of_few_patients_the_table_shows_a_mean_alone(patients, shown):
     share = {'coverage': 0.9, 'low': 0.8, 'high': 1.0}
     row = {'policy': 'global', 'procedure': 'all', 'kind': 'start', 'states': 40}
     row |= {'patients': patients, 'coverage': [share] * len(NOMINAL)}
-    table = _coverage_table({'rows': [row | dict.fromkeys(COLUMNS, 1.0)]})
+    table = coverage_table({'rows': [row | dict.fromkeys(COLUMNS, 1.0)]})
     console = Console(width=200)
     with console.capture() as captured:
         console.print(table)

@@ -133,7 +133,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
         'contenders': {each: _columns(cases[each]) for each in cases}
         | {rule: _picked(cases, names, chosen) for rule, chosen in arms.items()},
         'chosen': _counts(chosen),
-        'switching': _switching(episodes, chosen, plan.selector.change_threshold),
+        'switching': switching_of(episodes, chosen, plan.selector.change_threshold),
         'oracle': _oracle(patients, policies, selector, plan, work),
     }
 
@@ -245,7 +245,7 @@ def _counts(chosen: Sequence[Sequence[str]]) -> dict[str, int]:
     return {name: every.count(name) for name in sorted(set(every))}
 
 
-def _switching(
+def switching_of(
     episodes: Sequence[Episode], chosen: Sequence[Sequence[str]], threshold: float
 ) -> Json:
     """
