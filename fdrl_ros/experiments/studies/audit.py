@@ -45,13 +45,13 @@ def run_audit(
     :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
     :raises StoreError: if a file is damaged, or of other settings.
     """
-    essence = _essence(plan, settings)
-    records = directory / f'records_{digest_of(essence)[:12]}.npz'
-    parts = [Part(f'seed_{seed}', essence, (plan, settings, seed, records)) for seed in seeds]
+    relevant = _relevant_settings(plan, settings)
+    records = directory / f'records_{digest_of(relevant)[:12]}.npz'
+    parts = [Part(f'seed_{seed}', relevant, (plan, settings, seed, records)) for seed in seeds]
     study = Study('audit', directory / 'seeds', measure, _check, plan.evaluation.workers)
     if None in study.finished(parts):
         _keep_records(records, plan, report, stopped)
-    return summarise(essence, list(seeds), study.run(parts, report=report, stopped=stopped))
+    return summarise(relevant, list(seeds), study.run(parts, report=report, stopped=stopped))
 
 
 def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work: Work) -> Json:
@@ -88,7 +88,7 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
     return {'seed': seed, **_numbers(made)}
 
 
-def summarise(essence: Json, seeds: list[int], parts: list[Json]) -> Json:
+def summarise(relevant: Json, seeds: list[int], parts: list[Json]) -> Json:
     """Put the seeds together: each number's mean, least and most, and whether the claim stands."""
     spreads = {}
     for name in NUMBERS:
@@ -99,7 +99,7 @@ def summarise(essence: Json, seeds: list[int], parts: list[Json]) -> Json:
             'most': max(values),
         }
     return {
-        **essence,
+        **relevant,
         'seeds': seeds,
         **spreads,
         'refuted': [each['seed'] for each in parts if not each['consistent']],
@@ -146,7 +146,7 @@ def _check(part: Json) -> None:
         part[name]
 
 
-def _essence(plan: Plan, settings: AuditSettings) -> Json:
+def _relevant_settings(plan: Plan, settings: AuditSettings) -> Json:
     """Return the settings that numbers here depend on."""
     groups = ('federation', 'rounds', 'learner', 'privacy', 'collection', 'world')
     every = plan.to_mapping()

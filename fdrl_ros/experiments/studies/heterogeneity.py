@@ -50,7 +50,7 @@ def run_heterogeneity(
     study = Study('heterogeneity', directory / 'parts', measure, curve_of, plan.evaluation.workers)
     parts = [_part(plan, seed, level) for seed in seeds for level in LEVELS]
     found = iter(study.run(parts, report=report, stopped=stopped))
-    settings = _essence(plan)
+    settings = _relevant_settings(plan)
     settings['federation'] = {
         name: settings['federation'][name] for name in ('hospitals', 'procedures')
     }
@@ -66,7 +66,7 @@ def run_heterogeneity(
 def _part(plan: Plan, seed: int, level: float) -> Part:
     own = plan.changed({'federation': {'seed': seed, 'heterogeneity': level}})
     name = f'seed_{seed}_h_{level:g}'
-    return Part(name, {'plan': _essence(own)}, (own,), f'seed {seed}, H = {level:g}')
+    return Part(name, {'plan': _relevant_settings(own)}, (own,), f'seed {seed}, H = {level:g}')
 
 
 def measure(plan: Plan, work: Work) -> Json:
@@ -109,7 +109,7 @@ def draw(plan: Plan, level: float) -> list[list[Patient]]:
     return [[each.patient(index, 'test') for index in range(DRAWN)] for each in cohorts]
 
 
-def _essence(plan: Plan) -> Json:
+def _relevant_settings(plan: Plan) -> Json:
     """Return the settings that numbers here depend on."""
     groups = ('federation', 'learner', 'collection', 'pretraining', 'world')
     every = plan.to_mapping()

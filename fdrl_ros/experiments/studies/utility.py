@@ -63,7 +63,7 @@ def run_utility(
     parts = [
         Part(
             f'seed_{seed}',
-            {'settings': _essence(plan)},
+            {'settings': _relevant_settings(plan)},
             (plan.changed({'federation': {'seed': seed}}),),
             f'seed {seed}',
         )
@@ -102,7 +102,7 @@ def summarise(rows: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
     }
     return {
         'seeds': list(seeds),
-        'settings': _essence(plan),
+        'settings': _relevant_settings(plan),
         'unit': plan.privacy.unit,
         'delta': plan.privacy.delta,
         'private': plan.federation.noise == 'secure',
@@ -257,7 +257,7 @@ def _share(success: dict[str, float], name: str, of: str) -> float | None:
     return success[name] / success[of] if success[of] > 0.0 else None
 
 
-def _essence(plan: Plan) -> Json:
+def _relevant_settings(plan: Plan) -> Json:
     """Return the settings that numbers here depend on, but for the seed."""
     every = plan.to_mapping()
     chosen = {

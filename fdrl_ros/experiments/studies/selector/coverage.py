@@ -95,10 +95,10 @@ def run_coverage_study(
     :raises SettingError: if it has no such policy.
     """
     read_policies(run, plan, settings.policies)
-    essence = _essence(plan, settings)
-    stem = hashlib.sha256(json.dumps(essence, sort_keys=True).encode()).hexdigest()[:12]
+    relevant = _relevant_settings(plan, settings)
+    stem = hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()[:12]
     parts = [
-        Part(each, {'of': essence}, (each, run, plan, settings)) for each in plan.federation.names
+        Part(each, {'of': relevant}, (each, run, plan, settings)) for each in plan.federation.names
     ]
     study = Study(
         'coverage', run.path / 'coverage' / stem, measure, workers=plan.evaluation.workers
@@ -146,7 +146,7 @@ def read_policies(
     return {name: there[name] for name in (*wanted, 'pretrained')}
 
 
-def _essence(plan: Plan, settings: CoverageSettings) -> Json:
+def _relevant_settings(plan: Plan, settings: CoverageSettings) -> Json:
     """Return what the numbers depend on, as JSON reads it back."""
     every = plan.to_mapping()
     kept = {each: every[each] for each in ('federation', 'value', 'world')}

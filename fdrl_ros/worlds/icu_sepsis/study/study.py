@@ -114,7 +114,7 @@ def part_of(settings: SepsisSettings, arm: Arm, seed: int) -> Part:
     """Return the part that a run of an arm is."""
     return Part(
         f'{arm.name}_seed{seed}',
-        {'settings': essence(settings), 'arm': arm_mapping(arm), 'seed': seed},
+        {'settings': relevant_settings(settings), 'arm': arm_mapping(arm), 'seed': seed},
         (settings, arm, seed),
         f'{arm.name}, seed {seed}',
         effort_of(settings, arm),
@@ -193,7 +193,7 @@ def _check(part: Json) -> None:
     float(part['final']['survival']), float(part['averaged']['survival'])
 
 
-def essence(settings: SepsisSettings) -> Json:
+def relevant_settings(settings: SepsisSettings) -> Json:
     """Return the settings that a part depends on."""
     return {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT}
 
