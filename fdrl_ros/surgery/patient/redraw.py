@@ -79,8 +79,8 @@ def redraw(
 
 def _waypoint(patient: Patient) -> tuple[float, float, float]:
     """Return where the plan has the tip go at first, m."""
-    task = task_of(patient, tissue_of(patient))
-    x, y, z = task.waypoint(0.0, 0.0, 0.0, 0.0)
+    tissue = tissue_of(patient)
+    x, y, z = task_of(patient, tissue).waypoint(0.0, 0.0, 0.0, tissue.breath(0.0)[0])
     return float(x), float(y), float(z)
 
 
