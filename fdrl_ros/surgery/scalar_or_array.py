@@ -9,6 +9,7 @@ spend most of its time in NumPy's overhead otherwise.
 
 from dataclasses import fields, MISSING
 import math
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -105,23 +106,20 @@ class Columns(Generic[Record]):
 
     def __init__(self, kind: type[Record], count: int) -> None:
         self._kind = kind
-        self._names: list[str] = []
-        self._sizes: list[int] = []
-        for each in fields(kind):  # type: ignore[arg-type]
-            if each.default is MISSING:
-                self._names.append(each.name)
-                self._sizes.append(3 if each.type == Point else 1)
+        numbers = [each for each in fields(kind) if each.default is MISSING]  # type: ignore[arg-type]
+        self._values = attrgetter(*(each.name for each in numbers))
+        self._sizes = [3 if each.type == Point else 1 for each in numbers]
         self.table: Array = np.zeros((sum(self._sizes), count))
         """One column for each patient."""
 
     def put(self, row: int, record: Record) -> None:
         """Write one patient's record."""
         flat: list[float] = []
-        for name, size in zip(self._names, self._sizes, strict=True):
-            if size == 1:
-                flat.append(getattr(record, name))
+        for value in self._values(record):
+            if type(value) is tuple:
+                flat.extend(value)
             else:
-                flat.extend(getattr(record, name))
+                flat.append(value)
         self.table[:, row] = flat
 
     def select(self, rows: Rows) -> None:

@@ -24,6 +24,7 @@ from fdrl_ros.surgery.scalar_or_array import (
 )
 import numpy as np
 from numpy import ndarray
+from numpy.typing import NDArray
 
 RAMP = constant('events.ramp')
 """Longest time that a cough takes to rise, and to fall, s."""
@@ -160,6 +161,8 @@ class VectorBreathing:
         self.rate, self.phase, self.amplitude = np.zeros((3, count))
         self.ahead: Array = np.zeros((MOMENTS, count))
         """Time from the beginning of a tick to each of the MOMENTS, s."""
+        self._turns: NDArray[np.complex128] = np.ones((MOMENTS, count), np.complex128)
+        """How far breathing without coughs turns meanwhile, as exp(i rate time)."""
         self._coughs = SpanTable('breathing', count)
 
     def put(self, row: int, patient: Patient) -> None:
@@ -167,6 +170,7 @@ class VectorBreathing:
         self.rate[row], self.phase[row] = breathing_rate(patient), patient.breathing_phase
         self.amplitude[row] = patient.breathing_amplitude
         self.ahead[:-1, row], self.ahead[-1, row] = _TICK, TICK + patient.servo_lag
+        self._turns[:, row] = np.exp(1j * self.rate[row] * self.ahead[:, row])
         self._coughs.put(row, patient.events)
 
     def select(self, rows: Rows) -> None:
@@ -174,6 +178,7 @@ class VectorBreathing:
         self._coughs.select(rows)
         self.rate, self.phase = self.rate[rows], self.phase[rows]
         self.amplitude, self.ahead = self.amplitude[rows], self.ahead[:, rows]
+        self._turns = self._turns[:, rows]
 
     def motion(self, begin: Array) -> tuple[Array, Array, Array]:
         """
@@ -186,7 +191,9 @@ class VectorBreathing:
         if (self._coughs.table[1] <= begin).any():
             self._retire(begin)
         times = begin + self.ahead
-        heights, speeds, _ = breathing_motion(self.amplitude, self.rate, self.phase, (), times)
+        # The sine and cosine of all moments' angles, by turning those of the first: much quicker.
+        turned = np.exp(1j * (self.rate * begin + self.phase)) * self._turns
+        heights, speeds = self.amplitude * turned.imag, self.amplitude * self.rate * turned.real
         factors = np.ones_like(begin)
         rows, coughs = self._coughs.begun(times[-1])
         if len(rows):

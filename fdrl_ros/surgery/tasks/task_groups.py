@@ -104,7 +104,8 @@ class TaskGroups:
         """Begin a row's task."""
         kind = type(task)
         for group in self._groups.values():
-            group.remove(row)
+            if group.here[row]:
+                group.remove(row)
         if kind not in self._groups:
             self._groups[kind] = TaskGroup(kind, self._count)
         self._groups[kind].put(row, task)
