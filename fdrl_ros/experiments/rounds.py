@@ -21,7 +21,7 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.observer import SPEAKERS, Witness
+from fdrl_ros.federation.protocol.observer import MessageVerifier, SENDER_ROLES
 from fdrl_ros.federation.protocol.party import Job, Outcome, Party, Report, Stopped
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from fdrl_ros.runtime.stopwatch import Stopwatch
@@ -120,7 +120,7 @@ class Observer:
     :param epsilon: tells what each hospital has spent.
     """
 
-    takes: tuple[type[Message], ...] = tuple(SPEAKERS)
+    takes: tuple[type[Message], ...] = tuple(SENDER_ROLES)
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Observer:
         epsilon: Callable[[], dict[str, float]],
     ) -> None:
         self.notes = read_rounds(rounds)
-        self._witness = Witness(roster)
+        self._verifier = MessageVerifier(roster)
         self._directory = directory
         self._rounds = rounds
         self._shape = shape
@@ -160,7 +160,7 @@ class Observer:
         :raises MessageError: unless the right member signed it, and it fits.
         """
         try:
-            member = self._witness.accept(message)
+            member = self._verifier.accept(message)
         except ReplayError:
             return Outcome()  # it was taken before
         match message:

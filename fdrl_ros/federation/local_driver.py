@@ -71,8 +71,8 @@ class LocalFederation:
         self._report = report
         self._tick = tick
         self.now = 0.0
-        self._queue: deque[tuple[str, Callable[[], Outcome]]] = deque()
-        self._latched: dict[tuple[str, type[Message], str], Message] = {}
+        self.queue: deque[tuple[str, Callable[[], Outcome]]] = deque()
+        self.latched: dict[tuple[str, type[Message], str], Message] = {}
         self._stopped = False
         for name, party in parties.items():
             self.join(name, party)
@@ -81,15 +81,15 @@ class LocalFederation:
         """Add a party, or one that was started again, and give it the latched messages."""
         self.parties[name] = party
         self._later(name, lambda: party.start(self.now))
-        for (sender, _, _), message in list(self._latched.items()):
+        for (sender, _, _), message in list(self.latched.items()):
             if sender != name:
-                self._deliver(name, message)
+                self.deliver(name, message)
 
     def leave(self, name: str) -> None:
-        """Take a party away without a word, as a crash does."""
+        """Remove a party at once, as a crash does."""
         del self.parties[name]
-        self._latched = {key: each for key, each in self._latched.items() if key[0] != name}
-        self._queue = deque(item for item in self._queue if item[0] != name)
+        self.latched = {key: each for key, each in self.latched.items() if key[0] != name}
+        self.queue = deque(item for item in self.queue if item[0] != name)
 
     def stop(self) -> None:
         """Ask running jobs to stop, and :meth:`run` to return."""
@@ -98,7 +98,7 @@ class LocalFederation:
     @property
     def idle(self) -> bool:
         """Whether nothing is left to deliver or to do before time passes."""
-        return not self._queue
+        return not self.queue
 
     def run(self, until: Callable[[], bool], *, ticks: int = 10_000) -> bool:
         """
@@ -110,8 +110,8 @@ class LocalFederation:
         """
         self._stopped = False
         while not until() and not self._stopped:
-            if self._queue:
-                name, action = self._queue.popleft()
+            if self.queue:
+                name, action = self.queue.popleft()
                 if name in self.parties:
                     self.apply(name, action)
                 continue
@@ -148,17 +148,18 @@ class LocalFederation:
         if isinstance(message, LATCHED):
             part = getattr(message, 'to', '')
             kind: type[Message] = type(message)
-            self._latched[sender, kind, part] = message
+            self.latched[sender, kind, part] = message
         for name in self.parties:
             if name != sender:
-                self._deliver(name, message)
+                self.deliver(name, message)
 
-    def _deliver(self, name: str, message: Message) -> None:
+    def deliver(self, name: str, message: Message) -> None:
+        """Queue a message for a party that takes it."""
         if type(message) in self.parties[name].takes and getattr(message, 'to', name) == name:
             self._later(name, lambda: self.parties[name].handle(message, self.now))
 
     def _later(self, name: str, action: Callable[[], Outcome]) -> None:
-        self._queue.append((name, action))
+        self.queue.append((name, action))
 
     def _work(self, name: str, job: Job) -> Outcome:
         party = self.parties[name]

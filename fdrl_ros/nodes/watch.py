@@ -21,8 +21,8 @@ from fdrl_ros.federation.protocol.message import (
     Message,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.observer import Witness
-from fdrl_ros.federation.protocol.party import worth_telling
+from fdrl_ros.federation.protocol.observer import MessageVerifier
+from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import from_ros
@@ -152,7 +152,7 @@ class Watch(Closing):
         :param roster: whom to believe, and whose progress to look at.
         :param n_parameters: of the policies; without it only short ones are heard.
         """
-        self._witness = Witness(roster)
+        self._verifier = MessageVerifier(roster)
         self._refused = 0
         self._events: Queue[Event] = Queue(WAITING)
         self._ending = threading.Event()
@@ -200,7 +200,7 @@ class Watch(Closing):
     @property
     def finished(self) -> bool:
         """Whether the aggregator said, and signed, that the federation has ended."""
-        return self._witness.finished
+        return self._verifier.finished
 
     def poll(self, timeout: float) -> list[Event]:
         """
@@ -281,12 +281,12 @@ class Watch(Closing):
             try:
                 apart = {} if weights is None else {'weights': weights}
                 message = from_ros(source, kind, **apart)
-                self._witness.accept(message)
+                self._verifier.accept(message)
             except ReplayError:
                 return  # said again, to who came late
             except MessageError as error:
                 self._refused += 1
-                if worth_telling(self._refused):
+                if worth_logging(self._refused):
                     self._put(Refused(str(error)))
                 return
             self._put(Said(message))

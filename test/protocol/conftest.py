@@ -3,9 +3,7 @@
 """What the protocol's tests begin with: a federation of three hospitals."""
 
 import pytest
-from support.federation_bench import Bench, ENCRYPTION, KnownLearner, SERVERS, SHAPE, START
-
-__all__ = ['ENCRYPTION', 'SERVERS', 'SHAPE', 'START', 'Bench', 'KnownLearner']
+from support.federation_bench import Bench
 
 
 @pytest.fixture

@@ -28,10 +28,9 @@ from fdrl_ros.federation.protocol.message import (
     RoundStatus,
 )
 from hypothesis import given, HealthCheck, settings, strategies
-from protocol.conftest import Bench, SHAPE
 import pytest
 from support.dropouts import keys_read_once
-from support.federation_bench import identities_of
+from support.federation_bench import Bench, identities_of, SHAPE
 from support.fuzzing import Fuzzer, state_of
 
 HOSPITALS = [f'hospital_{i}' for i in range(1, 5)]
@@ -56,7 +55,7 @@ def federation():
         assert bench.run()
         said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
         said.append(bench.signed_order('withdraw', 'hospital_4'))
-        channel = bench.federation.parties['hospital_1']._channel
+        channel = bench.federation.parties['hospital_1'].channel
         said.append(channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
         said.append(channel.seal(Decline, 1, 1, reason=1, detail='its budget is spent'))
         yield make, said, digest_in(bench)

@@ -4,9 +4,9 @@
 
 from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.protocol.message import Phase
-from protocol.test_refusals import resealed
 import pytest
 from support.journaled_federation import Journaled
+from support.tap import resealed
 
 
 def kinds(path):

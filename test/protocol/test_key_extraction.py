@@ -14,8 +14,8 @@ from math import prod
 from fdrl_ros.crypto.he.bfv import check_sums
 from fdrl_ros.policy import digest_of
 import numpy as np
-from protocol.conftest import Bench, START
 import pytest
+from support.federation_bench import Bench, START
 import tenseal.sealapi as seal
 
 LIAR = 'hospital_3'
@@ -66,9 +66,9 @@ def key_in_slots(bench):
 def lie(bench, slots, constants=()):
     """Let a hospital send its made-up update, and run the round."""
     hospital = bench.federation.parties[LIAR]
-    assert bench.run(lambda: hospital._terms is not None)
-    made_up = MadeUp(bench, hospital._terms.public, slots, constants)
-    hospital._terms = replace(hospital._terms, public=made_up)
+    assert bench.run(lambda: hospital.terms is not None)
+    made_up = MadeUp(bench, hospital.terms.public, slots, constants)
+    hospital.terms = replace(hospital.terms, public=made_up)
     bench.run(lambda: bench.key_authority.round == 1)
     bench.run(lambda: hospital.policy.envelope.round == 1)
     assert made_up.made == 1

@@ -2,45 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The links of a ledger through the rounds: a backup that respends is refused, the honest not."""
 
-import shutil
-
 from fdrl_ros.errors import LedgerHeadError, RoundError
 from fdrl_ros.federation.hospital import state
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatus, Verdict
 from fdrl_ros.privacy.ledger.chain import DIGEST
-from protocol.conftest import Bench
-from protocol.test_refusals import Tap
 import pytest
+from support.federation_bench import Bench
+from support.restored_hospital import backup, NAME, restore, run_to_policy
+from support.tap import Tap
 
-NAME = 'hospital_1'
-ENDS = ('', '-wal')  # a state file, and the newest writes to it while it is open
 SERVERS = ('aggregator', 'key_authority')
-
-
-def run_to_policy(bench, round):
-    def there():
-        held = (bench.federation.parties[name].policy for name in bench.names)
-        return all(each is not None and each.envelope.round == round for each in held)
-
-    assert bench.run(there)
-
-
-def backup(bench):
-    """Copy all that a hospital keeps: state, which has its last update, and ledger."""
-    for end in ENDS:
-        shutil.copy(bench.directory / f'{NAME}.sqlite{end}', bench.directory / f'backup{end}')
-    return list(bench.learners[NAME].links)
-
-
-def restore(bench, links):
-    """Put a whole machine back; what it trains from now on is other than what it had trained."""
-    bench.kill(NAME)
-    for end in ENDS:
-        shutil.copy(bench.directory / f'backup{end}', bench.directory / f'{NAME}.sqlite{end}')
-    learner = bench.learners[NAME]
-    learner.links, learner.life = links, 'restored'
-    bench.start(NAME)
 
 
 def test_a_restored_machine_refuses_a_policy_of_what_it_forgot_that_it_sent(tmp_path):
@@ -106,7 +78,7 @@ def test_a_machine_restored_from_a_backup_is_refused_whatever_it_spends(restored
 
 
 def test_the_key_authority_refuses_it_too_where_the_aggregator_looks_away(restored):
-    restored.aggregator._watch.take = lambda update: None
+    restored.aggregator.watch.take = lambda update: None
     told = Tap(restored, Verdict)
     decrypted: list = []
     restored.secret.decrypt = decrypted.append

@@ -194,8 +194,8 @@ def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     bench.start('aggregator')
     bench.run(ticks=50, until=lambda: False)
     aggregator = bench.aggregator
-    assert aggregator.phase is Phase.PAUSED and 'hospital_5' not in aggregator._orders.admitted
-    assert 'hospital_4' in aggregator._orders.admitted
+    assert aggregator.phase is Phase.PAUSED and 'hospital_5' not in aggregator.orders.admitted
+    assert 'hospital_4' in aggregator.orders.admitted
     with pytest.raises(ReplayError):
         aggregator.handle(pause, bench.federation.now)
     bench.clocks['aggregator'] += 61.0

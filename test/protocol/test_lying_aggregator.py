@@ -20,16 +20,16 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Verdict,
 )
-from protocol.conftest import Bench
-from protocol.test_refusals import resealed, Tap
 import pytest
 from support.dropouts import keys_read_once
+from support.federation_bench import Bench
 from support.liar import (
     draw_liar,
     gains_nothing,
     lie_at_random,
     Story,
 )
+from support.tap import resealed, Tap
 
 FIRST, SECOND = (1, 1), (1, 2)
 

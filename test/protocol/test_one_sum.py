@@ -18,23 +18,23 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
-from protocol.conftest import Bench
-from protocol.test_refusals import refusals, resealed, Tap
 import pytest
+from support.federation_bench import Bench
+from support.tap import refusals, resealed, Tap
 
 VICTIM = 'hospital_3'
 
 
 def tell_others(bench, kind, change):
     """Deliver something else of a kind to all hospitals but the victim."""
-    deliver = bench.federation._deliver
+    deliver = bench.federation.deliver
 
     def lie(name, message):
         if isinstance(message, kind) and name in bench.names and name != VICTIM:
             message = change(message)
         deliver(name, message)
 
-    bench.federation._deliver = lie
+    bench.federation.deliver = lie
 
 
 def test_hospitals_refuse_a_quantisation_that_they_did_not_agree_to(tmp_path):
@@ -195,14 +195,14 @@ def test_a_seed_that_was_erased_is_not_drawn_again(tmp_path, round):
     bench.kill('hospital_1')
     hospital = bench.make('hospital_1')
     with pytest.raises(CryptoError, match='is over'):
-        hospital._seeds.of(round)
+        hospital.seeds.of(round)
 
 
 def test_lists_cannot_be_changed_behind_a_failure(tmp_path):
     bench = Bench(tmp_path, hospitals=5, rounds=1)
     hospital = bench.federation.parties['hospital_1']
-    assert bench.run(lambda: hospital._status and hospital._status.phase == Phase.TRAIN)
-    status = hospital._status
+    assert bench.run(lambda: hospital.status and hospital.status.phase == Phase.TRAIN)
+    status = hospital.status
     hospital.handle(resealed(bench, status, phase=int(Phase.FAILED), keyed=(), members=()), 0.0)
     four = tuple(bench.names[:4])
     for changes in ({'keyed': four}, {'members': four}):

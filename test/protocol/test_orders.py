@@ -11,8 +11,8 @@ from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureEr
 from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, REFUSED_KEPT, sign_order
-from protocol.conftest import Bench
 import pytest
+from support.federation_bench import Bench
 from support.fuzzing import state_of
 from support.journaled_federation import Journaled
 
@@ -188,7 +188,7 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
     hospital = 'hospital_2' if action == 'withdraw' else ''
     order = bench.signed_order(action, hospital)
     party = bench.federation.parties[order.to]
-    owners = {'store': bench.stores[order.to], 'journal': party._channel.journal}
+    owners = {'store': bench.stores[order.to], 'journal': party.channel.journal}
     with monkeypatch.context() as patch:
         die_at(patch, owners[owner], write, before)
         with pytest.raises(Killed):
@@ -203,7 +203,7 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
     bench.kill(order.to)
     bench.start(order.to)
     if hospital:
-        assert hospital not in bench.aggregator._orders.admitted
+        assert hospital not in bench.aggregator.orders.admitted
     else:
         assert bench.key_authority.round == 2
         assert (bench.key_authority.state.released.weights == bench.first).all()
@@ -220,8 +220,8 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
 
 
 def test_objections_of_one_hospital_do_not_fill_the_log(running):
-    channel = running.federation.parties['hospital_1']._channel
-    other = running.federation.parties['hospital_2']._channel
+    channel = running.federation.parties['hospital_1'].channel
+    other = running.federation.parties['hospital_2'].channel
     notes = []
     for number in range(1000):
         digest = number.to_bytes(32)
@@ -268,7 +268,7 @@ def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them
     bench.federation.post(bench.signed_order('resume'))
     assert bench.run(lambda: bench.aggregator.phase in ROUND)
     assert not bench.federation.refused
-    journal = bench.aggregator._channel.journal
+    journal = bench.aggregator.channel.journal
     orders = [each.fields for each in journal.entries() if each.kind == 'operator']
     assert orders == [
         {'operator': 'operator', 'action': 'withdraw', 'hospital': 'hospital_4'},

@@ -10,8 +10,8 @@ from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import DecryptRequest, RoundKey, Wanted
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of, encode_weights
-from protocol.conftest import Bench
 import pytest
+from support.federation_bench import Bench
 
 
 def contributors(bench):

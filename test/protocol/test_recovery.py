@@ -16,9 +16,9 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.policy import decode_weights
 import numpy as np
-from protocol.conftest import Bench, SHAPE
-from protocol.test_refusals import resealed, Tap
 import pytest
+from support.federation_bench import Bench, SHAPE
+from support.tap import resealed, Tap
 
 
 def ends_with(bench, names):

@@ -29,8 +29,9 @@ from fdrl_ros.federation.protocol.message import (
 from fdrl_ros.policy import digest_of, encode_weights
 from hypothesis import given, settings, strategies
 import numpy as np
-from protocol.conftest import Bench, SHAPE, START
 import pytest
+from support.federation_bench import Bench, SHAPE, START
+from support.tap import resealed, Tap
 
 
 @dataclass(frozen=True)
@@ -40,36 +41,6 @@ class RoundKeyLike(Message):
     mask_key: bytes
     sealing_key: bytes
     seed_hash: bytes
-
-
-class Tap:
-    """Keeps every message of some kinds, and may change or drop it on its way."""
-
-    def __init__(self, bench: Bench, *kinds: type, change=lambda message: [message]) -> None:
-        self.messages: list = []
-        post = bench.federation.post
-
-        def tapped(message):
-            if isinstance(message, kinds):
-                self.messages.append(message)
-                for each in change(message):
-                    post(each)
-            else:
-                post(message)
-
-        bench.federation.post = tapped
-
-
-def resealed(bench, message, **changes):
-    """Return a message of the same sender with other content and a good signature."""
-    sender = message.envelope.sender
-    envelope = replace(message.envelope, counter=bench.stores[sender].next_counter())
-    changed = replace(message, envelope=envelope, **changes)
-    return changed.signed_by(bench.identities[sender])
-
-
-def refusals(bench, kind):
-    return [(name, error) for name, error in bench.federation.refused if isinstance(error, kind)]
 
 
 def ends_with_the_older_policy(bench):
@@ -383,7 +354,7 @@ def test_different_member_sets_lose_the_sum_and_reveal_nothing(tmp_path):
     """A lying aggregator tells hospitals different members: their masks do not cancel."""
     bench = Bench(tmp_path, hospitals=4, rounds=1)
     federation = bench.federation
-    deliver = federation._deliver
+    deliver = federation.deliver
 
     def lie(name, message):
         if isinstance(message, RoundStatus) and message.phase != Phase.OPEN:
@@ -397,7 +368,7 @@ def test_different_member_sets_lose_the_sum_and_reveal_nothing(tmp_path):
                 )
         deliver(name, message)
 
-    federation._deliver = lie
+    federation.deliver = lie
     assert not federation.run(bench.is_over, ticks=40)
     assert bench.key_authority.round == 0
 

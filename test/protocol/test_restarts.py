@@ -11,9 +11,9 @@ some 50 of the thousand points of a run of two rounds, and 30 kills in one of fo
 from random import Random
 
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase
-from protocol.conftest import Bench
 import pytest
 from support.dropouts import CHUNKED, DroppingFederation, keys_read_once, secret_of, Stage
+from support.federation_bench import Bench
 from support.liar import draw_liar, Story
 from support.restarts import (
     check_nothing_is_reused,

@@ -12,10 +12,10 @@ from fdrl_ros.federation.protocol.message import (
     MOST_DETAIL,
     Phase,
 )
-from protocol.conftest import Bench
-from protocol.test_ledger_links import backup, NAME, restore, run_to_policy
-from protocol.test_refusals import Tap
 import pytest
+from support.federation_bench import Bench
+from support.restored_hospital import backup, NAME, restore, run_to_policy
+from support.tap import Tap
 
 
 class Restored:
@@ -174,15 +174,15 @@ def test_replayed_heads_count_for_nothing(tmp_path):
     run_to_policy(bench, 4)
     restore(bench, links)
     Tap(bench, LedgerHeads, change=lambda m: [])  # the network holds the newest back
-    bench.federation._latched = {
-        key: each for key, each in bench.federation._latched.items() if key[1] is not LedgerHeads
+    bench.federation.latched = {
+        key: each for key, each in bench.federation.latched.items() if key[1] is not LedgerHeads
     }
     hospital = bench.federation.parties[NAME]
-    bench.federation._queue.clear()
+    bench.federation.queue.clear()
     for message in first:
-        bench.federation._deliver(NAME, message)
-    for message in bench.federation._latched.values():
-        bench.federation._deliver(NAME, message)
+        bench.federation.deliver(NAME, message)
+    for message in bench.federation.latched.values():
+        bench.federation.deliver(NAME, message)
     bench.run(lambda: False, ticks=50)
     assert not hospital.acknowledged and bench.learners[NAME].trained == [1, 2, 3, 4]
 
@@ -190,7 +190,7 @@ def test_replayed_heads_count_for_nothing(tmp_path):
 def test_a_decline_is_short_and_printable(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=1)
     assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
-    channel = bench.federation.parties[NAME]._channel
+    channel = bench.federation.parties[NAME].channel
     for detail in ('two\nlines', 'x' * (MOST_DETAIL + 1)):
         with pytest.raises(MessageError):
             said = channel.seal(Decline, 1, 1, reason=1, detail=detail)

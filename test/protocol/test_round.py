@@ -8,8 +8,8 @@ from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.federation.protocol.update_codec import fed_avg, UpdateCodec
 from fdrl_ros.policy import decode_weights
 import numpy as np
-from protocol.conftest import Bench, ENCRYPTION, SHAPE, START
 import pytest
+from support.federation_bench import Bench, ENCRYPTION, SHAPE, START
 
 
 def weights_of(bench, name='hospital_1'):
@@ -173,7 +173,7 @@ def test_restarted_hospital_does_not_work_on_an_old_round_again(tmp_path):
     bench.federation.post = lambda message: (old.append(message), post(message))
     assert bench.run()
     bench.kill('hospital_1')
-    bench.federation._latched.clear()
+    bench.federation.latched.clear()
     bench.start('hospital_1')
     for message in [m for m in old if m.envelope.round <= 1]:
         bench.federation.post(message)

@@ -14,9 +14,9 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.policy import decode_weights
 import numpy as np
-from protocol.conftest import Bench, SHAPE, START
-from protocol.test_refusals import Tap
 import pytest
+from support.federation_bench import Bench, SHAPE, START
+from support.tap import Tap
 
 PERSONAL = ('advantage',)
 SHARED = SHAPE.shared(PERSONAL)
@@ -157,7 +157,7 @@ def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path, c
     assert 'hospital_2' not in {each.envelope.sender for each in said.messages}
     reasons = [str(error) for name, error in bench.federation.refused if name == 'hospital_2']
     assert any('goes by roster' in reason for reason in reasons)
-    serials = [each.serial for each in (bench.aggregator._channel.roster, bench.roster)]
+    serials = [each.serial for each in (bench.aggregator.channel.roster, bench.roster)]
     (told,) = [each for each in caplog.messages if 'aggregator: hospital_2 takes no part' in each]
     assert (
         f'goes by roster {serials[1]}, ' in told and f'aggregator by number {serials[0]}, ' in told

@@ -7,6 +7,13 @@ from dataclasses import replace
 import random
 
 from fdrl_ros.federation.aggregator.state import AT_ONCE
+from fdrl_ros.federation.protocol.chunk_requests import (
+    ChunkRequests,
+    FIRST,
+    PATIENCE,
+    STEP,
+    WINDOW,
+)
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     MaskedUpdate,
@@ -14,13 +21,12 @@ from fdrl_ros.federation.protocol.message import (
     Relay,
     Wanted,
 )
-from fdrl_ros.federation.protocol.pull import FIRST, PATIENCE, Pull, STEP, WINDOW
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
-from protocol.conftest import Bench, SHAPE
-from protocol.test_refusals import resealed, Tap
 import pytest
+from support.federation_bench import Bench, SHAPE
+from support.tap import resealed, Tap
 
 LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
 
@@ -50,7 +56,7 @@ def test_an_update_is_many_chunks_here(bench):
 
 def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
     federation, under_way, most = bench.federation, Counter(), Counter()
-    deliver, handle = federation._deliver, bench.aggregator.handle
+    deliver, handle = federation.deliver, bench.aggregator.handle
     relays = Tap(bench, Relay)
 
     def noted(name, message):
@@ -65,7 +71,7 @@ def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
             under_way[message.envelope.sender] -= 1
         return handle(message, now)
 
-    federation._deliver, bench.aggregator.handle = noted, handled
+    federation.deliver, bench.aggregator.handle = noted, handled
     updates = Tap(bench, MaskedUpdate)
     ends_exactly(bench)
     assert len(updates.messages) == 3 * 44
@@ -218,7 +224,7 @@ def test_updates_lie_in_files_that_go_with_their_round(bench, tmp_path):
 @settings(max_examples=200, deadline=None)
 @given(count=strategies.integers(1, 200), seed=strategies.integers(0, 2**32))
 def test_a_pull_asks_for_everything_and_never_for_much(count, seed):
-    chance, pull = random.Random(seed), Pull(FIRST)
+    chance, pull = random.Random(seed), ChunkRequests(FIRST)
     have: set[int] = {0}
     coming = set(range(1, min(FIRST, count)))
     now = 0.0

@@ -71,21 +71,21 @@ class ShuffledFederation(LocalFederation):
         self.rng = Random(seed)
         self.hurry = hurry
         self._lanes = Lanes(self.rng)
-        self._queue = self._lanes  # type: ignore[assignment]
+        self.queue = self._lanes  # type: ignore[assignment]
 
     def join(self, name: str, party: Party) -> None:
         """Add a party, which begins before it hears anything."""
         self.parties[name] = party
         self.apply(name, partial(party.start, self.now))
-        for (sender, _, _), message in list(self._latched.items()):
+        for (sender, _, _), message in list(self.latched.items()):
             if sender != name:
-                self._deliver(name, message)
+                self.deliver(name, message)
 
     def leave(self, name: str) -> None:
         """Take a party away without a word; what it said before still arrives."""
-        lanes, self._queue = self._lanes.without(name), deque()
+        lanes, self.queue = self._lanes.without(name), deque()
         super().leave(name)
-        self._queue = self._lanes = lanes  # type: ignore[assignment]
+        self.queue = self._lanes = lanes  # type: ignore[assignment]
 
     def apply(self, name: str, action: Callable[[], Outcome]) -> None:
         """Let a party act; see the base."""
@@ -95,7 +95,7 @@ class ShuffledFederation(LocalFederation):
             for each, party in list(self.parties.items()):
                 super().apply(each, partial(party.tick, self.now))
 
-    def _deliver(self, name: str, message: Message) -> None:
+    def deliver(self, name: str, message: Message) -> None:
         if type(message) in self.parties[name].takes and getattr(message, 'to', name) == name:
             lane = name, message.envelope.sender, type(message)
             self._lanes.append((name, lambda: self.parties[name].handle(message, self.now)), lane)

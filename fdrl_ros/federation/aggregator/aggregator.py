@@ -59,10 +59,10 @@ from fdrl_ros.federation.protocol.message import (
     Verdict,
     Wanted,
 )
-from fdrl_ros.federation.protocol.objection import Objections
-from fdrl_ros.federation.protocol.orders import Orders
+from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_aggregator
+from fdrl_ros.federation.protocol.roster_mismatch import RosterMismatches
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
@@ -103,7 +103,7 @@ class Aggregator:
 
     def __init__(self, channel: Channel, settings: RoundSettings, store: Store) -> None:
         """Go on from the state in `store`, or begin with round 1."""
-        self._channel = channel
+        self.channel = channel
         self._settings = settings
         self._timeouts = {
             Phase.OPEN: settings.open_timeout,
@@ -116,18 +116,18 @@ class Aggregator:
         }
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._threshold = channel.roster.threshold
-        self._orders = Orders(channel, store)
+        self.orders = StandingOrders(channel, store)
         self.state = AggregatorState(channel.roster, store)
         """What the aggregator keeps of the round."""
-        recover_aggregator(self.state, self._orders, channel, store)
+        recover_aggregator(self.state, self.orders, channel, store)
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''
         self._policy_round: int | None = None
         self._terms: Terms | None = None
-        self._watch = LedgerWatch(store)
+        self.watch = LedgerWatch(store)
         self._failure = ''
-        self._objections = Objections(channel)
+        self._mismatches = RosterMismatches(channel)
         self._absent: set[str] = set()
         self._slow: set[str] = set()
         self._acknowledged = (-1, 0)
@@ -160,7 +160,7 @@ class Aggregator:
 
     def start(self, now: float) -> Outcome:
         """Publish where the federation stands; rounds begin when the first policy is there."""
-        self._orders.note()
+        self.orders.note()
         return self._publish_status('waiting for the key authority', now)
 
     def tick(self, now: float) -> Outcome:
@@ -187,14 +187,15 @@ class Aggregator:
             case Order():
                 return self._obey(message, now)
             case Objection():
-                return self._objections.hear(message)
+                return self._mismatches.take(message)
         name = type(message).__name__
         raise RoundError(message.envelope.sender, f'{name} to the aggregator')
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
         if isinstance(result, Exception):
             raise result
+        assert isinstance(result, tuple)
         decryption, found = result
         if decryption is not self._decryption or self._phase is not Phase.SUM:
             return Outcome()  # the round went on without it
@@ -216,7 +217,7 @@ class Aggregator:
         :raises MessageError: if it does not belong into this attempt as it stands.
         """
         sender, attempt = message.envelope.sender, attempt_of(message.envelope)
-        self._channel.accept(message, 'hospital')
+        self.channel.accept(message, 'hospital')
         if isinstance(message, RoundKey):
             self._slow.add(sender)  # if it is late, it is not away: it is waited for the next time
         if sender in self._unaccounted:
@@ -302,13 +303,13 @@ class Aggregator:
                 return self._fail(now, late if awaited else f'left out: {_names(missing)}')
             # In a new attempt, whose number is ahead of those that hospitals know of.
             return Outcome() if in_time else self._open(now, f'waiting for {_names(missing)}')
-        return tuple(name for name in self._orders.admitted if name in here)
+        return tuple(name for name in self.orders.admitted if name in here)
 
     # Phase OPEN: begin an attempt and gather round keys.
 
     def _begin(self, now: float) -> Outcome:
         """Open the next attempt if everything for it is there."""
-        if self._orders.over:
+        if self.orders.over:
             return self._enter(Phase.FINISHED, now, 'stopped by an operator')
         ready = self._terms is not None and self._policy_round == self.round - 1
         if self._phase is Phase.SUM and ready:
@@ -317,7 +318,7 @@ class Aggregator:
             return Outcome()
         if self.round > self._settings.rounds:
             return self._enter(Phase.FINISHED, now, 'all rounds are done')
-        if self._orders.paused:
+        if self.orders.paused:
             return self._enter(Phase.PAUSED, now, 'paused by an operator')
         return self._open(now, 'again after a restart' if self.attempt else 'a new round')
 
@@ -335,18 +336,18 @@ class Aggregator:
             again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         try:
-            self._channel.check_roster()
+            self.channel.check_roster()
         except RosterError as error:
             return self._fail(now, str(error))
         self._unaccounted = {}
         state.open((self.round, self.attempt + 1), self._terms_digest())
         self._decryption = _Decryption()
-        self._note('open', members=tuple(self._orders.admitted), reason=reason)
+        self._note('open', members=tuple(self.orders.admitted), reason=reason)
         return self._enter(Phase.OPEN, now, reason)
 
     def _check_key(self, message: RoundKey) -> bool:
         sender = message.envelope.sender
-        if sender not in self._orders.admitted:
+        if sender not in self.orders.admitted:
             raise RoundError(sender, 'is not admitted')
         keys = read_round_key(message, self.state.keys.values())
         known = self.state.keys.get(sender)
@@ -360,7 +361,7 @@ class Aggregator:
     def _end_open(self, now: float, in_time: bool) -> Outcome:
         if why := self._unpaid():
             return self._exhaust(now, why)
-        here, admitted = set(self.state.keys), set(self._orders.admitted)
+        here, admitted = set(self.state.keys), set(self.orders.admitted)
         names = self._gathered(now, here, admitted, in_time)
         if isinstance(names, Outcome):
             return names
@@ -371,7 +372,7 @@ class Aggregator:
 
     def _take_decline(self, message: Decline, now: float) -> Outcome:
         """Go on without a hospital that takes no part in this round."""
-        sender = self._channel.accept(message, 'hospital').name
+        sender = self.channel.accept(message, 'hospital').name
         round = message.envelope.round
         if round != self.round:
             refusal = LateError if round < self.round else RoundError
@@ -386,7 +387,7 @@ class Aggregator:
 
     def _unpaid(self) -> str:
         """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
-        admitted = self._orders.admitted
+        admitted = self.orders.admitted
         spent = {
             name: decline.detail
             for name, decline in self._declined.items()
@@ -443,7 +444,7 @@ class Aggregator:
                 sealed.append(self.state.shares[sender].sealed[start : start + SEALED_BYTES])
             joined = b''.join(sealed)
             messages.append(
-                self._channel.seal(Delivery, *record.id, to=to, senders=senders, sealed=joined)
+                self.channel.seal(Delivery, *record.id, to=to, senders=senders, sealed=joined)
             )
         return Outcome(tuple(messages))
 
@@ -474,14 +475,14 @@ class Aggregator:
             terms.public.residues(message.ciphertext)
         except CryptoError as error:
             raise MessageError(sender, str(error)) from error
-        self._watch.take(message)
+        self.watch.take(message)
         return True
 
     def _leave_out(self, error: LedgerHeadError, now: float) -> Outcome:
         """Go on without a hospital whose ledger was refused, and tell it which head was seen."""
         self._unaccounted[error.sender] = error.detail
         note = f'{error.sender} is left out of round {self.round}: {error.detail}'
-        heads = self._watch.acknowledge(self._channel, self.state.record.id)
+        heads = self.watch.acknowledge(self.channel, self.state.record.id)
         return Outcome((heads,), notes=(note,)) + self._advance(now, in_time=True)
 
     def _pull(self, now: float) -> Outcome:
@@ -490,9 +491,7 @@ class Aggregator:
             return Outcome()
         return Outcome(
             tuple(
-                self._channel.seal(
-                    Wanted, *self.state.record.id, to=name, first=first, count=count
-                )
+                self.channel.seal(Wanted, *self.state.record.id, to=name, first=first, count=count)
                 for name, (first, count) in self.state.updates.wanted(now)
             )
         )
@@ -548,7 +547,7 @@ class Aggregator:
     def _is_hopeless(self) -> bool:
         """Tell whether too few can reveal any more, or all who can have, and it was no use."""
         state = self.state
-        can = {*state.reveals, *(set(state.record.survivors) & set(self._orders.admitted))}
+        can = {*state.reveals, *(set(state.record.survivors) & set(self.orders.admitted))}
         no_use = self._decryption.refused == len(can) or state.missing_reveals()
         return len(can) < self._threshold or (len(state.reveals) == len(can) and bool(no_use))
 
@@ -585,7 +584,7 @@ class Aggregator:
         if decryption.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
         sum_hash = decryption.sum_hash
-        request = self._channel.seal(DecryptRequest, *record.id, **proof, sum_hash=sum_hash)
+        request = self.channel.seal(DecryptRequest, *record.id, **proof, sum_hash=sum_hash)
         return Outcome((request,))
 
     def _relay(self, message: Wanted) -> Outcome:
@@ -594,7 +593,7 @@ class Aggregator:
 
         :raises RoundError: if there is nothing to ask for.
         """
-        sender = self._channel.accept(message, 'key_authority').name
+        sender = self.channel.accept(message, 'key_authority').name
         attempt, record, decryption = (
             attempt_of(message.envelope),
             self.state.record,
@@ -603,11 +602,11 @@ class Aggregator:
         if attempt != record.id or not decryption.sum_hash or decryption.abandoned:
             raise RoundError(sender, f'wants updates of {attempt}')
         updates = self.state.updates.items(record.survivors, message.first, message.count)
-        relay = self._channel.seal(Relay, *attempt, first=message.first, updates=updates)
+        relay = self.channel.seal(Relay, *attempt, first=message.first, updates=updates)
         return Outcome((relay,))
 
     def _take_verdict(self, message: Verdict, now: float) -> Outcome:
-        self._channel.accept(message, 'key_authority')
+        self.channel.accept(message, 'key_authority')
         ours = attempt_of(message.envelope) == self.state.record.id
         if self._phase is Phase.SUM and not message.accepted and ours:
             self._decryption.refused = len(self.state.reveals)
@@ -624,7 +623,7 @@ class Aggregator:
     # Phase RELEASED: the round is over, the next one begins.
 
     def _take_policy(self, message: GlobalPolicy, now: float) -> Outcome:
-        sender = self._channel.accept(message, 'key_authority').name
+        sender = self.channel.accept(message, 'key_authority').name
         round = message.envelope.round
         if self._policy_round is not None and round <= self._policy_round:
             same = round < self._policy_round or message.digest == self._policy_digest
@@ -643,7 +642,7 @@ class Aggregator:
     # What every attempt rests on: the encryption key, and what operators order.
 
     def _take_key(self, message: EncryptionKey, now: float) -> Outcome:
-        self._channel.accept(message, 'key_authority')
+        self.channel.accept(message, 'key_authority')
         self._terms = open_key(message)
         under_way = Phase.OPEN <= self._phase <= Phase.SUM
         if not under_way or self.state.record.terms == self._terms_digest():
@@ -655,11 +654,11 @@ class Aggregator:
     def _terms_digest(self) -> bytes:
         if self._terms is None:
             return b''
-        return self._terms.digest(self._policy_digest, self._channel.roster)
+        return self._terms.digest(self._policy_digest, self.channel.roster)
 
     def _obey(self, order: Order, now: float) -> Outcome:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
-        self._orders.take(order, self.state.record.id)
+        self.orders.take(order, self.state.record.id)
         hospital, phase, by = order.hospital, self._phase, f'by {order.envelope.sender}'
         match order.action:
             case 'pause' if phase is not Phase.FINISHED:
@@ -669,7 +668,7 @@ class Aggregator:
             case 'stop':
                 return self._enter(Phase.FINISHED, now, f'stopped {by}')
             case 'withdraw':
-                left = len(self._orders.admitted)
+                left = len(self.orders.admitted)
                 told = f'{hospital} was withdrawn {by}: {left} hospitals are left'
                 if left <= self._quorum:
                     told += f', and a round needs {self._quorum}'
@@ -690,7 +689,7 @@ class Aggregator:
         return self._enter(Phase.FAILED, now, reason)
 
     def _note(self, kind: str, **fields: str | tuple[str, ...]) -> None:
-        self._channel.journal.append(kind, round=self.round, attempt=self.attempt, **fields)
+        self.channel.journal.append(kind, round=self.round, attempt=self.attempt, **fields)
 
     def _enter(
         self, phase: Phase, now: float, reason: str, at: tuple[int, int] | None = None
@@ -711,20 +710,20 @@ class Aggregator:
         record = self.state.record
         at = at or record.id
         messages: list[Message] = []
-        if self._watch.changed or at != self._acknowledged:
+        if self.watch.changed or at != self._acknowledged:
             # Before the status: hospitals take part on heads alone that are as new as it is.
-            messages.append(self._watch.acknowledge(self._channel, at))
+            messages.append(self.watch.acknowledge(self.channel, at))
             self._acknowledged = at
-        status = self._channel.seal(
+        status = self.channel.seal(
             RoundStatus,
             *at,
             phase=int(self._phase),
             keyed=record.keyed,
-            members=record.members or record.keyed or tuple(self._orders.admitted),
+            members=record.members or record.keyed or tuple(self.orders.admitted),
             survivors=record.survivors,
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
-            roster_digest=self._channel.roster.digest_bytes,
+            roster_digest=self.channel.roster.digest_bytes,
             terms_digest=self._terms_digest(),
             reason=reason,
         )

@@ -17,6 +17,7 @@ from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol.attempt import AttemptId, key_list, setup_digest
+from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests, FIRST, numbers
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import (
     hash_of_hashes,
@@ -29,7 +30,6 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.protocol.pull import Ask, FIRST, numbers, Pull
 from fdrl_ros.federation.protocol.store import Place, Spool, Store
 
 AT_ONCE = 2
@@ -91,7 +91,7 @@ class _Progress:
 
     count: int
     chunks: dict[int, Chunk] = field(default_factory=dict)
-    pull: Pull = field(default_factory=lambda: Pull(FIRST))
+    pull: ChunkRequests = field(default_factory=lambda: ChunkRequests(FIRST))
 
     @property
     def is_whole(self) -> bool:
@@ -162,7 +162,7 @@ class Updates:
         """Return the hospitals whose whole update is here."""
         return {name for name, here in self._hospitals.items() if here.is_whole}
 
-    def wanted(self, now: float) -> Iterator[tuple[str, Ask]]:
+    def wanted(self, now: float) -> Iterator[tuple[str, ChunkRange]]:
         """Yield what to ask of whom: a little at a time, of a few at a time."""
         hospitals = self._hospitals
         self._turn = [name for name in self._turn if not hospitals[name].is_whole]
@@ -180,7 +180,7 @@ class Updates:
         for name in self._turn:
             yield from self._next(name, now)
 
-    def _next(self, name: str, now: float) -> Iterator[tuple[str, Ask]]:
+    def _next(self, name: str, now: float) -> Iterator[tuple[str, ChunkRange]]:
         here = self._hospitals[name]
         return ((name, ask) for ask in here.pull.next(here.chunks, here.count, now))
 

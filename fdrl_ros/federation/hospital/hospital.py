@@ -13,7 +13,6 @@ sends the same again.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
 from fdrl_ros.crypto.keys.roster import SERVERS
@@ -55,6 +54,7 @@ from fdrl_ros.federation.protocol.attempt import (
     split_sealed,
 )
 from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.chunk_requests import FIRST, numbers
 from fdrl_ros.federation.protocol.message import (
     Decline,
     DeclineReason,
@@ -76,10 +76,9 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
     Wanted,
 )
-from fdrl_ros.federation.protocol.objection import Objections
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
-from fdrl_ros.federation.protocol.pull import FIRST, numbers
 from fdrl_ros.federation.protocol.recovery import recover_hospital
+from fdrl_ros.federation.protocol.roster_mismatch import RosterMismatches
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import Learner
@@ -145,19 +144,19 @@ class Hospital:
 
         :param seeds: where the secrets of its rounds come from.
         """
-        self._channel = channel
+        self.channel = channel
         self._roster = channel.roster
         self._name = channel.name
         self._learner = learner
         self._shape = shape
-        self._seeds = seeds
+        self.seeds = seeds
         self._settings = settings
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._shared = shape.shared(settings.personal)
-        self._terms: Terms | None = None
+        self.terms: Terms | None = None
         self._policy: GlobalPolicy | None = None
         self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
-        self._status: RoundStatus | None = None
+        self.status: RoundStatus | None = None
         self._attempts: dict[AttemptId, Received] = {}
         self._busy = False
         self._declined = 0
@@ -168,7 +167,7 @@ class Hospital:
         """Why this hospital takes no part any more; empty while it does."""
         self.restored = False
         """Whether a server saw entries that the ledger lacks: its epsilon is then too low."""
-        self._objections = Objections(channel)
+        self._mismatches = RosterMismatches(channel)
         self.state = HospitalState(store, shape.n_parameters)
         """What this hospital keeps of the round."""
         recover_hospital(self.state, channel, store, seeds)
@@ -196,7 +195,7 @@ class Hospital:
         Those of the aggregator must be as new as its status, those of the key authority as its
         policy: older ones may lack what was spent since, and may be replayed.
         """
-        status, policy = self._status, self._policy
+        status, policy = self.status, self._policy
         if self.restored or status is None or policy is None or len(self._acknowledged) < 2:
             return False
         (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
@@ -216,12 +215,12 @@ class Hospital:
             case RoundStatus():
                 return self._take_status(message)
             case RoundKey():
-                self._channel.accept(message, 'hospital')
+                self.channel.accept(message, 'hospital')
                 self._received(message).take_key(message)
             case Delivery():
                 self._take_delivery(message)
             case Settle():
-                self._channel.accept(message, 'hospital')
+                self.channel.accept(message, 'hospital')
                 self._received(message).take_settle(message)
             case Wanted():
                 return self._take_wanted(message)
@@ -236,7 +235,7 @@ class Hospital:
                 raise RoundError(message.envelope.sender, f'{kind} to a hospital')
         return self._advance()
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Outcome:
         """Take the result of training or of encryption."""
         self._busy = False
         if isinstance(result, TrainingStopped):
@@ -252,7 +251,7 @@ class Hospital:
             self.problem = ''
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Outcome(notes=(note,)) + self._advance()
-        if result.id == self._attempt:
+        if isinstance(result, Sent) and result.id == self._attempt:
             self.state.keep_sent(result)
         return self._advance()
 
@@ -261,7 +260,7 @@ class Hospital:
     @property
     def _attempt(self) -> AttemptId:
         """The present attempt; after a restart the one before which nothing is sent."""
-        return attempt_of(self._status.envelope) if self._status else self.state.floor
+        return attempt_of(self.status.envelope) if self.status else self.state.floor
 
     def _received(self, message: Message) -> Received:
         """
@@ -273,7 +272,7 @@ class Hospital:
         near = (present[0], present[1] + AHEAD)
         if attempt[0] != present[0]:
             near = (present[0] + 1, AHEAD)
-        if self._status is None:
+        if self.status is None:
             room = attempt in self._attempts or len(self._attempts) < AHEAD
             near = attempt if room else (0, 0)
         if not present <= attempt <= near:
@@ -286,22 +285,22 @@ class Hospital:
         return self._attempts[attempt]
 
     def _take_status(self, message: RoundStatus) -> Outcome:
-        sender = self._channel.accept(message, AGGREGATOR).name
+        sender = self.channel.accept(message, AGGREGATOR).name
         attempt = attempt_of(message.envelope)
         if attempt < self._attempt:
             raise RoundError(sender, f'status of a past attempt, now at {self._attempt}')
-        if (objection := self._objections.raised_by(message)) is not None:
+        if (objection := self._mismatches.object_to(message)) is not None:
             return objection
         received = self._attempts.get(attempt) or Received.load(self.state, attempt)
         received.take_lists(message)
         self._attempts[attempt] = received
-        self._status = message
+        self.status = message
         self._attempts = {key: each for key, each in self._attempts.items() if key >= attempt}
         return self._advance()
 
     def _advance(self) -> Outcome:
         """Do what the present phase asks of this hospital and was not done yet."""
-        status = self._status
+        status = self.status
         if status is None or status.phase not in TAKING_PART:
             return Outcome()
         if self.restored:
@@ -321,7 +320,7 @@ class Hospital:
 
     def _up_to_date(self) -> bool:
         """Whether this hospital starts from what the aggregator says that all start from."""
-        policy, status, terms = self._policy, self._status, self._terms
+        policy, status, terms = self._policy, self.status, self.terms
         if policy is None or status is None or terms is None or not self.acknowledged:
             return False
         ours = terms.digest(policy.digest, self._roster)
@@ -361,7 +360,7 @@ class Hospital:
             return Outcome()
         self._declined, self.problem = round, self.problem or why
         detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
-        declined = self._channel.seal(Decline, round, attempt, reason=int(reason), detail=detail)
+        declined = self.channel.seal(Decline, round, attempt, reason=int(reason), detail=detail)
         return Outcome((declined,), notes=(f'no part in round {round}: {why}',))
 
     # Phase OPEN: publish this attempt's keys.
@@ -371,7 +370,7 @@ class Hospital:
         round = status.envelope.round
         if self._declined == round:
             return Outcome()
-        self._channel.check_roster()
+        self.channel.check_roster()
         if not self._has_update(round):
             try:
                 self._learner.check_affordable(round)
@@ -383,7 +382,7 @@ class Hospital:
         if not received.first('key'):
             return Outcome()
         own = self._own_key(received)
-        key = self._channel.seal(
+        key = self.channel.seal(
             RoundKey,
             *received.attempt,
             mask_key=own.mask_key,
@@ -402,7 +401,7 @@ class Hospital:
     def _secrets(self, received: Received) -> AttemptSecrets:
         if received.secrets is None:
             round, attempt = received.attempt
-            received.secrets = self._seeds.of(round).attempt(attempt)
+            received.secrets = self.seeds.of(round).attempt(attempt)
         return received.secrets
 
     # Phase SHARE: seal shares of this attempt's two secrets for each keyed hospital.
@@ -427,7 +426,7 @@ class Hospital:
             return Outcome()
         sealed = seal_shares(self._secrets(received), keys)
         joined = b''.join(sealed[name] for name in sorted(sealed))
-        shares = self._channel.seal(
+        shares = self.channel.seal(
             Shares, *received.attempt, keys_digest=keys.digest, sealed=joined
         )
         return Outcome((shares,))
@@ -435,7 +434,7 @@ class Hospital:
     # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
 
     def _take_delivery(self, message: Delivery) -> None:
-        sender = self._channel.accept(message, AGGREGATOR).name
+        sender = self.channel.accept(message, AGGREGATOR).name
         if message.to != self._name:
             raise RoundError(sender, f'shares for {message.to}')
         self._received(message).take_delivery(message)
@@ -531,8 +530,8 @@ class Hospital:
         return Job('train', train)
 
     def _encryption_job(self, received: Received, setup: Setup) -> Job:
-        assert self.state.update and self._terms
-        codec, public = self._terms.codec, self._terms.public
+        assert self.state.update and self.terms
+        codec, public = self.terms.codec, self.terms.public
         update, attempt, shared = self.state.update, received.attempt, self._shared
         size = self._roster.member(self._name).size
         base, share = self._weights, size / self._roster.n_max
@@ -570,7 +569,7 @@ class Hospital:
         return self._chunks(sent, 0, FIRST)
 
     def _take_wanted(self, message: Wanted) -> Outcome:
-        sender = self._channel.accept(message, AGGREGATOR).name
+        sender = self.channel.accept(message, AGGREGATOR).name
         attempt = attempt_of(message.envelope)
         sent = self.state.sent(attempt) if attempt == self._attempt else None
         if sent is None or message.to != self._name:
@@ -583,7 +582,7 @@ class Hospital:
         base, result = self.state.update.base, self.state.update.result
         return Outcome(
             tuple(
-                self._channel.seal(
+                self.channel.seal(
                     MaskedUpdate,
                     *sent.id,
                     chunk=number,
@@ -622,7 +621,7 @@ class Hospital:
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
-        settle = self._channel.seal(
+        settle = self.channel.seal(
             Settle, *attempt, settle_digest=settled, update_hash=sent.update_hash
         )
         return Outcome((settle,))
@@ -653,7 +652,7 @@ class Hospital:
             pair.self_seed if name in survivors else pair.mask_secret
             for name, pair in sorted(setup.shares.items())
         )
-        reveal = self._channel.seal(
+        reveal = self.channel.seal(
             Reveal,
             *received.attempt,
             settle_digest=settled,
@@ -666,12 +665,12 @@ class Hospital:
         self, received: Received, kind: str, **fields: bytes | Head | tuple[str, ...]
     ) -> None:
         round, attempt = received.attempt
-        self._channel.journal.append(kind, round=round, attempt=attempt, **fields)
+        self.channel.journal.append(kind, round=round, attempt=attempt, **fields)
 
     # Phase RELEASED: check the policy of the round, end it, and start from there.
 
     def _take_policy(self, message: GlobalPolicy) -> Outcome:
-        sender = self._channel.accept(message, 'key_authority').name
+        sender = self.channel.accept(message, 'key_authority').name
         round, attempt = attempt_of(message.envelope)
         newest = self._policy.envelope.round if self._policy else self.state.record.over - 1
         if round <= newest:
@@ -687,10 +686,10 @@ class Hospital:
         self._policy, self._weights = message, weights
         included = self._name in message.contributors
         what = {'policy': message.digest, 'included': included}
-        self._channel.journal.append('policy', round=round, attempt=attempt, **what)
+        self.channel.journal.append('policy', round=round, attempt=attempt, **what)
         # The round is over: nothing may be derived from its seed any more.
         self.state.end(message, self._name)
-        self._seeds.forget(round)
+        self.seeds.forget(round)
         self._attempts = {key: each for key, each in self._attempts.items() if key[0] > round}
         update = self.state.update
         notes: tuple[str, ...] = ()
@@ -713,7 +712,7 @@ class Hospital:
         if self.restored or unseen or self._released == update.round:
             return Outcome()
         self._released = update.round
-        released = self._channel.seal(
+        released = self.channel.seal(
             HospitalPolicy,
             *attempt_of(policy.envelope),
             weights=encode_weights(update.result.weights),
@@ -728,7 +727,7 @@ class Hospital:
     # What every round rests on: the encryption key, and the ledger heads that the servers saw.
 
     def _take_encryption_key(self, message: EncryptionKey) -> None:
-        sender, ours = self._channel.accept(message, 'key_authority').name, self._settings
+        sender, ours = self.channel.accept(message, 'key_authority').name, self._settings
         if (message.n_parameters, message.personal) != (self._shared.size, ours.personal):
             raise MessageError(
                 sender,
@@ -741,7 +740,7 @@ class Hospital:
         found = (message.limit, terms.codec.kind, message.bits)
         if found != (agreed.limit, agreed.scheme, agreed.bits):
             raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {agreed}')
-        self._terms = terms
+        self.terms = terms
 
     def _take_heads(self, message: LedgerHeads) -> Outcome:
         """
@@ -751,7 +750,7 @@ class Hospital:
         lacks. This hospital then takes no part until its newest ledger is put back.
         """
         sender = message.envelope.sender
-        self._channel.accept(message, sender if sender in SERVERS else SERVERS[0])
+        self.channel.accept(message, sender if sender in SERVERS else SERVERS[0])
         head = message.head(self._name) or Head(0, b'')
         notes: tuple[str, ...] = ()
         if head.entries:

@@ -99,7 +99,7 @@ def write_line(
     round: int,
     attempt: int,
     kind: str,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, object],
 ) -> bytes:
     """
     Return the signed line of the entry that follows a head, without its line break.
@@ -195,7 +195,7 @@ def signed_part(line: bytes) -> bytes:
     return _SIGNED + line[: -len(_ENDING)] + b'}'
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a value as JSON holds it."""
     if value is None or isinstance(value, bool):
         return value
@@ -218,28 +218,28 @@ _encode = json.JSONEncoder(separators=(',', ':')).encode
 _decode = json.JSONDecoder().decode
 
 
-def _matches(pattern: str) -> Callable[[Any], bool]:
+def _matches(pattern: str) -> Callable[[object], bool]:
     fits = re.compile(pattern, re.ASCII).fullmatch
     return lambda value: isinstance(value, str) and fits(value) is not None
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and len(value) <= MOST_LETTERS
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _are_names(value: Any) -> bool:
+def _are_names(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_name, value))
 
 
-def _are_contributors(value: Any) -> bool:
+def _are_contributors(value: object) -> bool:
     return isinstance(value, dict) and all(
         _is_name(name)
         and isinstance(each, dict)
@@ -252,7 +252,7 @@ def _are_contributors(value: Any) -> bool:
 
 
 _is_name, _is_hash, _is_head = map(_matches, (_NAME, _HASH, f'{_COUNT}:{_HASH}'))
-_VALUES: Final[dict[str, Callable[[Any], bool]]] = {
+_VALUES: Final[dict[str, Callable[[object], bool]]] = {
     'form': lambda value: type(value) is int and value == FORM,
     'public': _is_hash,
     'digest': _is_hash,

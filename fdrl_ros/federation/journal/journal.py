@@ -20,7 +20,7 @@ from pathlib import Path
 import stat
 import threading
 import time
-from typing import Any, Self
+from typing import Self
 import weakref
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity
@@ -172,7 +172,7 @@ class Journal(Closing):
         with self._lock:
             return self._note.rounds.get(kind)
 
-    def append(self, kind: str, *, round: int = 0, attempt: int = 0, **fields: Any) -> Head:
+    def append(self, kind: str, *, round: int = 0, attempt: int = 0, **fields: object) -> Head:
         """
         Write an entry; it is on the disk when this returns.
 
@@ -289,7 +289,7 @@ class Journal(Closing):
         elif self._note.place.public != public:
             self._append('rotate', 0, 0, {'public': public})
 
-    def _append(self, kind: str, round: int, attempt: int, fields: dict[str, Any]) -> Head:
+    def _append(self, kind: str, round: int, attempt: int, fields: dict[str, object]) -> Head:
         moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec='milliseconds')
         line = write_line(
             self._identity,

@@ -3,9 +3,9 @@
 """
 The key authority's side of a round, step by step: it decrypts one sum a round, nothing else.
 
-1. Check the aggregator's request. 2. Pull the updates as their hospitals signed them, and add them
-itself. 3. Decrypt that very sum once, and take off the masks. 4. Validate the new policy on public
-patients. 5. Release it, or the older one. An operator may roll back instead.
+1. Check the aggregator's request. 2. Request the updates as their hospitals signed them, and add
+them itself. 3. Decrypt that very sum once, and take off the masks. 4. Validate the new policy on
+public patients. 5. Release it, or the older one. An operator may roll back instead.
 """
 
 from collections.abc import Callable
@@ -97,7 +97,7 @@ class KeyAuthority:
         :param start: weights of the public starting policy, shape (n_parameters,).
         :param secret: of the scheme that roster, network and settings ask for.
         """
-        self._channel = channel
+        self.channel = channel
         self._store = store
         self._settings = settings
         self._shared = shape.shared(settings.personal)
@@ -132,11 +132,11 @@ class KeyAuthority:
 
     def start(self, now: float) -> Outcome:
         """Announce the encryption key and the newest policy."""
-        key = self._channel.seal(EncryptionKey, 0, 0, **self._announced)
-        note_order(self._channel, self._store)
-        if (self._channel.journal.newest_round('release') or 0) < self.round:
+        key = self.channel.seal(EncryptionKey, 0, 0, **self._announced)
+        note_order(self.channel, self._store)
+        if (self.channel.journal.newest_round('release') or 0) < self.round:
             self._note_release()  # killed between the two
-        self._channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
+        self.channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
         jobs: tuple[Job, ...] = ()
         if (summed := self.state.summed()) is not None:
             self._busy = True
@@ -159,7 +159,7 @@ class KeyAuthority:
         name = type(message).__name__
         raise RoundError(message.envelope.sender, f'{name} to the key authority')
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Outcome:
         """Publish the policy, or the reason why there is none."""
         self._busy = False
         if isinstance(result, tuple):
@@ -167,12 +167,13 @@ class KeyAuthority:
             return self._verdict(request, False, str(error))
         if isinstance(result, Exception):
             raise result
+        assert isinstance(result, Released)
         return self._release(result)
 
     # 1. Check the aggregator's request.
 
     def _take_request(self, message: DecryptRequest, now: float) -> Outcome:
-        sender = self._channel.accept(message, 'aggregator').name
+        sender = self.channel.accept(message, 'aggregator').name
         if message.envelope.round == self.round:
             # The answer to an earlier request was lost. There is no second decryption.
             return Outcome((self._policy_message(),))
@@ -181,7 +182,7 @@ class KeyAuthority:
         try:
             if message.envelope.round != self.round + 1:
                 raise RoundError(sender, f'the next round is {self.round + 1}')
-            self._channel.check_roster()
+            self.channel.check_roster()
             checked = self._checked(message) if message.survivors else None
         except FdrlError as error:
             return self._verdict(message, False, str(error))
@@ -192,28 +193,28 @@ class KeyAuthority:
         if self._summing is None or not self._summing.go_on(checked):
             base = digest_of(self.state.released.weights)
             watch = self._watch.take
-            self._summing = Summing(checked, self._channel, self._public, base, watch)
+            self._summing = Summing(checked, self.channel, self._public, base, watch)
         return accepted + self._pull(now)
 
     def _checked(self, request: DecryptRequest) -> Checked:
         announced = EncryptionKey(request.envelope, **self._announced)
         terms = Terms.of(self._codec, self._public, announced)
         base = digest_of(self.state.released.weights)
-        return check_request(request, self._channel, terms.digest(base, self._channel.roster))
+        return check_request(request, self.channel, terms.digest(base, self.channel.roster))
 
     def _verdict(self, request: DecryptRequest, accepted: bool, reason: str) -> Outcome:
         round, attempt = attempt_of(request.envelope)
-        verdict = self._channel.seal(Verdict, round, attempt, accepted=accepted, reason=reason)
+        verdict = self.channel.seal(Verdict, round, attempt, accepted=accepted, reason=reason)
         if accepted:
             return Outcome((verdict,))
         if (round, reason) != self._refused:
             # The same again is nothing new, and must not fill the disk.
             self._refused = (round, reason)
-            self._channel.journal.append('refuse', round=round, attempt=attempt, reason=reason)
+            self.channel.journal.append('refuse', round=round, attempt=attempt, reason=reason)
         note = f'refused to decrypt round {round}: {reason}'
         return Outcome((verdict,), notes=(note,))
 
-    # 2. Pull the updates as their hospitals signed them, and add them.
+    # 2. Request the updates as their hospitals signed them, and add them.
 
     def _pull(self, now: float) -> Outcome:
         """Ask the aggregator for more of the updates, or decrypt when all are here."""
@@ -226,13 +227,13 @@ class KeyAuthority:
             return self._begin(lambda: self._decrypt(summing), summing.checked.request)
         return Outcome(
             tuple(
-                self._channel.seal(Wanted, *attempt, to='aggregator', first=first, count=count)
+                self.channel.seal(Wanted, *attempt, to='aggregator', first=first, count=count)
                 for first, count in summing.wanted(now)
             )
         )
 
     def _take_relay(self, message: Relay, now: float) -> Outcome:
-        sender, summing = self._channel.accept(message, 'aggregator').name, self._summing
+        sender, summing = self.channel.accept(message, 'aggregator').name, self._summing
         attempt = attempt_of(message.envelope)
         if summing is None or attempt != attempt_of(summing.checked.request.envelope):
             raise RoundError(sender, f'updates of {attempt} that were not asked for')
@@ -265,7 +266,7 @@ class KeyAuthority:
 
         :raises FdrlError: if the request is refused; a later one may bring what it lacked.
         """
-        checked, codec, roster = summing.checked, self._codec, self._channel.roster
+        checked, codec, roster = summing.checked, self._codec, self.channel.roster
         request, survivors = checked.request, checked.survivors
         round, attempt = attempt_of(request.envelope)
         leftover = leftover_of(checked, codec)
@@ -274,7 +275,7 @@ class KeyAuthority:
         digest = self._public.digest
         if not self.state.choose_sum(round, request.sum_hash, digest, codec.scheme):
             return self._rolled_back(request, 'another sum of this round was begun')
-        journal = self._channel.journal
+        journal = self.channel.journal
         if (journal.newest_round('decrypt') or 0) < round:
             journal.append('decrypt', round=round, attempt=attempt, sum=request.sum_hash)
         try:
@@ -314,7 +315,7 @@ class KeyAuthority:
         """Keep and publish the outcome of a round, in one step with the order that it obeys."""
         self.state.release(released, used or {})
         self._summing = None
-        note_order(self._channel, self._store)
+        note_order(self.channel, self._store)
         self._note_release()
         note = f'released the policy of round {released.round}: {released.reason}'
         # First the heads: hospitals release their own policies on acknowledged ones alone.
@@ -322,11 +323,11 @@ class KeyAuthority:
 
     def _acknowledge(self) -> LedgerHeads:
         released = self.state.released
-        return self._watch.acknowledge(self._channel, (released.round, released.attempt))
+        return self._watch.acknowledge(self.channel, (released.round, released.attempt))
 
     def _policy_message(self) -> GlobalPolicy:
         released = self.state.released
-        return self._channel.seal(
+        return self.channel.seal(
             GlobalPolicy,
             released.round,
             released.attempt,
@@ -350,7 +351,7 @@ class KeyAuthority:
                 'update': released.update_hashes[DIGEST * place : DIGEST * (place + 1)],
                 'ledger': self._watch.head(name),
             }
-        self._channel.journal.append(
+        self.channel.journal.append(
             'release',
             round=released.round,
             attempt=released.attempt,
@@ -369,7 +370,7 @@ class KeyAuthority:
 
         :raises RoundError: if its policy is not there, or a sum is being decrypted.
         """
-        used = take_order(order, self._channel, self._store)
+        used = take_order(order, self.channel, self._store)
         operator, older = order.envelope.sender, order.to_round
         policy = self.state.policy(older)
         if self._busy or policy is None or older >= self.round:
@@ -379,6 +380,6 @@ class KeyAuthority:
                 operator, why if self._busy else f'there is no older policy of round {older}'
             )
         round = self.round + 1
-        used |= unnoted(order, self._channel, (round, 0), f'roll back to round {older}')
+        used |= unnoted(order, self.channel, (round, 0), f'roll back to round {older}')
         reason = f'rolled back to the policy of round {older} by {operator}'
         return self._release(Released(round, 0, policy.weights, (), b'', True, reason), used)

@@ -34,6 +34,7 @@ from fdrl_ros.federation.protocol.attempt import (
     setup_digest,
 )
 from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     hash_of_seed,
@@ -44,7 +45,6 @@ from fdrl_ros.federation.protocol.message import (
     Reveal,
     Settle,
 )
-from fdrl_ros.federation.protocol.pull import Ask, Pull
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np
@@ -159,7 +159,7 @@ class Summing:
         self._watch = watch
         self._column: list[bytes] = []
         self._hashes = [hashlib.sha256() for _ in checked.survivors]
-        self._pull = Pull()
+        self._pull = ChunkRequests()
 
     @property
     def is_whole(self) -> bool:
@@ -176,7 +176,7 @@ class Summing:
         self._pull.hurry()
         return True
 
-    def wanted(self, now: float) -> list[Ask]:
+    def wanted(self, now: float) -> list[ChunkRange]:
         """Return what to ask the aggregator for."""
         every = self._public.scheme.ciphertexts * len(self.checked.survivors)
         return self._pull.next(range(self._here), every, now)

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Signing what a party sends and checking what it hears."""
+"""Sign the messages that a party sends, and check those that it receives."""
 
 from collections.abc import Callable
 import time
@@ -21,7 +21,7 @@ MOST_COUNT = 10**18
 
 def check_signed(roster: Roster, message: Message, role: str) -> Member:
     """
-    Check who says a message; see :meth:`Channel.verify`, which needs a key of its own besides.
+    Check the sender of a message; see :meth:`Channel.verify`, which needs a key of its own too.
 
     :raises SignatureError: unless a member of that role signed exactly this.
     :raises RoundError: if it belongs to another federation, or to no round that can be.
@@ -63,7 +63,7 @@ class Channel:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """
-        Speak as `identity` in the federation of `roster`.
+        Sign as `identity` in the federation of `roster`.
 
         :param journal: where this party writes down what it does; in memory unless given.
         :param clock: tells seconds since 1970, by which a roster expires.
@@ -77,7 +77,7 @@ class Channel:
         self.journal = journal or Journal(None, identity, roster.federation)
         self._identity = identity
         self._store = store
-        self._heard: dict[tuple[str, type[Message]], int] = {}
+        self.heard: dict[tuple[str, type[Message]], int] = {}
 
     def check_roster(self) -> None:
         """
@@ -96,7 +96,7 @@ class Channel:
 
     def verify(self, message: Message, role: str) -> Member:
         """
-        Check who says it, whatever the counter.
+        Check sender and signature, whatever the counter.
 
         :param role: role in the roster that may send this kind.
         :returns: the sender.
@@ -107,14 +107,14 @@ class Channel:
 
     def accept(self, message: Message, role: str) -> Member:
         """
-        Check who says it and that it is new.
+        Check sender and signature, and that the message is new.
 
-        :raises ReplayError: if its counter is not above the last one heard.
+        :raises ReplayError: if its counter is not above the last one received.
         """
         member = self.verify(message, role)
         key = (member.name, type(message))
         counter = message.envelope.counter
-        if counter <= self._heard.get(key, -1):
+        if counter <= self.heard.get(key, -1):
             raise ReplayError(member.name, f'{type(message).__name__} counter {counter}')
-        self._heard[key] = counter
+        self.heard[key] = counter
         return member

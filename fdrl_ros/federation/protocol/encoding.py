@@ -25,7 +25,7 @@ MOST_BYTES = 2**28
 _LENGTH = struct.Struct('<I')
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """
     Write a value down.
 
@@ -46,7 +46,7 @@ def decode(data: bytes, kind: type[R]) -> R:
     return value
 
 
-def encode_fields(value: Any) -> bytes:
+def encode_fields(value: object) -> bytes:
     """Write down the fields of a dataclass, one after the other."""
     names = _names(type(value))  # type: ignore[arg-type]
     return b''.join([encode(getattr(value, name)) for name in names])
@@ -57,7 +57,7 @@ def _write_text(value: str) -> bytes:
     return b's' + _LENGTH.pack(len(data)) + data
 
 
-def _write_tuple(value: tuple[Any, ...]) -> bytes:
+def _write_tuple(value: tuple[object, ...]) -> bytes:
     return b't' + _LENGTH.pack(len(value)) + b''.join([encode(each) for each in value])
 
 

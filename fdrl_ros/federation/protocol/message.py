@@ -18,8 +18,8 @@ from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.protocol.chunk_requests import STEP
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
-from fdrl_ros.federation.protocol.pull import STEP
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
 PROTOCOL_VERSION = 4
@@ -39,7 +39,7 @@ _NAMES = {'most': MOST_HOSPITALS}
 
 @dataclass(frozen=True)
 class Envelope:
-    """Who says it and where in the protocol it belongs."""
+    """Sender of a message, and its place in the protocol."""
 
     federation: str
     round: int
@@ -173,10 +173,10 @@ class MaskedUpdate(Message):
 @dataclass(frozen=True)
 class Wanted(Message):
     """
-    What a server asks `to` for: `count` things from number `first` on, of what it has to send.
+    A server requests `count` chunks of `to`, from number `first` on.
 
-    The aggregator asks a hospital for chunks of its update, the key authority the aggregator for
-    the chunks of all survivors in turn: of each the first, then of each the second.
+    The aggregator requests chunks of a hospital's update. The key authority requests of the
+    aggregator the chunks of all survivors in turn: of each the first, then of each the second.
     """
 
     to: str
@@ -242,7 +242,7 @@ class HospitalPolicy(Message):
 
 @dataclass(frozen=True)
 class Verdict(Message):
-    """What the key authority says of a request to decrypt."""
+    """The key authority's answer to a request to decrypt."""
 
     accepted: bool
     reason: str
@@ -270,7 +270,7 @@ class DecryptRequest(Message):
 
 @dataclass(frozen=True)
 class Objection(Message):
-    """A hospital goes by another roster than the aggregator's status tells of: by this one."""
+    """A hospital has another roster than the one in the aggregator's status: this one."""
 
     roster_serial: int
     roster_digest: bytes = field(metadata=_HASH)

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Orders of the federation's operators: signed, for one server, taken once and soon.
+StandingOrders of the federation's operators: signed, for one server, taken once and soon.
 
 An order counts for :data:`ORDER_AGE` by the server's clock, and only if it was signed after the
 last one of its operator that this server took. Of that the server's store keeps the time, so that
@@ -171,7 +171,7 @@ def note_order(channel: Channel, store: Store) -> None:
     store.replace([_UNNOTED], {})
 
 
-class Orders:
+class StandingOrders:
     """Whether rounds are paused or over, and which hospitals are admitted to them."""
 
     def __init__(self, channel: Channel, store: Store) -> None:

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What every party is to its driver: messages in, messages and jobs out."""
+"""The interface between a party and its driver: messages in, messages and jobs out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Party(Protocol):
 
     @property
     def takes(self) -> tuple[type[Message], ...]:
-        """Kinds of messages that it wants to hear."""
+        """Kinds of messages that it takes."""
         ...
 
     def start(self, now: float) -> Outcome:
@@ -65,7 +65,7 @@ class Party(Protocol):
         """
         ...
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Outcome:
         """Take the result of a job, or the exception that ended it."""
         ...
 
@@ -74,6 +74,6 @@ class Party(Protocol):
         ...
 
 
-def worth_telling(count: int) -> bool:
-    """Tell whether the log wants to hear of a further refusal: a flood must not fill the disk."""
+def worth_logging(count: int) -> bool:
+    """Tell whether to log one more refusal: a flood of them must not fill the disk."""
     return count <= 20 or count.bit_count() == 1

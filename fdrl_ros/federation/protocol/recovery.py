@@ -1,12 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What a party learns from its journal when its state file was lost, or is an older copy.
+Recover a party from its journal when its state file was lost, or is an older copy.
 
-A party writes what binds it into its state file first, then into its journal, and says it last.
+A party writes what binds it into its state file first, then into its journal, and sends it last.
 The file keeps the journal's head too. So the journal is ahead of an intact file by one entry at
 most, and what binds the party by that entry is in the file. If not, the file is not the newest:
-whatever the journal tells of was said, and must never be said otherwise.
+whatever the journal tells of was sent, and must never be sent otherwise.
 """
 
 import logging
@@ -18,7 +18,7 @@ from fdrl_ros.federation.hospital.state import HospitalState
 from fdrl_ros.federation.journal.journal import BEHIND, Journal
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.orders import forget_orders, Orders
+from fdrl_ros.federation.protocol.orders import forget_orders, StandingOrders
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.privacy.ledger.chain import Head
 
@@ -80,7 +80,7 @@ def last_ledger_head(journal: Journal) -> Head | None:
 
 
 def recover_aggregator(
-    state: AggregatorState, orders: Orders, channel: Channel, store: Store
+    state: AggregatorState, orders: StandingOrders, channel: Channel, store: Store
 ) -> None:
     """Go on above every attempt that the journal tells of, by all orders that it tells of."""
     journal = channel.journal

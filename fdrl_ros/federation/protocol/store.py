@@ -3,12 +3,12 @@
 """A party's durable state: a table of named bytes, and files beside it for what is too long."""
 
 from collections.abc import Callable, Iterator
+from io import FileIO
 import os
 from pathlib import Path
 import sqlite3
 import tempfile
 import threading
-from typing import Any
 
 from fdrl_ros.errors import PrivacyError, StoreError
 from fdrl_ros.privacy.ledger.record import opened_copy
@@ -47,10 +47,9 @@ class Spool:
         self.path = path
         self.end = 0
         self._begun = 0
-        self._file: Any = None
         try:
             if path is None:
-                self._file = tempfile.TemporaryFile(buffering=0)
+                self._file: FileIO = tempfile.TemporaryFile(buffering=0)
                 return
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC if fresh else os.O_RDWR
             self._file = open(os.open(path, flags, 0o600), 'r+b', buffering=0)  # noqa: SIM115

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
-from fdrl_ros.federation.protocol.party import Job, Outcome, Party, worth_telling
+from fdrl_ros.federation.protocol.party import Job, Outcome, Party, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
@@ -182,7 +182,7 @@ class PartyNode(ManagedNode):
             self.refused[error.reason] += 1
             if isinstance(error, LateError):
                 self.get_logger().debug(f'refused: {error}')
-            elif worth_telling(self.refused[error.reason]):
+            elif worth_logging(self.refused[error.reason]):
                 self.get_logger().warning(f'refused: {error}')
             return error
         for note in outcome.notes:

@@ -15,7 +15,7 @@ from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.robot.valuation import fitted_with
 from fdrl_ros.errors import LastingError, MessageError, StoreBusyError, SupervisionError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
-from fdrl_ros.federation.protocol.party import worth_telling
+from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
@@ -178,7 +178,7 @@ class Policies:
                 version = self.registry.take(from_ros(source, kind, **apart), time.time())
             except MessageError as error:
                 self.refused += 1
-                if worth_telling(self.refused):
+                if worth_logging(self.refused):
                     self._node.get_logger().warning(f'refused: {error}')
                 return
             if version is not None:

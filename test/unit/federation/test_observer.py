@@ -16,7 +16,7 @@ from fdrl_ros.federation.protocol.message import (
     RoundKey,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.observer import Witness
+from fdrl_ros.federation.protocol.observer import MessageVerifier
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 from fdrl_ros.runtime.stopwatch import Stopwatch
 import numpy as np
@@ -71,7 +71,7 @@ def observer(tmp_path):
     ],
 )
 def test_forged_end_ends_nothing(forged, error):
-    witness = Witness(ROSTER)
+    witness = MessageVerifier(ROSTER)
     with pytest.raises(error):
         witness.accept(forged)
     assert not witness.finished
@@ -80,7 +80,7 @@ def test_forged_end_ends_nothing(forged, error):
 
 
 def test_old_end_said_again_ends_nothing():
-    witness = Witness(ROSTER)
+    witness = MessageVerifier(ROSTER)
     witness.accept(said(counter=8, phase=Phase.TRAIN))
     with pytest.raises(ReplayError):
         witness.accept(said(counter=7))
@@ -90,7 +90,7 @@ def test_old_end_said_again_ends_nothing():
 def test_kind_that_is_not_looked_at_is_refused():
     envelope = Envelope('trial', 1, 0, 'hospital_1', 1)
     with pytest.raises(MessageError):
-        Witness(ROSTER).accept(
+        MessageVerifier(ROSTER).accept(
             RoundKey(envelope, bytes(32), bytes(32), bytes(32)).signed_by(KEYS['hospital_1'])
         )
 

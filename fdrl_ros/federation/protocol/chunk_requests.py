@@ -1,11 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What a receiver asks of a sender, piece by piece, so that never much is on its way.
+Request the chunks of long updates a few at a time.
 
-Who sends more than a few messages at once would fill every queue between, and what has to be quick
-would wait behind them. So the sender of a long update says its first chunks only; the receiver
-asks for the others as it gets on, and again for what was lost.
+An update of 5 million weights has some 600 chunks of 62 kB. Sent at once they would fill every
+queue on the way, and urgent messages would wait behind them. So the sender sends its first chunks
+only; the receiver requests the others as it stores the earlier ones, and lost chunks again.
 """
 
 from collections.abc import Collection, Iterator
@@ -15,39 +15,39 @@ FIRST: Final = 4
 """Chunks of its update that a hospital sends without being asked."""
 
 STEP: Final = 8
-"""Most things asked for in one message."""
+"""Most chunks requested in one message."""
 
 WINDOW: Final = 32
-"""Most things of one sender on their way."""
+"""Most chunks of one sender on their way."""
 
 PATIENCE: Final = 5.0
-"""Without anything new for so long, what was asked for is asked for again; second."""
+"""Time without a new chunk after which missing chunks are requested again, second."""
 
-Ask = tuple[int, int]
+ChunkRange = tuple[int, int]
 """First number, and how many."""
 
 
 def numbers(first: int, count: int, of: int) -> range:
-    """Return the numbers that are asked for, as far as there are such; a step at most."""
+    """Return the requested numbers that exist, at most :data:`STEP`."""
     return range(of)[max(0, first) : max(0, first) + max(0, min(count, STEP))]
 
 
-class Pull:
-    """What was asked of one sender, of things that are numbered from 0."""
+class ChunkRequests:
+    """What was requested of one sender, whose chunks are numbered from 0."""
 
     def __init__(self, sent: int = 0) -> None:
         """
         Begin.
 
-        :param sent: how many come without being asked for.
+        :param sent: how many come without a request.
         """
         self._asked = sent
         self._had = 0
         self._since: float | None = None
 
-    def next(self, have: Collection[int], count: int, now: float) -> list[Ask]:
+    def next(self, have: Collection[int], count: int, now: float) -> list[ChunkRange]:
         """
-        Return what to ask for now.
+        Return what to request now.
 
         :param have: numbers of what arrived.
         :param count: how many there are in all.
@@ -66,19 +66,19 @@ class Pull:
         return asks
 
     def is_late(self, now: float) -> bool:
-        """Tell whether nothing new has come for long."""
+        """Tell whether no new chunk has come for :data:`PATIENCE`."""
         return self._since is not None and now - self._since >= PATIENCE
 
     def hurry(self) -> None:
-        """Ask for all that is missing at the next opportunity: the sender started again."""
+        """Request all missing chunks at the next call: the sender started again."""
         self._since = -PATIENCE
 
     def wait(self) -> None:
-        """Be patient anew: it was not its turn."""
+        """Restart the patience: the sender was not asked meanwhile."""
         self._since = None
 
 
-def _runs(numbers: Iterator[int]) -> Iterator[Ask]:
+def _runs(numbers: Iterator[int]) -> Iterator[ChunkRange]:
     """Join neighbours, in runs of at most a step, a window in all."""
     first, count, left = 0, 0, WINDOW
     for number in numbers:

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What is said between parties that go by different rosters: otherwise one waits in silence."""
+"""Report parties that have different rosters: otherwise one would wait for ever in silence."""
 
 from collections import Counter
 
@@ -8,27 +8,28 @@ from fdrl_ros.errors import RoundError
 from fdrl_ros.federation.protocol.attempt import attempt_of
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import Objection, RoundStatus
-from fdrl_ros.federation.protocol.party import Outcome, worth_telling
+from fdrl_ros.federation.protocol.party import Outcome, worth_logging
 
 
-class Objections:
+class RosterMismatches:
     """
-    What a hospital objects, and what the aggregator hears of it, to each roster once.
+    A hospital's objections to the aggregator's roster, and what the aggregator logs of them.
 
-    Who comes with ever new rosters is told of ever more seldom: that must not fill the log.
+    Each roster is reported once. A sender of ever new rosters is logged ever more seldom, so that
+    it cannot fill the log.
     """
 
     def __init__(self, channel: Channel) -> None:
-        """Know of no difference."""
+        """Begin without a known difference."""
         self._channel = channel
-        self._other: dict[str, bytes] = {}
-        self._told: Counter[str] = Counter()
+        self._reported: dict[str, bytes] = {}
+        self._logged: Counter[str] = Counter()
 
-    def raised_by(self, status: RoundStatus) -> Outcome | None:
+    def object_to(self, status: RoundStatus) -> Outcome | None:
         """
-        Return a hospital's objection if the aggregator goes by another roster, for the first time.
+        Return a hospital's objection to the aggregator's roster, or None if both have the same.
 
-        :raises RoundError: if it does so again.
+        :raises RoundError: if it objected to this roster before.
         """
         sender, digest, roster = (
             status.envelope.sender,
@@ -41,9 +42,9 @@ class Objections:
             f'{sender} goes by roster {digest.hex()[:16]}, {self._channel.name} by number '
             f'{roster.serial}, {roster.digest[:16]}: give both the newest one'
         )
-        if self._other.get(sender) == digest:
+        if self._reported.get(sender) == digest:
             raise RoundError(sender, problem)
-        self._other[sender] = digest
+        self._reported[sender] = digest
         objection = self._channel.seal(
             Objection,
             *attempt_of(status.envelope),
@@ -53,17 +54,17 @@ class Objections:
         notes = self._notes(sender, f'no part in the rounds: {problem}')
         return Outcome((objection,), notes=notes)
 
-    def hear(self, objection: Objection) -> Outcome:
+    def take(self, objection: Objection) -> Outcome:
         """
-        Say in the aggregator's log that a hospital takes no part, and why.
+        Log at the aggregator that a hospital takes no part, and why.
 
-        :raises MessageError: unless a hospital says it, and says it anew.
+        :raises MessageError: unless a hospital sent it, and it is new.
         """
         sender = self._channel.accept(objection, 'hospital').name
         digest, roster = objection.roster_digest, self._channel.roster
-        if digest == roster.digest_bytes or self._other.get(sender) == digest:
+        if digest == roster.digest_bytes or self._reported.get(sender) == digest:
             return Outcome()
-        self._other[sender] = digest
+        self._reported[sender] = digest
         problem = (
             f'{sender} takes no part: it goes by roster {objection.roster_serial}, '
             f'{digest.hex()[:16]}, {self._channel.name} by number {roster.serial}, '
@@ -72,5 +73,5 @@ class Objections:
         return Outcome(notes=self._notes(sender, problem))
 
     def _notes(self, sender: str, problem: str) -> tuple[str, ...]:
-        self._told[sender] += 1
-        return (problem,) if worth_telling(self._told[sender]) else ()
+        self._logged[sender] += 1
+        return (problem,) if worth_logging(self._logged[sender]) else ()

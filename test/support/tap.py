@@ -1,0 +1,37 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Watch, change, drop and sign anew the messages of a federation in one process."""
+
+from dataclasses import replace
+
+from support.federation_bench import Bench
+
+
+class Tap:
+    """Keeps every message of some kinds, and may change or drop it on its way."""
+
+    def __init__(self, bench: Bench, *kinds: type, change=lambda message: [message]) -> None:
+        self.messages: list = []
+        post = bench.federation.post
+
+        def tapped(message):
+            if isinstance(message, kinds):
+                self.messages.append(message)
+                for each in change(message):
+                    post(each)
+            else:
+                post(message)
+
+        bench.federation.post = tapped
+
+
+def resealed(bench, message, **changes):
+    """Return a message of the same sender with other content and a good signature."""
+    sender = message.envelope.sender
+    envelope = replace(message.envelope, counter=bench.stores[sender].next_counter())
+    changed = replace(message, envelope=envelope, **changes)
+    return changed.signed_by(bench.identities[sender])
+
+
+def refusals(bench, kind):
+    return [(name, error) for name, error in bench.federation.refused if isinstance(error, kind)]
