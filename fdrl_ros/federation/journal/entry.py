@@ -8,6 +8,7 @@ and covers all before it, so that each entry vouches for every earlier one.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 import hashlib
 import json
 from numbers import Integral
@@ -90,23 +91,29 @@ class Entry(NamedTuple):
         return Head(self.number, self.digest)
 
 
+@dataclass(frozen=True)
+class Event:
+    """
+    What a party did.
+
+    :param fields: those of :data:`FIELDS`; bytes are written in hexadecimal.
+    """
+
+    kind: str
+    round: int
+    attempt: int
+    fields: Mapping[str, object]
+
+
 def write_line(
-    identity: Identity,
-    previous: Head,
-    *,
-    time: str,
-    federation: str,
-    round: int,
-    attempt: int,
-    kind: str,
-    fields: Mapping[str, object],
+    identity: Identity, previous: Head, event: Event, *, time: str, federation: str
 ) -> bytes:
     """
     Return the signed line of the entry that follows a head, without its line break.
 
-    :param fields: those of :data:`FIELDS`; bytes are written in hexadecimal.
     :raises JournalError: if the journal holds no such kind, fields or values.
     """
+    kind, fields = event.kind, event.fields
     names = FIELDS.get(kind, ())
     if set(names) != fields.keys():
         expected = f'{sorted(names)}' if names else f'one of {sorted(FIELDS)}'
@@ -117,8 +124,8 @@ def write_line(
         'time': time,
         'party': identity.name,
         'federation': federation,
-        'round': round,
-        'attempt': attempt,
+        'round': event.round,
+        'attempt': event.attempt,
         'kind': kind,
         'key': fingerprint(identity.public),
         'fields': {name: fields[name] for name in names},

@@ -32,7 +32,7 @@ from fdrl_ros.errors import (
     JournalSignatureError,
     StoreError,
 )
-from fdrl_ros.federation.journal.entry import Entry, FORM, parse_line, write_line
+from fdrl_ros.federation.journal.entry import Entry, Event, FORM, parse_line, write_line
 from fdrl_ros.federation.journal.reader import Place, read, verify, Walk
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.privacy.ledger.chain import Head
@@ -294,12 +294,9 @@ class Journal(Closing):
         line = write_line(
             self._identity,
             self.head,
+            Event(kind, round, attempt, fields),
             time=moment.replace('+00:00', 'Z'),
             federation=self._federation,
-            round=round,
-            attempt=attempt,
-            kind=kind,
-            fields=fields,
         )
         entry = parse_line(line)
         if self.path is None:

@@ -24,6 +24,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.journal import entry
 from fdrl_ros.federation.journal import journal as module
 from fdrl_ros.federation.journal.entry import (
+    Event,
     FIELDS,
     MOST_BYTES,
     MOST_LETTERS,
@@ -447,10 +448,10 @@ def test_a_journal_that_was_changed_or_moved_while_it_was_open_is_not_written(pa
 def test_every_signature_is_looked_at_unless_quickly(path):
     """Only the party itself can sign after a line that it did not sign."""
     head, lines = Head(0, bytes(32)), []
-    common = {'time': '2026-05-04T03:02:01.500Z', 'federation': FEDERATION, 'attempt': 0}
+    common = {'time': '2026-05-04T03:02:01.500Z', 'federation': FEDERATION}
     for number in range(1200):
         kind, fields = ('sent', SENT) if number else ('begin', {'form': 1, 'public': PARTY.public})
-        line = write_line(PARTY, head, round=number, kind=kind, fields=fields, **common)
+        line = write_line(PARTY, head, Event(kind, number, 0, fields), **common)
         if number == 700:
             line = line[:-3] + (b'0' if line[-3:-2] != b'0' else b'1') + line[-2:]
         lines.append(line + b'\n')
