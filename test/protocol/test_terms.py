@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a federation can agree on: personal layers, CKKS, another server step, a roll-back."""
 
+from dataclasses import replace
+
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
 from fdrl_ros.errors import CryptoError, MessageError, PolicyError, RoundError
+from fdrl_ros.federation.key_authority.state import Served
 from fdrl_ros.federation.protocol.message import (
     EncryptionKey,
     HospitalPolicy,
@@ -84,9 +87,9 @@ def test_a_ckks_round_is_exact_about_who_dropped_out(tmp_path):
 
 def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more(tmp_path):
     bench = Bench(tmp_path, rounds=2, encryption=CKKS)
-    bench.stores['key_authority'].put_number(
-        f'served {bench.secret.public.digest}', bench.scheme.decryptions - 1
-    )
+    state = bench.key_authority.state
+    served = Served(bench.secret.public.digest, bench.scheme.decryptions - 1)
+    state.record = replace(state.record, served=(served,))
     assert bench.run(lambda: bench.key_authority.round == 2)
     hospital = bench.federation.parties['hospital_1']
     bench.run(lambda: hospital.policy.envelope.round == 2)
