@@ -120,7 +120,10 @@ def _remaining(patient: Patient, values: Values) -> Values:
     done, grasped, jaw, told, depth = (
         values[:, INDEX[each]] for each in ('done', 'grasped', 'jaw', 'jaw_target', 'depth')
     )
-    waypoint = task.waypoint(grasped, done, 0.0, 0.0)
-    x, y, z = (values[:, _ERROR + axis] + waypoint[axis] for axis in range(3))
+    first = task.waypoint(grasped, done, 0.0, 0.0)[2]
+    z = values[:, _ERROR + 2] + first
     breath = np.where(depth > 0.0, z + depth, 0.0) - tissue.rest
+    # A waypoint that rides on the surface is taken at the same breath as the cost is.
+    waypoint = task.waypoint(grasped, done, 0.0, breath)
+    x, y, z = (values[:, _ERROR + axis] + waypoint[axis] for axis in range(3))
     return np.asarray(task.remaining(Prospect(x, y, z, breath, 0.0, jaw, told, grasped, done)))
