@@ -9,7 +9,7 @@ import re
 from fdrl_ros.errors import ResourceError
 from fdrl_ros.resources import resource
 
-LIBRARIES = ('numpy', 'scipy', 'pybullet', 'gymnasium', 'tenseal', 'cryptography', 'dp-accounting')
+LIBRARIES = ('numpy', 'scipy', 'pybullet', 'gymnasium', 'tenseal', 'cryptography')
 
 
 def package_version() -> str:
