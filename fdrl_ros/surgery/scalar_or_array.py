@@ -106,7 +106,8 @@ class Columns(Generic[Record]):
 
     def __init__(self, kind: type[Record], count: int) -> None:
         self._kind = kind
-        numbers = [each for each in fields(kind) if each.default is MISSING]  # type: ignore[arg-type]
+        described = fields(kind)  # type: ignore[arg-type]
+        numbers = [each for each in described if each.default is MISSING]
         self._values = attrgetter(*(each.name for each in numbers))
         self._sizes = [3 if each.type == Point else 1 for each in numbers]
         self.table: Array = np.zeros((sum(self._sizes), count))

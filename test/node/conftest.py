@@ -15,10 +15,17 @@ import pytest
 pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
 pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
-from fdrl_ros.deployment.bringup import BringupSettings, federation_graph  # noqa: E402
+from fdrl_ros.deployment.bringup import (  # noqa: E402, I100
+    BringupSettings,
+    federation_graph,
+)
 from fdrl_ros.deployment.layout import Layout  # noqa: E402
 from fdrl_ros.deployment.parties.aggregator import open_aggregator  # noqa: E402
-from fdrl_ros.deployment.parties.hospital import open_hospital, open_records, open_training  # noqa: E402
+from fdrl_ros.deployment.parties.hospital import (  # noqa: E402
+    open_hospital,
+    open_records,
+    open_training,
+)
 from fdrl_ros.deployment.parties.key_authority import open_key_authority  # noqa: E402
 from fdrl_ros.deployment.parties.policy_validation import PublicValidation  # noqa: E402
 from fdrl_ros.deployment.plan import Plan  # noqa: E402

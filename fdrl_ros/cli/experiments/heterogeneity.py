@@ -3,9 +3,9 @@
 """`fdrl heterogeneity`: what H does to hospitals, as numbers and as a plot."""
 
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
+from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_heterogeneity
-from fdrl_ros.experiments.statistics import interval_words
 from fdrl_ros.experiments.studies.heterogeneity import run_heterogeneity
 from fdrl_ros.experiments.studies.heterogeneity_summary import CURVES, table_of, verdict
 from rich.markup import escape

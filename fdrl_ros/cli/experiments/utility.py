@@ -3,9 +3,9 @@
 """`fdrl utility`: what privacy costs a hospital, as a table and as a plot."""
 
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
+from fdrl_ros.experiments.intervals import Interval, share_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_utility
-from fdrl_ros.experiments.statistics import Interval, share_words
 from fdrl_ros.experiments.studies.utility import run_utility
 from rich.markup import escape
 from rich.table import Table

@@ -13,11 +13,11 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.cli.robot.selector_replay import replay_bag
 from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.statistics import interval_words
 from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
 from fdrl_ros.experiments.studies.selector.coverage_summary import CONFIDENCES, summarise_coverage
 from fdrl_ros.experiments.studies.selector.study import selector_study

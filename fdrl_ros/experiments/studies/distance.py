@@ -13,7 +13,7 @@ from dataclasses import fields
 from itertools import combinations
 import math
 
-from fdrl_ros.experiments.statistics import holm
+from fdrl_ros.experiments.intervals import holm
 from fdrl_ros.surgery.patient.labs import Labs
 from fdrl_ros.surgery.patient.patient import Patient
 import numpy as np

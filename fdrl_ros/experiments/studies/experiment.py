@@ -13,11 +13,11 @@ from pathlib import Path
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
 from fdrl_ros.experiments.rounds import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.statistics import interval
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.experiments.training import collect_all, train_all_alone, train_federation
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped

@@ -12,8 +12,8 @@ import io
 import math
 from typing import Any
 
+from fdrl_ros.experiments.intervals import interval, sign_of
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import interval, sign_of
 from fdrl_ros.experiments.studies.distance import LEANING
 import numpy as np
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.intervals import interval, RATIO, SHARE
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import interval, RATIO, SHARE
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.pretraining import pretrain_public, untrained_weights

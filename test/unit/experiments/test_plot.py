@@ -5,8 +5,8 @@
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.contender import SelectorContender
 from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
+from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
-from fdrl_ros.experiments.statistics import interval
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.selector import HOLD, Reason
 from fdrl_ros.shield.shield import Veto

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
+from fdrl_ros.experiments.intervals import resampled_units
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import resampled_units
 from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
 from numpy.typing import NDArray

@@ -9,8 +9,8 @@ ones.
 
 from collections.abc import Sequence
 
+from fdrl_ros.experiments.intervals import interval, paired
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import interval, paired
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np

@@ -9,8 +9,8 @@ One run is one unit: means have Student's 95 % intervals, medians their quartile
 from collections.abc import Iterable, Sequence
 import math
 
+from fdrl_ros.experiments.intervals import interval, paired, quartiles, SHARE
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import interval, paired, quartiles, SHARE
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS, uniform_policy
 from fdrl_ros.worlds.icu_sepsis.study.settings import (

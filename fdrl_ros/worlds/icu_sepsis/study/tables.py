@@ -4,8 +4,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from fdrl_ros.experiments.intervals import Interval, interval_words
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import Interval, interval_words
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
 from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import not_reached

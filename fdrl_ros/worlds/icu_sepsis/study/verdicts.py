@@ -10,8 +10,8 @@ Mortality by Student's 95 % intervals of differences, FAE, which may be infinite
 from collections.abc import Iterator
 import math
 
+from fdrl_ros.experiments.intervals import Interval, interval_words, paired, sign_of
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.statistics import Interval, interval_words, paired, sign_of
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
 from scipy import stats
 

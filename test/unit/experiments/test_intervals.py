@@ -4,7 +4,7 @@
 
 import math
 
-from fdrl_ros.experiments.statistics import (
+from fdrl_ros.experiments.intervals import (
     holm,
     interval,
     paired,
