@@ -4,6 +4,7 @@
 
 import os
 from pathlib import Path
+import select
 import subprocess
 import sys
 
@@ -43,13 +44,25 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / 'gate'
 
 
+def announced(gate: Path, starter: subprocess.Popen) -> int:
+    """Return the number that a process writes into the gate; fail if its starter ends before."""
+    listening, ending = os.open(gate, os.O_RDWR), os.pidfd_open(starter.pid)
+    try:
+        ready, _, _ = select.select([listening, ending], [], [])
+        assert listening in ready, 'the starter ended before anything was announced'
+        return int(os.read(listening, 100))
+    finally:
+        os.close(listening)
+        os.close(ending)
+
+
 @pytest.mark.parametrize('asked', ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize('prefix', [[], ['sh', '-c', '"$0" "$@"; true']], ids=['child', 'shell'])
 def test_process_ends_with_its_launcher(gate, asked, prefix):
     program = BEGINS.format(gate=str(gate), asked=asked)
     launches = LAUNCHES.format(prefix=prefix, program=program)
     with subprocess.Popen([sys.executable, '-c', launches]) as launcher:
-        with watched([int(gate.read_text())]) as orphans:
+        with watched([announced(gate, launcher)]) as orphans:
             launcher.kill()
             assert ended(orphans)
 
@@ -94,7 +107,7 @@ run_tasks(compute, tasks, workers=2, report=print, stopped=lambda: False)
 import pathlib, signal
 from fdrl_ros.surgery.render.endoscope_process import EndoscopeProcess
 drawing = EndoscopeProcess()
-pathlib.Path({gate!r}).write_text(str(drawing._process.pid))
+pathlib.Path({gate!r}).write_text(str(drawing.process.pid))
 signal.pause()
 """,
 }
@@ -106,6 +119,6 @@ def test_computation_ends_with_the_process_that_asked_for_it(gate, tmp_path, sta
     variables = {**os.environ, 'PYTHONPATH': f'{tmp_path}:{os.environ.get("PYTHONPATH", "")}'}
     program = starts.format(gate=str(gate))
     with subprocess.Popen([sys.executable, '-c', program], env=variables) as asks:
-        with watched([int(gate.read_text())]) as orphans:
+        with watched([announced(gate, asks)]) as orphans:
             asks.kill()
             assert ended(orphans)
