@@ -18,6 +18,7 @@ from pathlib import Path
 import sqlite3
 from typing import Final
 
+from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.federation.aggregator.state import AggregatorRecord, Chunk, UpdateIndex
 from fdrl_ros.federation.hospital.state import (
@@ -76,6 +77,8 @@ def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = F
             table.executemany('INSERT INTO entry VALUES (?, ?)', converted.items())
             table.execute('COMMIT')
             return True
+    except StoreError:
+        raise
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f'cannot migrate the state file {path}: {error}') from error
     except (FdrlError, ValueError, KeyError, TypeError, IndexError) as error:
@@ -115,14 +118,16 @@ def converted_rows(rows: Mapping[str, bytes], party: str, n_parameters: int) -> 
         new = _hospital(rows, n_parameters)
     else:
         new = convert(rows)
-    kept = {name: value for name, value in rows.items() if _stays(name)}
+    kept = {name: value for name, value in rows.items() if _stays(name, party)}
     return {**kept, **new, FORMAT_ROW: FORMAT}
 
 
-def _stays(name: str) -> bool:
+def _stays(name: str, party: str) -> bool:
     """Tell whether a row is the same in both formats: counters, journal, ledger heads, orders."""
     same = ('counter', 'synced', 'journal', 'journal behind', 'paused', 'stopped', 'withdrawn')
-    heads = name.startswith('ledger ') and name != 'ledger seen'
+    # In a hospital's file `ledger seen` is a counter; a server's is the head of a hospital `seen`.
+    counter = name == 'ledger seen' and party not in SERVERS
+    heads = name.startswith('ledger ') and not counter
     orders = name.startswith(('order ', 'refused ')) or name == 'unnoted order'
     return name in same or heads or orders or name == 'weights'
 

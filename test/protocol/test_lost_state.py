@@ -180,6 +180,20 @@ def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(tmp_path, cap
     assert not bench.compared().problems
 
 
+@pytest.mark.parametrize('copied', [Phase.SETTLE, Phase.REVEAL])
+def test_an_older_state_of_an_aggregator_needs_no_updates_of_its_attempt(tmp_path, copied):
+    bench = Watched(tmp_path, hospitals=3, rounds=2)
+    assert bench.run(lambda: bench.aggregator.phase is copied)
+    bench.copy('aggregator')
+    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, Phase.TRAIN))
+    bench.lose('aggregator', 'older')
+    for spool in tmp_path.glob('aggregator.*.spool'):
+        spool.unlink()
+    bench.start('aggregator')
+    assert bench.run()
+    assert bench.aggregator.phase is Phase.FINISHED and not bench.compared().problems
+
+
 @pytest.mark.parametrize('loss', ['deleted', 'older'])
 def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     bench = Watched(tmp_path, hospitals=5, rounds=3)

@@ -120,6 +120,7 @@ class Aggregator:
         self.state = AggregatorState(channel.roster, store)
         """What the aggregator keeps of the round."""
         recover_aggregator(self.state, self.orders, channel, store)
+        self.state.load()
         self._phase = Phase.WAITING
         self._deadline: float | None = None
         self._policy_digest = b''

@@ -221,7 +221,7 @@ class AggregatorState:
 
     def __init__(self, roster: Roster, store: Store) -> None:
         """
-        Go on from what the store holds.
+        Read the record; :meth:`load` reads what was received.
 
         :raises StoreError: if it is damaged.
         """
@@ -230,9 +230,21 @@ class AggregatorState:
         saved = store.get(RECORD)
         try:
             self.record = decode(saved, AggregatorRecord) if saved else AggregatorRecord()
-            self._begin()
+        except MessageError as error:
+            raise StoreError(f'the state of the aggregator is damaged: {error}') from error
+
+    def load(self) -> None:
+        """
+        Go on from the messages and updates of the record's attempt, after any recovery.
+
+        Recovery may leave that attempt behind: the updates of an older copy are erased by then.
+
+        :raises StoreError: if they are damaged or missing.
+        """
+        self._begin()
+        try:
             if self.record.survivors:
-                for data in store.matching(f'{_RECEIVED}*').values():
+                for data in self._store.matching(f'{_RECEIVED}*').values():
                     self._put(message_from_bytes(data))
         except MessageError as error:
             raise StoreError(f'the state of the aggregator is damaged: {error}') from error
@@ -266,8 +278,9 @@ class AggregatorState:
     def open(self, attempt: AttemptId, terms: bytes) -> None:
         """Begin an attempt durably, with nothing received."""
         phase = Phase.OPEN if attempt[1] else Phase.WAITING
-        self.record = AggregatorRecord(phase, *attempt, terms)
-        self._store.put(RECORD, encode(self.record))
+        opened = AggregatorRecord(phase, *attempt, terms)
+        self._store.put(RECORD, encode(opened))
+        self.record = opened
         self._begin()
 
     def add(self, message: Message) -> None:
@@ -287,20 +300,21 @@ class AggregatorState:
     def fix_survivors(self, names: tuple[str, ...]) -> None:
         """Fix the survivors, durably with all that was received so far."""
         updates = self.updates.index(names)
-        self.record = replace(self.record, phase=Phase.SETTLE, survivors=names, updates=updates)
+        fixed = replace(self.record, phase=Phase.SETTLE, survivors=names, updates=updates)
         received = dict(map(_row, (*self.keys.values(), *self.shares.values())))
-        self._store.replace([f'{_RECEIVED}*'], {**received, RECORD: encode(self.record)})
+        self._store.replace([f'{_RECEIVED}*'], {**received, RECORD: encode(fixed)})
+        self.record = fixed
 
     def fix_round(self) -> None:
         """Fix durably that the round is for these survivors or for none."""
-        self.record = replace(self.record, phase=Phase.REVEAL)
-        self._store.put(RECORD, encode(self.record))
+        fixed = replace(self.record, phase=Phase.REVEAL)
+        self._store.put(RECORD, encode(fixed))
+        self.record = fixed
 
     def skipped_to(self, attempt: AttemptId) -> dict[str, bytes]:
         """Return what the store has to hold to go on after an attempt of a lost state."""
         if attempt != self.record.id:
             self.record = AggregatorRecord(Phase.WAITING, *attempt)
-            self._begin()
         return {RECORD: encode(self.record)}
 
     def sync(self) -> None:

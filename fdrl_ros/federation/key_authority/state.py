@@ -153,14 +153,16 @@ class KeyAuthorityState:
         if isinstance(scheme, CkksScheme) and count >= scheme.decryptions:
             raise CryptoError(f'the secret key has served {count} rounds: start with a new one')
         served[key] = count + 1
-        self.record = replace(
+        changed = replace(
             record,
             phase=Phase.SUM,
             chosen_round=round,
             chosen_sum=sum_hash,
             served=tuple(Served(*each) for each in served.items()),
         )
-        self._store.put(RECORD, encode(self.record))
+        # A choice that the disk refused is none: the next request has to write it again.
+        self._store.put(RECORD, encode(changed))
+        self.record = changed
         return True
 
     def keep_summed(self, summed: Released) -> None:
@@ -179,13 +181,13 @@ class KeyAuthorityState:
 
         :param used: rows of the order that it obeys, if it obeys one.
         """
-        self.record = replace(self.record, phase=Phase.RELEASED, round=released.round)
+        changed = replace(self.record, phase=Phase.RELEASED, round=released.round)
         rows = {
-            RECORD: encode(self.record),
+            RECORD: encode(changed),
             f'{_POLICY}{released.round}': released.to_bytes(),
         }
         self._store.replace([_SUMMED, f'{_POLICY}{released.round - KEPT}'], rows | used)
-        self.released = released
+        self.record, self.released = changed, released
 
 
 def round_released(path: Path) -> int:

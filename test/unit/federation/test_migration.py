@@ -24,7 +24,7 @@ from fdrl_ros.errors import StoreError
 from fdrl_ros.federation.aggregator.state import AggregatorState
 from fdrl_ros.federation.hospital.state import HospitalState
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState
-from fdrl_ros.federation.migration import BACKUP, migrate_file
+from fdrl_ros.federation.migration import BACKUP, converted_rows, migrate_file
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import peek, Store
 import pytest
@@ -108,7 +108,7 @@ def test_every_promise_of_a_round_is_carried_over(old):
         before['aggregator'][f'ledger {name}'] for name in NAMES
     ]
     with pytest.raises(StoreError, match='updates-2-1'):  # its record names the spool
-        AggregatorState(None, Store(folder / 'aggregator.sqlite'))
+        AggregatorState(None, Store(folder / 'aggregator.sqlite')).load()
     authority = KeyAuthorityState(Store(folder / 'key_authority.sqlite'), start_of(SMALL))
     chosen = before['key_authority']['decrypting']
     assert authority.record.phase is Phase.SUM and authority.record.round == 1
@@ -156,8 +156,16 @@ def test_what_runs_is_damaged_or_newer_is_not_migrated(old):
     ):
         with closing(sqlite3.connect(folder / f'{name}.sqlite', isolation_level=None)) as table:
             table.execute(change)
-        with pytest.raises(StoreError, match=words):
+        with pytest.raises(StoreError, match=words) as refused:
             migrate(folder, [name])
+        assert ('is damaged' in str(refused.value)) == (words == 'damaged')
+
+
+def test_servers_still_know_the_ledger_of_a_hospital_that_is_named_seen(old):
+    server = {**rows(old / 'train' / 'aggregator.sqlite'), 'ledger seen': b'head'}
+    assert converted_rows(server, 'aggregator', SMALL.n_parameters)['ledger seen'] == b'head'
+    hospital = {**rows(old / 'train' / 'hospital_1.sqlite'), 'ledger seen': b'1'}
+    assert 'ledger seen' not in converted_rows(hospital, 'hospital_1', SMALL.n_parameters)
 
 
 def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
