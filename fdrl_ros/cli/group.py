@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+import difflib
 from importlib import import_module
 import signal
 import threading
@@ -55,6 +56,17 @@ class FdrlGroup(click.Group):
         with quietly_stopped():
             command: click.Command = getattr(import_module(module), function)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or name the one that is spelt like it."""
+        name = args[0]
+        if name not in self.table and not name.startswith('-') and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.table, 1)
+            hint = f' Did you mean {near[0]!r}?' if near else ''
+            ctx.fail(f'No such command {name!r}.{hint}')
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command is for, out of the table."""

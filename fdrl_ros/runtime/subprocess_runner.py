@@ -9,6 +9,7 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 import os
+import threading
 from typing import Any, TypeVar
 
 from fdrl_ros.errors import FdrlError, LastingError, TrainingStopped
@@ -60,18 +61,23 @@ class SeparateObject(Closing):
         """
         self._place, self._arguments = place, arguments
         self._running: tuple[SpawnProcess, Connection] | None = None
+        self._lock = threading.RLock()
+        self._closed = False
 
     def __call__(self, *arguments: object) -> Any:
         """
         Call the object and return its result.
 
         :raises LastingError: if the object does.
-        :raises FdrlError: if the process ends without a result; its error is on standard error.
-            The next call starts another process.
+        :raises FdrlError: if it is closed, or if the process ends without a result; the error of
+            the process is on standard error. The next call starts another process.
         """
-        if self._running is None:
-            self._running = _start(_serve, self._place, self._arguments)
-        process, ours = self._running
+        with self._lock:
+            if self._closed:
+                raise FdrlError(f'{self._place} is closed')
+            if self._running is None:
+                self._running = _start(_serve, self._place, self._arguments)
+            process, ours = self._running
         try:
             with suppress(BrokenPipeError):  # of a process that ended; its exit code is read next
                 ours.send(arguments)
@@ -79,12 +85,18 @@ class SeparateObject(Closing):
         except LastingError:
             raise
         except FdrlError:
-            self.close()
+            self._stop()
             raise
 
     def close(self) -> None:
-        """End the process, also in the middle of a call."""
-        running, self._running = self._running, None
+        """End the process, also in the middle of a call; no later call starts another."""
+        with self._lock:
+            self._closed = True
+        self._stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            running, self._running = self._running, None
         if running is not None:
             _end(*running)
 

@@ -135,7 +135,7 @@ class Consequences(NamedTuple):
 
 
 def displacement_of(action: int, holding: bool, away: Vector | None) -> Vector:
-    """Return how far an action moves the set-point, m; see :meth:`ActionBounds.prospects`."""
+    """Return how far an action moves the set-point, m; see :meth:`ActionBounds.consequences`."""
     way = ACTIONS[action].displacement
     return retreat(way[2], away) if holding and way[2] > 0.0 else way
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
-from fdrl_ros.errors import BudgetExceededError
+from fdrl_ros.errors import BudgetExceededError, FdrlError
 from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.federation.protocol.update_codec import fed_avg, UpdateCodec
@@ -110,20 +110,19 @@ def test_aggregator_killed_in_every_phase_goes_on(tmp_path):
         assert all(learner.trained == [1, 2] for learner in bench.learners.values())
 
 
-def test_key_authority_killed_between_sum_and_release_decrypts_no_second_sum(tmp_path):
+@pytest.mark.parametrize('reason', [KeyboardInterrupt, FdrlError])
+def test_key_authority_killed_between_sum_and_release_decrypts_no_second_sum(tmp_path, reason):
     bench = Bench(tmp_path, hospitals=3, rounds=1)
     decryptions = []
     decrypt = bench.secret.decrypt
     bench.secret.decrypt = lambda each: decryptions.append(each) or decrypt(each)
 
-    def power_cut(weights):
-        raise KeyboardInterrupt
+    def fail(weights):
+        raise reason('the process of the validation ended')
 
-    bench.validate = power_cut
-    try:
+    bench.validate = fail
+    with pytest.raises(reason):
         bench.run()
-    except KeyboardInterrupt:
-        pass
     bench.validate = lambda weights: Validation(True, 'ok')
     bench.kill('key_authority')
     bench.start('key_authority')

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.federation.migration import BACKUP, migrate_file
 
 
@@ -26,6 +26,8 @@ def migrate(directory: Path, dry_run: bool) -> None:
     size = Plan.read(layout.plan).shape.n_parameters
     paths = sorted(layout.directory.glob('*/state.sqlite'))
     paths += sorted(layout.directory.glob('alone/*/state.sqlite'))
+    if not paths:
+        raise StoreError(f'{layout.directory} has no state file of a party')
     changed = [
         path for path in paths if migrate_file(path, path.parent.name, size, dry_run=dry_run)
     ]
@@ -40,7 +42,8 @@ def migrate(directory: Path, dry_run: bool) -> None:
 
 def _layout(directory: Path) -> Layout:
     """Return the federation of a run's or federation's directory."""
-    for each in (directory, directory / 'federation'):
+    # A run keeps a copy of its plan too, so its federation comes first.
+    for each in (directory / 'federation', directory):
         if Layout(each).plan.exists():
             return Layout(each)
     raise SettingError('DIRECTORY', str(directory), 'that of a run or of a federation')

@@ -256,6 +256,9 @@ class KeyAuthority:
             try:
                 return work()
             except FdrlError as error:
+                # Once the sum is kept, a refusal would lose it: a restart validates it again.
+                if self.state.summed() is not None:
+                    raise
                 return request, error
 
         return Outcome(jobs=(Job('decrypt', decrypt),))

@@ -37,7 +37,7 @@ def test_table_says_of_a_command_what_its_own_help_says(name: str) -> None:
 
 def test_unknown_command_is_refused() -> None:
     result = CliRunner().invoke(main, ['trian'])
-    assert result.exit_code == 2 and "No such command 'trian'" in result.output
+    assert result.exit_code == 2 and "'trian'. Did you mean 'train'?" in result.output
 
 
 def test_shell_completes_commands() -> None:

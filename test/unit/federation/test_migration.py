@@ -174,6 +174,7 @@ def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
         (federation / name).mkdir(parents=True)
         (old / 'train' / f'{name}.sqlite').rename(federation / name / 'state.sqlite')
     Layout(federation).plan.write_text(yaml.safe_dump(Plan().to_mapping()))
+    Layout(old / 'run').plan.write_text('')  # as an evaluation leaves a copy of its plan
 
     def fdrl(*words):
         return CliRunner().invoke(main, ['migrate', *words])
@@ -184,5 +185,9 @@ def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
     assert done.exit_code == 0 and done.stdout.count('migrated') == 2 and BACKUP in done.stdout
     again = fdrl(str(old / 'run'))
     assert again.exit_code == 0 and '2 state files: all are of this version' in again.stdout
+    Layout(old / 'empty').plan.parent.mkdir()
+    Layout(old / 'empty').plan.write_text(yaml.safe_dump(Plan().to_mapping()))
+    nobody = fdrl(str(old / 'empty'))
+    assert nobody.exit_code == 1 and 'no state file' in nobody.stderr
     missing = fdrl(str(old / 'train'))
     assert missing.exit_code == 1 and 'run or of a federation' in missing.stderr
