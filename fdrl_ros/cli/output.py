@@ -4,7 +4,8 @@
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.reports.assessment import Assessment
-from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE, RELEASED, render
+from fdrl_ros.experiments.reports.run_table import render
+from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.run_directory import RunDirectory
 from rich.console import Console
 

@@ -17,7 +17,7 @@ from fdrl_ros.experiments.evaluation import save_episodes
 from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
-from fdrl_ros.experiments.reports.table import render_text
+from fdrl_ros.experiments.reports.run_table import render_text
 from fdrl_ros.runtime.durable import exclusive
 import numpy as np
 

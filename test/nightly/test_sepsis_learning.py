@@ -7,10 +7,12 @@ Takes some minutes on one core: `make nightly`, or this file alone with
 `--save docs/results/sepsis_binding.json` to keep the figures, which docs/sepsis.md tells.
 """
 
+from fdrl_ros.experiments.study import Work
+from fdrl_ros.runtime.progress import never, silent
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.study import learning
-from fdrl_ros.worlds.icu_sepsis.study.learning import learn_online
+from fdrl_ros.worlds.icu_sepsis.study.learning import learn
 from fdrl_ros.worlds.icu_sepsis.study.public_start import planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import Arm, SepsisSettings, Start
 from fdrl_ros.worlds.icu_sepsis.values import survival
@@ -47,9 +49,8 @@ def test_it_hardly_matters_whether_patients_or_transitions_weigh_alike(
         for seed in SEEDS:
             directory = tmp_path / f'{typical:g}_{seed}'
             directory.mkdir()
-            got = learn_online(
-                SepsisSettings(), arm, seed, directory, lambda *told: None, lambda: False
-            )
+            work = Work(directory, ('sepsis', 'one'), silent, never)
+            got = learn(SepsisSettings(), arm, seed, work)
             gains.append(got.survival[-1] - got.survival[0])
         means[typical] = float(np.mean(gains))
         note(figures, 'transitions alike' if typical else 'patients alike', 20000, gains)

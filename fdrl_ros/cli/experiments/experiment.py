@@ -3,7 +3,7 @@
 """`fdrl experiment`: several seeds, with paired differences."""
 
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
-from fdrl_ros.experiments.reports.table import seeds_table
+from fdrl_ros.experiments.reports.run_table import seeds_table
 from fdrl_ros.experiments.studies.experiment import run_seeds
 
 

@@ -17,7 +17,8 @@ from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital
 from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
-from fdrl_ros.experiments.reports.table import NOT_PRIVATE, shared_patients
+from fdrl_ros.experiments.reports.run_table import shared_patients
+from fdrl_ros.experiments.reports.table import NOT_PRIVATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.guarantee import calibrated, Size
 from fdrl_ros.privacy.accountant.accountant import sum_guarantees

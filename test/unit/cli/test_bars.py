@@ -5,7 +5,7 @@
 import io
 
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.experiments.reports.table import policy_table
+from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.runtime.progress import Progress
 import pytest
 from rich.console import Console

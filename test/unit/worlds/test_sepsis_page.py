@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from fdrl_ros.worlds.icu_sepsis.model import action_number
-from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
+from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS, Start
 from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent
-from fdrl_ros.worlds.icu_sepsis.study.tables import KINDS, pair_words, start_words
+from fdrl_ros.worlds.icu_sepsis.study.tables import KINDS, pair_words
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import pytest
 
@@ -98,7 +98,7 @@ def target_rows():
             [
                 KINDS[row['kind']],
                 f'{row["patients"] or usual:,}',
-                start_words(row),
+                Start(**row['public']).name,
                 named(row['epsilon']),
                 f'{row["start"]["mean"]:.4f}',
                 told(row['final']),

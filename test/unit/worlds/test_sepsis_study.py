@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.errors import SettingError, TrainingStopped
+from fdrl_ros.experiments.plots import drawing
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
@@ -19,7 +20,6 @@ from fdrl_ros.runtime.progress import never, silent
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
-from fdrl_ros.worlds.icu_sepsis.study import plot
 from fdrl_ros.worlds.icu_sepsis.study.learning import noise_multiplier, phases_of, SepsisCollector
 from fdrl_ros.worlds.icu_sepsis.study.public_start import (
     actions_of,
@@ -222,7 +222,7 @@ def test_fae_is_the_first_time_and_infinity_if_there_is_none():
 
 
 def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
-    monkeypatch.setattr(plot, 'DOTS', 20)
+    monkeypatch.setattr(drawing, 'DOTS', 20)
     directory, parts = whole
     words = (
         'sepsis --runs 1 --seeds 0 --patients 60 --new-patients 20 --batch 30 --phi 0.5 '

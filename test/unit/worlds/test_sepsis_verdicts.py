@@ -74,7 +74,7 @@ def test_overlapping_runs_are_no_trend():
         row('poisson', 8.0, [5, 8, 5, 8, 5, 8, 5, 8], (deaths[::-1] - 1e-4).tolist()),
     ]
     words = said(*arms)
-    assert 'FAE at epsilon 2 and 8 does not differ beyond chance' in words
+    assert 'FAE at epsilon 2 against 8: no difference (longer in 4, shorter in 4 runs)' in words
     assert 'no change beyond chance' in words and 'it rises' not in words
 
 
@@ -89,14 +89,14 @@ def test_clear_trends_are_said_with_how_often():
         row('prioritised', 12.0, [30] * 7 + [60], (0.3 + EIGHT).tolist()),
     ]
     words = said(*arms)
-    assert 'survival 0.8, no PER: FAE is longer at epsilon 2 than at inf in 8 of 8 runs' in words
+    assert 'no PER: FAE at epsilon 2 against inf: longer (longer in 8, shorter in 0 runs)' in words
     assert (
-        "the paper's PER against no PER: not reached by either at 2; slower at 8; "
-        'no difference beyond chance at 12' in words
+        "survival 0.8, FAE with the paper's PER against no PER, by epsilon: "
+        '2 not reached by either, 8 longer, 12 no difference' in words
     )  # 7 of 8 is 7 %: chance
     assert 'minus that at inf: 20.00 [20.00, 20.00] points: it rises as epsilon falls' in words
     assert 'beyond chance in 3 of 3 steps' in words
-    assert 'ever more steeply below epsilon 12; beyond chance in 1 of 1 turns' in words
+    assert ', ever more steeply, beyond chance in 1 of 1 turns' in words
 
 
 def test_the_opposite_of_the_paper_is_said_too():
@@ -105,16 +105,19 @@ def test_the_opposite_of_the_paper_is_said_too():
         row('poisson', 8.0, [50] * 8, (0.2 + EIGHT).tolist()),
     ]
     words = said(*arms)
-    assert 'FAE is shorter at epsilon 2 than at 8' in words
+    assert 'FAE at epsilon 2 against 8: shorter' in words
     assert 'it falls with epsilon' in words and 'rises' not in words
 
 
 def test_the_published_trends_are_beyond_chance():
     words = '\n'.join(verdicts(FOUND))
     assert 'it rises as epsilon falls, beyond chance in 4 of 4 steps' in words
-    assert 'ever more steeply below epsilon 12; beyond chance in 2 of 2 turns' in words
-    assert 'survival 0.83, no PER: FAE is longer at epsilon 2 than at inf in 21 of 21' in words
-    assert 'faster' not in words  # PER, at no epsilon
+    assert ', ever more steeply, beyond chance in 2 of 2 turns' in words
+    assert (
+        'survival 0.83, no PER: FAE at epsilon 2 against inf: longer (longer in 21, shorter in 0'
+        in words
+    )
+    assert 'shorter,' not in words  # PER, at no epsilon
 
 
 def test_a_survival_that_no_run_reaches_says_how_near_the_best_came():

@@ -4,8 +4,8 @@
 
 from dataclasses import dataclass, replace
 import functools
+from itertools import pairwise
 import math
-from pathlib import Path
 
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.learner import TrainingProgress
@@ -89,49 +89,37 @@ def scaled_records(stays: SepsisStays, prefix: str) -> Records:
 
 def learner_settings(settings: SepsisSettings, arm: Arm) -> LearnerSettings:
     """Return how an arm learns: few large steps with noise, many small ones without."""
-    common = LearnerSettings(
+    careful = settings.low_rate if arm.epsilon < 2.0 else 1.0
+    rate = settings.learning_rate if arm.kind == 'online' else settings.offline_rate
+    private = LearnerSettings(
         discount=1.0,
         loss='squared',
         proximal=0.0,
         epochs=1,
         expected_transitions=TYPICAL_STAY,
         replay=arm.replay,
-    )
-    careful = settings.low_rate if arm.epsilon < 2.0 else 1.0
-    if arm.kind == 'online':
-        return replace(
-            common,
-            optimizer='sgd',
-            learning_rate=careful * settings.learning_rate,
-            transitions_per_patient=settings.transitions_per_patient,
-            target_period=1,
-        )
-    if arm.kind == 'plain':
-        return replace(
-            common,
-            optimizer='adam',
-            learning_rate=settings.plain_rate,
-            transitions_per_patient=10,
-            target_period=50,
-        )
-    return replace(
-        common,
         optimizer='sgd',
-        learning_rate=careful * settings.offline_rate,
+        learning_rate=careful * rate,
         transitions_per_patient=settings.transitions_per_patient,
         target_period=1,
-        conservative=settings.conservative,
+    )
+    if arm.kind == 'offline':
+        return replace(private, conservative=settings.conservative)
+    if arm.kind == 'online':
+        return private
+    return replace(
+        private,
+        optimizer='adam',
+        learning_rate=settings.plain_rate,
+        transitions_per_patient=10,
+        target_period=50,
     )
 
 
 def phases_of(settings: SepsisSettings) -> list[tuple[float, int]]:
     """Return sampling probability and steps of each round of an online run that learns."""
-    counts = range(
-        settings.new_patients,
-        settings.rounds * settings.new_patients + 1,
-        settings.new_patients,
-    )
-    return [(settings.batch / each, 1) for each in counts if each >= settings.batch]
+    counts = (number * settings.new_patients for number in range(1, settings.rounds + 1))
+    return [(settings.batch / count, 1) for count in counts if count >= settings.batch]
 
 
 @functools.lru_cache(maxsize=64)
@@ -149,122 +137,118 @@ def noise_multiplier(settings: SepsisSettings, arm: Arm) -> float:
     return noise_multiplier_for(epsilon=arm.epsilon, delta=settings.delta, phases=phases)
 
 
-def privacy_settings(settings: SepsisSettings, arm: Arm, batch: int) -> PrivacySettings:
+def privacy_settings(settings: SepsisSettings, arm: Arm) -> PrivacySettings:
     """Return what an arm promises its patients."""
     noise = noise_multiplier(settings, arm)
+    batches = {'plain': settings.plain_batch, 'online': settings.batch}
     return PrivacySettings(
         unit=UNIT,
         budget=arm.epsilon if arm.private else math.inf,
         delta=settings.delta,
         clip_norm=settings.clip_norm if noise else UNCLIPPED,
         noise_multiplier=noise,
-        batch=batch,
+        batch=batches.get(arm.kind, arm.patients or settings.clinician_patients),
     )
 
 
-def learn_online(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
+def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
     """
-    Let a hospital treat patients by its private policy and learn from all of them.
+    Let a hospital learn: from patients whom its own policy treats, or from its clinicians'.
 
     :param work: its directory keeps what was collected, checkpoint and ledger for a restart.
     """
-    settings = settings.online(arm.patients)
-    inputs, model = inputs_of(settings.scale), icu_sepsis()
-    fast = arm.kind == 'plain'
-    online = OnlineSettings(
-        rounds=settings.plain_rounds if fast else settings.rounds,
-        patients=settings.plain_patients if fast else settings.new_patients,
-        updates=(settings.plain_steps - 0.5) / settings.plain_patients
-        if fast
-        else 0.5 / settings.new_patients,
-        warm_up=1 if fast else settings.batch,
-        exploration=settings.plain_exploration if fast else settings.exploration,
-        final_exploration=0.05 if fast else settings.exploration,
-        exploration_rounds=max(1, int(0.7 * settings.plain_rounds)),
-    )
+    offline, inputs, model = arm.kind == 'offline', inputs_of(settings.scale), icu_sepsis()
+    settings = settings if offline else settings.online(arm.patients)
+    privacy = privacy_settings(settings, arm)
     start = public_weights(public_values(arm.start, seed), settings.scale)
-    privacy = privacy_settings(settings, arm, settings.plain_batch if fast else settings.batch)
-    seen = [actions_of(start, inputs)]
-    kept: list[NDArray[np.float64]] = [start.astype(np.float64)]
-    values = [survival(model, seen[0])]
-
-    def report(told: TrainingProgress, weights: NDArray[np.float32]) -> None:
-        seen.append(actions_of(weights, inputs))
-        kept.append(weights.astype(np.float64))
-        # Before learning begins the policy stays what it was.
-        same = np.array_equal(seen[-1], seen[-2])
-        values.append(values[-1] if same else survival(model, seen[-1]))
-        work.tell(told.round, online.rounds)
-
-    with opened(work.directory, privacy) as ledger:
-        OnlineTrainer(
-            SepsisCollector(inputs, seed),
-            SHAPE,
-            online,
-            learner_settings(settings, arm),
-            privacy,
-            ledger,
-            NoiseSource.seeded(seed),
-            work.directory,
-            inputs,
-        ).train(start, report=report, stopped=work.stopped, anew=True)
-        epsilon = ledger.epsilon() if arm.private else math.inf
-    last = math.ceil(AVERAGED * online.rounds)
-    return Learned(
-        [online.patients * each for each in range(online.rounds + 1)],
-        values,
-        seen[-1],
-        actions_of(np.mean(kept[-last:], axis=0), inputs),
-        epsilon,
-        privacy.noise_multiplier,
-    )
-
-
-def learn_offline(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
-    """Let a hospital learn from what its clinicians did; see :func:`learn_online`."""
-    inputs, model = inputs_of(settings.scale), icu_sepsis()
-    patients = arm.patients or settings.clinician_patients
-    records = scaled_records(clinician_records(patients, seed), 'stay')
-    start = public_weights(public_values(arm.start, seed), settings.scale)
-    privacy = privacy_settings(settings, arm, patients)
-    rounds = settings.offline_steps
-    kept = [start.astype(np.float64)]
-    with opened(work.directory, privacy) as ledger:
-        trainer = Trainer(
-            records,
-            SHAPE,
-            learner_settings(settings, arm),
-            privacy,
-            ledger,
-            NoiseSource.seeded(seed),
-            work.directory / 'checkpoint',
-            steps=1,
-            inputs=inputs,
-        )
-        state = None
-        for round in range(1, rounds + 1):
-            state = trainer.train_on(state, start, round, stopped=work.stopped)
-            kept.append(state.weights.copy())
-            work.tell(round, rounds)
-        epsilon = ledger.epsilon() if arm.private else math.inf
-    last = math.ceil(AVERAGED * rounds)
-    first, final = (actions_of(each, inputs) for each in (kept[0], kept[-1]))
-    return Learned(
-        [0, patients],
-        [survival(model, first), survival(model, final)],
-        final,
-        actions_of(np.mean(kept[-last:], axis=0), inputs),
-        epsilon,
-        privacy.noise_multiplier,
-    )
-
-
-def opened(directory: Path, privacy: PrivacySettings) -> Ledger:
-    """Open the ledger of a run, or begin it."""
-    return Ledger.open(
-        directory / 'ledger.sqlite',
+    with Ledger.open(
+        work.directory / 'ledger.sqlite',
         hospital='hospital_1',
         unit=privacy.unit,
         delta=privacy.delta,
         budget=privacy.budget,
+    ) as ledger:
+        train = _train_offline if offline else _train_online
+        patients, released = train(settings, arm, seed, work, start, ledger)
+        epsilon = ledger.epsilon() if arm.private else math.inf
+    released = [start.astype(np.float64), *released]
+    shown = [released[0], released[-1]] if offline else released
+    actions = [actions_of(weights, inputs) for weights in shown]
+    values = [survival(model, actions[0])]
+    for before, after in pairwise(actions):
+        # Before learning begins the policy stays what it was.
+        values.append(values[-1] if np.array_equal(before, after) else survival(model, after))
+    last = math.ceil(AVERAGED * (len(released) - 1))
+    averaged = actions_of(np.mean(released[-last:], axis=0), inputs)
+    return Learned(patients, values, actions[-1], averaged, epsilon, privacy.noise_multiplier)
+
+
+def _train_online(
+    settings: SepsisSettings,
+    arm: Arm,
+    seed: int,
+    work: Work,
+    start: NDArray[np.float32],
+    ledger: Ledger,
+) -> tuple[list[int], list[NDArray[np.float64]]]:
+    """Treat patients by the private policy; return how many until each round, and its weights."""
+    inputs, plain = inputs_of(settings.scale), arm.kind == 'plain'
+    exploration = settings.plain_exploration if plain else settings.exploration
+    online = OnlineSettings(
+        rounds=settings.plain_rounds if plain else settings.rounds,
+        patients=settings.plain_patients if plain else settings.new_patients,
+        updates=(settings.plain_steps - 0.5) / settings.plain_patients
+        if plain
+        else 0.5 / settings.new_patients,
+        warm_up=1 if plain else settings.batch,
+        exploration=exploration,
+        final_exploration=0.05 if plain else exploration,
+        exploration_rounds=max(1, int(0.7 * settings.plain_rounds)),
     )
+    released: list[NDArray[np.float64]] = []
+
+    def report(progress: TrainingProgress, weights: NDArray[np.float32]) -> None:
+        released.append(weights.astype(np.float64))
+        work.tell(progress.round, online.rounds)
+
+    OnlineTrainer(
+        SepsisCollector(inputs, seed),
+        SHAPE,
+        online,
+        learner_settings(settings, arm),
+        privacy_settings(settings, arm),
+        ledger,
+        NoiseSource.seeded(seed),
+        work.directory,
+        inputs,
+    ).train(start, report=report, stopped=work.stopped, anew=True)
+    return [online.patients * number for number in range(online.rounds + 1)], released
+
+
+def _train_offline(
+    settings: SepsisSettings,
+    arm: Arm,
+    seed: int,
+    work: Work,
+    start: NDArray[np.float32],
+    ledger: Ledger,
+) -> tuple[list[int], list[NDArray[np.float64]]]:
+    """Learn from what clinicians did; return how many patients, and the weights of each round."""
+    patients, rounds = arm.patients or settings.clinician_patients, settings.offline_steps
+    trainer = Trainer(
+        scaled_records(clinician_records(patients, seed), 'stay'),
+        SHAPE,
+        learner_settings(settings, arm),
+        privacy_settings(settings, arm),
+        ledger,
+        NoiseSource.seeded(seed),
+        work.directory / 'checkpoint',
+        steps=1,
+        inputs=inputs_of(settings.scale),
+    )
+    state, released = None, []
+    for round in range(1, rounds + 1):
+        state = trainer.train_on(state, start, round, stopped=work.stopped)
+        released.append(state.weights.copy())
+        work.tell(round, rounds)
+    return [0, patients], released

@@ -2,25 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots of the sepsis experiments: FAE, mortality, actions, and the best plan on the data."""
 
+from collections.abc import Callable
 from pathlib import Path
-import textwrap
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.plots.drawing import draw_points, drawing, ends_of
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
-from fdrl_ros.worlds.icu_sepsis.study.settings import EPSILONS, REPLAYS
+from fdrl_ros.worlds.icu_sepsis.study.settings import EPSILONS, REPLAYS, Start
 from fdrl_ros.worlds.icu_sepsis.study.summary import CURVES, spread
-from fdrl_ros.worlds.icu_sepsis.study.tables import start_words
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import levels_of, not_reached, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 import numpy as np
 
-DOTS = 120
-COLOURS = {'poisson': 'tab:blue', 'prioritised_poisson': 'tab:orange', 'prioritised': 'tab:red'}
+COLOURS = dict(zip(REPLAYS, ('tab:blue', 'tab:orange', 'tab:red'), strict=True))
+
+_TOLD = 0.5
+"""Percent above which the spread of a share is written."""
 
 
 def draw_sepsis(summary: Json, directory: Path) -> list[str]:
@@ -31,47 +31,52 @@ def draw_sepsis(summary: Json, directory: Path) -> list[str]:
     :returns: their names.
     :raises OSError: if one cannot be written.
     """
-    drawn = {
-        'sepsis_fae.png': draw_fae,
-        'sepsis_learning.png': draw_learning,
-        'sepsis_mortality.png': draw_mortality,
-        'sepsis_actions.png': draw_actions,
+    runs = max((each['runs'] for each in summary['arms']), default=0)
+    words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}.'
+    plots = {
+        'fae': (draw_fae, (2.9 * len(levels_of(summary)), 4.1)),
+        'learning': (draw_learning, (6.5, 4.4)),
+        'mortality': (draw_mortality, (13.0, 4.4)),
+        'actions': (draw_actions, (9.6, 3.1 * len(summary['heat_maps']))),
     }
     if any(each['kind'] == 'plan' for each in summary['targets']):
-        drawn['sepsis_information.png'] = draw_information
-    for name, draw in drawn.items():
-        figure = Figure(layout='constrained')
-        FigureCanvasAgg(figure)
-        draw(figure, summary)
-        _sign(figure, summary, CURVES[Path(name).stem.removeprefix('sepsis_')])
-        figure.savefig(directory / name, dpi=DOTS)
-    return list(drawn)
+        plots['information'] = (draw_information, (6.5, 4.4))
+    for name, (draw, size) in plots.items():
+        with drawing(directory / f'sepsis_{name}.png', size, f'{CURVES[name]}\n{words}') as figure:
+            draw(figure, summary)
+    return [f'sepsis_{name}.png' for name in plots]
 
 
 def draw_fae(figure: Figure, summary: Json) -> None:
     """Draw FAE against epsilon, for each survival that is waited for."""
-    levels, nobody = levels_of(summary), not_reached(summary)
-    figure.set_size_inches(2.9 * len(levels), 4.1)
+    levels, missed = levels_of(summary), not_reached(summary)
     panels = figure.subplots(1, len(levels), sharey=True, squeeze=False)[0]
     longest = max(max(row['patients']) for row in summary['arms'])
-    beyond = 1.1 * longest
     for axes, phi in zip(panels, levels, strict=True):
         for shift, (replay, words) in zip((-0.15, 0.0, 0.15), REPLAYS.items(), strict=True):
             rows = [each for each in summary['arms'] if each['replay'] == replay]
             if not rows:
                 continue
-            found = [row_at(each, phi, summary) for each in rows]
-            spots = np.array([_place(each['epsilon']) for each in rows]) + shift
-            middle = np.array([_or(each['median'], beyond) for each in found])
-            ends = np.array([[_or(q, beyond) for q in each['quartiles']] for each in found])
-            spread = np.abs(ends - middle[:, None]).T
-            axes.errorbar(spots, middle, spread, fmt='o-', color=COLOURS[replay], label=words)
+            waits = [row_at(each, phi, summary) for each in rows]
+            low, middle, high = np.array(
+                [[each['quartiles'][0], each['median'], each['quartiles'][1]] for each in waits],
+                np.float64,
+            ).T
+            low, middle, high = (np.nan_to_num(q, nan=1.1 * longest) for q in (low, middle, high))
+            places = np.array([_place(each['epsilon']) for each in rows]) + shift
+            ends = np.abs([middle - low, high - middle])
+            axes.errorbar(places, middle, ends, fmt='o-', color=COLOURS[replay], label=words)
         axes.axhline(longest, color='gray', linewidth=0.8, linestyle=':')
         axes.set_ylim(0.0, 1.18 * longest)
         axes.text(-0.3, 1.13 * longest, 'not reached', fontsize=7, color='dimgray')
-        if phi in nobody:
-            words = textwrap.fill(nobody[phi], 30)
-            axes.text(0.5, 0.5, words, ha='center', fontsize=8, transform=axes.transAxes)
+        if phi in missed:
+            style: Json = {
+                'ha': 'center',
+                'fontsize': 8,
+                'wrap': True,
+                'transform': axes.transAxes,
+            }
+            axes.text(0.5, 0.5, missed[phi], **style)
         _epsilon_axis(axes)
         axes.set_title(f'survival {phi:g}')
     panels[0].set_ylabel('FAE in patients, median and quartiles')
@@ -80,11 +85,9 @@ def draw_fae(figure: Figure, summary: Json) -> None:
 
 def draw_learning(figure: Figure, summary: Json) -> None:
     """Draw how survival grows with patients."""
-    figure.set_size_inches(6.5, 4.4)
     axes = figure.subplots()
-    for row in summary['arms']:
-        if row['replay'] == 'poisson':
-            axes.plot(row['patients'], row['curve'], label=f'epsilon {_named(row["epsilon"])}')
+    for row in _without_per(summary):
+        axes.plot(row['patients'], row['curve'], label=f'epsilon {_named(row["epsilon"])}')
     axes.set_xlabel('patients treated')
     axes.set_ylabel('exact survival, mean over runs')
     axes.set_title('Learning without PER, from a public start')
@@ -92,76 +95,63 @@ def draw_learning(figure: Figure, summary: Json) -> None:
 
 
 def draw_mortality(figure: Figure, summary: Json) -> None:
-    """Draw estimated mortality against epsilon, and by SOFA band at epsilon 8."""
-    figure.set_size_inches(13.0, 4.4)
-    left, right, change = figure.subplots(1, 3)
+    """Draw estimated mortality against epsilon, by SOFA band at epsilon 8, and its change."""
+    left, middle, right = figure.subplots(1, 3)
     for replay, words in REPLAYS.items():
         rows = [each for each in summary['arms'] if each['replay'] == replay]
-        if not rows:
-            continue
-        means, errors = _bars([each['mortality'] for each in rows])
-        places = [_place(each['epsilon']) for each in rows]
-        left.errorbar(places, means, errors, fmt='o-', color=COLOURS[replay], label=words)
-    for name, style in (('clinicians', '--'), ('optimum', ':')):
-        value = 100.0 * (1.0 - summary['references'][name]['survival'])
-        left.axhline(value, color='gray', linestyle=style, linewidth=0.9, label=name)
+        if rows:
+            where = [_place(each['epsilon']) for each in rows]
+            found = [each['mortality'] for each in rows]
+            draw_points(left, where, found, 100.0, color=COLOURS[replay], label=words)
+    _draw_references(left, summary, lambda survival: 100.0 * (1.0 - survival))
     _epsilon_axis(left)
-    left.set_ylabel('estimated mortality, %')
     left.set_title('Mortality against epsilon')
-    left.legend(fontsize=7)
-    chosen = [
-        each
-        for each in summary['arms']
-        if each['replay'] == 'poisson' and each['epsilon'] in (None, 8.0)
-    ]
-    spots = np.arange(len(BANDS), dtype=np.float64)
-    width = 0.8 / (1 + len(chosen))
-    for number, row in enumerate(chosen):
-        means, errors = _bars([row['mortality_by_band'][band] for band in BANDS])
-        name = 'DQN' if row['epsilon'] is None else 'DP-DQN, epsilon 8'
-        right.bar(spots + width * number, means, width, yerr=errors, label=name)
-    doctors = summary['references']['clinicians']['by_band']
-    values = [100.0 * (1.0 - doctors[band]) for band in BANDS]
-    right.bar(spots + width * len(chosen), values, width, label='clinicians', color='gray')
-    right.set_xticks(spots + width, [f'{band} SOFA' for band in BANDS])
-    right.set_ylabel('estimated mortality, %')
-    right.set_title('Mortality by severity')
-    right.legend(fontsize=7)
-    _draw_changes(change, summary)
-
-
-def _draw_changes(axes: Axes, summary: Json) -> None:
-    """Draw what epsilon 8 costs by SOFA band, beside the paper's numbers."""
-    spots = np.arange(len(BANDS), dtype=np.float64)
-    axes.axhline(0.0, color='gray', linewidth=0.8)
+    bars = {
+        'DQN' if row['epsilon'] is None else 'DP-DQN, epsilon 8': row['mortality_by_band']
+        for row in _without_per(summary)
+        if row['epsilon'] in (None, 8.0)
+    }
+    clinicians = summary['references']['clinicians']['by_band']
+    bars['clinicians'] = {
+        band: {'mean': 1.0 - clinicians[band], 'low': None, 'high': None} for band in BANDS
+    }
+    places = np.arange(len(BANDS))
+    width = 0.8 / len(bars)
+    for number, (name, by_band) in enumerate(bars.items()):
+        means, ends = ends_of([by_band[band] for band in BANDS])
+        ends = None if ends is None else 100.0 * ends
+        middle.bar(places + width * number, 100.0 * means, width, yerr=ends, label=name)
+    middle.set_title('Mortality by severity')
+    right.axhline(0.0, color='gray', linewidth=0.8)
     if summary['bands']:
-        own = [summary['bands'][band] for band in BANDS]
-        means, errors = _bars(own, 1.0)
-        axes.errorbar(spots - 0.08, means, errors, fmt='o', capsize=3, label='here')
+        found = [summary['bands'][band] for band in BANDS]
+        draw_points(right, places - 0.08, found, fmt='o', capsize=3, label='here')
     paper = [summary['paper']['bands'][band] for band in BANDS]
-    axes.plot(spots + 0.08, paper, 'D', color='tab:red', label='paper, Figure 6 (no spread told)')
-    axes.set_xticks(spots, [f'{band} SOFA' for band in BANDS])
-    axes.set_xlim(-0.5, len(BANDS) - 0.5)
-    axes.set_ylabel('points of mortality')
-    axes.set_title('Epsilon 8 minus no privacy')
-    axes.legend(fontsize=7)
+    right.plot(
+        places + 0.08, paper, 'D', color='tab:red', label='paper, Figure 6 (no spread told)'
+    )
+    right.set_xlim(-0.5, len(BANDS) - 0.5)
+    right.set_title('Epsilon 8 minus no privacy')
+    for axes, shift in ((middle, width), (right, 0.0)):
+        axes.set_xticks(places + shift, [f'{band} SOFA' for band in BANDS])
+    for axes in (left, middle, right):
+        axes.set_ylabel('points of mortality' if axes is right else 'estimated mortality, %')
+        axes.legend(fontsize=7)
 
 
 def draw_information(figure: Figure, summary: Json) -> None:
     """Draw how far the best plan gets from so many of the clinicians' patients."""
-    figure.set_size_inches(6.5, 4.4)
     axes = figure.subplots()
     rows = [each for each in summary['targets'] if each['kind'] == 'plan']
-    for name in dict.fromkeys(start_words(each) for each in rows):
-        own = sorted(
-            (each for each in rows if start_words(each) == name), key=lambda e: e['patients']
-        )
-        means, errors = _bars([each['final'] for each in own])
+    rows.sort(key=lambda each: each['patients'])
+    names = [Start(**each['public']).name for each in rows]
+    for name in dict.fromkeys(names):
+        own = [each for each, its in zip(rows, names, strict=True) if its == name]
         counts = [each['patients'] for each in own]
-        axes.errorbar(counts, means, errors, fmt='o-', label=f'planning, {name}')
-    for name, style in (('clinicians', '--'), ('optimum', ':')):
-        value = 100.0 * summary['references'][name]['survival']
-        axes.axhline(value, color='gray', linestyle=style, linewidth=0.9, label=name)
+        draw_points(
+            axes, counts, [each['final'] for each in own], 100.0, label=f'planning, {name}'
+        )
+    _draw_references(axes, summary, lambda survival: 100.0 * survival)
     axes.set_xscale('log')
     axes.set_xlabel("clinicians' patients")
     axes.set_ylabel('exact survival, %')
@@ -169,15 +159,48 @@ def draw_information(figure: Figure, summary: Json) -> None:
     axes.legend(fontsize=7)
 
 
-def _bars(found: list[Json], factor: float = 100.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and half widths, in percent; one run has no width."""
-    means = np.array([factor * each['mean'] for each in found])
-    high = np.array([factor * _or(each['high'], each['mean']) for each in found])
-    return means, high - means
+def draw_actions(figure: Figure, summary: Json) -> None:
+    """Draw policies down, bands across; a red frame where the paper has most actions."""
+    maps = summary['heat_maps']
+    grid = figure.subplots(len(maps), len(BANDS), squeeze=False)
+    for line, (name, bands) in zip(grid, maps.items(), strict=True):
+        for axes, band in zip(line, BANDS, strict=True):
+            _draw_map(axes, bands[band]['shares'])
+            peak = summary['paper']['peaks'].get(name, {}).get(band)
+            if peak:
+                place = (peak[0] - 0.5, peak[1] - 0.5)
+                axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor='red', linewidth=1.8))
+            runs = '' if bands[band]['shares']['low'] is None else ', % ± 95 % interval'
+            axes.set_title(f'{name}: {band} SOFA{runs}', fontsize=8)
+            axes.set_xlabel('vasopressor level', fontsize=8)
+            axes.set_ylabel('fluid level', fontsize=8)
 
 
-def _place(epsilon: float | None) -> float:
-    return list(EPSILONS).index(float('inf') if epsilon is None else epsilon)
+def _draw_map(axes: Axes, found: Json) -> None:
+    shares, half_widths = 100.0 * np.array(found['mean']), spread(found)
+    axes.imshow(shares.reshape(LEVELS, LEVELS), cmap='Blues', origin='lower', vmin=0.0)
+    for action, share in enumerate(shares):
+        fluid, vasopressor = divmod(action, LEVELS)
+        words = f'{share:.0f}'
+        if half_widths is not None and 100.0 * half_widths[action] >= _TOLD:
+            words += f'\n±{100.0 * half_widths[action]:.0f}'
+        ink = 'white' if share > 0.6 * shares.max() else 'black'
+        axes.text(vasopressor, fluid, words, ha='center', va='center', color=ink, fontsize=6.5)
+
+
+def _draw_references(axes: Axes, summary: Json, scaled: Callable[[float], float]) -> None:
+    """Draw the survival of clinicians and of the optimum as lines."""
+    for name, style in (('clinicians', '--'), ('optimum', ':')):
+        value = scaled(summary['references'][name]['survival'])
+        axes.axhline(value, color='gray', linestyle=style, linewidth=0.9, label=name)
+
+
+def _without_per(summary: Json) -> list[Json]:
+    return [each for each in summary['arms'] if each['replay'] == 'poisson']
+
+
+def _place(epsilon: float | None) -> int:
+    return EPSILONS.index(float('inf') if epsilon is None else epsilon)
 
 
 def _epsilon_axis(axes: Axes) -> None:
@@ -187,53 +210,3 @@ def _epsilon_axis(axes: Axes) -> None:
 
 def _named(epsilon: float | None) -> str:
     return 'inf' if epsilon is None else f'{epsilon:g}'
-
-
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value
-
-
-def _sign(figure: Figure, summary: Json, paper: str) -> None:
-    """Write below a plot what the paper shows and how many runs there are."""
-    runs = max((each['runs'] for each in summary['arms']), default=0)
-    words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}. '
-    width = int(17 * figure.get_size_inches()[0])
-    lines = [*textwrap.wrap(paper, width), *textwrap.wrap(words + DISCLAIMER, width)]
-    figure.supxlabel('\n'.join(lines), fontsize=7, color='dimgray')
-
-
-_TOLD = 0.5
-"""Percent above which the spread of a share is written."""
-
-
-def draw_actions(figure: Figure, summary: Json) -> None:
-    """Draw policies down, bands across; a red frame where the paper has most actions."""
-    maps = summary['heat_maps']
-    figure.set_size_inches(9.6, 3.1 * len(maps))
-    grid = figure.subplots(len(maps), len(BANDS), squeeze=False)
-    for line, (name, bands) in zip(grid, maps.items(), strict=True):
-        for axes, band in zip(line, BANDS, strict=True):
-            _draw_map(axes, bands[band]['shares'])
-            peak = summary['paper']['peaks'].get(name, {}).get(band)
-            if peak:
-                vasopressor, fluid = peak
-                place = (vasopressor - 0.5, fluid - 0.5)
-                axes.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor='red', linewidth=1.8))
-            runs = '' if bands[band]['shares']['low'] is None else ', % ± 95 % interval'
-            axes.set_title(f'{name}: {band} SOFA{runs}', fontsize=8)
-            axes.set_xlabel('vasopressor level', fontsize=8)
-            axes.set_ylabel('fluid level', fontsize=8)
-
-
-def _draw_map(axes: Axes, found: Json) -> None:
-    shares = 100.0 * np.reshape(found['mean'], (LEVELS, LEVELS))
-    wide = spread(found)
-    spreads = None if wide is None else 100.0 * wide.reshape(LEVELS, LEVELS)
-    axes.imshow(shares, cmap='Blues', origin='lower', vmin=0.0)
-    for fluid, vasopressor in np.ndindex(LEVELS, LEVELS):
-        value = shares[fluid, vasopressor]
-        words = f'{value:.0f}'
-        if spreads is not None and spreads[fluid, vasopressor] >= _TOLD:
-            words += f'\n±{spreads[fluid, vasopressor]:.0f}'
-        ink = 'white' if value > 0.6 * shares.max() else 'black'
-        axes.text(vasopressor, fluid, words, ha='center', va='center', color=ink, fontsize=6.5)

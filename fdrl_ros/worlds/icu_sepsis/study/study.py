@@ -19,7 +19,7 @@ from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
-from fdrl_ros.worlds.icu_sepsis.study.learning import learn_offline, learn_online, Learned
+from fdrl_ros.worlds.icu_sepsis.study.learning import learn, Learned
 from fdrl_ros.worlds.icu_sepsis.study.public_start import planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import (
     Arm,
@@ -51,26 +51,19 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
     """Return the arms of the targets that are not among the paper's."""
     own = Start(settings.concentration, settings.blend)
     blurred, good, nothing = Start(30.0, 0.5), Start(30.0), Start()
-    arms = [Arm('plain', nothing)]
-    arms += [
-        Arm('online', start, epsilon)
-        for start in (own, good, blurred)
-        for epsilon in (1.0, 8.0, math.inf)
-    ]
-    arms += [Arm('online', nothing, epsilon) for epsilon in (8.0, math.inf)]
-    more = 3 * settings.patients
-    arms += [Arm('online', own, epsilon, patients=more) for epsilon in (1.0, 8.0)]
-    arms.append(Arm('online', own, 8.0, patients=LARGEST * settings.patients))
-    arms += [
-        Arm('offline', start, epsilon)
-        for start in (own, good, blurred, nothing)
-        for epsilon in (1.0, 8.0, math.inf)
-    ]
-    few = settings.clinician_patients
-    arms += [
-        Arm('plan', start, patients=count)
-        for start in (nothing, own, good, blurred)
-        for count in (few // 10, few, 4 * few, 20 * few)
+    epsilons, many, few = (1.0, 8.0, math.inf), settings.patients, settings.clinician_patients
+    arms = [
+        Arm('plain', nothing),
+        *(Arm('online', start, e) for start in (own, good, blurred) for e in epsilons),
+        *(Arm('online', nothing, e) for e in (8.0, math.inf)),
+        *(Arm('online', own, e, patients=3 * many) for e in (1.0, 8.0)),
+        Arm('online', own, 8.0, patients=LARGEST * many),
+        *(Arm('offline', start, e) for start in (own, good, blurred, nothing) for e in epsilons),
+        *(
+            Arm('plan', start, patients=count)
+            for start in (nothing, own, good, blurred)
+            for count in (few // 10, few, 4 * few, 20 * few)
+        ),
     ]
     paper = {each.name for each in paper_arms(settings)}
     return [each for each in dict.fromkeys(arms) if each.name not in paper]
@@ -78,14 +71,14 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
 
 def wanted(settings: SepsisSettings) -> list[tuple[Arm, int]]:
     """Return every run: arm and seed; all arms of a seed before the next seed."""
-    found: list[tuple[Arm, int]] = []
-    for number in range(max(settings.runs, settings.seeds)):
-        seed = settings.seed + number
-        if number < settings.runs:
-            found += [(arm, seed) for arm in paper_arms(settings)]
-        if number < settings.seeds:
-            found += [(arm, seed) for arm in target_arms(settings)]
-    return found
+    paper, targets = paper_arms(settings), target_arms(settings)
+    return [
+        (arm, settings.seed + number)
+        for number in range(max(settings.runs, settings.seeds))
+        for arms, count in ((paper, settings.runs), (targets, settings.seeds))
+        if number < count
+        for arm in arms
+    ]
 
 
 def run_sepsis(
@@ -134,11 +127,7 @@ def effort_of(settings: SepsisSettings, arm: Arm) -> float:
 def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Json:
     """Run an arm once."""
     began = time.perf_counter()
-    if arm.kind == 'plan':
-        learned = _plan(arm, seed)
-    else:
-        learn = learn_offline if arm.kind == 'offline' else learn_online
-        learned = learn(settings, arm, seed, work)
+    learned = _plan(arm, seed) if arm.kind == 'plan' else learn(settings, arm, seed, work)
     final = judged(learned.actions)
     same = np.array_equal(learned.actions, learned.averaged)
     return {

@@ -9,7 +9,7 @@ One run is one unit: means have Student's 95 % intervals, medians their quartile
 from collections.abc import Iterable, Sequence
 import math
 
-from fdrl_ros.experiments.intervals import interval, paired, quartiles, SHARE
+from fdrl_ros.experiments.intervals import Interval, interval, paired, quartiles, SHARE
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS, uniform_policy
@@ -85,21 +85,25 @@ def most_frequent(found: Json) -> tuple[int, int]:
 def _of_band(shares: Sequence[list[float]]) -> Json:
     grids = np.reshape(shares, (len(shares), LEVELS, LEVELS))
     return {
-        'shares': _summed_up(grids.reshape(len(shares), -1)),
-        'vasopressor': _summed_up(grids.sum(axis=1)),
-        'fluid': _summed_up(grids.sum(axis=2)),
+        'shares': _intervals(grids.reshape(len(shares), -1)),
+        'vasopressor': _intervals(grids.sum(axis=1)),
+        'fluid': _intervals(grids.sum(axis=2)),
     }
 
 
-def _summed_up(values: NDArray[np.float64]) -> Json:
+def _intervals(values: NDArray[np.float64]) -> Json:
     """Return mean and interval of each column; shares are from 0 to 1."""
     every = [interval(column.tolist(), SHARE) for column in values.T]
-    found: Json = {'mean': [each['mean'] for each in every], 'low': None, 'high': None}
-    if len(values) > 1:
-        found['low'] = [each['low'] for each in every]
-        found['high'] = [each['high'] for each in every]
-    return found
+    low, high = (
+        ([each['low'] for each in every], [each['high'] for each in every])
+        if len(values) > 1
+        else (None, None)
+    )
+    return {'mean': [each['mean'] for each in every], 'low': low, 'high': high}
 
+
+ByArm = dict[str, list[Json]]
+"""Runs by the name of their arm, in the order of seeds."""
 
 OTHER_PHI = (0.825, 0.83, 0.84)
 """Other survivals that FAE is told for."""
@@ -111,27 +115,13 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
 
     :param parts: as :func:`fdrl_ros.worlds.icu_sepsis.study.study.measure` makes them.
     """
-    by_arm: dict[str, list[Json]] = {}
-    for part in parts:
+    by_arm: ByArm = {}
+    for part in sorted(parts, key=lambda part: int(part['seed'])):
         by_arm.setdefault(part['arm']['name'], []).append(part)
-    for each in by_arm.values():
-        each.sort(key=lambda part: int(part['seed']))
-    model = icu_sepsis()
-    paper = [
-        paper_row(arm, by_arm[arm.name], settings.phi)
-        for arm in paper_arms(settings)
-        if arm.name in by_arm
-    ]
-    chosen = [
-        *target_arms(settings),
-        *(each for each in paper_arms(settings) if each.replay == 'poisson'),
-    ]
+    model, arms = icu_sepsis(), paper_arms(settings)
     first = range(settings.seed, settings.seed + settings.seeds)
-    targets = [
-        target_row(arm, own)
-        for arm in chosen
-        if (own := [each for each in by_arm.get(arm.name, []) if each['seed'] in first])
-    ]
+    own = {name: [each for each in of if each['seed'] in first] for name, of in by_arm.items()}
+    targets = [*target_arms(settings), *(each for each in arms if each.replay == 'poisson')]
     return {
         'unit': 'patient',
         'delta': settings.delta,
@@ -143,11 +133,13 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
             'clinicians': judged(model.clinicians),
             'optimum': judged(optimum(model).actions),
         },
-        'arms': paper,
+        'arms': [
+            paper_row(arm, by_arm[arm.name], settings.phi) for arm in arms if arm.name in by_arm
+        ],
         'bands': band_changes(by_arm, settings),
         'per': per_changes(by_arm, settings),
         'heat_maps': heat_maps(by_arm, settings),
-        'targets': targets,
+        'targets': [target_row(arm, own[arm.name]) for arm in targets if own.get(arm.name)],
     }
 
 
@@ -189,10 +181,8 @@ def fae_summary(parts: Sequence[Json], phi: float) -> Json:
 
 def fae(part: Json, phi: float) -> float:
     """Return how many patients it took until the exact survival first reached phi, or infinity."""
-    for patients, value in zip(part['patients'], part['survival'], strict=True):
-        if value >= phi:
-            return float(patients)
-    return math.inf
+    pairs = zip(part['patients'], part['survival'], strict=True)
+    return next((float(patients) for patients, value in pairs if value >= phi), math.inf)
 
 
 def target_row(arm: Arm, parts: Sequence[Json]) -> Json:
@@ -206,54 +196,52 @@ def target_row(arm: Arm, parts: Sequence[Json]) -> Json:
     return found
 
 
-def band_changes(by_arm: dict[str, list[Json]], settings: SepsisSettings) -> Json:
+def band_changes(by_arm: ByArm, settings: SepsisSettings) -> Json:
     """Return mortality at epsilon 8 minus mortality without privacy, in points, paired by seed."""
-    with_privacy, without = (
-        by_arm.get(_arm(settings, epsilon, 'poisson').name, []) for epsilon in (8.0, math.inf)
-    )
-    pairs = [(one, two) for one in with_privacy for two in without if one['seed'] == two['seed']]
-    if not pairs:
-        return {}
-    return {
-        band: interval(
-            [
-                100.0 * (two['final']['by_band'][band] - one['final']['by_band'][band])
-                for one, two in pairs
-            ]
-        )
-        for band in BANDS
-    }
+    own, free = (_runs_of(by_arm, settings, epsilon) for epsilon in (8.0, math.inf))
+    changes = {band: _points_gained(own, free, band) for band in BANDS}
+    return {} if None in changes.values() else changes
 
 
-def per_changes(by_arm: dict[str, list[Json]], settings: SepsisSettings) -> list[Json]:
+def per_changes(by_arm: ByArm, settings: SepsisSettings) -> list[Json]:
     """Return what PER adds to the survival in the end, by epsilon, paired by seed, in points."""
     found = []
     for replay in list(REPLAYS)[1:]:
         for epsilon in EPSILONS:
-            without, with_it = (
-                {part['seed']: part['final']['survival'] for part in by_arm.get(name, [])}
-                for name in (
-                    _arm(settings, epsilon, 'poisson').name,
-                    _arm(settings, epsilon, replay).name,
-                )
-            )
-            both = sorted(without.keys() & with_it.keys())
-            if both:
-                gains = [100.0 * (with_it[seed] - without[seed]) for seed in both]
-                row = {'replay': replay, 'epsilon': finite(epsilon), 'gain': interval(gains)}
-                found.append(row)
+            without = _runs_of(by_arm, settings, epsilon)
+            gain = _points_gained(without, _runs_of(by_arm, settings, epsilon, replay))
+            if gain:
+                found.append({'replay': replay, 'epsilon': finite(epsilon), 'gain': gain})
     return found
 
 
-def heat_maps(by_arm: dict[str, list[Json]], settings: SepsisSettings) -> Json:
+def _points_gained(
+    one: Sequence[Json], two: Sequence[Json], band: str | None = None
+) -> Interval | None:
+    """Return how much more survive in the second runs, in a SOFA band or in all, by seed."""
+
+    def survival(part: Json) -> float:
+        value: float = part['final']['by_band'][band] if band else part['final']['survival']
+        return value
+
+    before, after = ({part['seed']: survival(part) for part in parts} for parts in (one, two))
+    gains = [100.0 * (after[seed] - before[seed]) for seed in before if seed in after]
+    return interval(gains) if gains else None
+
+
+def heat_maps(by_arm: ByArm, settings: SepsisSettings) -> Json:
     """Return the share of each action by policy and band; see :func:`heat_map`."""
     found = {'clinicians': heat_map([judged(icu_sepsis().clinicians)['actions']])}
     for title, epsilon in (('DQN', math.inf), ('DP-DQN, epsilon 8', 8.0)):
-        parts = by_arm.get(_arm(settings, epsilon, 'poisson').name, [])
+        parts = _runs_of(by_arm, settings, epsilon)
         if parts:
             found[title] = heat_map([part['final']['actions'] for part in parts])
     return found
 
 
-def _arm(settings: SepsisSettings, epsilon: float, replay: str) -> Arm:
-    return Arm('online', Start(settings.concentration, settings.blend), epsilon, replay)
+def _runs_of(
+    by_arm: ByArm, settings: SepsisSettings, epsilon: float, replay: str = 'poisson'
+) -> list[Json]:
+    """Return the runs of one of the paper's arms."""
+    start = Start(settings.concentration, settings.blend)
+    return by_arm.get(Arm('online', start, epsilon, replay).name, [])

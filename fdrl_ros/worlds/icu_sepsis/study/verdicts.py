@@ -4,13 +4,14 @@
 Verdicts on the paper's trends: only differences beyond chance count, paired by seed.
 
 Mortality by Student's 95 % intervals of differences, FAE, which may be infinite, by sign tests at
-5 %; each stands for itself, so of twenty such words one may be chance.
+5 %; each stands for itself, so of twenty such verdicts one may be chance.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 import math
 
-from fdrl_ros.experiments.intervals import Interval, interval_words, paired, sign_of
+from fdrl_ros.experiments.intervals import interval_words, paired, sign_of
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS
 from scipy import stats
@@ -28,7 +29,11 @@ def verdicts(summary: Json) -> list[str]:
             f'{runs} runs of each setting are too few to say what depends on epsilon or on PER: '
             f'it takes {FEWEST_RUNS} at least'
         ]
-    return [*_of_fae(summary), *_of_mortality(summary)]
+    missed = not_reached(summary)
+    found: list[str] = []
+    for phi in levels_of(summary):
+        found += [missed[phi]] if phi in missed else _of_fae(summary, phi)
+    return [*found, *_of_mortality(summary)]
 
 
 def not_reached(summary: Json) -> dict[float, str]:
@@ -54,110 +59,81 @@ def row_at(row: Json, phi: float, summary: Json) -> Json:
     return found
 
 
-def _of_fae(summary: Json) -> Iterator[str]:
-    nobody = not_reached(summary)
-    for phi in levels_of(summary):
-        if phi in nobody:
-            yield nobody[phi]
-            continue
-        waits = {
-            (row['replay'], _number(row['epsilon'])): row_at(row, phi, summary)
-            for row in summary['arms']
+def _of_fae(summary: Json, phi: float) -> Iterator[str]:
+    """Compare FAE at the least and the greatest epsilon, and with PER against without."""
+    without: dict[float, Json] = {}
+    for replay, name in REPLAYS.items():
+        own = {
+            epsilon: row_at(row, phi, summary)
+            for epsilon, row in _by_epsilon(summary, replay).items()
         }
-        for replay, words in REPLAYS.items():
-            own = {epsilon: wait for (name, epsilon), wait in waits.items() if name == replay}
-            if len(own) > 1:
-                yield f'survival {phi:g}, {words}: {_trend(own)}'
-        for replay in list(REPLAYS)[1:]:
-            both = sorted(
-                each for name, each in waits if name == replay and ('poisson', each) in waits
+        rising = sorted(own)
+        if len(own) > 1:
+            least, *_, most = rising
+            verdict, longer, shorter = _compare_waits(own[most], own[least])
+            medians = [_number(own[epsilon]['median']) for epsilon in reversed(rising)]
+            always = '' if medians == sorted(medians) else 'not '
+            yield (
+                f'survival {phi:g}, {name}: FAE at epsilon {least:g} against {most:g}: {verdict} '
+                f'(longer in {longer}, shorter in {shorter} runs), its median {always}growing at '
+                'every step'
             )
-            changes: dict[str, list[str]] = {}
-            for each in both:
-                found = _compared(waits['poisson', each], waits[replay, each])
-                changes.setdefault(found, []).append(f'{each:g}')
-            if changes:
-                said = '; '.join(f'{word} at {", ".join(at)}' for word, at in changes.items())
-                yield f'survival {phi:g}, {REPLAYS[replay]} against no PER: {said}'
+        if replay == 'poisson':
+            without = own
+            continue
+        both = ', '.join(
+            f'{e:g} {_compare_waits(without[e], own[e])[0]}' for e in rising if e in without
+        )
+        if both:
+            yield f'survival {phi:g}, FAE with {name} against no PER, by epsilon: {both}'
 
 
-def _trend(waits: dict[float, Json]) -> str:
-    """Describe how FAE depends on epsilon."""
-    falling = sorted(waits, reverse=True)
-    least, most = falling[-1], falling[0]
-    longer, shorter, chance = _signs(waits[most], waits[least])
-    if not longer + shorter:
-        return f'FAE is the same at epsilon {least:g} and {most:g} in all runs'
-    if chance >= LEVEL:
-        return f'FAE at epsilon {least:g} and {most:g} does not differ beyond chance'
-    if shorter > longer:
-        return f'FAE is shorter at epsilon {least:g} than at {most:g}'
-    medians = [_number(waits[each]['median']) for each in falling]
-    always = all(one <= two for one, two in zip(medians, medians[1:], strict=False))
-    said = f'FAE is longer at epsilon {least:g} than at {most:g} in {longer} of '
-    said += f'{longer + shorter} runs that differ'
-    return said + ('' if always else ', but does not fall at every step between')
-
-
-def _compared(without: Json, with_it: Json) -> str:
-    """Describe the effect of PER on FAE."""
-    if not without['reached'] and not with_it['reached']:
-        return 'not reached by either'
-    slower, faster, chance = _signs(without, with_it)
-    if chance >= LEVEL:
-        return 'no difference beyond chance'
-    return 'slower' if slower > faster else 'faster'
-
-
-def _signs(one: Json, two: Json) -> tuple[int, int, float]:
-    """Return how many runs wait longer in the second, how many shorter, and the chance of that."""
-    pairs = [
-        (_number(before), _number(after))
-        for before, after in zip(one['values'], two['values'], strict=True)
-    ]
-    longer = sum(after > before for before, after in pairs)
-    shorter = sum(after < before for before, after in pairs)
-    if not longer + shorter:
-        return 0, 0, 1.0
-    return longer, shorter, float(stats.binomtest(longer, longer + shorter).pvalue)
+def _compare_waits(one: Json, two: Json) -> tuple[str, int, int]:
+    """Return by a sign test how the second FAE differs, and how many runs are longer, shorter."""
+    changes = [_number(b) - _number(a) for a, b in zip(one['values'], two['values'], strict=True)]
+    longer, shorter = sum(c > 0.0 for c in changes), sum(c < 0.0 for c in changes)
+    if not one['reached'] and not two['reached']:
+        return 'not reached by either', longer, shorter
+    if not longer + shorter or stats.binomtest(longer, longer + shorter).pvalue >= LEVEL:
+        return 'no difference', longer, shorter
+    return ('longer' if longer > shorter else 'shorter'), longer, shorter
 
 
 def _of_mortality(summary: Json) -> Iterator[str]:
-    rows = {
-        _number(row['epsilon']): row['mortality']['values']
-        for row in summary['arms']
-        if row['replay'] == 'poisson'
-    }
-    falling = sorted(rows, reverse=True)
-    if len(falling) < 2:
+    """Tell how mortality without PER depends on epsilon, by paired differences."""
+    rows = _by_epsilon(summary, 'poisson')
+    values = {e: rows[e]['mortality']['values'] for e in sorted(rows, reverse=True)}
+    if len(values) < 2:
         return
-    least, most = falling[-1], falling[0]
-    whole = paired(rows[least], rows[most])
-    said = f'mortality at epsilon {least:g} minus that at {most:g}: {_points(whole)} points'
-    if not sign_of(whole):
-        yield f'{said}, no change beyond chance'
-        return
-    if sign_of(whole) < 0:
-        yield f'{said}: it falls with epsilon'
-        return
-    steps = [paired(rows[two], rows[one]) for one, two in zip(falling, falling[1:], strict=False)]
-    sure = sum(sign_of(each) > 0 for each in steps)
-    yield f'{said}: it rises as epsilon falls, beyond chance in {sure} of {len(steps)} steps'
-    finite = [each for each in falling if math.isfinite(each)]
-    slopes = [
-        [(more - less) / (one - two) for less, more in zip(rows[one], rows[two], strict=True)]
-        for one, two in zip(finite, finite[1:], strict=False)
-    ]
-    turns = [paired(two, one) for one, two in zip(slopes, slopes[1:], strict=False)]
-    if turns:
-        steeper = all((each['mean'] or 0.0) > 0.0 for each in turns)
-        sure = sum(sign_of(each) > 0 for each in turns)
-        word = 'ever more steeply' if steeper else 'not ever more steeply'
-        yield f'{word} below epsilon {finite[0]:g}; beyond chance in {sure} of {len(turns)} turns'
+    most, *_, least = values
+    whole = paired(values[least], values[most])
+    trend = {1: 'it rises as epsilon falls', -1: 'it falls with epsilon'}
+    said = trend.get(sign_of(whole), 'no change beyond chance')
+    if sign_of(whole) > 0:
+        steps = [sign_of(paired(values[two], values[one])) > 0 for one, two in pairwise(values)]
+        said += f', beyond chance in {sum(steps)} of {len(steps)} steps'
+        slopes = [
+            [
+                (more - less) / (one - two)
+                for less, more in zip(values[one], values[two], strict=True)
+            ]
+            for one, two in pairwise(values)
+            if math.isfinite(one)
+        ]
+        turns = [paired(two, one) for one, two in pairwise(slopes)]
+        if turns:
+            steeper = all((turn['mean'] or 0.0) > 0.0 for turn in turns)
+            sure = sum(sign_of(turn) > 0 for turn in turns)
+            said += f', {"" if steeper else "not "}ever more steeply, beyond chance in {sure} of '
+            said += f'{len(turns)} turns'
+    points = interval_words(whole, '.2f', 100.0)
+    yield f'mortality at epsilon {least:g} minus that at {most:g}: {points} points: {said}'
 
 
-def _points(found: Interval) -> str:
-    return interval_words(found, '.2f', 100.0)
+def _by_epsilon(summary: Json, replay: str) -> dict[float, Json]:
+    """Return the arms with a replay by their epsilon."""
+    arms = (row for row in summary['arms'] if row['replay'] == replay)
+    return {_number(row['epsilon']): row for row in arms}
 
 
 def _number(value: float | None) -> float:

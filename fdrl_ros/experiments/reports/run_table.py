@@ -1,0 +1,177 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The table at the end of a run, for people, and that of several seeds."""
+
+from collections.abc import Mapping
+import io
+
+from fdrl_ros.experiments.intervals import interval_words
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.reports.assessment import Assessment
+from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
+from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+PAPER_HE_SECONDS = 0.7
+"""Encryption and decryption a round in the FDRL paper, seconds."""
+
+GLOSSARY = 'Terms and units: docs/glossary.md'
+
+COLUMNS = {
+    'success': ('success', '.1%'),
+    '95 %': ('', ''),
+    'A_task': ('a_task', '.3f'),
+    'exact': ('a_task_exact', '.3f'),
+    'on policy': ('a_task_on_policy', '.3f'),
+    'R_mit': ('r_mit', '.3f'),
+    'alpha_adapt': ('alpha_adapt', '.3f'),
+    'peak N': ('peak_force', '.2f'),
+    'return': ('mean_return', '.3f'),
+}
+"""By heading: name in ``summary.json`` and form."""
+
+FULL_WIDTH = 118
+"""Characters that all columns need; a narrower terminal gets fewer."""
+LESSER = ('95 %', 'on policy', 'return')
+SEED_METRICS = ('success', 'a_task', 'r_mit', 'mean_return')
+
+
+def policy_table(policies: Mapping[str, Json], width: int = FULL_WIDTH) -> Table:
+    """
+    Make the table with one row a policy.
+
+    :param policies: name to columns, as in ``summary.json``.
+    :param width: characters of a line; when they are few, some columns are left out.
+    """
+    shown = {
+        heading: column
+        for heading, column in COLUMNS.items()
+        if width >= FULL_WIDTH or heading not in LESSER
+    }
+    first = next(iter(policies.values()))
+    table = make_table(
+        f'{first["patients"]} unseen patients of all hospitals',
+        ('policy', *shown),
+        (
+            [name, *(_cell(row, *column) for column in shown.values())]
+            for name, row in policies.items()
+        ),
+        numbers='right',
+    )
+    for row, name in zip(table.rows, policies, strict=True):
+        row.style = 'bold' if name in ('global', 'selector') else ''
+    return table
+
+
+def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
+    """
+    Put everything together that a user sees at the end.
+
+    :param width: characters of a line.
+    """
+    summary, plan = found.summary(), found.plan
+    parts = _warnings(plan.federation.noise == 'secure', plan.federation.release)
+    parts.append(policy_table(summary['policies'], width))
+    first = next(iter(summary['policies'].values()))
+    lines = [
+        f'A_task tie-tolerant on the frozen set {found.probe_digest[:12]}: chance '
+        f'{first["a_task_chance"]:.3f}, ceiling {first["a_task_ceiling"]:.3f}'
+    ]
+    leads = found.differences()
+    lines += [
+        f'global minus {name}: success {leads[name]["success"]:+.3f} +- '
+        f'{leads[name]["success_half_width"]:.3f} (95 %, these patients, one seed)'
+        for name in ('pretrained', *(f'local_{each}' for each in plan.hospitals))
+        if name in leads
+    ]
+    parts += map(Text, lines)
+    if summary['rounds'] < summary['rounds_planned']:
+        words = f'only {summary["rounds"]} of {summary["rounds_planned"]} rounds were done'
+        why = summary['ended']
+        parts.append(Text(f'{words}: {why}' if why else words, style='bold red'))
+    parts += [
+        Text(_privacy(summary, plan.privacy.budget)),
+        Text(
+            f'noise sigma_m = {summary["sigma_m"]:g}, s = sigma_m C / L = {summary["s"]:.4g}; '
+            f'epsilon_paper = {summary["epsilon_paper"]:.4g}, of one step at order '
+            f'{PAPER_ORDER:g}, which bounds nothing that ran'
+        ),
+        Text(
+            f'{summary["rounds"]} rounds of {summary["round_seconds"]:.1f} s; of that '
+            f'{summary["he_seconds"]:.3f} s encrypting, summing and decrypting '
+            f'{summary["n_parameters"]} parameters (paper: {PAPER_HE_SECONDS} s); '
+            f'{summary["update_bytes"] / 1000:.1f} kB sent by each hospital a round'
+        ),
+        Text(GLOSSARY),
+        Text(DISCLAIMER, style='italic'),
+    ]
+    return Group(*parts)
+
+
+def render_text(found: Assessment) -> str:
+    """Return the same as plain text."""
+    file = io.StringIO()
+    Console(file=file, width=140, no_color=True).print(render(found))
+    return file.getvalue()
+
+
+def seeds_table(combined: Json) -> Group:
+    """Make the tables of an experiment over several seeds."""
+    parts = _warnings(combined['private'], combined['plan']['federation']['release'])
+    count = len(combined['seeds'])
+    for title, heading, key in (
+        (f'Mean over {count} seeds with 95 % interval (Student)', 'policy', 'policies'),
+        ('Global minus other, paired by seed and patient', 'other', 'global_minus'),
+    ):
+        rows = (
+            [name, *(interval_words(row[metric], '.3f') for metric in SEED_METRICS)]
+            for name, row in combined[key].items()
+        )
+        parts.append(make_table(title, (heading, *SEED_METRICS), rows, numbers='right'))
+    worst = max(combined['epsilon'].values())
+    words = (
+        f'epsilon at most {worst:.2f} a hospital at delta {combined["delta"]:g}, '
+        f'unit: {combined["unit"]}'
+    )
+    parts += [
+        Text(words + _shared_words(combined)),
+        Text(GLOSSARY),
+        Text(DISCLAIMER, style='italic'),
+    ]
+    return Group(*parts)
+
+
+def shared_patients(epsilon: float, delta: float) -> str:
+    """Describe the guarantee for patients of several hospitals, whose epsilons add up."""
+    return (
+        f'a patient may be in several hospitals: for such a patient epsilon is at most '
+        f'{epsilon:.2f}, the sum, at delta {delta:g}'
+    )
+
+
+def _warnings(private: bool, release: bool) -> list[RenderableType]:
+    found: list[RenderableType] = [] if private else [Text(NOT_PRIVATE, style='bold red')]
+    return [*found, Text(RELEASED)] if release else found
+
+
+def _privacy(summary: Json, budget: float) -> str:
+    spent = ', '.join(f'{name} {value:.2f}' for name, value in summary['epsilon'].items())
+    words = f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
+    for name, problem in summary['ledger_problems'].items():
+        words += f'\n{name} counts as having spent its whole budget: {problem}'
+    return words + _shared_words(summary)
+
+
+def _shared_words(summary: Json) -> str:
+    epsilon = summary.get('epsilon_of_shared_patients')
+    if epsilon is None:
+        return ''
+    return '\n' + shared_patients(epsilon, summary['delta_of_shared_patients'])
+
+
+def _cell(row: Json, key: str, form: str) -> str:
+    if not key:
+        return f'{row["success_low"]:.1%} .. {row["success_high"]:.1%}'
+    return 'undefined' if row[key] is None else format(row[key], form)
