@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 import difflib
 from importlib import import_module
+from pathlib import Path
+import re
 import signal
 import threading
 from types import FrameType
@@ -14,6 +16,7 @@ from typing import Any
 import click
 from fdrl_ros.cli.early_interrupt import quietly_stopped
 from fdrl_ros.errors import FdrlError, TrainingStopped
+from fdrl_ros.runtime.progress import Stopped
 
 INTERRUPTED = 130
 
@@ -32,29 +35,27 @@ class FdrlGroup(click.Group):
     A command's module is imported when the command is called, or its own help is asked for.
     """
 
-    def __init__(
-        self, *arguments: Any, table: Mapping[str, tuple[str, str]], **named: Any
-    ) -> None:
+    def __init__(self, *arguments: Any, modules: Mapping[str, str], **named: Any) -> None:
         """
         Take the commands by name.
 
-        :param table: for each name its command as `module:function`, and the first paragraph of
-            its help.
+        :param modules: for each command its module below fdrl_ros.cli.
         """
         super().__init__(*arguments, **named)
-        self.table = table
+        self.modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, sorted."""
-        return sorted(self.table)
+        return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command, or return None if there is none of that name."""
-        if name not in self.table:
+        if name not in self.modules:
             return None
-        module, _, function = self.table[name][0].partition(':')
         with quietly_stopped():
-            command: click.Command = getattr(import_module(module), function)
+            command: click.Command = getattr(
+                import_module(f'fdrl_ros.cli.{self.modules[name]}'), name
+            )
         return command
 
     def resolve_command(
@@ -62,21 +63,28 @@ class FdrlGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or name the one that is spelt like it."""
         name = args[0]
-        if name not in self.table and not name.startswith('-') and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(name, self.table, 1)
+        if name not in self.modules and not name.startswith('-') and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.modules, 1)
             hint = f' Did you mean {near[0]!r}?' if near else ''
             ctx.fail(f'No such command {name!r}.{hint}')
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command is for, out of the table."""
-        limit = formatter.width - 6 - max(map(len, self.table))
+        """Write what each command is for."""
+        limit = formatter.width - 6 - max(map(len, self.modules))
         rows = [
-            (name, click.Command(name, help=self.table[name][1]).get_short_help_str(limit))
+            (name, click.Command(name, help=self.summary(name)).get_short_help_str(limit))
             for name in self.list_commands(ctx)
         ]
         with formatter.section('Commands'):
             formatter.write_dl(rows)
+
+    def summary(self, name: str) -> str:
+        """Read the first paragraph of a command's docstring without importing its module."""
+        source = Path(__file__).parent / f'{self.modules[name].replace(".", "/")}.py'
+        text = source.read_text('utf-8')
+        found = re.search(rf'^def {name}\b.*?"""\s*(.+?)\s*(?:\n\n|""")', text, re.DOTALL | re.M)
+        return ' '.join(found[1].split()) if found else ''
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""
@@ -96,37 +104,25 @@ def when_stopped(then: str) -> None:
     click.get_current_context().meta[_THEN] = then
 
 
-class Stopping:
-    """Whether the user asked to stop; calling it tells."""
-
-    def __init__(self) -> None:
-        self._asked = threading.Event()
-
-    def __call__(self) -> bool:
-        """Return whether to stop."""
-        return self._asked.is_set()
-
-    def ask(self, number: int, frame: FrameType | None) -> None:
-        """Stop at the next good moment; asked again, at once."""
-        if self._asked.is_set():
-            raise KeyboardInterrupt
-        self._asked.set()
-        click.echo('fdrl: stopping cleanly; once more to stop at once', err=True)
-
-
 @contextmanager
-def stopping(then: str = '') -> Iterator[Stopping]:
+def stopping(then: str = '') -> Iterator[Stopped]:
     """
-    Listen to Ctrl-C and to the request to terminate while long work runs.
+    Listen to Ctrl-C and to the request to terminate while long work runs; once more, end at once.
 
     :param then: as :func:`when_stopped` takes it; nothing if there is nothing to know.
     """
     when_stopped(then)
-    asked = Stopping()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, asked.ask) for number in numbers}
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        click.echo('fdrl: stopping cleanly; once more to stop at once', err=True)
+
+    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield asked.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

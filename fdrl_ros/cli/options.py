@@ -13,22 +13,28 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
-from fdrl_ros.settings import Setting
+from fdrl_ros.settings import Setting, Settings
 
 PLAIN = ('federation', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
+
+ESSENTIAL = ('hospitals', 'procedures', 'heterogeneity', 'rounds', 'noise_multiplier', 'budget')
+"""Settings of the first section of a plan's help: who trains what for how long, at which cost."""
 
 _BETWEEN = '__'  # group and name in the parameters of a command
 
 
 C = TypeVar('C', bound=Callable[..., object])
 
+json_option = click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+
 
 class SettingOption(click.Option):
     """A flag that belongs to a group of settings."""
 
     def __init__(self, group: str, setting: Setting) -> None:
-        self.group = group
+        essential = group in ('federation', 'rounds', 'privacy') and setting.name in ESSENTIAL
+        self.section = 'Essential settings' if essential else f'Further settings: {group}'
         flag = flag_of(group, setting.name)
         if setting.type is bool:
             flag = f'{flag}/--no-{flag.removeprefix("--")}'
@@ -41,49 +47,81 @@ class SettingOption(click.Option):
         )
 
 
-class PlanCommand(click.Command):
-    """A command with flags for a whole plan; its help shows them group by group."""
+class SettingsCommand(click.Command):
+    """A command with flags for groups of settings; its help shows them group by group."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, groups: Mapping[str, type[Settings]] | None = None, **named: Any
+    ) -> None:
         super().__init__(*arguments, **named)
-        for group, settings in Plan.groups().items():
-            self.params += [SettingOption(group, each) for each in settings.describe()]
+        for group, settings in (groups or {}).items():
+            self.params += [SettingOption(group, setting) for setting in settings.describe()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own flags first, then those of each group under its name."""
-        sections: dict[str, list[tuple[str, str]]] = {'Options': []}
+        """Write the command's own flags and the essential settings first, then the others."""
+        sections: dict[str, list[tuple[str, str]]] = {'Options': [], 'Essential settings': []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                title = 'Options'
-                if isinstance(parameter, SettingOption):
-                    title = f'Settings: {parameter.group}'
+                title = getattr(parameter, 'section', 'Options')
                 sections.setdefault(title, []).append(record)
         for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
-def plan_option(command: C) -> C:
-    """Add the flag that reads a plan from a file."""
-    return click.option(
-        '--plan',
-        'plan_file',
-        metavar='FILE',
-        help='YAML file with settings, or the name of one in config/paper; flags go before it.',
-    )(command)
+class PlanCommand(SettingsCommand):
+    """A command with flags for a whole plan."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, groups=Plan.groups(), **named)
 
 
-def records_option(command: C) -> C:
-    """Add the flag that gives hospitals records of their own."""
-    return click.option(
-        '--records',
-        'own_records',
-        multiple=True,
-        metavar='HOSPITAL=FILE',
-        help='Records that a hospital trains on, instead of simulated ones: hospital_1=FILE, as '
-        '`fdrl dataset convert --records` makes it; may be repeated.',
-    )(command)
+plan_option = click.option(
+    '--plan',
+    'plan_file',
+    metavar='FILE',
+    help='YAML file with settings, or the name of one in config/paper; flags go before it.',
+)
+
+records_option = click.option(
+    '--records',
+    'own_records',
+    multiple=True,
+    metavar='HOSPITAL=FILE',
+    help='Records that a hospital trains on, instead of simulated ones: hospital_1=FILE, as '
+    '`fdrl dataset convert --records` makes it; may be repeated.',
+)
+
+
+def settings_options(kind: type[Settings], flags: Mapping[str, str]) -> Callable[[C], C]:
+    """
+    Add flags for some settings of a group, with their defaults, to a command without a plan.
+
+    :param flags: flag of each setting, by the setting's name.
+    """
+    settings = {setting.name: setting for setting in kind.describe()}
+
+    def add(command: C) -> C:
+        for name, flag in reversed(list(flags.items())):
+            setting = settings[name]
+            kind: click.ParamType | type = setting.type
+            if setting.choices:
+                kind = click.Choice(setting.choices)
+            elif setting.type is int:
+                kind = click.IntRange(setting.minimum, setting.maximum)  # type: ignore[arg-type]
+            command = click.option(
+                flag,
+                name,
+                type=kind,
+                default=setting.default,
+                show_default=True,
+                help=f'{setting.description[0].upper()}{setting.description[1:]}.',
+            )(command)
+        return command
+
+    return add
 
 
 def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
@@ -93,11 +131,11 @@ def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
     :raises FdrlError: if they cannot be read, or the plan cannot train on them.
     """
     files = {}
-    for each in values:
-        name, equals, path = each.partition('=')
-        if not equals or not path or name in files:
+    for value in values:
+        name, _, path = value.partition('=')
+        if not path or name in files:
             raise SettingError(
-                'records', each, 'HOSPITAL=FILE, such as hospital_1=FILE, each once'
+                'records', value, 'HOSPITAL=FILE, such as hospital_1=FILE, each once'
             )
         files[name] = Path(path)
     return read_records(plan, files)
@@ -144,7 +182,7 @@ def find_plan(name: str) -> Path:
     try:
         return resource(f'config/paper/{name}.yaml')
     except ResourceError as error:
-        known = ', '.join(sorted(each.stem for each in resource('config/paper').glob('*.yaml')))
+        known = ', '.join(sorted(path.stem for path in resource('config/paper').glob('*.yaml')))
         raise SettingError('plan', name, f'a file, or one of {known}') from error
 
 
@@ -157,4 +195,4 @@ def _help(setting: Setting) -> str:
     elif low is not None or high is not None:
         span = f'at least {low:g}' if low is not None else f'at most {high:g}'
     words = [setting.unit, span, f'default {setting.default}']
-    return f'{setting.description} [{"; ".join(each for each in words if each)}]'
+    return f'{setting.description} [{"; ".join(filter(None, words))}]'

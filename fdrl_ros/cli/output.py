@@ -2,7 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands print."""
 
+from collections.abc import Iterable
+import json
+
+import click
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.run_table import render
 from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE, RELEASED
@@ -14,24 +19,45 @@ WIDTH_OF_A_PIPE = 140
 
 def console() -> Console:
     """Return the console of standard output, wide enough for the tables when it is a pipe."""
-    made = Console()
-    return made if made.is_terminal else Console(width=WIDTH_OF_A_PIPE)
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
+
+
+def number(count: int, what: str, several: str = '') -> str:
+    """Say how many of something there are."""
+    return f'{count} {what if count == 1 else several or what + "s"}'
+
+
+def echo_json(value: object) -> None:
+    """Print a value as JSON, in which no number is infinite or undefined."""
+    click.echo(json.dumps(value, indent=1, allow_nan=False))
+
+
+def fail_if(problems: Iterable[str]) -> None:
+    """
+    Print problems, each in a line, and end with exit code 1 if there are any.
+
+    :raises FdrlError: with the last one.
+    """
+    lines = list(problems)
+    for line in lines[:-1]:
+        click.echo(f'fdrl: {line}', err=True)
+    if lines:
+        raise FdrlError(lines[-1])
 
 
 def announce(run: RunDirectory, plan: Plan) -> None:
     """Say what begins, and what it is not."""
-    out = console()
+    out, chosen = console(), plan.federation
     out.print(DISCLAIMER, style='italic')
-    if plan.federation.noise != 'secure':
+    if chosen.noise != 'secure':
         out.print(NOT_PRIVATE, style='bold red')
-    chosen = plan.federation
     if chosen.release:
         out.print(RELEASED, soft_wrap=True)
     out.print(
         f'{chosen.hospitals} hospitals of {plan.collection.patients} patients, H = '
         f'{chosen.heterogeneity:g}, {plan.rounds.rounds} rounds, seed {chosen.seed}; in '
         f'{run.path}',
-        highlight=False,
         soft_wrap=True,
     )
     brought = [name for name in plan.hospitals if run.layout.records(name).exists()]
@@ -40,7 +66,6 @@ def announce(run: RunDirectory, plan: Plan) -> None:
     out.print(
         'While hospitals train, epsilon is a quick upper bound (Renyi). The budget of '
         f'{plan.privacy.budget:g} stops them by the tighter figure of the ledger and the report.',
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -49,9 +74,5 @@ def show(run: RunDirectory, found: Assessment) -> None:
     """Print the table, and where everything lies."""
     out = console()
     out.print(render(found, out.width))
-    out.print(
-        f'saved in {run.path}: summary.json, table.txt, patients.npz, policies/, episodes/, '
-        'plots/',
-        highlight=False,
-        soft_wrap=True,
-    )
+    files = 'summary.json, table.txt, patients.npz, policies/, episodes/, plots/'
+    out.print(f'saved in {run.path}: {files}', soft_wrap=True)

@@ -26,6 +26,7 @@ class Beside:
 
     compared: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 class Surroundings:
@@ -70,9 +71,12 @@ class Surroundings:
 
     def _judge_state(self, name: str, found: Comparison, beside: Beside) -> None:
         path, entries = self._layout.state(name), found.parties[name].head.entries
-        if name in self._unread or not path.exists():
+        if name in self._unread:
+            beside.unread.append(STATE)
+            return
+        if not path.exists():
             beside.missing.append(STATE)
-            if not path.exists() and self._ran_here(name):
+            if self._ran_here(name):
                 self.problems.append(
                     f'the state file {path} is missing, and {name} ran here: put it back; '
                     'docs/journal.md says what happens without it'

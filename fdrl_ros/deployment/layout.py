@@ -21,7 +21,7 @@ from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import PLAN_FILE
-from fdrl_ros.errors import KeyFileError
+from fdrl_ros.errors import KeyFileError, StoreError
 
 ROBOTS = ('robot_1',)
 
@@ -37,6 +37,21 @@ class Layout:
 
     directory: Path
     passphrase_file: Path | None = None
+
+    @classmethod
+    def find(cls, path: Path) -> 'tuple[Layout, str]':
+        """
+        Find the federation of a run, of itself, or of a party's directory.
+
+        :returns: the federation, and the party's name; '' if the path is not that of a party.
+        :raises StoreError: if the path is none of them.
+        """
+        path = path.absolute()
+        # A run keeps a copy of its plan too, so its federation comes first.
+        for place, party in ((path / 'federation', ''), (path, ''), (path.parent, path.name)):
+            if cls(place).plan.exists() or cls(place).keys.exists():
+                return cls(place), party
+        raise StoreError(f'{path} is neither a run nor a federation, nor a party of one')
 
     def __getstate__(self) -> dict[str, Path | None]:
         """Leave the passphrase out of what goes to another process."""

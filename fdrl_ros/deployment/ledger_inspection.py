@@ -3,12 +3,10 @@
 """What the ledgers of a federation's directory hold, and whether everyone who saw them agrees."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 import os
 from pathlib import Path
 
-from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import (
     check_not_lost,
@@ -34,12 +32,19 @@ class Inspection:
     :param record: what it holds; None where there is none, or it cannot be read.
     :param seen: heads that it must go on from, by who saw them.
     :param problems: sentences that begin with the path; none if the ledger is whole.
+    :param uncompared: why heads that others may have seen of it are not known.
     """
 
     name: str
     record: Record | None
     seen: dict[str, Head]
     problems: tuple[str, ...]
+    uncompared: tuple[str, ...] = ()
+
+    @property
+    def all_problems(self) -> tuple[str, ...]:
+        """Everything for which the ledger cannot be called whole."""
+        return *self.problems, *self.uncompared
 
 
 def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = None) -> Inspection:
@@ -67,18 +72,19 @@ def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
     """Read a hospital's ledger and compare it with all heads that parties here remember."""
     path = layout.party(name) / LEDGER
     # First what was seen, then the ledger: a hospital that trains meanwhile only adds to it.
-    seen, problems = _seen(layout, name, plan)
+    seen, uncompared = _seen(layout, name, plan)
     if os.path.lexists(path):
         found = inspect_file(path, seen, ledger_owner(name, plan))
-        return Inspection(name, found.record, seen, (*found.problems, *problems))
+        return replace(found, name=name, uncompared=uncompared)
+    problems: tuple[str, ...] = ()
     try:
         check_not_lost(layout.party(name), plan)
     except FdrlError as error:
-        return Inspection(name, None, seen, (str(error), *problems))
-    if seen and layout.state(name).exists():
+        problems = (str(error),)
+    if not problems and seen and layout.state(name).exists():
         who, head = next(iter(seen.items()))
-        problems += (f'ledger {path} is missing, and {who} saw its head {head}',)
-    return Inspection(name, None, seen, problems)
+        problems = (f'ledger {path} is missing, and {who} saw its head {head}',)
+    return Inspection(name, None, seen, problems, uncompared)
 
 
 def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple[str, ...]]:
@@ -87,21 +93,14 @@ def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple
     witnesses: dict[str, Callable[[], Head | None]] = {
         'its last update': lambda: last_sent(home, plan),
         'its checkpoint': lambda: head_noted(home / CHECKPOINT),
-        **{
-            f'the {s.replace("_", " ")}': partial(_head_at, layout.state(s), name) for s in SERVERS
-        },
+        'the aggregator': lambda: heads_seen(layout.state('aggregator')).get(name),
+        'the key authority': lambda: heads_seen(layout.state('key_authority')).get(name),
     }
     seen, problems = {}, []
     for who, ask in witnesses.items():
         try:
-            head = ask()
+            if (head := ask()) is not None:
+                seen[who] = head
         except FdrlError as error:
             problems.append(f'{error}; so {name} cannot be compared with {who}')
-            continue
-        if head is not None:
-            seen[who] = head
     return seen, tuple(problems)
-
-
-def _head_at(state: Path, name: str) -> Head | None:
-    return heads_seen(state).get(name)

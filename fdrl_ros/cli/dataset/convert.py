@@ -3,9 +3,10 @@
 """`fdrl dataset convert`: datasets to bags and back, logs of an arm to records."""
 
 from pathlib import Path
+from typing import Any
 
 import click
-from fdrl_ros.cli.dataset.work import report_to, tell, working, world_from, WorldCommand
+from fdrl_ros.cli.dataset.work import report_to, tell, working, world_command, world_from
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.surgery.data.bag import STORAGES, write_bag
@@ -16,7 +17,7 @@ from fdrl_ros.surgery.data.log import with_rewards
 ANY = click.Path(path_type=Path)
 
 
-@click.command(cls=WorldCommand)
+@world_command
 @click.argument('source', type=ANY)
 @click.argument('target', type=ANY)
 @click.option('--robot', help='Namespace of the topics [robot_1, or the only one of the bag]')
@@ -26,15 +27,7 @@ ANY = click.Path(path_type=Path)
 @click.option('--force-emphasis', default=1.0, show_default=True, type=click.FloatRange(0))
 @click.option('--time-emphasis', default=1.0, show_default=True, type=click.FloatRange(0))
 def convert(
-    source: Path,
-    target: Path,
-    robot: str | None,
-    storage: str,
-    records: bool,
-    partial: bool,
-    force_emphasis: float,
-    time_emphasis: float,
-    **flags: object,
+    source: Path, target: Path, robot: str | None, storage: str, records: bool, **flags: Any
 ) -> None:
     """
     Convert a dataset SOURCE to a bag TARGET (rosbag2), or a bag to a dataset or records.
@@ -46,20 +39,10 @@ def convert(
     """
     if target.exists():
         raise RecordsError(f'{target} exists already and is not written over')
-    if source.is_dir() or source.suffix in ('.mcap', '.db3'):
-        if records:
-            logged = read_log(source, robot, partial=partial)
-            weights = {'force_emphasis': force_emphasis, 'time_emphasis': time_emphasis}
-            made = Records.from_logs(
-                [with_rewards(e, world_from(flags), **weights) for e in logged]
-            )
-            made.save(target)
-            click.echo(
-                f'{target}: {len(made.actions)} transitions of {made.n_patients} patients; '
-                'rewards are derived from what was measured; '
-                f'fdrl train --records hospital_1={target} trains on them'
-            )
-            return
+    from_bag = source.is_dir() or source.suffix in ('.mcap', '.db3')
+    if from_bag and records:
+        _write_records(source, target, robot, **flags)
+    elif from_bag:
         if not is_recording(source):
             raise RecordsError(
                 f'{source} is the log of an arm, whose patients are not known: --records makes '
@@ -69,14 +52,39 @@ def convert(
             found = read_recording(source, robot, progress=report_to(bars, 'replay', str(source)))
         found.save(target)
         tell(target, found)
-        return
-    found = Dataset.load(source)
-    with working() as (bars, _):
-        write_bag(
-            found,
-            target,
-            robot=robot or 'robot_1',
-            storage=storage,
-            progress=report_to(bars, 'replay', str(source)),
-        )
-    click.echo(f'{target}: {len(found)} operations; ros2 bag play shows them')
+    else:
+        found = Dataset.load(source)
+        with working() as (bars, _):
+            write_bag(
+                found,
+                target,
+                robot=robot or 'robot_1',
+                storage=storage,
+                progress=report_to(bars, 'replay', str(source)),
+            )
+        click.echo(f'{target}: {len(found)} operations; ros2 bag play shows them')
+
+
+def _write_records(
+    source: Path,
+    target: Path,
+    robot: str | None,
+    partial: bool,
+    force_emphasis: float,
+    time_emphasis: float,
+    **flags: object,
+) -> None:
+    """Make records out of a bag of a live arm, with rewards derived from what was measured."""
+    world = world_from(flags)
+    made = Records.from_logs(
+        [
+            with_rewards(log, world, force_emphasis=force_emphasis, time_emphasis=time_emphasis)
+            for log in read_log(source, robot, partial=partial)
+        ]
+    )
+    made.save(target)
+    click.echo(
+        f'{target}: {len(made.actions)} transitions of {made.n_patients} patients; '
+        'rewards are derived from what was measured; '
+        f'fdrl train --records hospital_1={target} trains on them'
+    )

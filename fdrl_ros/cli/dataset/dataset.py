@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl dataset`: record operations, replay them, show, demonstrate, convert to bags and back."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from fdrl_ros.cli.dataset.convert import convert
@@ -13,11 +15,10 @@ from fdrl_ros.cli.dataset.work import (
     report_to,
     tell,
     working,
+    world_command,
     world_from,
-    WorldCommand,
 )
 from fdrl_ros.errors import RecordsError, SettingError
-from fdrl_ros.policy import Policy
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import (
     behaving,
@@ -37,51 +38,48 @@ def dataset() -> None:
     """Record operations to one file, replay, show and convert them."""
 
 
-@dataset.command(cls=WorldCommand)
+def _option(flag: str, default: object, kind: Any, help: str) -> Callable[..., Any]:
+    return click.option(flag, default=default, show_default=True, type=kind, help=help)
+
+
+def _patients(heterogeneity: float, seed: int, count: str) -> Callable[..., Any]:
+    """Add the flags of whom a command operates on, with their defaults."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in (
+            _option('--seed', seed, click.IntRange(0), 'Of patients.'),
+            _option('--heterogeneity', heterogeneity, click.FloatRange(0, 1), 'H.'),
+            _option('--procedures', 'all', str, 'Names or specialities.'),
+            _option('--count', 100, click.IntRange(1), count),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@world_command
 @click.argument('file', type=FILE)
-@click.option('--count', default=100, show_default=True, type=click.IntRange(1), help='Patients.')
+@_patients(0.8, 1, 'Patients.')
 @click.option(
     '--policy', type=FILE, help='File of the policy that operates; unless given, expert.'
 )
-@click.option(
+@_option(
     '--exploration',
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 1),
-    help='Share of ticks at which a random move is made instead.',
+    0.0,
+    click.FloatRange(0, 1),
+    'Share of ticks at which a random move is made instead.',
 )
-@click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
-@click.option(
+@_option(
     '--hospital',
-    default=0,
-    show_default=True,
-    type=click.IntRange(0),
-    help='Number of the hospital, 1 to --hospitals; 0: public patients, of none.',
+    0,
+    click.IntRange(0),
+    'Number of the hospital, 1 to --hospitals; 0: public patients, of none.',
 )
-@click.option(
-    '--hospitals',
-    default=3,
-    show_default=True,
-    type=click.IntRange(1),
-    help='How many there are.',
-)
-@click.option(
-    '--heterogeneity', default=0.8, show_default=True, type=click.FloatRange(0, 1), help='H.'
-)
+@_option('--hospitals', 3, click.IntRange(1), 'How many there are.')
 @click.option('--split', default='train', show_default=True, type=click.Choice(['train', 'test']))
-@click.option('--seed', default=1, show_default=True, type=click.IntRange(0), help='Of patients.')
 def record(
-    file: Path,
-    count: int,
-    policy: Path | None,
-    exploration: float,
-    procedures: str,
-    hospital: int,
-    hospitals: int,
-    heterogeneity: float,
-    split: str,
-    seed: int,
-    **flags: object,
+    file: Path, count: int, policy: Path | None, exploration: float, split: str, **flags: Any
 ) -> None:
     """
     Operate on the patients of a hospital and record it all in FILE.
@@ -89,42 +87,32 @@ def record(
     Interrupted, the same command goes on where it was; with a greater --count a finished FILE
     grows.
     """
-    world, names = world_from(flags), procedures_named(procedures)
+    world, names = world_from(flags), procedures_named(flags['procedures'])
+    hospital, hospitals = flags['hospital'], flags['hospitals']
+    seed, heterogeneity = flags['seed'], flags['heterogeneity']
     if hospital > hospitals:
         raise SettingError('hospital', hospital, f'1 to {hospitals}, or 0 for public patients')
+    cohort = public_cohort(seed, heterogeneity, names)
     if hospital:
         cohort = Cohort(hospital - 1, hospitals, heterogeneity, seed, procedures=names)
-    else:
-        cohort = public_cohort(seed, heterogeneity, names)
-    choice: Policy | None = None
-    who = 'expert'
-    if policy is not None:
-        choice, who = operator_from(policy)
+    choice, who = (None, 'expert') if policy is None else operator_from(policy)
     operate = behaving(cohort, world, seed, split, choice=choice, exploration=exploration)
-    note = f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with'
     with working() as (bars, stopped):
         made = record_operations(
             file,
             operate,
             count=count,
             world=world,
-            note=note,
+            note=f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with',
             progress=report_to(bars, 'collect', str(file)),
             stopped=stopped,
         )
     tell(file, made)
 
 
-@dataset.command(cls=WorldCommand)
+@world_command
 @click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
-@click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
-@click.option(
-    '--count', default=100, show_default=True, type=click.IntRange(1), help='Of each procedure.'
-)
-@click.option(
-    '--heterogeneity', default=0.0, show_default=True, type=click.FloatRange(0, 1), help='H.'
-)
-@click.option('--seed', default=0, show_default=True, type=click.IntRange(0), help='Of patients.')
+@_patients(0.0, 0, 'Of each procedure.')
 def demonstrate(
     directory: Path, procedures: str, count: int, heterogeneity: float, seed: int, **flags: object
 ) -> None:
@@ -154,8 +142,8 @@ def demonstrate(
                 progress=report_to(bars, 'demonstrate', name),
                 stopped=stopped,
             )
-    for file, each in made.items():
-        tell(file, each)
+    for file, recorded in made.items():
+        tell(file, recorded)
 
 
 @dataset.command()
@@ -179,5 +167,5 @@ def replay(file: Path, episode: int | None) -> None:
     click.echo(f'{file}: {len(chosen)} operations are the same, bit by bit')
 
 
-dataset.add_command(show)
-dataset.add_command(convert)
+for command in (record, demonstrate, show, convert):
+    dataset.add_command(command)

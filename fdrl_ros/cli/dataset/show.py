@@ -2,22 +2,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl dataset show`: how recorded operations went, and A_task (FDRL Eq. 8) of who operated."""
 
+from collections.abc import Callable, Sequence
+from math import fsum, isnan
 from pathlib import Path
+from statistics import fmean
 
 import click
-from fdrl_ros.cli.dataset.table import legend, metrics_table
 from fdrl_ros.cli.dataset.work import FILE, operator_from, world_in_words
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.metrics import StateSet
-from fdrl_ros.metrics.episode import write_csv, write_json
+from fdrl_ros.metrics.episode import EpisodeMetrics, write_csv, write_json
+from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode_metrics import episode_metrics
 from fdrl_ros.surgery.gym.state import STATE_SIZE
+from rich import box
+from rich.table import Table
 
 WRITERS = {'.csv': write_csv, '.json': write_json}
+
+COLUMNS: tuple[tuple[str, str, str, Callable[[list[float]], float], float, str], ...] = (
+    ('success', '%', 'success', fmean, 100.0, '.1f'),
+    ('time', 'mean, s', 'time', fmean, 1.0, '.2f'),
+    ('way', 'mean, mm', 'path_length', fmean, 1000.0, '.1f'),
+    ('jerk', 'mean', 'log_dimensionless_jerk', fmean, 1.0, '.2f'),
+    ('force', 'mean, N', 'mean_force', fmean, 1.0, '.2f'),
+    ('force', 'most, N', 'peak_force', max, 1.0, '.2f'),
+    ('damage', 'mean, N s', 'damage', fmean, 1.0, '.4f'),
+    ('low MAP', 'sum, s', 'low_pressure_time', fsum, 1.0, '.2f'),
+    ('NEWS2', 'mean', 'worst_news2', fmean, 1.0, '.1f'),
+    ('NEWS2', 'most', 'worst_news2', max, 1.0, '.0f'),
+    ('SOFA', 'mean', 'worst_sofa', fmean, 1.0, '.1f'),
+    ('SOFA', 'most', 'worst_sofa', max, 1.0, '.0f'),
+)
+"""Heading; how a procedure's operations are put together; metric; the same, factor, form."""
+
+LEGEND = (
+    'most: of the one operation that had the most. way: of the tip. jerk: log of the '
+    'dimensionless one, nearer to zero is smoother. low MAP: time below '
+    f'{constant("physiology.hypotension"):g} mmHg, all operations together. '
+    'NEWS2, SOFA: the worst of each operation; patients come with an illness.'
+)
+"""What the headings mean."""
 
 
 @click.command()
@@ -50,21 +79,20 @@ def show(file: Path, policy: Path | None, states: Path | None, targets: tuple[Pa
         operator, who = operator_from(policy)
         if not found.note.startswith(who):
             raise RecordsError(f'{file} is of {found.note}: expected operations of {who}')
-        frozen = _frozen(states)
+        frozen = _state_set(states)
         chosen = operator.q_values(frozen.states).argmax(axis=1)
     metrics = [episode_metrics(each, frozen, chosen) for each in found.episodes]
     out = console()
     out.print(DISCLAIMER, style='italic')
-    out.print(f'{len(found)} operations: {found.note}', highlight=False, soft_wrap=True)
-    out.print(f'world: {world_in_words(found.world)}', highlight=False, soft_wrap=True)
-    out.print(f'digest {found.digest}', highlight=False, soft_wrap=True)
+    out.print(f'{len(found)} operations: {found.note}', soft_wrap=True)
+    out.print(f'world: {world_in_words(found.world)}', soft_wrap=True)
+    out.print(f'digest {found.digest}', soft_wrap=True)
     out.print(metrics_table(metrics))
-    out.print(legend(), highlight=False)
+    out.print(LEGEND)
     if frozen is not None:
         out.print(
             f'A_task {metrics[0].task_tolerant:.3f} (exact {metrics[0].task_exact:.3f}), of the '
             f'policy on the states {frozen.digest}, whatever the procedure',
-            highlight=False,
             soft_wrap=True,
         )
     for each in targets:
@@ -72,7 +100,33 @@ def show(file: Path, policy: Path | None, states: Path | None, targets: tuple[Pa
         click.echo(f'saved in {each}')
 
 
-def _frozen(path: Path) -> StateSet:
+def metrics_table(metrics: Sequence[EpisodeMetrics]) -> Table:
+    """
+    Make the table.
+
+    A value that is undefined for an operation is left out; where none is left, the cell is empty,
+    and without any cell the column is missing.
+    """
+
+    def known(procedure: str | None, metric: str) -> list[float]:
+        own = (one for one in metrics if procedure in (None, one.procedure))
+        return [value for one in own if not isnan(value := float(getattr(one, metric)))]
+
+    shown = [column for column in COLUMNS if known(None, column[2])]
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column('procedure')
+    for heading in ('n', *(f'{name}\n{how}' for name, how, *_ in shown)):
+        table.add_column(heading, justify='right')
+    for name in dict.fromkeys(one.procedure for one in metrics):
+        cells = [str(sum(one.procedure == name for one in metrics))]
+        for _, _, metric, join, factor, form in shown:
+            values = known(name, metric)
+            cells.append(format(join(values) * factor, form) if values else '')
+        table.add_row(name, *cells)
+    return table
+
+
+def _state_set(path: Path) -> StateSet:
     """Read a set of states of the surgical world."""
     found = StateSet.load(path)
     form = (found.states.shape[1], found.costs.shape[1])

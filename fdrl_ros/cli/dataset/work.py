@@ -4,18 +4,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
-from fdrl_ros.cli.group import INTERRUPTED, SAME_COMMAND, Stopping, stopping
-from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.cli.group import INTERRUPTED, SAME_COMMAND, stopping
+from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import digest_of, Policy
-from fdrl_ros.runtime.progress import Progress
+from fdrl_ros.runtime.progress import Progress, Stopped
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import RecordingStopped
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
@@ -25,28 +25,26 @@ from fdrl_ros.surgery.settings import WorldSettings
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-class WorldCommand(click.Command):
-    """A command with flags for the settings of the world."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.params += [SettingOption('world', each) for each in WorldSettings.describe()]
+def world_command(command: Callable[..., None]) -> click.Command:
+    """Make a command with flags for the settings of the world."""
+    return click.command(cls=SettingsCommand, groups={'world': WorldSettings})(command)
 
 
 def world_from(flags: Mapping[str, object]) -> WorldSettings:
     """Return the settings that the flags ask for."""
-    given = {name.removeprefix('world__'): value for name, value in flags.items()}
-    return WorldSettings.from_mapping({k: v for k, v in given.items() if v is not None})
+    given = {
+        name.removeprefix('world__'): value
+        for name, value in flags.items()
+        if name.startswith('world__') and value is not None
+    }
+    return WorldSettings.from_mapping(given)
 
 
 def world_in_words(world: WorldSettings) -> str:
     """Say what differs from the default settings."""
-    other = [
-        f'{each.name} {getattr(world, each.name)}'
-        for each in WorldSettings.describe()
-        if getattr(world, each.name) != each.default
-    ]
-    return (', '.join(other) + '; else as by default') if other else 'as by default'
+    default = asdict(WorldSettings())
+    other = [f'{name} {value}' for name, value in asdict(world).items() if value != default[name]]
+    return '; else '.join(filter(None, (', '.join(other), 'as by default')))
 
 
 def operator_from(path: Path) -> tuple[Policy, str]:
@@ -72,12 +70,12 @@ def report_to(bars: ProgressBars, what: str, who: str) -> Callable[[int, int], N
 
 def tell(file: Path, made: Dataset) -> None:
     """Print what a file holds."""
-    successes = sum(each.success for each in made.episodes)
+    successes = sum(episode.success for episode in made.episodes)
     click.echo(f'{file}: {len(made)} operations, {successes} successes, digest {made.digest}')
 
 
 @contextmanager
-def working() -> Iterator[tuple[ProgressBars, Stopping]]:
+def working() -> Iterator[tuple[ProgressBars, Stopped]]:
     """Show bars and listen to Ctrl-C; what was finished is kept."""
     try:
         with stopping() as stopped, ProgressBars(console()) as bars:

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl export` and `fdrl join`: a federation whose parties are on hosts of their own."""
 
-from dataclasses import replace
 from pathlib import Path
 import time
 from typing import Any
 
 import click
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import flag_of
+from fdrl_ros.cli.options import settings_options
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import here, host_graph
@@ -49,24 +48,18 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
     click.echo(f'{target} is for the host of {", ".join(parties)}')
 
 
-def _settings_options(command: Any) -> Any:
-    """Add the flags of where a federation runs."""
-    for each in reversed(tuple(BringupSettings.describe())):
-        if each.name not in ('directory', 'hosts', 'autostart'):
-            command = click.option(
-                flag_of('rounds', each.name),
-                type=each.type,
-                default=each.default,
-                show_default=True,
-                help=f'{each.description[0].upper()}{each.description[1:]}.',
-            )(command)
-    return command
-
-
 @click.command()
 @_directory
-@_settings_options
-def join(directory: Path, **flags: Any) -> None:
+@settings_options(
+    BringupSettings,
+    {
+        'federation_domain': '--federation-domain',
+        'robot_domain': '--robot-domain',
+        'discovery_server': '--discovery-server',
+        'parameters': '--parameters',
+    },
+)
+def join(directory: Path, **places: Any) -> None:
     """
     Run the parties whose keys lie in DIRECTORY, until Ctrl-C; who dies is started again.
 
@@ -80,7 +73,7 @@ def join(directory: Path, **flags: Any) -> None:
         raise KeyFileError(f'{layout.keys} holds no private key of a party of the roster')
     if missing := missing_ros():
         raise FdrlError(f'ROS 2 is not here: {missing}')
-    settings = replace(BringupSettings(hosts='several'), **{**flags, 'directory': str(directory)})
+    settings = BringupSettings(directory=str(directory), hosts='several', **places)
     with stopping() as stopped, Runner(settings, layout.log, restarts=RESTARTS) as runner:
         runner.start(host_graph(settings, names))
         click.echo(f'{", ".join(names)}: started; the logs are in {layout.log}')

@@ -5,21 +5,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-import json
 from pathlib import Path
 import re
 from typing import Any
 
 import click
 from fdrl_ros.cli.federation.journal_table import contributions, entries_table
-from fdrl_ros.cli.federation.ledger_table import number
-from fdrl_ros.cli.output import console
+from fdrl_ros.cli.options import json_option
+from fdrl_ros.cli.output import console, echo_json, fail_if, number
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.deployment.journal_check import STATE, Surroundings
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.errors import JournalError, StoreError
-from fdrl_ros.federation.journal.journal import FILE, Head, read
-from fdrl_ros.federation.journal.reader import Progress, Summary
+from fdrl_ros.errors import JournalError
+from fdrl_ros.federation.journal.journal import Entry, FILE, Head, read
+from fdrl_ros.federation.journal.reader import Progress
 from fdrl_ros.federation.journal.rounds import compare, Comparison
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
@@ -48,7 +47,7 @@ def journal() -> None:
 
 @journal.command()
 @_PATH
-@click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+@json_option
 @click.option(
     '--quick',
     is_flag=True,
@@ -87,8 +86,7 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
         seen.setdefault(name, {})[STATE] = head
     # A journal that somebody saw is looked for, too.
     files |= {name: layout.party(name) / FILE for name in seen}
-    if not files:
-        raise JournalError(f'no journal in {path}: its parties have not started yet')
+    _check_some(files, path)
     roster = layout.roster()
     with _progress(files, not as_json) as progress:
         found = compare(files, roster, seen=seen, quick=quick, progress=progress)
@@ -96,14 +94,12 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     problems = around.problems + found.problems
     if found.unsaid:
         problems.append(f'and {number(found.unsaid, "problem")} more')
+    document = _document(found, around, problems)
     if as_json:
-        click.echo(json.dumps(_document(found, around, problems), indent=1))
+        echo_json(document)
     else:
-        _tell(found, around, seen)
-    for problem in problems[:-1]:
-        click.echo(f'fdrl: {problem}', err=True)
-    if problems:
-        raise JournalError(problems[-1])
+        _print(document, seen)
+    fail_if(problems)
 
 
 @journal.command()
@@ -127,51 +123,41 @@ def show(path: Path, party: str | None, of_round: int | None, last: int) -> None
     `fdrl journal verify` tells.
     """
     files = {path.name: path} if path.is_file() else _find(path)[1]
-    if not files:
-        raise JournalError(f'no journal in {path}: its parties have not started yet')
-    if party is not None:
-        if party not in files:
-            raise JournalError(f'no journal of {party!r} here: expected {_or(files)}')
-        files = {party: files[party]}
-    out = console()
-    shown = False
+    _check_some(files, path)
+    if party is not None and party not in files:
+        raise JournalError(f'no journal of {party!r} here: expected one of {", ".join(files)}')
+    chosen = list(files.values()) if party is None else [files[party]]
+
+    def entries(file: Path) -> Iterator[Entry]:
+        return (entry for entry in read(file) if of_round in (None, entry.round))
+
+    out, shown = console(), False
     if party is None:
-        for each in files.values():
-            releases = (
-                entry
-                for entry in read(each)
-                if entry.kind == 'release' and of_round in (None, entry.round)
-            )
+        for file in chosen:
+            releases = (entry for entry in entries(file) if entry.kind == 'release')
             shown |= contributions(out, releases, last)
     if party is not None or of_round is not None or not shown:
-        for each in files.values():
-            found = (entry for entry in read(each) if of_round in (None, entry.round))
-            shown |= entries_table(out, found, last)
+        for file in chosen:
+            shown |= entries_table(out, entries(file), last)
     if not shown:
         click.echo('no such entry')
 
 
 def _find(path: Path) -> tuple[Layout, dict[str, Path], list[str]]:
     """Return the federation, its journals by party, and whose there could be."""
-    layout, alone = _layout(path)
-    names = [member.name for member in layout.roster().members]
-    there = sorted(each.parent.name for each in layout.directory.glob(f'*/{FILE}'))
-    names += [name for name in there if name not in names]  # who left the roster
-    if alone:
-        names = [alone]
-    files = {name: layout.party(name) / FILE for name in names if name in there}
-    return layout, files, names
-
-
-def _layout(path: Path) -> tuple[Layout, str]:
-    """Find the federation of a run, of itself or of a party, and the party if it is one."""
     path = path.resolve()
-    if path.name == FILE:
-        path = path.parent
-    for each, party in ((path / 'federation', ''), (path, ''), (path.parent, path.name)):
-        if Layout(each).keys.exists():
-            return Layout(each), party
-    raise StoreError(f'{path} is neither a run nor a federation, nor a party of one')
+    layout, party = Layout.find(path.parent if path.name == FILE else path)
+    names = [member.name for member in layout.roster().members]
+    there = sorted(file.parent.name for file in layout.directory.glob(f'*/{FILE}'))
+    names += [name for name in there if name not in names]  # who left the roster
+    if party:
+        names = [party]
+    return layout, {name: layout.party(name) / FILE for name in names if name in there}, names
+
+
+def _check_some(files: dict[str, Path], path: Path) -> None:
+    if not files:
+        raise JournalError(f'no journal in {path}: its parties have not started yet')
 
 
 def _seen_head(text: str) -> tuple[str, Head]:
@@ -188,55 +174,31 @@ def _seen_head(text: str) -> tuple[str, Head]:
 def _progress(files: dict[str, Path], wanted: bool) -> Iterator[Progress]:
     """Draw how many bytes were read, on a terminal."""
     out = Console(stderr=True)
-    if not (wanted and out.is_terminal):
-        yield lambda done: None
-        return
     columns = (TextColumn('verifying'), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    total = sum(each.stat().st_size for each in files.values() if each.exists())
-    with Bars(*columns, console=out, transient=True) as bars:
+    shown = wanted and out.is_terminal
+    with Bars(*columns, console=out, transient=True, disable=not shown) as bars:
+        total = sum(file.stat().st_size for file in files.values() if file.exists())
         task = bars.add_task('', total=total)
         yield lambda done: bars.update(task, completed=done)
 
 
-def _tell(found: Comparison, around: Surroundings, seen: dict[str, dict[str, Head]]) -> None:
-    for name, summary in found.parties.items():
-        beside, saw = around.beside[name], [who for who in seen.get(name, {}) if who != STATE]
-        compared = beside.compared + [f'the head that {who} saw' for who in saw]
-        missing = f'; not here: {_and(beside.missing)}' if beside.missing else ''
-        click.echo(
-            f'{name}: {_entries(summary.head.entries)}, whole and signed by '
-            f'{fingerprint(summary.keys[-1]) if summary.keys else "nobody yet"}, head '
-            f'{_short(summary.head)}; compared with {_and(compared) or "nothing else"}{missing}'
-        )
-    first, last = found.released
-    if last:
-        click.echo(
-            f'rounds {first} to {last} released; {number(found.compared, "update")} compared with '
-            'what their hospitals noted'
-        )
-    for each in found.remarks:
-        click.echo(each)
-
-
-def _short(head: Head) -> str:
-    """Return what people write down of a head: 96 bits of its hash."""
-    return f'{head.entries}:{head.digest.hex()[:SHORT]}'
-
-
-def _and(words: list[str]) -> str:
-    return ' and '.join(words)
-
-
-def _entries(count: int) -> str:
-    return f'{count} {"entry" if count == 1 else "entries"}'
-
-
 def _document(found: Comparison, around: Surroundings, problems: list[str]) -> dict[str, Any]:
+    """Return what was found, as JSON values."""
+    parties = {
+        name: {
+            'entries': summary.head.entries,
+            'head': str(summary.head),
+            'short_head': f'{summary.head.entries}:{summary.head.digest.hex()[:SHORT]}',
+            'keys': [fingerprint(key) for key in summary.keys],
+            'cut_short': summary.cut_short,
+            'begun': summary.begun,
+            'ended': summary.ended,
+            **asdict(around.beside[name]),
+        }
+        for name, summary in found.parties.items()
+    }
     return {
-        'parties': {
-            name: _party(each) | asdict(around.beside[name])
-            for name, each in found.parties.items()
-        },
+        'parties': parties,
         'first_round': found.released[0],
         'last_round': found.released[1],
         'updates_compared': found.compared,
@@ -245,17 +207,24 @@ def _document(found: Comparison, around: Surroundings, problems: list[str]) -> d
     }
 
 
-def _party(summary: Summary) -> dict[str, Any]:
-    return {
-        'entries': summary.head.entries,
-        'head': str(summary.head),
-        'short_head': _short(summary.head),
-        'keys': [fingerprint(each) for each in summary.keys],
-        'cut_short': summary.cut_short,
-        'begun': summary.begun,
-        'ended': summary.ended,
-    }
-
-
-def _or(names: dict[str, Path]) -> str:
-    return 'one of ' + ', '.join(names)
+def _print(document: dict[str, Any], seen: dict[str, dict[str, Head]]) -> None:
+    for name, party in document['parties'].items():
+        saw = [f'the head that {who} saw' for who in seen.get(name, {}) if who != STATE]
+        missing = ''.join(
+            f'; {how}: {" and ".join(party[key])}'
+            for key, how in (('missing', 'not here'), ('unread', 'not read, see below'))
+            if party[key]
+        )
+        click.echo(
+            f'{name}: {number(party["entries"], "entry", "entries")}, whole and signed by '
+            f'{party["keys"][-1] if party["keys"] else "nobody yet"}, head {party["short_head"]}; '
+            f'compared with {" and ".join(party["compared"] + saw) or "nothing else"}{missing}'
+        )
+    if document['last_round']:
+        click.echo(
+            f'rounds {document["first_round"]} to {document["last_round"]} released; '
+            f'{number(document["updates_compared"], "update")} compared with what their hospitals '
+            'noted'
+        )
+    for remark in document['remarks']:
+        click.echo(remark)

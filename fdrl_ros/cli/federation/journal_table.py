@@ -4,7 +4,6 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from fdrl_ros.federation.journal.journal import Entry
 from rich.console import Console
@@ -21,10 +20,8 @@ def contributions(out: Console, releases: Iterator[Entry], last: int) -> bool:
     :param last: how many rounds, from the end.
     :returns: whether there was any.
     """
-    kept, count = _newest(releases, last)
-    if not kept:
-        return False
-    table = Table(title=_title('Who contributed to what', len(kept), count, 'rounds'))
+    kept, title = _newest(releases, last, 'rounds', 'Who contributed to what')
+    table = Table(title=title)
     for heading in ('round', 'attempt', 'released', 'policy', 'hospital', 'n', 'update', 'ledger'):
         table.add_column(heading, justify='right' if heading == 'n' else 'left', no_wrap=True)
     table.add_column('outcome')
@@ -33,16 +30,15 @@ def contributions(out: Console, releases: Iterator[Entry], last: int) -> bool:
         outcome = 'older weights' if fields['rolled_back'] else 'new policy'
         if fields['reason']:
             outcome += f': {fields["reason"]}'
-        first = [f'{entry.round}', f'{entry.attempt}', entry.time, fields['policy'][:_SHORT]]
+        first = [entry.round, entry.attempt, entry.time, fields['policy'][:_SHORT]]
         parts = fields['contributors'] or {'nobody': {'size': '', 'update': '', 'ledger': ''}}
         for name, part in parts.items():
             entries, _, _ = part['ledger'].partition(':')
-            row = [*first, name, str(part['size']), part['update'][:_SHORT], entries, outcome]
+            row = (*first, name, part['size'], part['update'][:_SHORT], entries, outcome)
             table.add_row(*map(_text, row))
             first, outcome = [''] * len(first), ''
         table.add_section()
-    out.print(table)
-    return True
+    return _print(out, table)
 
 
 def entries_table(out: Console, entries: Iterator[Entry], last: int) -> bool:
@@ -52,40 +48,40 @@ def entries_table(out: Console, entries: Iterator[Entry], last: int) -> bool:
     :param last: how many, from the end.
     :returns: whether there was any.
     """
-    kept, count = _newest(entries, last)
-    if not kept:
-        return False
-    table = Table(title=_title(kept[-1].party, len(kept), count, 'entries'))
+    kept, title = _newest(entries, last, 'entries')
+    table = Table(title=title)
     for heading in ('entry', 'time', 'round', 'attempt', 'kind'):
         table.add_column(heading, no_wrap=True)
     table.add_column('what')
     for entry in kept:
         what = ', '.join(f'{name} {_words(value)}' for name, value in entry.fields.items())
-        numbers = (f'{entry.number}', entry.time, f'{entry.round}', f'{entry.attempt}')
-        table.add_row(*map(_text, (*numbers, entry.kind, what)))
-    out.print(table)
-    return True
+        row = (entry.number, entry.time, entry.round, entry.attempt, entry.kind, what)
+        table.add_row(*map(_text, row))
+    return _print(out, table)
 
 
-def _newest(entries: Iterator[Entry], last: int) -> tuple[list[Entry], int]:
-    """Return the last entries, and how many there are."""
+def _newest(
+    entries: Iterator[Entry], last: int, of: str, what: str = ''
+) -> tuple[deque[Entry], str]:
+    """Return the last entries, and a title that says whose or what and how many there are."""
     kept: deque[Entry] = deque(maxlen=last)
     count = 0
     for entry in entries:
-        kept.append(entry)
         count += 1
-    return list(kept), count
+        kept.append(entry)
+        what = what or entry.party
+    return kept, what if count <= last else f'{what} (the last {last} of {count} {of})'
 
 
-def _title(what: str, shown: int, count: int, of: str) -> str:
-    return what if shown == count else f'{what} (the last {shown} of {count} {of})'
+def _print(out: Console, table: Table) -> bool:
+    if table.rows:
+        out.print(table)
+    return bool(table.rows)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     """Write a value in short."""
-    if isinstance(value, dict):
-        return ', '.join(value) or 'nobody'
-    if isinstance(value, list):
+    if isinstance(value, dict | list):
         return ', '.join(map(str, value)) or 'nobody'
     if isinstance(value, bool):
         return 'yes' if value else 'no'
@@ -95,6 +91,6 @@ def _words(value: Any) -> str:
     return before + colon + after or '-'
 
 
-def _text(value: str) -> Text:
+def _text(value: object) -> Text:
     """Take it as it is: no markup, and nothing that would move a terminal's cursor."""
-    return Text(''.join(each if each.isprintable() else '?' for each in value))
+    return Text(''.join(mark if mark.isprintable() else '?' for mark in str(value)))

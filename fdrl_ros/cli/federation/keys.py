@@ -3,7 +3,7 @@
 """`fdrl keys`: keys and roster of a federation. No secret is ever printed or typed in a line."""
 
 from collections.abc import Callable
-import json
+import functools
 from pathlib import Path
 import time
 from typing import Any
@@ -18,6 +18,8 @@ from fdrl_ros.cli.federation.keys_shown import (
     warn_of_clear,
 )
 from fdrl_ros.cli.federation.passphrase import asked, FILE, passphrase_option, told
+from fdrl_ros.cli.options import json_option
+from fdrl_ros.cli.output import echo_json
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     load_passphrase,
@@ -30,10 +32,7 @@ from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Successi
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
 from fdrl_ros.errors import SettingError
 
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
 DAY = 86400
-
-Command = Callable[..., Any]
 
 
 @click.group()
@@ -47,15 +46,35 @@ def keys() -> None:
     """
 
 
-_directory = click.argument('directory', type=DIRECTORY)
-_threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
-_public = click.option(
-    '--public', metavar='HEX', help='Public half of a key that `fdrl keys make` made elsewhere.'
+_new_directory = click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
+_directory = click.argument(
+    'directory',
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=lambda ctx, parameter, path: find_keys(path),
 )
+_threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
+
+
+def _change(command: Callable[..., tuple[str, Roster]]) -> click.Command:
+    """
+    Make a command that has the root sign another roster, and prints it.
+
+    :param command: takes what signs, and its other arguments; returns what it did, and the roster.
+    """
+
+    @functools.wraps(command)
+    def change(directory: Path, passphrase_file: Path | None, **arguments: Any) -> None:
+        done, roster = command(
+            Succession(directory, told(passphrase_file, directory)), **arguments
+        )
+        click.echo(done)
+        _publish(roster, directory)
+
+    return keys.command()(_directory(passphrase_option(change)))
 
 
 @keys.command()
-@_directory
+@_new_directory
 @click.option(
     '--hospital',
     'hospitals',
@@ -81,12 +100,10 @@ _public = click.option(
 def init(
     directory: Path,
     hospitals: tuple[str, ...],
-    federation: str,
-    threshold: int | None,
-    disjoint_patients: bool,
     valid_days: int | None,
     encrypt: bool,
     passphrase_file: Path | None,
+    **terms: Any,
 ) -> None:
     """
     Make all keys of a new federation below DIRECTORY.
@@ -94,28 +111,27 @@ def init(
     Each party's folder then goes to its host together with root.pub and roster.json; the folder
     of the root goes to a place that is not on the network.
     """
-    declared = [_declared(each) for each in hospitals]
+    declared = [_declared(hospital) for hospital in hospitals]
     sizes = {name: size for name, size, _ in declared}
+    publics = {name: public for name, _, public in declared if public}
     passphrase = asked('Passphrase', confirm=True) if encrypt else told(passphrase_file)
     roster = make_federation(
         directory,
         list(sizes),
-        federation=federation,
         sizes=sizes,
-        threshold=threshold,
-        disjoint_patients=disjoint_patients,
         validity=_validity(valid_days),
         passphrase=passphrase,
-        publics={name: public for name, _, public in declared if public},
+        publics=publics,
+        **terms,
     )
     how = 'encrypted' if passphrase else 'in clear'
-    made = len(roster.members) - sum(public is not None for _, _, public in declared)
+    made = len(roster.members) - len(publics)
     click.echo(f'made the keys of {made} parties and the root in {directory}, {how}')
     show_keys(directory)
 
 
 @keys.command()
-@_directory
+@_new_directory
 @click.argument('name')
 @passphrase_option
 def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
@@ -134,7 +150,7 @@ def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
 
 @keys.command()
 @_directory
-@click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
+@json_option
 def show(directory: Path, as_json: bool) -> None:
     """
     Check the roster against root.pub and print fingerprints to compare; asks for no secret.
@@ -142,9 +158,9 @@ def show(directory: Path, as_json: bool) -> None:
     Warns of a roster that parties here would refuse, and of keys in clear.
     """
     if as_json:
-        click.echo(json.dumps(keys_document(find_keys(directory)), indent=1))
+        echo_json(keys_document(directory))
     else:
-        show_keys(find_keys(directory))
+        show_keys(directory)
 
 
 @keys.command()
@@ -153,7 +169,9 @@ def show(directory: Path, as_json: bool) -> None:
 @click.option(
     '--he', 'of_he', is_flag=True, help='The secret key of the homomorphic encryption instead.'
 )
-@_public
+@click.option(
+    '--public', metavar='HEX', help='Public half of a key that `fdrl keys make` made elsewhere.'
+)
 @passphrase_option
 def rotate(
     directory: Path,
@@ -165,7 +183,6 @@ def rotate(
     """Give party NAME a new signing key, or the key authority one for decryption (--he)."""
     if of_he == (name is not None):
         raise click.UsageError('name a party, or --he')
-    directory = find_keys(directory)
     passphrase = told(passphrase_file, directory)
     if name is None:
         digest = rotate_he(directory, passphrase, after_round=newest_round(directory) or 0)
@@ -175,35 +192,21 @@ def rotate(
         return
     roster = Succession(directory, passphrase).rotate(name, _key(public))
     click.echo(f'{name} has a new key, {fingerprint(roster.member(name).public)}')
-    _published(roster, directory)
+    _publish(roster, directory)
 
 
-@keys.command()
-@_directory
+@_change
 @click.argument('name')
 @_threshold
-@passphrase_option
-def revoke(
-    directory: Path, name: str, threshold: int | None, passphrase_file: Path | None
-) -> None:
+def revoke(root: Succession, name: str, threshold: int | None) -> tuple[str, Roster]:
     """Take hospital or operator NAME off the roster; what it signs counts no more."""
-    directory = find_keys(directory)
-    roster = Succession(directory, told(passphrase_file, directory)).revoke(name, threshold)
-    click.echo(f'{name} is revoked')
-    _published(roster, directory)
+    return f'{name} is revoked', root.revoke(name, threshold)
 
 
-@keys.command()
-@_directory
+@_change
 @click.argument('hospital', metavar='NAME=PATIENTS[:HEX]')
 @_threshold
-@passphrase_option
-def admit(
-    directory: Path,
-    hospital: str,
-    threshold: int | None,
-    passphrase_file: Path | None,
-) -> None:
+def admit(root: Succession, hospital: str, threshold: int | None) -> tuple[str, Roster]:
     """
     Take a further hospital into the roster, with the number of patients it declares.
 
@@ -212,28 +215,20 @@ def admit(
     floor(2n / 3) + 1 hospitals must agree then, unless --threshold says otherwise.
     """
     name, size, public = _declared(hospital)
-    directory = find_keys(directory)
-    succession = Succession(directory, told(passphrase_file, directory))
-    roster = succession.admit(name, size, threshold, public)
-    click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
-    _published(roster, directory)
+    roster = root.admit(name, size, threshold, public)
+    return f'{name} is admitted with the key {fingerprint(roster.member(name).public)}', roster
 
 
-@keys.command()
-@_directory
+@_change
 @click.option(
     '--valid-days',
     type=click.IntRange(min=1),
     help='Days from now on; without an end unless given.',
 )
-@passphrase_option
-def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None) -> None:
+def renew(root: Succession, valid_days: int | None) -> tuple[str, Roster]:
     """Sign the roster anew with another end."""
-    directory = find_keys(directory)
-    succession = Succession(directory, told(passphrase_file, directory))
-    roster = succession.renew(_validity(valid_days))
-    click.echo(f'valid {roster.validity}')
-    _published(roster, directory)
+    roster = root.renew(_validity(valid_days))
+    return f'valid {roster.validity}', roster
 
 
 @keys.command()
@@ -252,15 +247,11 @@ def passphrase(
     """
     if clear and new_passphrase_file is not None:
         raise click.UsageError('either --clear or --new-passphrase-file')
-    directory = find_keys(directory)
-    before = told(passphrase_file, directory)
-    after = None
-    if not clear:
-        after = (
-            asked('New passphrase', confirm=True)
-            if new_passphrase_file is None
-            else load_passphrase(new_passphrase_file)
-        )
+    before, after = told(passphrase_file, directory), None
+    if new_passphrase_file is not None:
+        after = load_passphrase(new_passphrase_file)
+    elif not clear:
+        after = asked('New passphrase', confirm=True)
     names = change_passphrase(directory, before, after)
     how = f'encrypted under the passphrase in {after.source}' if after else 'in clear'
     click.echo(f'{", ".join(names)}: {how}')
@@ -268,9 +259,9 @@ def passphrase(
 
 
 def _declared(text: str) -> tuple[str, int, bytes | None]:
-    name, equals, declared = text.partition('=')
+    name, _, declared = text.partition('=')
     size, colon, public = declared.partition(':')
-    if not equals or not size.isdecimal():
+    if not size.isdecimal():
         raise SettingError(
             'hospital', text, 'NAME=PATIENTS[:HEX], such as hospital_1=500, the public key in HEX'
         )
@@ -278,11 +269,13 @@ def _declared(text: str) -> tuple[str, int, bytes | None]:
 
 
 def _key(text: str | None) -> bytes | None:
+    if text is None:
+        return None
     try:
-        public = None if text is None else bytes.fromhex(text)
+        public = bytes.fromhex(text)
     except ValueError:
         public = b''
-    if public is not None and len(public) != PUBLIC_KEY_BYTES:
+    if len(public) != PUBLIC_KEY_BYTES:
         expected = f'a public key of {PUBLIC_KEY_BYTES} bytes in hexadecimal'
         raise SettingError('public', text, expected)
     return public
@@ -293,8 +286,8 @@ def _validity(days: int | None) -> tuple[int, int | None]:
     return (0, None) if days is None else (now, now + days * DAY)
 
 
-def _published(roster: Roster, directory: Path) -> None:
-    """Say what is to be done with a new roster, and what is wrong with it or the keys."""
+def _publish(roster: Roster, directory: Path) -> None:
+    """Print what is to be done with a new roster, and what is wrong with it or the keys."""
     show_roster(roster)
     warn_of_clear(directory)
     click.echo(

@@ -27,78 +27,52 @@ from fdrl_ros.federation.key_authority.state import round_released
 
 def find_keys(directory: Path) -> Path:
     """Return the directory of the keys: itself, or that of a federation or a run."""
-    for each in (Layout(directory).keys, Layout(directory / 'federation').keys):
-        if not (directory / ROOT_FILE).exists() and each.is_dir():
-            return each
+    for keys in (Layout(directory).keys, Layout(directory / 'federation').keys):
+        if not (directory / ROOT_FILE).exists() and keys.is_dir():
+            return keys
     return directory
 
 
 def warn(problem: str) -> None:
-    """Say what is not as it should be, beside what a command prints."""
+    """Print what is not as it should be, beside what a command prints."""
     click.echo(f'fdrl: warning: {problem}', err=True)
 
 
 def warn_of_clear(directory: Path) -> None:
     """Warn of private keys that no passphrase protects."""
-    names = private_keys(directory)
-    clear = sum(not _is_sealed(directory / name) for name in names)
+    labels = [_label(directory / name) for name in private_keys(directory)]
+    clear = sum(found is not None and not found.sealed for found in labels)
     if clear:
         warn(
-            f'private keys in {directory} are in clear ({clear} of {len(names)}), for whoever '
+            f'private keys in {directory} are in clear ({clear} of {len(labels)}), for whoever '
             'reads the disk or a backup of it: `fdrl keys passphrase` encrypts them'
         )
 
 
 def show_keys(directory: Path) -> None:
     """Print a key directory: roster, fingerprints, which keys are here, and how they are kept."""
-    with reading(directory):
-        root = load_root_public(directory / ROOT_FILE)
-        roster = Roster.load(directory / ROSTER_FILE, root)
-        show_roster(roster)
-        _line(ROOT, '', root, directory)
-        for member in roster.members:
-            words = f'{member.size} patients' if member.size else ''
-            _line(member.name, words, member.public, directory)
-        for each in roster.revoked:
-            click.echo(
-                f'{each.name:20} {f"revoked by {each.serial}":16} {fingerprint(each.public)}'
-            )
-        found = _label(directory / HE_NAME)
-        problems = _problems(directory, roster)
-    if found is not None:
-        about = found.about
+    roster, shown = _read(directory)
+    show_roster(roster)
+    root = {'name': ROOT, 'size': 0, **shown['root']}
+    for member in (root, *shown['members']):
+        patients = f'{member["size"]} patients' if member['size'] else ''
+        line = f'{member["name"]:20} {patients:16} {member["fingerprint"]}  {_kept(member["key"])}'
+        click.echo(line.rstrip())
+    for gone in roster.revoked:
+        click.echo(f'{gone.name:20} {f"revoked by {gone.serial}":16} {fingerprint(gone.public)}')
+    if (key := shown['homomorphic_encryption']) is not None:
         now = newest_round(directory)
-        used = '' if now is None else f', for {now - about["after_round"]} rounds so far'
-        click.echo(f'homomorphic encryption: {about["scheme"]}')
-        click.echo(f'  sha256 {about["public"]}, {_kept(found)}{used}')
-    for problem in problems:
+        used = '' if now is None else f', for {now - key["after_round"]} rounds so far'
+        click.echo(f'homomorphic encryption: {key["scheme"]}')
+        click.echo(f'  sha256 {key["public"]}, {_kept(key)}{used}')
+    for problem in shown['problems']:
         warn(problem)
     warn_of_clear(directory)
 
 
 def keys_document(directory: Path) -> dict[str, Any]:
     """Return what :func:`show_keys` prints, for programs."""
-    with reading(directory):
-        root = load_root_public(directory / ROOT_FILE)
-        roster = Roster.load(directory / ROSTER_FILE, root)
-        found = _label(directory / HE_NAME)
-        problems = _problems(directory, roster)
-        told = roster.to_dict()
-        for member in told['members']:
-            member['fingerprint'] = fingerprint(bytes.fromhex(member['public']))
-            member['key'] = _key(_label(directory / member['name'] / KEY_FILE))
-        return {
-            **told,
-            'digest': roster.digest,
-            'root': {
-                'public': root.hex(),
-                'fingerprint': fingerprint(root),
-                'key': _key(_label(directory / ROOT / KEY_FILE)),
-            },
-            'homomorphic_encryption': None if found is None else {**found.about, **_key(found)},
-            'drop_outs_tolerated': _spare(roster),
-            'problems': problems,
-        }
+    return _read(directory)[1]
 
 
 def show_roster(roster: Roster) -> None:
@@ -109,7 +83,7 @@ def show_roster(roster: Roster) -> None:
         f'{"disjoint" if roster.disjoint_patients else "may be shared"}, valid {roster.validity}'
     )
     click.echo(f'roster sha256 {roster.digest}')
-    if not _spare(roster):
+    if len(roster.hospitals) == roster.quorum:
         warn(
             f'no drop-out is tolerated: a round needs all {len(roster.hospitals)} hospitals, and '
             'waits while one is away'
@@ -124,9 +98,28 @@ def newest_round(directory: Path) -> int | None:
         return None
 
 
-def _spare(roster: Roster) -> int:
-    """Return how many hospitals may be away, at most, for a round to end."""
-    return len(roster.hospitals) - roster.quorum
+def _read(directory: Path) -> tuple[Roster, dict[str, Any]]:
+    """Read the roster, and all that is shown of a key directory, at one moment."""
+    with reading(directory):
+        root = load_root_public(directory / ROOT_FILE)
+        roster = Roster.load(directory / ROSTER_FILE, root)
+        he_key = _label(directory / HE_NAME)
+        shown = roster.to_dict()
+        for member in shown['members']:
+            member['fingerprint'] = fingerprint(bytes.fromhex(member['public']))
+            member['key'] = _key(_label(directory / member['name'] / KEY_FILE))
+        return roster, {
+            **shown,
+            'digest': roster.digest,
+            'root': {
+                'public': root.hex(),
+                'fingerprint': fingerprint(root),
+                'key': _key(_label(directory / ROOT / KEY_FILE)),
+            },
+            'homomorphic_encryption': he_key and {**he_key.about, **(_key(he_key) or {})},
+            'drop_outs_tolerated': len(roster.hospitals) - roster.quorum,
+            'problems': _problems(directory, roster),
+        }
 
 
 def _problems(directory: Path, roster: Roster) -> list[str]:
@@ -147,27 +140,18 @@ def _problems(directory: Path, roster: Roster) -> list[str]:
     return problems
 
 
-def _line(name: str, words: str, public: bytes, directory: Path) -> None:
-    found = _label(directory / name / KEY_FILE)
-    kept = '' if found is None else _kept(found)
-    click.echo(f'{name:20} {words:16} {fingerprint(public)}  {kept}'.rstrip())
-
-
 def _label(path: Path) -> Label | None:
     return label(read_secret(path), path) if path.exists() else None
 
 
-def _is_sealed(path: Path) -> bool:
-    return label(read_secret(path), path).sealed
-
-
-def _key(found: Label | None) -> Any:
-    """Return how a private key is kept that is here."""
+def _key(found: Label | None) -> dict[str, Any] | None:
+    """Return how a private key is kept, if it is here."""
     if found is None:
         return None
     return {'created': found.about['created'], 'encrypted': found.sealed}
 
 
-def _kept(found: Label) -> str:
-    how = 'encrypted' if found.sealed else 'in clear'
-    return f'of {utc(found.about["created"])}, {how}'
+def _kept(key: dict[str, Any] | None) -> str:
+    if key is None:
+        return ''
+    return f'of {utc(key["created"])}, {"encrypted" if key["encrypted"] else "in clear"}'

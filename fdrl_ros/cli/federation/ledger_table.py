@@ -5,33 +5,27 @@
 import math
 from typing import Any
 
+from fdrl_ros.cli.output import number
+from fdrl_ros.deployment.ledger_inspection import Inspection
 from fdrl_ros.privacy.ledger.chain import Chain
-from fdrl_ros.privacy.ledger.record import Record
 
 HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
 
 
-def number(count: int, what: str) -> str:
-    """Say how many of something there are."""
-    return f'{count} {what}{"" if count == 1 else "s"}'
-
-
-def summary(name: str, record: Record, *, whole: bool) -> str:
-    """
-    Say in a line or two whose ledger it is and what it has spent.
-
-    :param whole: whether it has all entries that anybody saw; else more may be spent.
-    """
+def summary(found: Inspection) -> str:
+    """Say in a line or two whose ledger it is and what it has spent, or at least has spent."""
+    record = found.record
+    assert record is not None
     chain, owner = record.chain, record.chain.owner
     budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
-    tight, quick = chain.epsilon(), chain.account.epsilon_rdp()
-    spent = (
-        f'epsilon {epsilon_text(tight)} (loss distribution), at most {epsilon_text(quick)} (Renyi)'
-    )
-    if not whole:
-        spent = f'epsilon {epsilon_text(tight)} or more: entries are missing or wrong'
+    tight, quick = epsilon_text(chain.epsilon()), epsilon_text(chain.account.epsilon_rdp())
+    spent = f'epsilon {tight} (loss distribution), at most {quick} (Renyi)'
+    if found.problems:
+        spent = f'epsilon {tight} or more: entries are missing or wrong'
+    elif found.uncompared:
+        spent = f'epsilon {tight} or more: state files beside it cannot be read, see below'
     return (
-        f'{name}: {spent}, of {budget} at delta {owner.delta:g} for a '
+        f'{found.name}: {spent}, of {budget} at delta {owner.delta:g} for a '
         f'{owner.unit}; {number(chain.head.entries, "block")}\n'
         f'{record.path}{", in use" if record.in_use else ""}: {owner.hospital}, '
         f'{owner.model or "no model named"}; head {chain.head}'
@@ -40,38 +34,34 @@ def summary(name: str, record: Record, *, whole: bool) -> str:
 
 def table(chain: Chain) -> str:
     """Return a line for each entry, below headings; plain, since there may be very many."""
-    rows = [HEADINGS]
+    rows: list[tuple[str, ...]] = [HEADINGS]
     for entry, epsilon in zip(chain.entries, chain.epsilons_rdp(), strict=True):
         sigma, q, steps, group = entry.charge
-        rows.append(
-            (
-                str(entry.number),
-                str(entry.round),
-                str(entry.block),
-                f'{sigma:.6g}',
-                f'{q:.6g}',
-                str(steps),
-                str(group),
-                epsilon_text(epsilon),
-                entry.digest.hex()[:12],
-            )
+        numbers = (
+            entry.number,
+            entry.round,
+            entry.block,
+            f'{sigma:.6g}',
+            f'{q:.6g}',
+            steps,
+            group,
         )
+        rows.append((*map(str, numbers), epsilon_text(epsilon), entry.digest.hex()[:12]))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return '\n'.join(
-        '  '.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
+    return '\n'.join('  '.join(map(str.rjust, row, widths)) for row in rows)
 
 
-def document(name: str, record: Record, *, whole: bool) -> dict[str, Any]:
+def document(found: Inspection) -> dict[str, Any]:
     """
     Return all of it as JSON values; an infinite epsilon or budget is null.
 
-    :param whole: whether it has all entries that anybody saw; else epsilon is a lower bound.
+    Epsilon is a lower bound unless the ledger has all entries that anybody saw.
     """
+    record = found.record
+    assert record is not None
     chain, owner = record.chain, record.chain.owner
     return {
-        'name': name,
+        'name': found.name,
         'file': str(record.path),
         'in_use': record.in_use,
         'hospital': owner.hospital,
@@ -80,7 +70,7 @@ def document(name: str, record: Record, *, whole: bool) -> dict[str, Any]:
         'delta': owner.delta,
         'budget': _finite(owner.budget),
         'epsilon': _finite(chain.epsilon()),
-        'epsilon_is_lower_bound': not whole,
+        'epsilon_is_lower_bound': bool(found.all_problems),
         'epsilon_rdp': _finite(chain.account.epsilon_rdp()),
         'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
         'entries': [

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import StoreError
 from fdrl_ros.federation.migration import BACKUP, migrate_file
 
 
@@ -22,7 +22,7 @@ def migrate(directory: Path, dry_run: bool) -> None:
     the parties first. Keys, rosters, ledgers, journals and records stay as they are. The old state
     files are kept beside the new ones. It may be repeated, and be interrupted, at any time.
     """
-    layout = _layout(directory)
+    layout, _ = Layout.find(directory)
     size = Plan.read(layout.plan).shape.n_parameters
     paths = sorted(layout.directory.glob('*/state.sqlite'))
     paths += sorted(layout.directory.glob('alone/*/state.sqlite'))
@@ -32,18 +32,8 @@ def migrate(directory: Path, dry_run: bool) -> None:
         path for path in paths if migrate_file(path, path.parent.name, size, dry_run=dry_run)
     ]
     for path in changed:
-        verb = 'would migrate' if dry_run else 'migrated'
-        click.echo(f'{verb} {path}')
+        click.echo(f'{"would migrate" if dry_run else "migrated"} {path}')
     if not changed:
         click.echo(f'{len(paths)} state files: all are of this version')
     elif not dry_run:
         click.echo(f'the old files are kept beside them, with the ending {BACKUP}')
-
-
-def _layout(directory: Path) -> Layout:
-    """Return the federation of a run's or federation's directory."""
-    # A run keeps a copy of its plan too, so its federation comes first.
-    for each in (directory / 'federation', directory):
-        if Layout(each).plan.exists():
-            return Layout(each)
-    raise SettingError('DIRECTORY', str(directory), 'that of a run or of a federation')

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack
 import click
 from fdrl_ros.cli.federation.keys_shown import find_keys
 from fdrl_ros.cli.federation.passphrase import passphrase_option, told
+from fdrl_ros.cli.options import settings_options
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     load_identity,
@@ -27,8 +28,6 @@ from fdrl_ros.experiments.live import missing_ros
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
 from fdrl_ros.runtime.environment_variables import with_variables
 
-_PLACE = BringupSettings()
-
 
 @click.group()
 def operator() -> None:
@@ -43,48 +42,29 @@ def operator() -> None:
 class Place(TypedDict):
     """Where a federation is, and who orders it about: the flags of every order."""
 
-    directory: Path
-    domain: int
-    federation: str
+    directory: str
+    federation_domain: int
     hosts: str
+    federation: str
     name: str
     passphrase_file: Path | None
 
 
+_PLACE = {'directory': '--directory', 'federation_domain': '--domain', 'hosts': '--hosts'}
+
+
 def _order(command: Callable[..., None]) -> click.Command:
     """Add the flags of every order."""
-    for option in reversed(
-        (
-            click.option(
-                '--directory',
-                type=click.Path(file_okay=False, path_type=Path),
-                default=_PLACE.directory,
-                show_default=True,
-                help='Of the keys, of a federation, or of a run.',
-            ),
-            click.option(
-                '--domain',
-                type=click.IntRange(0),
-                default=_PLACE.federation_domain,
-                show_default=True,
-                help='DDS domain of the federation.',
-            ),
-            click.option(
-                '--federation',
-                default=FEDERATION,
-                show_default=True,
-                help="Namespace of the federation's servers.",
-            ),
-            click.option(
-                '--hosts',
-                type=click.Choice(['one', 'several']),
-                default=_PLACE.hosts,
-                show_default=True,
-                help='Whether its nodes run on this host alone.',
-            ),
-            click.option('--name', default='operator', show_default=True, help='Who orders it.'),
-            passphrase_option,
-        )
+    for option in (
+        passphrase_option,
+        click.option('--name', default='operator', show_default=True, help='Who orders it.'),
+        click.option(
+            '--federation',
+            default=FEDERATION,
+            show_default=True,
+            help="Namespace of the federation's servers.",
+        ),
+        settings_options(BringupSettings, _PLACE),
     ):
         command = option(command)
     return operator.command()(command)
@@ -136,16 +116,15 @@ def _give(action: str, place: Place, **what: Any) -> None:
     :param what: whom or which round it is about.
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
-    identity, roster = _credentials(
-        find_keys(place['directory']), place['name'], place['passphrase_file']
-    )
+    keys = find_keys(Path(place['directory']))
+    identity, roster = _credentials(keys, place['name'], place['passphrase_file'])
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
     ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
     with with_variables(middleware(BringupSettings(hosts=place['hosts']))):
         order = sign_order(identity, roster.federation, action, time.time(), **what)
-        ordering.deliver(order, place['domain'], place['federation'])
-    about = ' '.join(str(each) for each in what.values())
+        ordering.deliver(order, place['federation_domain'], place['federation'])
+    about = ' '.join(map(str, what.values()))
     click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
 
 

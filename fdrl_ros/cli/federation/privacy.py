@@ -3,20 +3,18 @@
 """`fdrl privacy`: what hospitals have spent, out of their ledgers, and whether to believe it."""
 
 from collections.abc import Sequence
-import json
 from pathlib import Path
-from typing import Any
 
 import click
-from fdrl_ros.cli.federation.ledger_table import document, number, summary, table
-from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
-from fdrl_ros.cli.output import console
+from fdrl_ros.cli.federation.ledger_table import document, summary, table
+from fdrl_ros.cli.options import json_option, plan_from, plan_option, PlanCommand
+from fdrl_ros.cli.output import console, echo_json, fail_if, number
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital, Inspection
 from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
+from fdrl_ros.errors import PrivacyError, StoreError
 from fdrl_ros.experiments.reports.run_table import shared_patients
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
@@ -51,7 +49,7 @@ def privacy() -> None:
 
 @privacy.command()
 @_PATH
-@click.option('--json', 'as_json', is_flag=True, help='Print JSON; epsilon without noise is null.')
+@json_option
 def show(path: Path, as_json: bool) -> None:
     """
     Print every entry of a ledger, and what it has spent.
@@ -60,41 +58,30 @@ def show(path: Path, as_json: bool) -> None:
     each entry is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
     """
     found, layout, plan = _inspected(path, {})
-    read = [each for each in found if each.record is not None]
-    shared = ''
-    if plan and layout and read and not layout.roster().disjoint_patients:
-        spent = [
-            plan.privacy.budget if each.problems else each.record.chain.epsilon()
-            for each in read
-            if each.record is not None
-        ]
-        shared = shared_patients(*sum_guarantees(spent, plan.privacy.delta))
     seeded = plan is not None and plan.federation.noise != 'secure'
     if as_json:
-        content: dict[str, Any] = {
-            'private': None if plan is None else not seeded,
-            'ledgers': [
-                document(each.name, each.record, whole=not each.problems)
-                for each in read
-                if each.record is not None
-            ],
-            'problems': [problem for each in found for problem in each.problems],
-        }
-        click.echo(json.dumps(content, indent=1, allow_nan=False))
+        ledgers = [document(ledger) for ledger in found if ledger.record is not None]
+        problems = [problem for ledger in found for problem in ledger.all_problems]
+        private = None if plan is None else not seeded
+        echo_json({'private': private, 'ledgers': ledgers, 'problems': problems})
     else:
-        out = console()
         if seeded:
-            out.print(NOT_PRIVATE, style='bold red')
-        for each in found:
-            if each.record is None:
-                if not each.problems:
-                    click.echo(f'{each.name}: nothing spent here, there is no ledger yet')
-                continue
-            click.echo(summary(each.name, each.record, whole=not each.problems))
-            if each.record.chain.head.entries:
-                click.echo(table(each.record.chain) + '\n')
-        if shared:
-            click.echo(shared)
+            console().print(NOT_PRIVATE, style='bold red')
+        for ledger in found:
+            if ledger.record is not None:
+                click.echo(summary(ledger))
+                if ledger.record.chain.head.entries:
+                    click.echo(table(ledger.record.chain) + '\n')
+            elif not ledger.all_problems:
+                click.echo(f'{ledger.name}: nothing spent here, there is no ledger yet')
+        if plan and layout and not layout.roster().disjoint_patients:
+            spent = [
+                plan.privacy.budget if ledger.all_problems else ledger.record.chain.epsilon()
+                for ledger in found
+                if ledger.record is not None
+            ]
+            if spent:
+                click.echo(shared_patients(*sum_guarantees(spent, plan.privacy.delta)))
     _end(found)
 
 
@@ -124,18 +111,18 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
     except PrivacyError as error:
         raise click.BadParameter(str(error), param_hint='--seen') from error
     found, _, _ = _inspected(path, seen)
-    for each in found:
-        if each.problems:
+    for ledger in found:
+        if ledger.all_problems:
             continue
-        if each.record is None:
-            click.echo(f'{each.name}: no ledger here yet')
+        if ledger.record is None:
+            click.echo(f'{ledger.name}: no ledger here yet')
             continue
-        head = each.record.chain.head
-        by = ', '.join(f'{who} ({seen.entries})' for who, seen in each.seen.items())
+        head = ledger.record.chain.head
+        by = ', '.join(f'{who} ({seen.entries})' for who, seen in ledger.seen.items())
         click.echo(
-            f'{each.name}: {number(head.entries, "block")}, whole'
-            f'{", in use" if each.record.in_use else ""}'
-            f'{", the last one cut short and not charged" if each.record.interrupted else ""}; '
+            f'{ledger.name}: {number(head.entries, "block")}, whole'
+            f'{", in use" if ledger.record.in_use else ""}'
+            f'{", the last one cut short and not charged" if ledger.record.interrupted else ""}; '
             f'{"goes on from the heads seen by " + by if by else "compared with no head"}; '
             f'head {head}'
         )
@@ -185,11 +172,10 @@ def heads(path: Path) -> None:
     PATH is the directory of a run or of a federation, or the state.sqlite of an aggregator or key
     authority.
     """
-    if path.is_file():
-        files = {'': path}
-    else:
-        layout, _ = _open(path)
-        files = {f'{each} saw ': layout.state(each) for each in SERVERS}
+    files = {'': path}
+    if not path.is_file():
+        layout, _ = Layout.find(path)
+        files = {f'{server} saw ': layout.state(server) for server in SERVERS}
     for who, file in files.items():
         for name, head in heads_seen(file).items():
             click.echo(f'{who}{name} {head}')
@@ -198,34 +184,30 @@ def heads(path: Path) -> None:
 def _inspected(
     path: Path, seen: dict[str, Head]
 ) -> tuple[Sequence[Inspection], Layout | None, Plan | None]:
-    """Look at a file, at that of a hospital's directory, or at every ledger of a federation."""
-    home = Layout(path.absolute().parent)
-    if (path / LEDGER).is_file() and not seen and home.plan.exists() and home.keys.exists():
-        # A hospital's directory beside the state of others, who may have seen its ledger.
-        plan = Plan.load(home.plan)
-        return [inspect_hospital(home, path.absolute().name, plan)], None, None
-    if (path / LEDGER).is_file():
-        path /= LEDGER
-    if not path.is_dir():
-        return [inspect_file(path, seen)], None, None
+    """
+    Look at a ledger file, at that of a hospital's directory, or at every one of a federation.
+
+    A hospital's directory may lie beside the states of others, who have seen its ledger.
+    """
+    if not path.exists():
+        expected = 'a ledger file, or the directory of a hospital, a run or a federation'
+        raise StoreError(f'{path} is not there: expected {expected}')
+    try:
+        layout, hospital = Layout.find(path)
+    except StoreError:
+        if path.is_file() or (path / LEDGER).is_file():
+            return [inspect_file(path / LEDGER if path.is_dir() else path, seen)], None, None
+        raise
+    if path.is_file() or (seen and hospital):
+        return [inspect_file(path / LEDGER if path.is_dir() else path, seen)], None, None
     if seen:
         raise PrivacyError('--seen is of one ledger: name its file, not a directory')
-    layout, plan = _open(path)
+    plan = Plan.load(layout.plan)
+    if hospital:
+        return [inspect_hospital(layout, hospital, plan)], None, None
     return [inspect_hospital(layout, name, plan) for name in plan.hospitals], layout, plan
 
 
-def _open(directory: Path) -> tuple[Layout, Plan]:
-    """Find the federation of a run, or take the directory itself."""
-    for each in (directory / 'federation', directory):
-        if Layout(each).plan.exists() and Layout(each).keys.exists():
-            return Layout(each), Plan.load(Layout(each).plan)
-    raise StoreError(f'{directory} is neither a run nor a prepared federation')
-
-
 def _end(found: Sequence[Inspection]) -> None:
-    """Tell all problems, and end with exit code 1 if there are any."""
-    problems = [problem for each in found for problem in each.problems]
-    for problem in problems[:-1]:
-        click.echo(f'fdrl: {problem}', err=True)
-    if problems:
-        raise FdrlError(problems[-1])
+    """Print all problems, and end with exit code 1 if there are any."""
+    fail_if(problem for ledger in found for problem in ledger.all_problems)

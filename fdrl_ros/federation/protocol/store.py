@@ -303,7 +303,7 @@ def _check_format(table: sqlite3.Connection, path: Path | None) -> None:
         if others.fetchone()[0]:
             raise StoreError(
                 f'the state file {path} is of an older version of fdrl_ros: stop all parties and '
-                'run `fdrl migrate DIRECTORY`'
+                f'run `fdrl migrate {path.parent.parent if path else "DIRECTORY"}`'
             )
     elif bytes(row[0]) != FORMAT:
         raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')

@@ -197,6 +197,9 @@ def test_a_damaged_state_file_is_told(run, journal):
     result = fdrl('verify', run)
     assert result.exit_code == 1 and 'state.sqlite' in result.stderr
     assert 'so the journal of hospital_2 cannot be compared' in result.stderr
+    assert 'compared with nothing else; not here: its privacy ledger; not read, see below: ' in (
+        result.stdout
+    )
     assert f'{NAME}: ' in result.stdout
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import sqlite3
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
@@ -24,7 +25,7 @@ from fdrl_ros.errors import CheckpointError, LedgerCorruptError, LedgerError, Le
 from fdrl_ros.federation.hospital.state import HospitalState, LocalUpdate
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Envelope, MaskedUpdate
-from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.federation.protocol.store import FORMAT_ROW, Store
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld, epsilon_rdp
@@ -276,6 +277,14 @@ def memory_damaged(layout, ledger):
     layout.state('aggregator').write_bytes(b'no database' * 1000)
 
 
+def update_of_an_older_version(layout, ledger):
+    with sqlite3.connect(layout.state(NAME)) as table:
+        table.execute('DELETE FROM entry WHERE name = ?', (FORMAT_ROW,))
+    table.close()
+    words = 'or more: state files beside it cannot be read, see below'
+    assert words in fdrl('show', layout.directory).output
+
+
 @pytest.mark.parametrize(
     'harm, complaint',
     [
@@ -295,6 +304,7 @@ def memory_damaged(layout, ledger):
         (opened_to_others, 'mode 0664'),
         (made_a_link, 'is a link'),
         (update_damaged, 'cannot be compared with its last update'),
+        (update_of_an_older_version, 'run `fdrl migrate /'),
         (memory_damaged, 'cannot be compared with the aggregator'),
     ],
     ids=lambda each: getattr(each, '__name__', ''),
@@ -375,6 +385,9 @@ def test_what_is_no_ledger_is_refused(tmp_path):
             result = fdrl(command, path)
             assert result.exit_code == 1
             assert result.stderr.count('\n') == 1
+    assert 'is not there: expected a ledger file, or the directory' in (
+        fdrl('show', tmp_path / 'missing').stderr
+    )
     assert sorted(os.listdir(tmp_path)) == ['text']
 
 

@@ -62,7 +62,7 @@ def rows(path):
 def test_an_old_state_is_refused_with_the_way_out(old):
     path = old / 'train' / 'aggregator.sqlite'
     for use in (Store, lambda path: peek(path, '*')):
-        with pytest.raises(StoreError, match='older version.*`fdrl migrate DIRECTORY`'):
+        with pytest.raises(StoreError, match='older version.*`fdrl migrate /'):
             use(path)
 
 
@@ -190,4 +190,4 @@ def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
     nobody = fdrl(str(old / 'empty'))
     assert nobody.exit_code == 1 and 'no state file' in nobody.stderr
     missing = fdrl(str(old / 'train'))
-    assert missing.exit_code == 1 and 'run or of a federation' in missing.stderr
+    assert missing.exit_code == 1 and 'neither a run nor a federation' in missing.stderr
