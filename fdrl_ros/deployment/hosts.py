@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 import shutil
 
-from fdrl_ros.crypto.keys.keystore import KEY_FILE, make_private_directory, ROOT_FILE, ROSTER_FILE
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, ROOT_FILE, ROSTER_FILE
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, NodeSpec, server_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import RosterError, StoreError
+from fdrl_ros.runtime.durable import make_private_directory
 
 
 def export(layout: Layout, names: Sequence[str], target: Path) -> None:

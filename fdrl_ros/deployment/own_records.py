@@ -5,12 +5,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, SettingError, StoreError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.runtime.durable import make_private_directory
 
 
 def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:

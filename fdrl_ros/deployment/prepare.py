@@ -10,12 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 import time
 
-from fdrl_ros.crypto.keys.keystore import (
-    check_opens,
-    KEY_FILE,
-    make_federation,
-    make_private_directory,
-)
+from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.transaction import reading
@@ -27,6 +22,7 @@ from fdrl_ros.learner.guarantee import check_rounds, Size
 from fdrl_ros.learner.pretraining import pretrain_public
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.table import make_dqn
+from fdrl_ros.runtime.durable import make_private_directory
 
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 import logging
 from pathlib import Path
 
-from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.aggregator import open_aggregator
 from fdrl_ros.deployment.parties.hospital import (
@@ -33,6 +32,7 @@ from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.stopwatch import Stopwatch
 from fdrl_ros.runtime.worker_processes import run_tasks

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import sys
 import time
 
-from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import SettingError
@@ -17,6 +16,7 @@ from fdrl_ros.nodes.robot.policies import Policies
 from fdrl_ros.nodes.robot.robot_control import RobotControl
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime import kernels
+from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.promptness import with_priority, without_garbage, without_sleep
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.selector import (

@@ -13,16 +13,14 @@ import hashlib
 import math
 import os
 from pathlib import Path
-import stat
 import struct
-import tempfile
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, CipherContext, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from fdrl_ros.errors import KeyFileError
 from fdrl_ros.runtime import kernels
-from fdrl_ros.runtime.durable import sync_folder
+from fdrl_ros.runtime.durable import create_once, read_secret
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,8 +39,6 @@ class NoiseSource:
     """
 
     def __init__(self, key: bytes, *, private: bool) -> None:
-        if len(key) != _KEY_BYTES:
-            raise KeyFileError(f'a noise key has {_KEY_BYTES} bytes, not {len(key)}')
         self._key = key
         self._private = private
         self._streams: dict[tuple[str, str, int], CipherContext] = {}
@@ -56,10 +52,11 @@ class NoiseSource:
             second trainer, and never restore an old one without its ledger.
         :raises KeyFileError: if the file is damaged, not ours, or open to others.
         """
-        path = Path(path)
-        if not os.path.lexists(path):
-            _create_key(path)
-        return cls(_read_key(path), private=True)
+        create_once(Path(path), lambda: os.urandom(_KEY_BYTES))
+        key = read_secret(Path(path))
+        if len(key) != _KEY_BYTES:
+            raise KeyFileError(f'noise key {path} is damaged: expected {_KEY_BYTES} bytes')
+        return cls(key, private=True)
 
     @classmethod
     def seeded(cls, seed: int) -> 'NoiseSource':
@@ -154,50 +151,3 @@ def to_unit(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     unit += 0.5
     unit *= 2.0**-64
     return np.minimum(unit, _BELOW_ONE, out=unit)
-
-
-def _create_key(path: Path) -> None:
-    """Write a new key under a draft name and link it, so that no partial key is left."""
-    try:
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
-        try:
-            with open(descriptor, 'wb') as file:
-                file.write(os.urandom(_KEY_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            # A link, unlike a rename, never replaces a key that came meanwhile.
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(draft)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise KeyFileError(f'noise key {path} cannot be made: {error.strerror}') from error
-
-
-def _read_key(path: Path) -> bytes:
-    """Read a key that nobody else can read."""
-
-    def refuse(problem: str) -> KeyFileError:
-        return KeyFileError(f'noise key {path} {problem}')
-
-    def open_itself(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW)
-
-    try:
-        with open(path, 'rb', opener=open_itself) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise refuse('is not a plain file')
-            if status.st_uid != os.geteuid():
-                raise refuse(f'belongs to user {status.st_uid}, not to this one')
-            if status.st_mode & 0o077:
-                mode = stat.S_IMODE(status.st_mode)
-                raise refuse(f'has mode {mode:04o} and is open to others: expected 0600')
-            key = file.read(_KEY_BYTES + 1)
-    except OSError as error:
-        raise refuse(f'cannot be read: {error.strerror}') from error
-    if len(key) != _KEY_BYTES:
-        raise refuse(f'is damaged: expected {_KEY_BYTES} bytes')
-    return key

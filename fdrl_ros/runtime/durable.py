@@ -1,15 +1,22 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there, also after a power cut; folders that one process writes."""
+"""
+Files that are whole or not there, also after a power cut; folders that one process writes.
 
-from collections.abc import Iterator
-from contextlib import contextmanager, ExitStack
+Private files belong to this process's user, and nobody else may read them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, ExitStack, suppress
 import fcntl
+import glob
 import os
 from pathlib import Path
+import stat
+import tempfile
 from typing import BinaryIO
 
-from fdrl_ros.errors import StoreBusyError, StoreError
+from fdrl_ros.errors import FdrlError, KeyFileError, StoreBusyError, StoreError
 
 LOCK = 'lock'
 """File in a folder that the process holds which writes there."""
@@ -62,3 +69,139 @@ def exclusive(folder: Path) -> ExitStack:
             raise StoreBusyError(f'{folder} is used by another process') from error
         raise StoreError(f'{path} cannot be used: {error.strerror}') from error
     return held
+
+
+DRAFT = '.draft-'
+"""Follows the name of a private file in the names of its drafts."""
+
+_SECRET_BYTES = 2**24
+
+
+def make_private_directory(path: Path) -> None:
+    """
+    Create a directory that only its owner may enter, or check an existing one.
+
+    :raises KeyFileError: if it cannot be created, or others may enter it.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError as error:
+        raise KeyFileError(f'key directory {path}: {error.strerror}') from error
+    _refuse_others(path, status, KeyFileError)
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """
+    Write secret bytes to a new file of mode 0600, durably.
+
+    :raises KeyFileError: if the file exists already or cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        _write_durably(os.open(path, flags, 0o600), data)
+    except FileExistsError as error:
+        raise KeyFileError(f'{path} exists and is not overwritten; remove it yourself') from error
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be written: {error.strerror}') from error
+
+
+def create_once(
+    path: Path, data: Callable[[], bytes], error: type[FdrlError] = KeyFileError
+) -> None:
+    """
+    Write a private file durably unless it exists; of several writers, one succeeds.
+
+    :param data: makes the content; called only if the file does not exist.
+    :raises FdrlError: an `error`, if the file cannot be written.
+    """
+    try:
+        if not os.path.lexists(path):
+            # Mode 0600.
+            descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + DRAFT)
+            try:
+                _write_durably(descriptor, data())
+                # A link, unlike a rename, never replaces a file created meanwhile. The process
+                # that uses that one may have removed this draft.
+                with suppress(FileExistsError, FileNotFoundError):
+                    os.link(draft, path)
+            finally:
+                Path(draft).unlink(missing_ok=True)
+        for draft_of_killed_writer in path.parent.glob(f'{glob.escape(path.name)}{DRAFT}*'):
+            draft_of_killed_writer.unlink(missing_ok=True)
+        # Also for a file whose writer was killed before its name was durable.
+        sync_folder(path.parent)
+    except OSError as problem:
+        raise error(f'{path} cannot be written: {problem.strerror}') from problem
+
+
+def open_private(path: Path, error: type[FdrlError] = KeyFileError) -> BinaryIO:
+    """
+    Open a file that only its owner may read.
+
+    :raises FdrlError: an `error`, if it is missing, no plain file, of another owner, or readable
+        by others.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as problem:
+        raise error(f'{path} cannot be read: {problem.strerror}') from problem
+    try:
+        # Checked by its descriptor, since the name may point elsewhere a moment later.
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise error(f'{path} is not a plain file')
+        _refuse_others(path, status, error)
+    except FdrlError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, 'rb')
+
+
+def read_secret(path: Path) -> bytes:
+    """
+    Read a file that only its owner may read.
+
+    :raises KeyFileError: as :func:`open_private`, or if it is too long.
+    """
+    with open_private(path) as file:
+        data = file.read(_SECRET_BYTES + 1)
+    if len(data) > _SECRET_BYTES:
+        raise KeyFileError(f'{path} is longer than {_SECRET_BYTES} bytes: not a key file')
+    return data
+
+
+def erase_secret(path: Path) -> None:
+    """
+    Overwrite and remove a file, if there is one; some disks and file systems overwrite elsewhere.
+
+    :raises KeyFileError: if the file cannot be removed.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, flags)
+            # Removed first: a half overwritten secret must never be read.
+            path.unlink()
+            sync_folder(path.parent)
+            _write_durably(descriptor, bytes(os.fstat(descriptor).st_size))
+    except OSError as error:
+        raise KeyFileError(f'{path} cannot be erased: {error.strerror}') from error
+
+
+def _write_durably(descriptor: int, data: bytes) -> None:
+    """Write all of a file, and close it once it is on the disk."""
+    with open(descriptor, 'wb') as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _refuse_others(path: Path, status: os.stat_result, error: type[FdrlError]) -> None:
+    """Refuse a file or directory of another user, or open to others."""
+    if status.st_uid != os.geteuid():
+        raise error(f'{path} belongs to user {status.st_uid}, not to {os.geteuid()}')
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        raise error(f'{path} has mode {mode:04o} and is open to others; run: chmod go-rwx {path}')

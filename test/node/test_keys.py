@@ -5,11 +5,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fdrl_ros.crypto.keys.keystore import load_passphrase, write_secret
+from fdrl_ros.crypto.keys.keystore import load_passphrase
 from fdrl_ros.crypto.keys.rotation import change_passphrase, private_keys, Succession
 from fdrl_ros.crypto.keys.sealed_key import label
 from fdrl_ros.deployment.bringup import federation_graph, server_graph
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.runtime.durable import write_secret
 from node.conftest import PLAN
 import pytest
 

@@ -20,17 +20,12 @@ from fdrl_ros.cli.federation.keys_shown import (
 from fdrl_ros.cli.federation.passphrase import asked, FILE, passphrase_option, told
 from fdrl_ros.cli.options import json_option
 from fdrl_ros.cli.output import echo_json
-from fdrl_ros.crypto.keys.keystore import (
-    KEY_FILE,
-    load_passphrase,
-    make_federation,
-    make_private_directory,
-    save_identity,
-)
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_passphrase, make_federation, save_identity
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.durable import make_private_directory
 
 DAY = 86400
 

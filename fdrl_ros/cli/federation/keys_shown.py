@@ -7,14 +7,7 @@ import time
 from typing import Any
 
 import click
-from fdrl_ros.crypto.keys.keystore import (
-    KEY_FILE,
-    load_root_public,
-    read_secret,
-    ROOT,
-    ROOT_FILE,
-    ROSTER_FILE,
-)
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_root_public, ROOT, ROOT_FILE, ROSTER_FILE
 from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY, utc
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.sealed_key import Label, label
@@ -23,6 +16,7 @@ from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import FdrlError, RosterTimeError
 from fdrl_ros.federation.key_authority.state import round_released
+from fdrl_ros.runtime.durable import read_secret
 
 
 def find_keys(directory: Path) -> Path:

@@ -11,9 +11,9 @@ import time
 from typing import Final
 
 from fdrl_ros.crypto.he.encryption import AnyScheme, CkksScheme, SecretContext
-from fdrl_ros.crypto.keys.keystore import read_secret
 from fdrl_ros.crypto.keys.sealed_key import Passphrase, seal, unseal
 from fdrl_ros.errors import CryptoError, KeyFileError
+from fdrl_ros.runtime.durable import read_secret
 
 _HOLDS: Final = 'secret key of the homomorphic encryption'
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import os
 from pathlib import Path
 import shutil
-import stat
 import time
 from typing import Final
 
@@ -20,7 +19,12 @@ from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity, PUBLIC_KEY_BYTES
 from fdrl_ros.errors import KeyFileError, RosterError
-from fdrl_ros.runtime.durable import sync_folder
+from fdrl_ros.runtime.durable import (
+    make_private_directory,
+    read_secret,
+    sync_folder,
+    write_secret,
+)
 
 KEY_FILE: Final = 'identity.key'
 HE_FILE: Final = 'he_secret.key'
@@ -33,63 +37,7 @@ SERVERS: Final = ('aggregator', 'key_authority', 'operator')
 PASSPHRASE_VARIABLE: Final = 'FDRL_PASSPHRASE_FILE'
 """Environment variable with the path of the file that holds a party's passphrase."""
 
-_SECRET_BYTES = 2**24
 _KEY_BYTES = 32
-
-
-def make_private_directory(path: Path) -> None:
-    """
-    Create a directory that only its owner may enter, or check an existing one.
-
-    :raises KeyFileError: if it cannot be created, or others may enter it.
-    """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
-    except OSError as error:
-        raise KeyFileError(f'key directory {path}: {error.strerror}') from error
-    _refuse_others(path, found)
-
-
-def write_secret(path: Path, data: bytes) -> None:
-    """
-    Write secret bytes to a new file of mode 0600, durably.
-
-    :raises KeyFileError: if the file exists already or cannot be written.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(path, flags, 0o600), 'wb') as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError as error:
-        raise KeyFileError(f'{path} exists and is not overwritten; remove it yourself') from error
-    except OSError as error:
-        raise KeyFileError(f'{path} cannot be written: {error.strerror}') from error
-
-
-def read_secret(path: Path) -> bytes:
-    """
-    Read a file that only its owner may read.
-
-    :raises KeyFileError: if it is missing, no regular file, of another owner, readable by
-        others, or too long.
-    """
-    try:
-        # Checked by its descriptor, since the name may point elsewhere a moment later.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags), 'rb') as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise KeyFileError(f'{path} is not a regular file')
-            _refuse_others(path, found)
-            data = file.read(_SECRET_BYTES + 1)
-    except OSError as error:
-        raise KeyFileError(f'{path} cannot be read: {error.strerror}') from error
-    if len(data) > _SECRET_BYTES:
-        raise KeyFileError(f'{path} is longer than {_SECRET_BYTES} bytes: not a key file')
-    return data
 
 
 def load_passphrase(path: Path | None = None) -> Passphrase | None:
@@ -245,14 +193,3 @@ def make_federation(
     except OSError as error:
         raise KeyFileError(f'{directory} cannot be made: {error.strerror}') from error
     return roster
-
-
-def _refuse_others(path: Path, found: os.stat_result) -> None:
-    """Refuse a file or directory of another user, or open to others."""
-    if found.st_uid != os.geteuid():
-        raise KeyFileError(f'{path} belongs to user {found.st_uid}, not to {os.geteuid()}')
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        raise KeyFileError(
-            f'{path} has mode {stat.S_IMODE(found.st_mode):04o}, open to others; '
-            f'run: chmod go-rwx {path}'
-        )

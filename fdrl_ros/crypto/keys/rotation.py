@@ -20,7 +20,6 @@ from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     load_identity,
     load_root_public,
-    read_secret,
     ROOT,
     ROOT_FILE,
     ROSTER_FILE,
@@ -38,6 +37,7 @@ from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import Changes, changing
 from fdrl_ros.errors import KeyFileError, RosterError
+from fdrl_ros.runtime.durable import read_secret
 
 HE_NAME: Final = f'key_authority/{HE_FILE}'
 """The secret key of the homomorphic encryption, below the key directory."""

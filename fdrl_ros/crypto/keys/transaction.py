@@ -18,7 +18,7 @@ import shutil
 from typing import Final
 
 from fdrl_ros.errors import KeyFileError
-from fdrl_ros.runtime.durable import sync_folder
+from fdrl_ros.runtime.durable import sync_folder, write_secret
 
 _STAGED: Final = '.staged'
 _COMMITTED: Final = '.decided'
@@ -44,7 +44,7 @@ class Changes:
 
     def write(self, name: str, data: bytes) -> None:
         """Stage a file of mode 0600, which replaces the present one."""
-        self._put(str(len(self._written)), data)
+        write_secret(self._folder / str(len(self._written)), data)
         self._written.append(name)
 
     def remove(self, name: str) -> None:
@@ -54,7 +54,7 @@ class Changes:
     def commit(self) -> None:
         """Make the changes durable: they take effect now or after a restart."""
         text = json.dumps({'written': self._written, 'removed': self._removed})
-        self._put(_LIST, text.encode())
+        write_secret(self._folder / _LIST, text.encode())
         sync_folder(self._folder)
         self._folder.rename(self._directory / _COMMITTED)
         sync_folder(self._directory)
@@ -64,13 +64,6 @@ class Changes:
         """Drop all staged changes."""
         if self._folder.exists():
             shutil.rmtree(self._folder)
-
-    def _put(self, name: str, data: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self._folder / name, flags, 0o600), 'wb') as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 @contextmanager

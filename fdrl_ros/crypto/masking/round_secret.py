@@ -22,10 +22,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from fdrl_ros.crypto.keys.keystore import read_secret, write_secret
 from fdrl_ros.crypto.masking.sharing import PRIME
 from fdrl_ros.errors import CryptoError, KeyFileError
-from fdrl_ros.runtime.durable import sync_folder
+from fdrl_ros.runtime.durable import create_once, read_secret
 
 KEY_BYTES: Final = 32
 
@@ -185,7 +184,8 @@ class RoundSeed:
         :raises KeyFileError: if it is damaged, of another federation, round or hospital, not
             ours, open to others, or cannot be written.
         """
-        _store(path, cls.draw(federation=federation, round=round, name=name)._stored())
+        fresh = cls.draw(federation=federation, round=round, name=name)
+        create_once(path, fresh._stored)
         data = read_secret(path)
         start = len(_STORED)
         seed = cls(data[start : start + KEY_BYTES].ljust(KEY_BYTES), federation, round, name)
@@ -268,50 +268,3 @@ class AttemptSecrets:
             int.from_bytes(stream[start : start + _COEFFICIENT_BYTES], 'big') % PRIME
             for start in range(0, size, _COEFFICIENT_BYTES)
         ]
-
-
-def erase_seed(path: Path) -> None:
-    """
-    Erase a round's seed, if there is one, after the round.
-
-    The file is also overwritten, which some disks and file systems do not do in place.
-
-    :raises KeyFileError: if the file cannot be removed.
-    """
-    try:
-        for each in (path, _draft_of(path)):
-            try:
-                flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                descriptor = os.open(each, flags)
-            except FileNotFoundError:
-                continue
-            with os.fdopen(descriptor, 'wb') as file:
-                # Unlink first: a half overwritten seed must never be read.
-                each.unlink()
-                sync_folder(path.parent)
-                file.write(bytes(os.fstat(file.fileno()).st_size))
-                file.flush()
-                os.fsync(file.fileno())
-    except OSError as error:
-        raise KeyFileError(f'{path} cannot be erased: {error.strerror}') from error
-
-
-def _store(path: Path, data: bytes) -> None:
-    """Write a private file under a draft name and link it, unless the file exists."""
-    draft = _draft_of(path)
-    try:
-        if not os.path.lexists(path):
-            # Left by a killed writer, which sent nothing derived from it.
-            draft.unlink(missing_ok=True)
-            write_secret(draft, data)
-            os.link(draft, path)
-        if os.path.lexists(draft):
-            # The draft stays until the name is durable, so that a restart makes it durable.
-            sync_folder(path.parent)
-            draft.unlink()
-    except OSError as error:
-        raise KeyFileError(f'{path} cannot be written: {error.strerror}') from error
-
-
-def _draft_of(path: Path) -> Path:
-    return path.with_name(path.name + '.draft')

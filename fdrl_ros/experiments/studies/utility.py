@@ -12,7 +12,6 @@ from dataclasses import asdict, replace
 import math
 from pathlib import Path
 
-from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import interval, RATIO, SHARE
@@ -27,6 +26,7 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv

@@ -5,11 +5,12 @@
 from pathlib import Path
 import re
 
-from fdrl_ros.crypto.masking.round_secret import erase_seed, RoundSeed
+from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.errors import CryptoError
+from fdrl_ros.runtime.durable import erase_secret
 
 _LATEST = 10**19
-_NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft)?')
+_NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft.*)?')
 
 
 class RoundSeeds:
@@ -69,7 +70,7 @@ class RoundSeeds:
         for path in self._directory.glob('round_*.seed*'):
             found = _NAME.fullmatch(path.name)
             if found and int(found[1]) <= last:
-                erase_seed(_path(self._directory, int(found[1])))
+                erase_secret(path)
 
 
 def _path(directory: Path, round: int) -> Path:

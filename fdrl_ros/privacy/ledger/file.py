@@ -8,18 +8,15 @@ file that a backup copies. With synchronous = EXTRA, SQLite syncs the file and t
 journal before a commit returns, so that a power cut cannot roll a reservation back.
 """
 
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import astuple, replace
 import fcntl
 from functools import cache
-import glob
 import os
 from pathlib import Path
 import sqlite3
-import stat
-import tempfile
 import time
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from fdrl_ros.errors import (
     LedgerCorruptError,
@@ -31,7 +28,7 @@ from fdrl_ros.errors import (
 )
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.chain import BIRTH, Chain, Entry, Owner
-from fdrl_ros.runtime.durable import sync_folder
+from fdrl_ros.runtime.durable import create_once, open_private
 
 _APPLICATION = 0x4644524C  # 'FDRL'
 _VERSION = 4
@@ -172,12 +169,13 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 
 def translated(error: Exception, path: Path, entry: int | None = None) -> LedgerError:
-    """Translate an exception of SQLite."""
+    """Translate an exception of SQLite or of the file system."""
     code = getattr(error, 'sqlite_errorcode', None)
     primary = None if code is None else code & 0xFF
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    locked = primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    if locked or isinstance(error, BlockingIOError):
         return LedgerLockedError(f'ledger {path} is already open, here or in another process')
-    if primary in (
+    if isinstance(error, OSError) or primary in (
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_READONLY,
@@ -189,7 +187,6 @@ def translated(error: Exception, path: Path, entry: int | None = None) -> Ledger
     return LedgerCorruptError(f'{path} is damaged or not a ledger{where} ({error})')
 
 
-_DRAFT = '.draft-'
 _TRIES, _PAUSE = 3, 0.01  # of taking the lock; second
 
 
@@ -222,9 +219,7 @@ class LedgerFile:
         :raises LedgerError: see :meth:`fdrl_ros.privacy.ledger.ledger.Ledger.open`.
         """
         self.path = path
-        if not os.path.lexists(path):
-            _create(path, owner)
-        _check_file(path)
+        _create(path, owner)
         self._lock = _hold(path)
         self._connection: sqlite3.Connection | None = None
         try:
@@ -234,8 +229,7 @@ class LedgerFile:
             if difference := found.unlike(owner):
                 raise LedgerOwnerError(f'ledger {path} {difference}')
             self.chain = read_chain(self._connection, path, found)
-            _sweep(path)
-            self._state = FileState.from_status(os.fstat(self._lock))
+            self._state = FileState.from_status(os.fstat(self._lock.fileno()))
         except BaseException as error:
             self.close()
             if isinstance(error, Damage):
@@ -279,101 +273,55 @@ class LedgerFile:
             if connection.in_transaction:
                 connection.execute('ROLLBACK')
             raise
-        self._state = FileState.from_status(os.fstat(self._lock))
+        self._state = FileState.from_status(os.fstat(self._lock.fileno()))
 
     def close(self) -> None:
         """Release the file; may be called again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        if self._lock >= 0:
-            _release(self._lock)
-            self._lock = -1
+        if not self._lock.closed:
+            _held.discard(self._lock)
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()
 
 
 def _create(path: Path, owner: Owner) -> None:
-    """Write a whole ledger under a draft name and link it, so that no partial file is left."""
-    try:
-        # Mode 0600.
-        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + _DRAFT)
-        try:
-            with open(descriptor, 'wb') as file:
-                file.write(image(Chain(replace(owner, birth=os.urandom(BIRTH)))))
-                file.flush()
-                os.fsync(file.fileno())
-            # A link, unlike a rename, never replaces a ledger created meanwhile. The process that
-            # has that one open may have removed this draft.
-            with suppress(FileExistsError, FileNotFoundError):
-                os.link(draft, path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(draft)
-        sync_folder(path.parent)
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(f'ledger {path} cannot be made: {error}') from error
-
-
-def _check_file(path: Path) -> None:
-    try:
-        status = os.lstat(path)
-    except OSError as error:
-        raise LedgerError(f'ledger {path} cannot be opened: {error.strerror}') from error
-    if not stat.S_ISREG(status.st_mode):
+    """Write the empty ledger of a new birth, unless there is a ledger; refuse what is none."""
+    create_once(
+        path, lambda: image(Chain(replace(owner, birth=os.urandom(BIRTH)))), error=LedgerError
+    )
+    if path.is_symlink() or not path.is_file():
         raise LedgerCorruptError(f'ledger {path} is not a plain file')
-    if status.st_uid != os.geteuid():
-        raise LedgerError(f'ledger {path} belongs to user {status.st_uid}, not to this one')
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        mode = stat.S_IMODE(status.st_mode)
-        raise LedgerError(f'ledger {path} has mode {mode:04o} and is open to others: chmod 600 it')
-    if status.st_size == 0:
+    if path.stat().st_size == 0:
         # SQLite would take it for a new database, with nothing spent.
         raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
 
 
-def _sweep(path: Path) -> None:
-    """Remove drafts of killed processes, which are useless once the ledger exists."""
-    for each in path.parent.glob(f'{glob.escape(path.name)}{_DRAFT}*'):
-        with suppress(FileNotFoundError):
-            each.unlink()
-
-
-def _hold(path: Path) -> int:
-    """Lock the file for this process and return the descriptor that holds the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        raise LedgerError(f'ledger {path} cannot be opened: {error.strerror}') from error
+def _hold(path: Path) -> BinaryIO:
+    """Open and lock the file for this process, until what is returned is closed."""
+    file = open_private(path, LedgerError)
     for tries_left in reversed(range(_TRIES)):
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        except BlockingIOError as error:
-            if not tries_left:
-                os.close(descriptor)
-                raise LedgerLockedError(
-                    f'ledger {path} is already open, here or in another process'
-                ) from error
-            time.sleep(_PAUSE)  # an inspector holds the lock for microseconds
         except OSError as error:
-            os.close(descriptor)
-            raise LedgerError(f'ledger {path} cannot be locked: {error.strerror}') from error
-    _held.add(descriptor)
-    return descriptor
-
-
-def _release(descriptor: int) -> None:
-    _held.discard(descriptor)
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
+            if isinstance(error, BlockingIOError) and tries_left:
+                time.sleep(_PAUSE)  # an inspector holds the lock for microseconds
+                continue
+            file.close()
+            raise translated(error, path) from error
+    _held.add(file)
+    return file
 
 
 def _let_go() -> None:
     """Close inherited locks in a forked child; they belong to the parent."""
     while _held:
-        os.close(_held.pop())
+        _held.pop().close()
 
 
-_held: set[int] = set()
+_held: set[BinaryIO] = set()
 os.register_at_fork(after_in_child=_let_go)
 
 

@@ -13,10 +13,9 @@ import json
 from pathlib import Path
 from typing import TypeVar
 
-from fdrl_ros.crypto.keys.keystore import make_private_directory
 from fdrl_ros.errors import FdrlError, MessageError, PolicyError, StoreError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, message_from_bytes
-from fdrl_ros.runtime.durable import exclusive, replacing
+from fdrl_ros.runtime.durable import exclusive, make_private_directory, replacing
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.registry import name_of, PolicyRegistry, Released, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport

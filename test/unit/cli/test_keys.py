@@ -15,13 +15,14 @@ import click
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys import sealed_key
-from fdrl_ros.crypto.keys.keystore import KEY_FILE, PASSPHRASE_VARIABLE, write_secret
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, PASSPHRASE_VARIABLE
 from fdrl_ros.crypto.keys.roster import CLOCK_SKEW
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.sealed_key import label
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
+from fdrl_ros.runtime.durable import write_secret
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.settings import WorldSettings
 import pytest

@@ -6,8 +6,9 @@ import os
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation, write_secret
+from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation
 from fdrl_ros.crypto.keys.rotation import change_passphrase, Succession
+from fdrl_ros.runtime.durable import write_secret
 import pytest
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3')

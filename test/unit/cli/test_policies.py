@@ -7,13 +7,14 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.cli.robot import policies
-from fdrl_ros.crypto.keys.keystore import make_federation, make_private_directory
+from fdrl_ros.crypto.keys.keystore import make_federation
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.experiments.live import unvalued
 from fdrl_ros.policy.onnx_model import OnnxPolicy
+from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.selector.candidates.registry import Status
 import numpy as np
 import pytest

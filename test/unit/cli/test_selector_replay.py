@@ -6,10 +6,11 @@ import json
 
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
-from fdrl_ros.crypto.keys.keystore import make_federation, make_private_directory
+from fdrl_ros.crypto.keys.keystore import make_federation
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
+from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.surgery.data.bag import write_bag
 from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.settings import WorldSettings

@@ -13,19 +13,17 @@ from fdrl_ros.crypto.keys.keystore import (
     load_passphrase,
     load_root_public,
     make_federation,
-    make_private_directory,
     PASSPHRASE_VARIABLE,
-    read_secret,
     ROOT_FILE,
     ROSTER_FILE,
     save_identity,
     SERVERS,
-    write_secret,
 )
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal
 from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError
+from fdrl_ros.runtime.durable import make_private_directory, read_secret, write_secret
 import pytest
 from support.killing import killed_at_every_step
 from support.thoroughness import sampled

@@ -17,10 +17,8 @@ from fdrl_ros.crypto.keys.keystore import (
     load_identity,
     load_root_public,
     make_federation,
-    read_secret,
     ROOT_FILE,
     ROSTER_FILE,
-    write_secret,
 )
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.keys.rotation import (
@@ -39,6 +37,7 @@ from fdrl_ros.errors import (
     RosterError,
     RosterRollbackError,
 )
+from fdrl_ros.runtime.durable import read_secret, write_secret
 import pytest
 from support.killing import killed_at_every_step
 from support.thoroughness import sampled

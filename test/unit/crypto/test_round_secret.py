@@ -12,12 +12,13 @@ from fdrl_ros.crypto.masking.round_secret import (
     binding,
     check_public,
     derive,
-    erase_seed,
     RoundSecret,
     RoundSeed,
 )
 from fdrl_ros.crypto.masking.sharing import PRIME
 from fdrl_ros.errors import CryptoError, KeyFileError
+from fdrl_ros.runtime import durable
+from fdrl_ros.runtime.durable import erase_secret
 import numpy as np
 import pytest
 
@@ -148,7 +149,7 @@ def test_seed_is_private_and_durable_before_it_is_used(path, monkeypatch):
     assert seed.seed in path.read_bytes() and [*path.parent.iterdir()] == [path]
 
 
-@pytest.mark.parametrize('step', ['write_secret', 'link', 'sync_folder', 'unlink'])
+@pytest.mark.parametrize('step', ['fsync', 'link', 'sync_folder', 'unlink'])
 def test_killed_while_storing_goes_on(path, monkeypatch, step):
     class Killed(BaseException):
         pass
@@ -157,7 +158,7 @@ def test_killed_while_storing_goes_on(path, monkeypatch, step):
         raise Killed
 
     with monkeypatch.context() as patch:
-        owner = {'link': os, 'unlink': type(path)}.get(step, round_secret)
+        owner = {'sync_folder': durable, 'unlink': type(path)}.get(step, os)
         patch.setattr(owner, step, killed)
         with pytest.raises(Killed):
             RoundSeed.at(path, **PLACE)
@@ -168,7 +169,7 @@ def test_killed_while_storing_goes_on(path, monkeypatch, step):
 
 
 def test_killed_while_writing_leaves_no_damaged_seed(path):
-    path.with_name('round_seed.draft').write_bytes(b'fdrl_ros round se')
+    path.with_name('round_seed.draft-x').write_bytes(b'fdrl_ros round se')
     assert len(RoundSeed.at(path, **PLACE).seed) == 32
 
 
@@ -213,12 +214,11 @@ def test_damaged_seed_is_refused(path):
 
 def test_erased_seed_is_gone(path):
     RoundSeed.at(path, **PLACE)
-    os.link(path, path.with_name('round_seed.draft'))
     with path.open('rb') as still_open:
-        erase_seed(path)
+        erase_secret(path)
         assert not any(still_open.read())
     assert not [*path.parent.iterdir()]
-    erase_seed(path)
+    erase_secret(path)
     assert len(RoundSeed.at(path, **PLACE).seed) == 32
 
 
@@ -227,11 +227,11 @@ def test_what_is_no_seed_is_not_erased(path):
     target.write_bytes(b'precious')
     path.symlink_to(target)
     with pytest.raises(KeyFileError):
-        erase_seed(path)
+        erase_secret(path)
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(KeyFileError):
-        erase_seed(path)
+        erase_secret(path)
     assert target.read_bytes() == b'precious'
 
 

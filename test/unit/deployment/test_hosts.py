@@ -7,13 +7,14 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
-from fdrl_ros.crypto.keys.keystore import make_federation, make_private_directory
+from fdrl_ros.crypto.keys.keystore import make_federation
 from fdrl_ros.crypto.keys.rotation import private_keys
 from fdrl_ros.deployment.bringup import BringupSettings, environment
 from fdrl_ros.deployment.hosts import export, here, host_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RosterError, SettingError, StoreError
+from fdrl_ros.runtime.durable import make_private_directory
 import pytest
 
 SETTINGS = BringupSettings(hosts='several', discovery_server='10.1.0.2:11811')

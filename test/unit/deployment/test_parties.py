@@ -15,10 +15,8 @@ from fdrl_ros.crypto.keys.he_key import load_he
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     make_federation,
-    make_private_directory,
     PASSPHRASE_VARIABLE,
     ROSTER_FILE,
-    write_secret,
 )
 from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
 from fdrl_ros.crypto.keys.sealed_key import label
@@ -48,6 +46,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.privacy.ledger.chain import Head
+from fdrl_ros.runtime.durable import make_private_directory, write_secret
 import pytest
 
 PLAN = Plan().changed(
