@@ -6,18 +6,18 @@ Estimator of arm and contact from one state to the next: of one robot, or of arr
 It reads nothing but the states that a policy sees, one tick after the other.
 """
 
+from collections.abc import Sequence
 from copy import copy
 import math
 from typing import NamedTuple, Self
 
 from fdrl_ros.shield.excursion import LEVELS
-from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction, TissueKind
+from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.shield.workspace import HEIGHTS, RIDING
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tissue.contact import TOUCH_FORCE
 import numpy as np
-from numpy.typing import NDArray
 
 _FELT = 2.0
 _SLACK = 1e-5
@@ -48,7 +48,7 @@ class ContactEstimator:
     """
 
     def __init__(
-        self, predictions: tuple[Prediction, ...], procedure: str, like: Number = 0.0
+        self, predictions: Sequence[Prediction], procedure: str, like: Number = 0.0
     ) -> None:
         self._predictions = predictions
         self._bounds = predictions[0].bounds
@@ -175,17 +175,6 @@ class ContactEstimator:
         other = copy(self)
         other.kinds, other._timed = [*self.kinds], [*self._timed]
         return other
-
-    def select(self, rows: NDArray[np.intp]) -> None:
-        """Keep only some of many robots, in the order given."""
-        if self._last is not None:
-            self._last = ContactReading(*(each[rows] for each in self._last))
-        self._due, self._moved, self.level = self._due[rows], self._moved[rows], self.level[rows]
-        self._timing, self._shown = self._timing[rows], self._shown[rows]
-        self._timed = [(one[rows], other[rows]) for one, other in self._timed]
-        self.kinds = [
-            [TissueKind(*(number[rows] for number in one)) for one in each] for each in self.kinds
-        ]
 
     def _room(
         self, prediction: Prediction, force: Number, tissue: Number

@@ -79,9 +79,9 @@ def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, l
 
 
 def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
-    side = LateralReach(0.0, 0.006, True)
+    side = LateralReach(0.006, True)
     side.update(0.0, 0.0, False, 0.5)
-    side.record_move(COARSE_STEP)
+    side.moved = COARSE_STEP
     side.update(0.0, 0.0, False, 1.0, soon=True)
     assert side.due == COARSE_STEP
     side.update(COARSE_STEP, 0.0, False, 1.0, soon=True)

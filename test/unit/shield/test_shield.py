@@ -18,8 +18,6 @@ from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES
-from hypothesis import given, settings
-from hypothesis import strategies as st
 import numpy as np
 import pytest
 
@@ -53,7 +51,8 @@ def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None
     for _ in range(ticks):
         values = batch.values()
         decisions = shield.review(values, choose(batch))
-        peaks = batch.step(decisions.actions)[4]['peak_force']
+        actions = np.array([each.action for each in decisions])
+        peaks = batch.step(actions)[4]['peak_force']
         yield values, decisions, peaks
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
@@ -76,42 +75,9 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
 
     touched = 0
     for _, decisions, peaks in operate(procedure, 1.0, 20, 40, choose):
-        rows = np.arange(len(peaks))
-        assert (peaks <= decisions.wide_force[decisions.actions, rows] + 1e-9).all()
+        assert (peaks <= np.array([each.wide_force for each in decisions]) + 1e-9).all()
         touched += int((peaks > 0.05).sum())
     assert touched > 0
-
-
-@settings(max_examples=10, deadline=None)
-@given(
-    st.sampled_from(NAMES),
-    st.integers(0, 200),
-    st.lists(st.integers(0, ACTION_COUNT - 1), min_size=30, max_size=30),
-    st.sampled_from([0.0, 2.0]),
-)
-def test_one_robot_is_told_what_many_are(procedure, number, asked, damage_limit):
-    patient = public_cohort(3, 1.0, (procedure,)).patient(number)
-    batch = VectorOperation([patient])
-    batch.reset()
-    chosen = ShieldSettings(damage_limit=damage_limit)
-    many, one, meter, now = BatchShield(chosen, procedure, 1), Shield(chosen), DamageMeter(), 0.0
-    for action in asked:
-        values = batch.values()
-        decisions = many.review(values, np.array([action]))
-        meter.add(float(values[0, INDEX['force']]), procedure, now)
-        decision = review(one, values[0], procedure, action, now, damage=meter.total)
-        assert decision.action == decisions.actions[0] and decision.asked == action
-        assert decision.usual_force == pytest.approx(
-            decisions.usual_force[decision.action, 0], abs=1e-9
-        )
-        assert decision.wide_force == pytest.approx(
-            decisions.wide_force[decision.action, 0], abs=1e-9
-        )
-        assert (decision.veto == Veto.NONE) == (decision.action == action)
-        batch.step(decisions.actions)
-        now += TICK
-        if batch.over.any():
-            return
 
 
 def test_what_replaces_an_action_is_the_same_way_finer_then_staying_then_up():
@@ -160,7 +126,6 @@ def test_damage_that_would_pass_its_limit_is_vetoed():
 
 def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must():
     shield = Shield(ShieldSettings(damage_limit=0.05))
-    many = BatchShield(shield.settings, 'retraction', 1)
     pressed = state_of('retraction', goal_error_z=-0.004, force=2.6, contact=1.0)
     free = state_of('retraction', goal_error_z=0.02)
     vetoes, done, meter = [], [], DamageMeter()
@@ -168,7 +133,6 @@ def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must(
         state = pressed if tick < 9 else free
         meter.add(state[INDEX['force']], 'retraction', TICK * tick)
         decision = review(shield, state, 'retraction', STAY, TICK * tick, damage=meter.total)
-        assert many.review(state[None], np.array([STAY])).actions[0] == decision.action
         vetoes.append(decision.veto)
         done.append(decision.action)
     assert vetoes[8] is Veto.DAMAGE and done[8] == COARSE_UP
@@ -185,9 +149,9 @@ def test_damage_drives_no_tip_out_of_the_workspace():
         values = batch.values()
         values[:, INDEX['force_limit']] = procedure_named('palpation').force_limit
         decisions = shield.review(values, np.full(len(values), DOWN))
-        failure = batch.step(decisions.actions)[4]['failure']
-        left += int((failure == WORKSPACE).sum())
-        up += int((decisions.actions == COARSE_UP).sum())
+        actions = np.array([each.action for each in decisions])
+        left += int((batch.step(actions)[4]['failure'] == WORKSPACE).sum())
+        up += int((actions == COARSE_UP).sum())
         rows = np.flatnonzero(~batch.over)
         if not len(rows):
             break
@@ -203,8 +167,6 @@ def test_where_nothing_is_allowed_the_tip_goes_up_but_not_out_of_the_workspace(h
     state = state_of(goal_error_z=height, force=9.9, contact=1.0)
     decision = review(Shield(), state, 'palpation', DOWN, 0.0)
     assert decision.veto is Veto.HARD_STOP and decision.action == action
-    many = BatchShield(ShieldSettings(), 'palpation', 1)
-    assert many.review(state[None], np.array([DOWN])).actions[0] == action
 
 
 def test_force_that_is_felt_above_all_tissue_outweighs_the_plan():

@@ -142,7 +142,7 @@ class Attacker:
         """
         Return actions for states, shape (n, STATE_SIZE).
 
-        :param predicted: forces that the shield predicts for each action, shape (15, n), N.
+        :param predicted: forces that the shield predicts for each action, shape (n, 15), N.
         """
         count = len(states)
         if self._kind == 'random':
@@ -151,7 +151,7 @@ class Attacker:
             anything = self._rng.integers(0, ACTION_COUNT, count)
             return np.where(self._rng.random(count) < _ANYTHING, anything, _DOWN)
         if self._kind == 'greedy' and predicted is not None:
-            return predicted.argmax(axis=0)
+            return predicted.argmax(axis=1)
         if self._kind == 'search':
             scores = states @ self._tried[:, :-1].T + self._tried[:, -1]
             scores[:, _DOWN] += 1.0
@@ -167,7 +167,8 @@ class Attacker:
         """
         asked = self.ask(state[None], self._predicted)
         if self._kind == 'greedy' and self._foresight is not None:
-            self._predicted = self._foresight.review(values[None], asked).wide_force
+            self._foresight.review(values[None], asked)
+            self._predicted = self._foresight.wide_forces()
         return int(asked[0])
 
 
@@ -216,8 +217,8 @@ def attack(
             if settings is not None or kind == 'greedy':
                 values = batch.values()
                 values[:, _LIMIT] = limit
-                decisions = shield.review(values, asked)
-                actions, predicted = decisions.actions, decisions.wide_force
+                actions = np.array([each.action for each in shield.review(values, asked)])
+                predicted = shield.wide_forces() if kind == 'greedy' else None
             states, _, _, _, info = batch.step(actions)
             meter.add(info['force'], procedure, (tick + 1) * TICK)
             outside = int((info['failure'] == _WORKSPACE).sum())
@@ -231,7 +232,7 @@ def attack(
                 shield.select(rows)
                 meter.select(rows)
                 states = states[rows]
-                predicted = None if predicted is None else predicted[:, rows]
+                predicted = None if predicted is None else predicted[rows]
         batch.close()
         attacker.learn(peak)
         round_number += 1

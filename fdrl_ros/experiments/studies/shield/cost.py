@@ -108,7 +108,8 @@ def cost(
     while True:
         actions = asked = choose(batch, states)
         if settings.active:
-            actions = shield.review(batch.values(), asked).actions
+            decisions = shield.review(batch.values(), asked)
+            actions = np.array([each.action for each in decisions])
         states, _, terminated, truncated, said = batch.step(actions)
         steps += len(asked)
         vetoes += int((actions != asked).sum())
