@@ -91,7 +91,7 @@ def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple
     """Return the heads of a hospital's ledger by who remembers them, and who cannot tell."""
     home = layout.party(name)
     witnesses: dict[str, Callable[[], Head | None]] = {
-        'its last update': lambda: last_sent(home, plan),
+        'its last update': lambda: last_sent(home),
         'its checkpoint': lambda: head_noted(home / CHECKPOINT),
         'the aggregator': lambda: heads_seen(layout.state('aggregator')).get(name),
         'the key authority': lambda: heads_seen(layout.state('key_authority')).get(name),

@@ -8,36 +8,20 @@ import logging
 from typing import Any
 
 from fdrl_ros.errors import FdrlError, LateError, MessageError
-from fdrl_ros.federation.protocol.message import (
-    Decline,
-    Delivery,
-    EncryptionKey,
-    GlobalPolicy,
-    LedgerHeads,
-    Message,
-    Objection,
-    Reveal,
-    RoundKey,
-    RoundStatus,
-    Settle,
-    Shares,
-)
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.party import Job, Outcome, Party
 
-# Kinds whose newest message a late joiner still gets, as long as its sender runs: as a latched
-# topic does. Of deliveries it gets its own. Updates are asked for.
-LATCHED = (
-    Decline,
-    Delivery,
-    EncryptionKey,
-    GlobalPolicy,
-    LedgerHeads,
-    Objection,
-    Reveal,
-    RoundKey,
-    RoundStatus,
-    Settle,
-    Shares,
+# Of all other kinds a late joiner still gets the newest message, as long as its sender runs: as of
+# a latched topic. Of deliveries it gets its own. Updates are asked for.
+PASSING = (
+    protocol.DecryptRequest,
+    protocol.HospitalPolicy,
+    protocol.MaskedUpdate,
+    protocol.Order,
+    protocol.Relay,
+    protocol.Verdict,
+    protocol.Wanted,
 )
 
 log = logging.getLogger(__name__)
@@ -145,7 +129,7 @@ class LocalFederation:
     def post(self, message: Message) -> None:
         """Deliver a message to everyone but its sender."""
         sender = message.envelope.sender
-        if isinstance(message, LATCHED):
+        if not isinstance(message, PASSING):
             part = getattr(message, 'to', '')
             kind: type[Message] = type(message)
             self.latched[sender, kind, part] = message

@@ -179,7 +179,7 @@ def _hospital(rows: Mapping[str, bytes], n_parameters: int) -> Rows:
         record = replace(record, sending=(sent,))
     new = {'state': encode(replace(record, phase=_hospital_phase(record)))}
     if 'update' in rows:
-        new['update'] = _old_update(rows['update'], n_parameters).to_bytes()
+        new['update'] = encode(_old_update(rows['update'], n_parameters))
     return new
 
 
@@ -248,14 +248,14 @@ def _aggregator(rows: Mapping[str, bytes]) -> Rows:
 
 def _key_authority(rows: Mapping[str, bytes]) -> Rows:
     new = {
-        name: _old_released(value).to_bytes()
+        name: encode(_old_released(value))
         for name, value in rows.items()
         if name.startswith('policy ') or name == 'summed'
     }
     round, phase = 0, Phase.WAITING
     if 'released' in rows:
         released = _old_released(rows['released'])
-        new[f'policy {released.round}'] = released.to_bytes()
+        new[f'policy {released.round}'] = encode(released)
         round, phase = released.round, Phase.RELEASED
     chosen, _, sum_hash = rows.get('decrypting', b'0 ').partition(b' ')
     if int(chosen) > round:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A federation whose parties write their round journals as the protocol has them do."""
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 import hashlib
@@ -12,6 +13,7 @@ from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federati
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.journal import FILE, Head, Journal
+from fdrl_ros.federation.journal.reader import Summary, Walk
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of
@@ -39,6 +41,14 @@ def policy(round: int) -> bytes:
 def ledger(name: str, round: int) -> Head:
     """Return the head of a hospital's ledger in a round."""
     return Head(2 * round, digest(name, 'ledger', round))
+
+
+def verify(path: Path, keys: Collection[bytes] | None, **options: Any) -> Summary:
+    """Check the whole journal, as comparing it with others does."""
+    walk = Walk(path, **options)
+    for _ in walk.entries():
+        pass
+    return walk.summary(keys)
 
 
 @dataclass

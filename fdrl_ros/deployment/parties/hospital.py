@@ -21,6 +21,7 @@ from fdrl_ros.errors import FdrlError, LedgerCorruptError, LedgerError, RecordsE
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.hospital.state import LocalUpdate, UPDATE
+from fdrl_ros.federation.protocol.encoding import decode
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head
 from fdrl_ros.federation.protocol.store import peek, Store
@@ -176,7 +177,7 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     """
     path = directory / LEDGER
     check_not_lost(directory, plan)
-    sent = last_sent(directory, plan)
+    sent = last_sent(directory)
     ledger = Ledger.open(path, **ledger_owner(name, plan).promise())
     try:
         ledger.verify(sent, 'its last update')
@@ -203,7 +204,7 @@ def check_not_lost(directory: Path, plan: Plan) -> None:
             f'ledger {path} is missing, but noise was drawn with {key}: put the ledger back; only '
             f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
         )
-    sent = last_sent(directory, plan)
+    sent = last_sent(directory)
     noted = head_noted(directory / CHECKPOINT)
     for what, seen in (('an update went out', sent), ('a checkpoint was made', noted)):
         if seen is not None and seen.entries:
@@ -212,7 +213,7 @@ def check_not_lost(directory: Path, plan: Plan) -> None:
             )
 
 
-def last_sent(directory: Path, plan: Plan) -> Head | None:
+def last_sent(directory: Path) -> Head | None:
     """
     Return the head that the hospital's last update went out with, if it made one.
 
@@ -222,7 +223,7 @@ def last_sent(directory: Path, plan: Plan) -> Head | None:
     if saved is None:
         return None
     try:
-        result = LocalUpdate.from_bytes(saved, plan.shape.n_parameters).result
+        result = decode(saved, LocalUpdate).result
     except FdrlError as error:
         raise StoreError(f'the state file in {directory} is damaged: its update') from error
     return Head(result.ledger_entries, result.ledger_head)

@@ -18,7 +18,7 @@ from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol.attempt import AttemptId, key_list, setup_digest
 from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests, FIRST, numbers
-from fdrl_ros.federation.protocol.encoding import decode, encode
+from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import (
     hash_of_hashes,
     MaskedUpdate,
@@ -227,11 +227,7 @@ class AggregatorState:
         """
         self._roster = roster
         self._store = store
-        saved = store.get(RECORD)
-        try:
-            self.record = decode(saved, AggregatorRecord) if saved else AggregatorRecord()
-        except MessageError as error:
-            raise StoreError(f'the state of the aggregator is damaged: {error}') from error
+        self.record = store.load(RECORD, AggregatorRecord) or AggregatorRecord()
 
     def load(self) -> None:
         """

@@ -19,7 +19,7 @@ from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import MessageError, RoundError, StoreError
 from fdrl_ros.federation.journal.entry import Entry
 from fdrl_ros.federation.protocol.attempt import AttemptId, read_round_key
-from fdrl_ros.federation.protocol.encoding import decode, encode
+from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import (
     Delivery,
     GlobalPolicy,
@@ -33,7 +33,6 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.store import Place, Store
 from fdrl_ros.learner.learner import TrainingResult
-from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.privacy.ledger.chain import DIGEST
 
 SPARE = 512
@@ -42,21 +41,6 @@ SPARE = 512
 UPDATE = 'update'
 RECORD = 'state'
 _SPOOL = 'sent'
-
-
-@dataclass(frozen=True)
-class _UpdateBytes:
-    """A :class:`LocalUpdate` as it is written."""
-
-    round: int
-    base: bytes
-    weights: bytes
-    epsilon: float
-    ledger_entries: int
-    ledger_head: bytes
-    ledger_base_entries: int
-    ledger_base_head: bytes
-    ledger_links: bytes
 
 
 @dataclass(frozen=True)
@@ -69,24 +53,7 @@ class LocalUpdate:
 
     round: int
     base: bytes
-    result: TrainingResult
-
-    def to_bytes(self) -> bytes:
-        """Serialise for the store."""
-        fields = {**vars(self.result), 'weights': encode_weights(self.result.weights)}
-        return encode(_UpdateBytes(self.round, self.base, **fields))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, n_parameters: int) -> 'LocalUpdate':
-        """
-        Read what :meth:`to_bytes` wrote.
-
-        :raises FdrlError: if it is something else.
-        """
-        fields = dict(vars(decode(data, _UpdateBytes)))
-        round, base = fields.pop('round'), fields.pop('base')
-        weights = decode_weights(fields.pop('weights'), n_parameters)
-        return cls(round, base, TrainingResult(weights, **fields))
+    result: TrainingResult = field(metadata={'flat': True})
 
 
 @dataclass(frozen=True)
@@ -184,12 +151,10 @@ class HospitalState:
         """
         self._store = store
         self._writing = ''
-        record, update = store.get(RECORD), store.get(UPDATE)
-        try:
-            self.record = decode(record, HospitalRecord) if record else HospitalRecord()
-            self.update = LocalUpdate.from_bytes(update, n_parameters) if update else None
-        except MessageError as error:
-            raise StoreError(f'the state file {store.path} is damaged: {error}') from error
+        self.record = store.load(RECORD, HospitalRecord) or HospitalRecord()
+        self.update = store.load(UPDATE, LocalUpdate)
+        if self.update and self.update.result.weights.size != n_parameters:
+            raise StoreError(f'the state file {store.path} is damaged: not {n_parameters} weights')
 
     def _save(self, record: HospitalRecord) -> None:
         self._store.put(RECORD, encode(record))
@@ -223,7 +188,7 @@ class HospitalState:
 
     def keep_update(self, update: LocalUpdate) -> None:
         """Keep the result of local training, before anything of it is sent."""
-        self._store.put(UPDATE, update.to_bytes())
+        self._store.put(UPDATE, encode(update))
         self.update = update
 
     def write_chunks(self, attempt: AttemptId, setup: bytes, chunks: Iterable[bytes]) -> Sent:

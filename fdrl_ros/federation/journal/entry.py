@@ -7,7 +7,7 @@ Line i holds head i-1, and head i = SHA-256(line i). The signature is the last v
 and covers all before it, so that each entry vouches for every earlier one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 import hashlib
 import json
@@ -59,12 +59,12 @@ _ENDING: Final = b',"signature":"' + bytes(2 * SIGNATURE_BYTES) + b'"}'
 _NAME, _HASH, _COUNT = '[a-z][a-z0-9_]{0,62}', '[0-9a-f]{64}', '(?:0|[1-9][0-9]{0,17})'
 # The one form of a line, so that people and programs cannot read it apart.
 _LINE: Final = re.compile(
-    rf'{{"number":({_COUNT}),"previous":"({_HASH})",'
-    r'"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",'
-    rf'"party":"({_NAME})","federation":"({_NAME})",'
-    rf'"round":({_COUNT}),"attempt":({_COUNT}),"kind":"({_NAME})",'
-    r'"key":"([a-z2-7]{4}(?:-[a-z2-7]{4}){4})",'
-    r'"fields":(\{.*\}),"signature":"([0-9a-f]{128})"}',
+    rf'{{"number":(?P<number>{_COUNT}),"previous":"(?P<previous>{_HASH})",'
+    r'"time":"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",'
+    rf'"party":"(?P<party>{_NAME})","federation":"(?P<federation>{_NAME})",'
+    rf'"round":(?P<round>{_COUNT}),"attempt":(?P<attempt>{_COUNT}),"kind":"(?P<kind>{_NAME})",'
+    r'"key":"(?P<key>[a-z2-7]{4}(?:-[a-z2-7]{4}){4})",'
+    r'"fields":(?P<fields>\{.*\}),"signature":"(?P<signature>[0-9a-f]{128})"}',
     re.ASCII,
 )
 
@@ -107,9 +107,9 @@ class Event:
 
 def write_line(
     identity: Identity, previous: Head, event: Event, *, time: str, federation: str
-) -> bytes:
+) -> tuple[bytes, Entry]:
     """
-    Return the signed line of the entry that follows a head, without its line break.
+    Return the signed line of the entry that follows a head, without its line break, and the entry.
 
     :raises JournalError: if the journal holds no such kind, fields or values.
     """
@@ -136,10 +136,9 @@ def write_line(
     if len(line) >= MOST_BYTES:
         raise JournalError(f'journal: an entry of {len(line)} bytes, expected below {MOST_BYTES}')
     try:
-        parse_line(line)
+        return line, parse_line(line)
     except ValueError as error:
         raise JournalError(f'journal: {kind!r} cannot be written: {error}') from error
-    return line
 
 
 def parse_line(line: bytes) -> Entry:
@@ -151,9 +150,8 @@ def parse_line(line: bytes) -> Entry:
     found = _LINE.fullmatch(line.decode('ascii'))
     if found is None:
         raise ValueError('it is not written as an entry is')
-    number, previous, time, party, federation, round, attempt, kind, key, text, signed = (
-        found.groups()
-    )
+    values: dict[str, Any] = found.groupdict()
+    kind, text = values['kind'], values['fields']
     try:
         fields = _decode(text)
         if _encode(fields) != text:
@@ -165,22 +163,11 @@ def parse_line(line: bytes) -> Entry:
     if tuple(fields) != names:
         raise ValueError(f'{kind} has the fields {sorted(fields)}: expected {sorted(names)}')
     for name in names if kind in FIELDS else ():
-        if not _VALUES[name](fields[name]):
+        if not _fits(fields[name], VALUES[name]):
             raise ValueError(f'its {name} is {str(fields[name])[:80]!r}')
-    return Entry(
-        int(number),
-        previous,
-        time,
-        party,
-        federation,
-        int(round),
-        int(attempt),
-        kind,
-        key,
-        fields,
-        signed,
-        hashlib.sha256(line).digest(),
-    )
+    numbers = {name: int(values[name]) for name in ('number', 'round', 'attempt')}
+    digest = hashlib.sha256(line).digest()
+    return Entry(**(values | numbers | {'fields': fields, 'digest': digest}))
 
 
 def begins_whole(line: bytes) -> bool:
@@ -204,7 +191,7 @@ def signed_part(line: bytes) -> bytes:
 
 def _plain(value: object) -> object:
     """Return a value as JSON holds it."""
-    if value is None or isinstance(value, bool):
+    if isinstance(value, bool):
         return value
     if isinstance(value, str):
         return value if len(value) <= MOST_LETTERS else value[: MOST_LETTERS - 3] + '...'
@@ -225,59 +212,38 @@ _encode = json.JSONEncoder(separators=(',', ':')).encode
 _decode = json.JSONDecoder().decode
 
 
-def _matches(pattern: str) -> Callable[[object], bool]:
-    fits = re.compile(pattern, re.ASCII).fullmatch
-    return lambda value: isinstance(value, str) and fits(value) is not None
+def _fits(value: object, form: object) -> bool:
+    """Tell whether a value has a form of :data:`VALUES`."""
+    if isinstance(form, re.Pattern):
+        return isinstance(value, str) and form.fullmatch(value) is not None
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_fits(item, form[0]) for item in value)
+    if isinstance(form, range):
+        return type(value) is int and value in form
+    if form is bool:
+        return isinstance(value, bool)
+    assert isinstance(form, dict)
+    if not isinstance(value, dict):
+        return False
+    if name := form.get(None):  # any number of names, each with what is told of it
+        return all(_fits(key, _OF_NAME) and _fits(item, name) for key, item in value.items())
+    return value.keys() == form.keys() and all(_fits(value[key], form[key]) for key in form)
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_LETTERS
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_name, value))
-
-
-def _are_contributors(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        _is_name(name)
-        and isinstance(each, dict)
-        and set(each) == {'size', 'update', 'ledger'}
-        and _is_count(each['size'])
-        and _is_hash(each['update'])
-        and _is_head(each['ledger'])
-        for name, each in value.items()
-    )
-
-
-_is_name, _is_hash, _is_head = map(_matches, (_NAME, _HASH, f'{_COUNT}:{_HASH}'))
-_VALUES: Final[dict[str, Callable[[object], bool]]] = {
-    'form': lambda value: type(value) is int and value == FORM,
-    'public': _is_hash,
-    'digest': _is_hash,
-    'sum': _is_hash,
-    'contributors': _are_contributors,
-    'before': _is_hash,
-    'policy': _is_hash,
-    'rolled_back': _is_flag,
-    'reason': _is_text,
-    'members': _are_names,
-    'survivors': _are_names,
-    'dropped': _are_names,
-    'operator': _is_name,
-    'action': _is_text,
-    'hospital': _is_text,
-    'update': _is_hash,
-    'ledger': _is_head,
-    'included': _is_flag,
-    'seeds': _are_names,
-    'masks': _are_names,
+_OF_NAME, _OF_HASH, _OF_HEAD = (
+    re.compile(pattern, re.ASCII) for pattern in (_NAME, _HASH, f'{_COUNT}:{_HASH}')
+)
+_TEXT: Final = re.compile(rf'(?s:.{{0,{MOST_LETTERS}}})')
+VALUES: Final[dict[str, object]] = {
+    **dict.fromkeys(('public', 'digest', 'sum', 'before', 'policy', 'update'), _OF_HASH),
+    **dict.fromkeys(('members', 'survivors', 'dropped', 'seeds', 'masks'), [_OF_NAME]),
+    **dict.fromkeys(('reason', 'action', 'hospital'), _TEXT),
+    **dict.fromkeys(('rolled_back', 'included'), bool),
+    'form': range(FORM, FORM + 1),
+    'ledger': _OF_HEAD,
+    'operator': _OF_NAME,
+    'contributors': {None: {'size': range(2**63), 'update': _OF_HASH, 'ledger': _OF_HEAD}},
 }
+"""
+The form of every field: a pattern of texts, a range of numbers, a list of a form, or a mapping.
+"""

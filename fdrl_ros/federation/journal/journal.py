@@ -33,13 +33,13 @@ from fdrl_ros.errors import (
     StoreError,
 )
 from fdrl_ros.federation.journal.entry import Entry, Event, FORM, parse_line, write_line
-from fdrl_ros.federation.journal.reader import Place, read, verify, Walk
+from fdrl_ros.federation.journal.reader import Place, read, Walk
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.runtime.closing import Closing
 from fdrl_ros.runtime.durable import sync_folder
 
-__all__ = ['Entry', 'FILE', 'Head', 'head_noted', 'Journal', 'read', 'verify']
+__all__ = ['Entry', 'FILE', 'Head', 'head_noted', 'Journal', 'read']
 
 FILE = 'journal.jsonl'
 """Name of the journal in its party's directory."""
@@ -159,8 +159,9 @@ class Journal(Closing):
         saved = self._store.get(BEHIND) if self._store else None
         if saved is None or self._store is None:
             return None
-        note, _, last = saved.rpartition(b' ')
-        return _to_note(note, self._store.path).place, int(last)
+        before, _, last = saved.rpartition(b' ')
+        note = _note_of(before, self._store.path)
+        return None if note is None else (note.place, int(last))
 
     @property
     def head(self) -> Head:
@@ -187,7 +188,7 @@ class Journal(Closing):
         if kind in ('begin', 'rotate'):
             raise JournalError(f'journal: {kind!r} is written by the journal itself')
         with self._lock:
-            return self._append(kind, round, attempt, fields)
+            return self._append(Event(kind, round, attempt, fields))
 
     def entries(self) -> Iterator[Entry]:
         """Yield all entries, oldest first; without a file, the newest thousand."""
@@ -213,18 +214,12 @@ class Journal(Closing):
 
     def _go_on(self, path: Path) -> None:
         """Read what the store has not seen yet, and mend the end of the file."""
-        noted = self._read_note()
+        noted = None if self._store is None else _note_of(self._store.get(_NOTE), self._store.path)
         before = (noted or Note()).to_bytes()
         if noted is not None:
             self._check_noted(path, noted)
             self._note = noted
-        walk = Walk(
-            path,
-            party=self._identity.name,
-            federation=self._federation,
-            place=self._note.place,
-            quick=True,
-        )
+        walk = Walk(path, self._identity.name, self._federation, self._note.place, quick=True)
         for entry in walk.entries():
             self._count(entry)
         changed = walk.place != self._note.place
@@ -246,12 +241,6 @@ class Journal(Closing):
             note = saved.rpartition(b' ')[0] if saved else before
             self._store.put(BEHIND, b'%s %d' % (note, walk.place.head.entries))
             self._store.put(_NOTE, self._note.to_bytes())
-
-    def _read_note(self) -> Note | None:
-        if self._store is None:
-            return None
-        saved = self._store.get(_NOTE)
-        return None if saved is None else _to_note(saved, self._store.path)
 
     def _check_noted(self, path: Path, noted: Note) -> None:
         """Refuse a file that does not hold the entry that the store noted last."""
@@ -283,22 +272,18 @@ class Journal(Closing):
         public = self._identity.public
         if not self._note.place.head.entries:
             self._new = True
-            self._append('begin', 0, 0, {'form': FORM, 'public': public})
+            self._append(Event('begin', 0, 0, {'form': FORM, 'public': public}))
             if self.path is not None:
                 sync_folder(self.path.parent)
         elif self._note.place.public != public:
-            self._append('rotate', 0, 0, {'public': public})
+            self._append(Event('rotate', 0, 0, {'public': public}))
 
-    def _append(self, kind: str, round: int, attempt: int, fields: dict[str, object]) -> Head:
+    def _append(self, event: Event) -> Head:
         moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec='milliseconds')
-        line = write_line(
-            self._identity,
-            self.head,
-            Event(kind, round, attempt, fields),
-            time=moment.replace('+00:00', 'Z'),
-            federation=self._federation,
+        time, federation = moment.replace('+00:00', 'Z'), self._federation
+        line, entry = write_line(
+            self._identity, self.head, event, time=time, federation=federation
         )
-        entry = parse_line(line)
         if self.path is None:
             self._kept.append(line)
         else:
@@ -346,13 +331,13 @@ def head_noted(state: Path) -> Head | None:
     :returns: None if it noted none.
     :raises StoreError: if it cannot be read.
     """
-    saved = peek(state, _NOTE).get(_NOTE)
-    return None if saved is None else _to_note(saved, state).place.head
+    note = _note_of(peek(state, _NOTE).get(_NOTE), state)
+    return None if note is None else note.place.head
 
 
-def _to_note(saved: bytes, path: Path | None) -> Note:
+def _note_of(saved: bytes | None, path: Path | None) -> Note | None:
     try:
-        return Note.from_bytes(saved)
+        return None if saved is None else Note.from_bytes(saved)
     except (ValueError, TypeError, FdrlError) as error:
         raise StoreError(f'the state file {path} is damaged: {_NOTE}') from error
 

@@ -4,9 +4,11 @@
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.crypto.keys.signing import verify as is_signed
@@ -30,7 +32,7 @@ from fdrl_ros.federation.journal.entry import (
 from fdrl_ros.privacy.ledger.chain import Head
 
 _AT_ONCE = 512  # signatures that are checked together
-_OFTEN = 256  # entries after which progress is told
+_fingerprint = lru_cache(maxsize=16)(fingerprint)
 
 Progress = Callable[[int], None]
 """Told every now and then at which byte of a journal its verification is."""
@@ -70,49 +72,48 @@ class Summary:
     ended: str
 
 
+class _Signed(NamedTuple):
+    number: int
+    public: bytes
+    signature: bytes
+    message: bytes
+
+    def fits(self) -> bool:
+        return is_signed(self.public, self.signature, self.message)
+
+
+@dataclass
 class Walk:
     """
     A way through a journal.
 
     :meth:`entries` goes on from where it was left. What it hands out is chained in order; whether
     it is signed is known at the end of the file.
+
+    :param party: whose journal it must be; anyone's if empty.
+    :param federation: of which it must be; of any if empty.
+    :param place: where to begin.
+    :param seen: heads that it must have or go on from, by who saw them; the beginning of a hash
+        will do. What is cut off a journal's end at a line break is found by them alone.
+    :param quick: check the last signature of each key alone: it covers all before it.
+    :param times: when the first and the last entry were written, by the party's clock.
+    :param cut_short: whether a half line follows the last entry.
+    :param unended: whether the last entry lacks its line break.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        party: str = '',
-        federation: str = '',
-        place: Place | None = None,
-        seen: Mapping[str, Head] | None = None,
-        quick: bool = False,
-    ) -> None:
-        """
-        Begin a walk.
+    path: Path
+    party: str = ''
+    federation: str = ''
+    place: Place = field(default_factory=Place)
+    seen: Mapping[str, Head] = field(default_factory=dict)
+    quick: bool = False
+    times: tuple[str, str] = field(default=('', ''), init=False)
+    cut_short: bool = field(default=False, init=False)
+    unended: bool = field(default=False, init=False)
+    _unchecked: list[_Signed] = field(default_factory=list, init=False)
 
-        :param party: whose journal it must be; anyone's if empty.
-        :param federation: of which it must be; of any if empty.
-        :param place: where to begin.
-        :param seen: heads that it must have or go on from, by who saw them; the beginning of a
-            hash will do.
-        :param quick: check the last signature of each key alone: it covers all before it.
-        """
-        self.path = path
-        self.party = party
-        self.federation = federation
-        self.place = place or Place()
+    def __post_init__(self) -> None:
         self.keys: list[bytes] = [self.place.public] if self.place.public else []
-        self.times = ('', '')
-        """When the first and the last entry were written, by the party's clock."""
-        self.cut_short = False
-        """Whether a half line follows the last entry."""
-        self.unended = False
-        """Whether the last entry lacks its line break."""
-        self._seen = dict(seen or {})
-        self._quick = quick
-        self._print = fingerprint(self.place.public) if self.place.public else ''
-        self._unchecked: list[tuple[int, bytes, bytes, bytes]] = []
 
     def entries(self) -> Generator[Entry]:
         """
@@ -140,7 +141,7 @@ class Walk:
         except OSError as error:
             raise JournalError(f'journal {self.path}: {error.strerror or error}') from error
         self._check_signatures()
-        for who, head in self._seen.items():
+        for who, head in self.seen.items():
             if head.entries > self.place.head.entries:
                 raise JournalCutError(
                     f'journal {self.path} was cut: it ends with entry {self.place.head.entries}, '
@@ -192,16 +193,15 @@ class Walk:
         if entry.kind in INTRODUCING:
             public = bytes.fromhex(entry.fields['public'])
             self.keys.append(public)
-            self._print = fingerprint(public)
-        if entry.key != self._print:
+        if entry.key != _fingerprint(public):
             raise self._signature(entry.number, f'nothing introduced its key {entry.key}')
-        if self._quick and public == place.public:
+        if self.quick and public == place.public:
             self._unchecked.clear()
         signature = bytes.fromhex(entry.signature)
-        self._unchecked.append((entry.number, public, signature, signed_part(line)))
+        self._unchecked.append(_Signed(entry.number, public, signature, signed_part(line)))
         if len(self._unchecked) == _AT_ONCE:
             self._check_signatures()
-        for who, head in self._seen.items():
+        for who, head in self.seen.items():
             if head.entries == entry.number and not entry.digest.startswith(head.digest):
                 raise self.damaged(f'it is another one than {who} saw')
         self.place = Place(entry.head, place.end, place.end + len(line) + ending, public)
@@ -243,22 +243,18 @@ class Walk:
         """Check the signatures that were put off."""
         waiting, self._unchecked = self._unchecked, []
         if len(waiting) < _AT_ONCE:
-            good = list(map(_fits, waiting))
+            good = list(map(_Signed.fits, waiting))
         else:
             # The library lets go of the interpreter's lock, so that every core takes part.
             with ThreadPoolExecutor(os.cpu_count()) as threads:
-                good = list(threads.map(_fits, waiting))
-        for (number, public, _, _), fits in zip(waiting, good, strict=True):
+                good = list(threads.map(_Signed.fits, waiting))
+        for signed, fits in zip(waiting, good, strict=True):
             if not fits:
-                raise self._signature(number, f'{fingerprint(public)} did not sign it')
+                problem = f'{fingerprint(signed.public)} did not sign it'
+                raise self._signature(signed.number, problem)
 
     def _signature(self, number: int, problem: str) -> JournalSignatureError:
         return JournalSignatureError(f'journal {self.path}: entry {number}: {problem}')
-
-
-def _fits(signed: tuple[int, bytes, bytes, bytes]) -> bool:
-    _, public, signature, message = signed
-    return is_signed(public, signature, message)
 
 
 def read(path: Path) -> Iterator[Entry]:
@@ -268,33 +264,3 @@ def read(path: Path) -> Iterator[Entry]:
     :raises JournalError: if it is damaged; an entry is handed out before its successors are read.
     """
     return Walk(path, quick=True).entries()
-
-
-def verify(
-    path: Path,
-    keys: Collection[bytes] | None,
-    *,
-    party: str = '',
-    federation: str = '',
-    seen: Mapping[str, Head] | None = None,
-    quick: bool = False,
-    progress: Progress = lambda done: None,
-) -> Summary:
-    """
-    Check the whole journal: form, chain, signatures, heads.
-
-    What is cut off its end at a line break is found by `seen` alone.
-
-    :param keys: public keys that the party has or had; None if nobody knows.
-    :param party: whose it must be; anyone's if empty.
-    :param federation: of which it must be; of any if empty.
-    :param seen: heads that it must have had, by who saw them.
-    :param quick: check the last signature of each key alone, which covers all before it.
-    :raises JournalError: telling what is wrong.
-    """
-    walk = Walk(path, party=party, federation=federation, seen=seen, quick=quick)
-    for entry in walk.entries():
-        if entry.number % _OFTEN == 0:
-            progress(walk.place.end)
-    progress(walk.place.end)
-    return walk.summary(keys)

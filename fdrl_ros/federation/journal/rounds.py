@@ -8,6 +8,7 @@ Rounds are compared band by band, so that memory does not grow with the length o
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -76,14 +77,14 @@ class _Taken(NamedTuple):
 
 @dataclass
 class _Band:
-    """What the journals tell of some rounds."""
+    """
+    What the journals tell of some rounds.
+
+    :param said: what was sent, signed and settled, by kind of entry, hospital and attempt.
+    """
 
     releases: list[Entry] = field(default_factory=list)
-    settled: dict[AttemptId, set[frozenset[str]]] = field(default_factory=lambda: defaultdict(set))
-    sent: dict[tuple[str, AttemptId], set[tuple[str, str]]] = field(
-        default_factory=lambda: defaultdict(set)
-    )
-    signed: dict[tuple[str, AttemptId], set[frozenset[str]]] = field(
+    said: dict[tuple[str, str, AttemptId], set[object]] = field(
         default_factory=lambda: defaultdict(set)
     )
     taken: list[_Taken] = field(default_factory=list)
@@ -98,9 +99,8 @@ class _Reader:
         # What is beyond is written while others are read: it may be ahead of them.
         self.size = walk.path.stat().st_size if walk.path.exists() else 0
         self.next: tuple[Entry, bool] | None = None
-        self._entries = walk.entries()
-        self._advance()
-        self._entries.close()
+        with closing(walk.entries()) as entries:
+            self._advance(entries)
 
     def before(self, round: int) -> Iterator[tuple[Entry, bool]]:
         """
@@ -108,18 +108,17 @@ class _Reader:
 
         :returns: each with whether it was there when the comparison began.
         """
-        self._entries = self.walk.entries()  # goes on; no file is open between two bands
-        while self.next is not None and self.next[0].round < round:
-            found = self.next
-            self._advance()
-            yield found
-        self._entries.close()
+        with closing(self.walk.entries()) as entries:  # no file is open between two bands
+            while self.next is not None and self.next[0].round < round:
+                found = self.next
+                self._advance(entries)
+                yield found
 
-    def _advance(self) -> None:
+    def _advance(self, entries: Iterator[Entry]) -> None:
         """Look at the entry that follows."""
         self.next = None
         try:
-            if (entry := next(self._entries, None)) is not None:
+            if (entry := next(entries, None)) is not None:
                 self.next = entry, self.walk.place.end <= self.size
         except JournalError as error:
             self.broken = True
@@ -161,19 +160,14 @@ class _Comparing:
         self._found = Comparison()
         self._roles = {member.name: member.role for member in roster.members}
         self._known = self._roles.keys() | {each.name for each in roster.revoked}
+        # The key authority's last: what is in the others by then, it has released.
+        names = sorted(journals, key=lambda name: self._role(name) == 'key_authority')
+        of = roster.federation
         self._readers = {
-            # The key authority's last: what is in the others by then, it has released.
             name: _Reader(
-                Walk(
-                    journals[name],
-                    party=name,
-                    federation=roster.federation,
-                    seen=seen.get(name),
-                    quick=quick,
-                ),
-                self._found,
+                Walk(journals[name], name, of, seen=seen.get(name, {}), quick=quick), self._found
             )
-            for name in sorted(journals, key=lambda each: self._role(each) == 'key_authority')
+            for name in names
         }
         self._authority = next((n for n in journals if self._role(n) == 'key_authority'), '')
         self._found.authority = self._authority
@@ -223,15 +217,15 @@ class _Comparing:
             case 'key_authority', 'release' if early:
                 band.releases.append(entry)
             case 'aggregator', 'settle':
-                band.settled[at].add(frozenset(fields['survivors']))
+                band.said['settle', '', at].add(frozenset(fields['survivors']))
             case 'hospital', 'sent':
-                band.sent[name, at].add((fields['update'], fields['ledger']))
+                band.said['sent', name, at].add((fields['update'], fields['ledger']))
                 self._heads[name, 'its journal'] = fields['ledger']
             case 'hospital', 'signed':
-                band.signed[name, at].add(frozenset(fields['survivors']))
+                band.said['signed', name, at].add(frozenset(fields['survivors']))
             case 'hospital', 'policy':
-                taken = (name, entry.round, fields['policy'], fields['included'], early)
-                band.taken.append(_Taken(*taken))
+                taken = _Taken(name, entry.round, fields['policy'], fields['included'], early)
+                band.taken.append(taken)
 
     def _judge_releases(self, band: _Band) -> None:
         """Compare each release with the one before, and with what was sent and signed."""
@@ -274,7 +268,7 @@ class _Comparing:
     def _judge_contributors(self, band: _Band, entry: Entry, contributors: frozenset[str]) -> None:
         """Compare what was summed with what its hospitals sent and who signed."""
         at, tell = (entry.round, entry.attempt), self._found.tell
-        settled = band.settled.get(at)
+        settled = band.said.get(('settle', '', at))
         if settled is not None and contributors not in settled:
             tell(f'round {entry.round}: released for others than the aggregator settled on')
         for name, part in entry.fields['contributors'].items():
@@ -284,12 +278,12 @@ class _Comparing:
             if name not in self._readers or self._readers[name].broken:
                 continue
             self._found.compared += 1
-            sent = band.sent.get((name, at), set())
+            sent = band.said.get(('sent', name, at), set())
             if (part['update'], part['ledger']) not in sent:
-                known = {update for update, _ in sent}
-                what = 'ledger head' if part['update'] in known else 'update'
+                updates = (each[0] for each in sent if isinstance(each, tuple))
+                what = 'ledger head' if part['update'] in updates else 'update'
                 tell(f'round {entry.round}: {name} did not send the {what} that was released')
-            signed = band.signed.get((name, at))
+            signed = band.said.get(('signed', name, at))
             if signed is not None and contributors not in signed:
                 tell(f'round {entry.round}: {name} signed other survivors than were released')
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fdrl_ros.crypto.he.encryption import AnyScheme, CkksScheme
-from fdrl_ros.errors import CryptoError, FdrlError, StoreError
+from fdrl_ros.errors import CryptoError, StoreError
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import peek, peeked, Store
-from fdrl_ros.policy import decode_weights, encode_weights
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,20 +31,6 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class _ReleasedBytes:
-    """A :class:`Released` as it is written."""
-
-    round: int
-    attempt: int
-    weights: bytes
-    contributors: tuple[str, ...]
-    update_hashes: bytes
-    rolled_back: bool
-    reason: str
-    sizes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Released:
     """
     The outcome of a round: weights, and whose updates are in them.
@@ -61,23 +46,6 @@ class Released:
     rolled_back: bool
     reason: str
     sizes: tuple[int, ...] = ()
-
-    def to_bytes(self) -> bytes:
-        """Serialise for the store."""
-        return encode(_ReleasedBytes(**{**vars(self), 'weights': encode_weights(self.weights)}))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, n_parameters: int | None = None) -> 'Released':
-        """
-        Read what :meth:`to_bytes` wrote.
-
-        :param n_parameters: how many weights there have to be; any number unless given.
-        :raises FdrlError: if it is something else.
-        """
-        fields = dict(vars(decode(data, _ReleasedBytes)))
-        weights = fields.pop('weights')
-        count = len(weights) // 4 if n_parameters is None else n_parameters
-        return cls(weights=decode_weights(weights, count), **fields)
 
 
 @dataclass(frozen=True)
@@ -118,12 +86,8 @@ class KeyAuthorityState:
         """
         self._store = store
         self._start = start
-        saved = store.get(RECORD)
-        try:
-            self.record = decode(saved, KeyAuthorityRecord) if saved else KeyAuthorityRecord()
-            released = self.policy(self.record.round)
-        except FdrlError as error:
-            raise StoreError(f'the state file {store.path} is damaged: {error}') from error
+        self.record = store.load(RECORD, KeyAuthorityRecord) or KeyAuthorityRecord()
+        released = self.policy(self.record.round)
         if released is None:
             raise StoreError(
                 f'the state file {store.path} is damaged: no policy of round {self.record.round}'
@@ -134,8 +98,13 @@ class KeyAuthorityState:
         """Return an older policy that is kept; that of round 0 is the public start."""
         if round == 0:
             return Released(0, 0, self._start, (), b'', False, 'public starting policy')
-        saved = self._store.get(f'{_POLICY}{round}')
-        return Released.from_bytes(saved, self._start.size) if saved else None
+        return self._load(f'{_POLICY}{round}')
+
+    def _load(self, name: str) -> Released | None:
+        found = self._store.load(name, Released)
+        if found and found.weights.size != self._start.size:
+            raise StoreError(f'the state file {self._store.path} is damaged: the size of {name}')
+        return found
 
     def choose_sum(self, round: int, sum_hash: bytes, key: str, scheme: AnyScheme) -> bool:
         """
@@ -167,12 +136,11 @@ class KeyAuthorityState:
 
     def keep_summed(self, summed: Released) -> None:
         """Keep a decrypted policy; after a restart it is validated and released from here."""
-        self._store.put(_SUMMED, summed.to_bytes())
+        self._store.put(_SUMMED, encode(summed))
 
     def summed(self) -> Released | None:
         """Return a decrypted policy that was not released yet."""
-        saved = self._store.get(_SUMMED)
-        summed = Released.from_bytes(saved, self._start.size) if saved else None
+        summed = self._load(_SUMMED)
         return summed if summed and summed.round == self.record.round + 1 else None
 
     def release(self, released: Released, used: dict[str, bytes]) -> None:
@@ -184,7 +152,7 @@ class KeyAuthorityState:
         changed = replace(self.record, phase=Phase.RELEASED, round=released.round)
         rows = {
             RECORD: encode(changed),
-            f'{_POLICY}{released.round}': released.to_bytes(),
+            f'{_POLICY}{released.round}': encode(released),
         }
         self._store.replace([_SUMMED, f'{_POLICY}{released.round - KEPT}'], rows | used)
         self.record, self.released = changed, released
@@ -207,4 +175,4 @@ def policies_kept(path: Path) -> Iterator[tuple[str, Released]]:
     :raises FdrlError: if they cannot be read.
     """
     for name, value in peeked(path, f'{_POLICY}[0-9]*'):
-        yield name, Released.from_bytes(value)
+        yield name, decode(value, Released)

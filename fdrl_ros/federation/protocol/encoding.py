@@ -16,6 +16,8 @@ import struct
 from typing import Any, get_args, get_origin, get_type_hints, TypeVar
 
 from fdrl_ros.errors import MessageError
+from fdrl_ros.policy import decode_weights, encode_weights
+import numpy as np
 
 R = TypeVar('R')
 
@@ -29,7 +31,8 @@ def encode(value: object) -> bytes:
     """
     Write a value down.
 
-    :param value: bool, int below 2^63, float, str, bytes, a tuple of these or a dataclass.
+    :param value: bool, int below 2^63, float, str, bytes, an array of weights, a tuple of these or
+        a dataclass.
     """
     return _writer(type(value))(value)  # type: ignore[arg-type]
 
@@ -47,9 +50,17 @@ def decode(data: bytes, kind: type[R]) -> R:
 
 
 def encode_fields(value: object) -> bytes:
-    """Write down the fields of a dataclass, one after the other."""
-    names = _names(type(value))  # type: ignore[arg-type]
-    return b''.join([encode(getattr(value, name)) for name in names])
+    """
+    Write down the fields of a dataclass, one after the other.
+
+    A dataclass in a field of metadata `flat` counts as the fields that it has.
+    """
+    return b''.join(
+        [
+            encode_fields(getattr(value, name)) if flat else encode(getattr(value, name))
+            for name, flat in _names(type(value))  # type: ignore[arg-type]
+        ]
+    )
 
 
 def _write_text(value: str) -> bytes:
@@ -68,6 +79,7 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     str: _write_text,
     bytes: lambda value: b'y' + _LENGTH.pack(len(value)) + value,
     tuple: _write_tuple,
+    np.ndarray: lambda value: encode(encode_weights(value)),
 }
 
 
@@ -83,8 +95,8 @@ def _writer(kind: type) -> Callable[[Any], bytes]:
 
 
 @cache
-def _names(kind: type[Any]) -> list[str]:
-    return [each.name for each in fields(kind)]
+def _names(kind: type[Any]) -> list[tuple[str, bool]]:
+    return [(each.name, 'flat' in each.metadata) for each in fields(kind)]
 
 
 class Reader:
@@ -189,6 +201,10 @@ def _member(kind: type[IntEnum], number: int) -> IntEnum:
         raise MessageError('', f'{number} is no {kind.__name__}') from error
 
 
+def _weights(data: bytes) -> np.ndarray:
+    return decode_weights(data, len(data) // 4)
+
+
 _PLAIN: dict[Any, Callable[[Reader], Any]] = {
     bool: _flag,
     int: lambda reader: reader.tagged(b'i', '<q'),
@@ -206,6 +222,8 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
     if get_origin(kind) is tuple:
         item = _reader(get_args(kind)[0])
         return lambda reader: tuple(item(reader) for _ in range(reader.length(b't')))
+    if np.ndarray in (kind, get_origin(kind)):
+        return lambda reader: _weights(reader.read(bytes))
     if issubclass(kind, IntEnum):
         return lambda reader: _member(kind, reader.read(int))
 
@@ -220,4 +238,11 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
 def _fields(kind: type[Any]) -> list[tuple[str, int | None, Callable[[Reader], Any]]]:
     """Return name, greatest length and reader of each field of a dataclass."""
     hints = get_type_hints(kind)
-    return [(f.name, f.metadata.get('most'), _reader(hints[f.name])) for f in fields(kind)]
+
+    def reads(name: str, flat: bool) -> Callable[[Reader], Any]:
+        part = hints[name]
+        return (lambda reader: part(**reader.fields_of(part))) if flat else _reader(part)
+
+    return [
+        (f.name, f.metadata.get('most'), reads(f.name, 'flat' in f.metadata)) for f in fields(kind)
+    ]

@@ -342,29 +342,7 @@ class Order(Message):
     to_round: int
 
 
-KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind
-    for kind in (
-        RoundStatus,
-        EncryptionKey,
-        RoundKey,
-        Shares,
-        Delivery,
-        MaskedUpdate,
-        Wanted,
-        Relay,
-        Settle,
-        Reveal,
-        GlobalPolicy,
-        HospitalPolicy,
-        Verdict,
-        DecryptRequest,
-        Objection,
-        Decline,
-        LedgerHeads,
-        Order,
-    )
-}
+KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in Message.__subclasses__()}
 """All kinds by name."""
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import sqlite3
 import tempfile
 import threading
+from typing import TypeVar
 
-from fdrl_ros.errors import PrivacyError, StoreError
+from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
+from fdrl_ros.federation.protocol.encoding import decode
 from fdrl_ros.privacy.ledger.record import opened_copy
 from fdrl_ros.runtime.durable import sync_folder
 
@@ -24,6 +26,8 @@ FORMAT_ROW = 'format'
 
 WRITTEN = 2**20
 """Bytes after which the disk is told to begin."""
+
+R = TypeVar('R')
 
 Place = tuple[int, int]
 """First byte, and how many."""
@@ -165,6 +169,18 @@ class Store:
         """Return a value, or None where there is none."""
         row = self._run('SELECT value FROM entry WHERE name = ?', name).fetchone()
         return None if row is None else bytes(row[0])
+
+    def load(self, name: str, kind: type[R]) -> R | None:
+        """
+        Return a value that :func:`encode` wrote, or None where there is none.
+
+        :raises StoreError: if it is damaged.
+        """
+        data = self.get(name)
+        try:
+            return None if data is None else decode(data, kind)
+        except FdrlError as error:
+            raise StoreError(f'the state file {self.path} is damaged: {error}') from error
 
     def put(self, name: str, value: bytes) -> None:
         """Write a value durably."""

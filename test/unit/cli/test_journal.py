@@ -15,6 +15,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.entry import FIELDS
 from fdrl_ros.federation.journal.journal import FILE, head_noted, Journal
 from fdrl_ros.federation.key_authority.state import Released
+from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.store import Store
 import pytest
 from support.journals import digest, Federation, honest, HOSPITALS, policy
@@ -166,8 +167,8 @@ def test_policies_of_the_key_authority_are_those_that_it_released(run):
     state = Layout(run / 'federation').state('key_authority')
     store = Store(state)
     good = store.get('policy 2')
-    released = Released.from_bytes(good)
-    store.put('policy 2', replace(released, weights=released.weights + 1.0).to_bytes())
+    released = decode(good, Released)
+    store.put('policy 2', encode(replace(released, weights=released.weights + 1.0)))
     store.close()
     result = fdrl('verify', run)
     assert result.exit_code == 1

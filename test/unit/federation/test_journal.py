@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 import signal
 import tempfile
-import tracemalloc
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity
 from fdrl_ros.errors import (
@@ -31,12 +30,13 @@ from fdrl_ros.federation.journal.entry import (
     parse_line,
     write_line,
 )
-from fdrl_ros.federation.journal.journal import FILE, Head, head_noted, Journal, read, verify
+from fdrl_ros.federation.journal.journal import FILE, Head, head_noted, Journal, read
 from fdrl_ros.federation.journal.reader import Walk
 from fdrl_ros.federation.protocol.store import Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
+from support.journals import verify
 
 NAME, FEDERATION = 'hospital_1', 'trial'
 PARTY = Identity.generate(NAME)
@@ -451,7 +451,7 @@ def test_every_signature_is_looked_at_unless_quickly(path):
     common = {'time': '2026-05-04T03:02:01.500Z', 'federation': FEDERATION}
     for number in range(1200):
         kind, fields = ('sent', SENT) if number else ('begin', {'form': 1, 'public': PARTY.public})
-        line = write_line(PARTY, head, Event(kind, number, 0, fields), **common)
+        line, _ = write_line(PARTY, head, Event(kind, number, 0, fields), **common)
         if number == 700:
             line = line[:-3] + (b'0' if line[-3:-2] != b'0' else b'1') + line[-2:]
         lines.append(line + b'\n')
@@ -463,17 +463,6 @@ def test_every_signature_is_looked_at_unless_quickly(path):
     path.write_bytes(b''.join(lines[:701]))
     with pytest.raises(JournalSignatureError, match='entry 701'):
         verify(path, KEYS, quick=True)
-
-
-def test_verifying_takes_little_memory_and_tells_how_far_it_is(path, unsynced):
-    filled(path, 2000)
-    told = []
-    tracemalloc.start()
-    verify(path, KEYS, quick=True, progress=told.append)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 200_000 < path.stat().st_size
-    assert told == sorted(told) and len(told) > 6 and told[-1] == path.stat().st_size
 
 
 def test_a_journal_can_be_read_while_it_is_written(path, tmp_path):
@@ -598,7 +587,7 @@ def test_a_line_of_strange_json_is_refused(path, fields):
 
 def test_kinds_of_a_later_version_are_chained_and_signed_like_the_others(path, monkeypatch):
     monkeypatch.setattr(entry, 'FIELDS', {**FIELDS, 'novel': ('shape',)})
-    monkeypatch.setitem(entry._VALUES, 'shape', lambda value: True)
+    monkeypatch.setitem(entry.VALUES, 'shape', [range(3)])
     with opened(path) as journal:
         journal.append('novel', shape=[1, 2])
     monkeypatch.undo()

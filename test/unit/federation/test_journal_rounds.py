@@ -229,11 +229,11 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
     }
     real = journal_rounds._Reader._advance
 
-    def advance(reader):
+    def advance(reader, entries):
         for party, kind, round, attempt, fields in later[:3]:
             journals[party].append(kind, round=round, attempt=attempt, **fields)
         del later[:3]
-        real(reader)
+        real(reader, entries)
 
     monkeypatch.setattr(journal_rounds._Reader, '_advance', advance)
     monkeypatch.setattr(journal_rounds, 'BAND_ENTRIES', 1)
