@@ -41,6 +41,16 @@ class Guesses:
         above = ranked[len(ranked) - self.members :]
         return int(above.sum() + (~ranked[: self.others]).sum())
 
+    def epsilon(self, correct: int, canaries: int, delta: float, failure: float) -> float:
+        """Return the epsilon that so many right guesses prove."""
+        return epsilon_lower_bound(
+            canaries=canaries,
+            guesses=self.members + self.others,
+            correct=correct,
+            delta=delta,
+            failure=failure,
+        )
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -103,11 +113,12 @@ def prove(
     """
     above = int((scores > 0.0).sum())
     everyone = Guesses(above, len(scores) - above)
-    first, second = (
-        _proof(each, scores, members, delta, share * failure)
-        for each, share in zip((planned, everyone), SHARES, strict=True)
-    )
-    return first, second
+    found = []
+    for guesses, share in zip((planned, everyone), SHARES, strict=True):
+        correct = guesses.correct(scores, members)
+        epsilon = guesses.epsilon(correct, len(scores), delta, share * failure)
+        found.append(Proof(guesses, correct, share * failure, epsilon))
+    return found[0], found[1]
 
 
 def rehearse(
@@ -148,34 +159,12 @@ def plan_guesses(
         """Return the bound, and of those who promise none prefer the many."""
         correct = int(np.mean([guesses.correct(*each) for each in drawn]))
         count = guesses.members + guesses.others
-        return _epsilon(guesses, correct, canaries, delta, share), count
+        return guesses.epsilon(correct, canaries, delta, share), count
 
     counts = sorted({round(part * canaries) for part in _PARTS})
     pairs = [Guesses(above, below) for above in counts for below in counts if above + below]
     best = max(pairs, key=expected)
     # Others than those that chose, who flatter the choice.
     fresh = [rehearse(history, canaries, rng) for _ in range(_REHEARSALS)]
-    bounds = [_epsilon(best, best.correct(*each), canaries, delta, share) for each in fresh]
+    bounds = [best.epsilon(best.correct(*each), canaries, delta, share) for each in fresh]
     return best, float(np.mean(bounds))
-
-
-def _proof(
-    guesses: Guesses,
-    scores: NDArray[np.float64],
-    members: NDArray[np.bool_],
-    delta: float,
-    failure: float,
-) -> Proof:
-    correct = guesses.correct(scores, members)
-    epsilon = _epsilon(guesses, correct, len(scores), delta, failure)
-    return Proof(guesses, correct, failure, epsilon)
-
-
-def _epsilon(guesses: Guesses, correct: int, canaries: int, delta: float, failure: float) -> float:
-    return epsilon_lower_bound(
-        canaries=canaries,
-        guesses=guesses.members + guesses.others,
-        correct=correct,
-        delta=delta,
-        failure=failure,
-    )

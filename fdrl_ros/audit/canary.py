@@ -7,47 +7,35 @@ A dense layer's gradient is the outer product of b, the slopes at its outputs, a
 inputs and the bias. With b along an axis and [a, 1] along a row of an orthogonal matrix whose last
 column is constant, these make an orthogonal basis of the layer's whole space. So a canary can be
 put where the gradients of real rows are, to be clipped and summed by the code that clips patients.
+
+Where Q is a table, a row adds to its state's line and to the bias. Half the rows of a canary add
+to one state's line what the other half takes from another's, so that nothing is left at the bias,
+which all share; no state is in two pairs. So canaries are orthogonal there too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 import math
-from typing import Protocol
+from typing import Any
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.learner.network import Slopes
+from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.network import Layered, Slopes
+from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.table import make_dqn, TableDqn
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.shape import Layer
 import numpy as np
 from numpy.typing import NDArray
 
-
-class Canaries(Protocol):
-    """Orthogonal directions, and a fair coin each."""
-
-    @property
-    def members(self) -> NDArray[np.bool_]:
-        """Return which canaries take part, shape (canaries,)."""
-        ...
-
-    def __len__(self) -> int:
-        """Return m."""
-        ...
-
-    def along(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """
-        Return the inner product of a gradient with every canary's direction.
-
-        :param gradient: of the trained weights, flat, shape (size,).
-        :returns: shape (canaries,).
-        """
-        ...
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class DenseCanaries:
     """
-    Canaries in the dense layers of a network; see :class:`Canaries`.
+    Canaries in the dense layers of a network, and a fair coin for each.
 
     ``layers``: trained layers in the order of the flat weights. ``layer``, ``output`` and ``row``
     of its orthogonal matrix: of each canary, (canaries,), int64. ``members``: who takes part,
@@ -55,20 +43,15 @@ class DenseCanaries:
     """
 
     layers: tuple[Layer, ...]
-    layer: NDArray[np.int64]
-    output: NDArray[np.int64]
-    row: NDArray[np.int64]
+    layer: Numbers
+    output: Numbers
+    row: Numbers
     members: NDArray[np.bool_]
     norm: float
 
     @classmethod
     def draw(
-        cls,
-        shape: NetworkShape,
-        frozen: int,
-        count: int,
-        norm: float,
-        rng: np.random.Generator,
+        cls, shape: NetworkShape, frozen: int, count: int, norm: float, rng: np.random.Generator
     ) -> 'DenseCanaries':
         """
         Draw different directions, and which canaries are members.
@@ -100,7 +83,11 @@ class DenseCanaries:
         return len(self.members)
 
     def along(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return inner products; see :class:`Canaries`."""
+        """
+        Return the inner product of a gradient with every canary's direction, shape (canaries,).
+
+        :param gradient: of the trained weights, flat, shape (size,).
+        """
         found = np.empty(len(self))
         start = self.layers[0].start
         for number, each in enumerate(self.layers):
@@ -112,7 +99,7 @@ class DenseCanaries:
             found[mine] = products[self.output[mine], self.row[mine]]
         return found
 
-    def plant(self, slopes: Sequence[Slopes], which: NDArray[np.int64], rows: NDArray) -> None:
+    def plant(self, slopes: Sequence[Slopes], which: Numbers, rows: NDArray) -> None:
         """
         Replace the gradients of some rows by those of canaries that are members, or by nothing.
 
@@ -143,3 +130,216 @@ def orthogonal(size: int) -> NDArray[np.float64]:
     normal[-1] += 1.0
     square = normal @ normal
     return np.eye(size) - (np.outer(normal, normal) * (2.0 / square) if square else 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class TableCanaries:
+    """
+    Canaries in a table: pairs of states with an output each, and a fair coin for each.
+
+    ``first``, ``second``: states, and ``output``: 0 for the value, then the advantages, each
+    (canaries,), int64. ``lengths``: of the rows' gradients along both, (canaries, 2). ``members``:
+    (canaries,), bool. ``norm``: of a canary's gradient.
+    """
+
+    shape: NetworkShape
+    first: Numbers
+    second: Numbers
+    output: Numbers
+    lengths: NDArray[np.float64]
+    members: NDArray[np.bool_]
+    norm: float
+
+    @classmethod
+    def draw(
+        cls,
+        shape: NetworkShape,
+        scales: NDArray[np.floating],
+        count: int,
+        norm: float,
+        rng: np.random.Generator,
+    ) -> 'TableCanaries':
+        """
+        Draw different directions, and which canaries are members.
+
+        :param scales: what stands where the one of a one-hot state would, shape (states,).
+        :param count: number of canaries.
+        :param norm: of their gradients before clipping; above C, so that clipping is tried.
+        :raises SettingError: if there are not so many directions.
+        """
+        states = rng.permutation(np.flatnonzero(scales))
+        pairs, outputs = len(states) // 2, shape.actions + 1
+        if not 1 <= count <= pairs * outputs:
+            raise SettingError(
+                'canaries', count, f'1 to {pairs * outputs}, pairs of states times outputs'
+            )
+        chosen = np.sort(rng.permutation(pairs * outputs)[:count])
+        first, second = states[2 * (chosen // outputs)], states[2 * (chosen // outputs) + 1]
+        return cls(
+            shape,
+            first,
+            second,
+            chosen % outputs,
+            np.column_stack((scales[first], scales[second])).astype(np.float64),
+            rng.integers(2, size=count).astype(np.bool_),
+            norm,
+        )
+
+    def __len__(self) -> int:
+        """Return m."""
+        return len(self.members)
+
+    def along(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return inner products with every direction; see :class:`DenseCanaries`."""
+        states = self.shape.states
+        advantages = gradient[states + 1 : -self.shape.actions].reshape(-1, states)
+        lines = np.vstack((gradient[None, :states], advantages))
+        both = np.column_stack((lines[self.output, self.first], -lines[self.output, self.second]))
+        size = np.sqrt((self.lengths**2).sum(axis=1))
+        return np.asarray((both * self.lengths).sum(axis=1) / size)
+
+    def plant(
+        self,
+        states: Numbers,
+        heads: NDArray[np.float64],
+        which: Numbers,
+        rows: Numbers,
+    ) -> None:
+        """
+        Replace the gradients of some rows by those of canaries that are members, or by nothing.
+
+        :param states: of all rows, (rows,), and
+        :param heads: their slopes, (rows, outputs); both changed in place.
+        :param which: canary of each unit of rows, shape (units,).
+        :param rows: their rows in the batch, shape (units, rows).
+        :raises SettingError: if a unit has one row only.
+        """
+        half = rows.shape[1] // 2
+        if half == 0:
+            raise SettingError('transitions_per_patient', 1, 'two for canaries in a table')
+        heads[rows] = 0.0
+        here = self.members[which]
+        canary, mine = which[here], rows[here]
+        size = self.norm / half / np.sqrt((self.lengths[canary] ** 2).sum(axis=1))
+        for part, line, sign in (
+            (mine[:, :half], self.first, 1.0),
+            (mine[:, half : 2 * half], self.second, -1.0),
+        ):
+            states[part] = line[canary, None]
+            heads[part, self.output[canary, None]] = sign * size[:, None]
+
+
+Canaries = DenseCanaries | TableCanaries
+
+
+class PlantedDqn(DoubleDqn):
+    """
+    Gradients of patients and canaries.
+
+    The trainer sets ``units`` before each batch.
+    """
+
+    first: int
+    """Unit that is the first canary; those before are patients."""
+
+    units: Numbers
+    """Who is in the next batch, shape (joined,)."""
+
+    known: NDArray[np.float64]
+    """What the patients alone added to the last sum, shape (size,)."""
+
+    def clipped_sum(
+        self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
+    ) -> NDArray[np.float64]:
+        """Clip and sum as ever; see :class:`DoubleDqn`. What patients add is kept too."""
+        units, patients = self.units, self.units < self.first
+        self.known = np.zeros(self.size)
+        if patients.any():
+            self.units = units[patients]
+            columns = (getattr(batch, each.name) for each in fields(batch))
+            joined: list[Any] = [None if each is None else each[patients] for each in columns]
+            alone = Batch(*joined)
+            self.known = super().clipped_sum(weights, target, alone, clip_norm)
+            self.units = units
+        return super().clipped_sum(weights, target, batch, clip_norm)
+
+    def places(self, batch: Batch) -> tuple[Numbers, Numbers]:
+        """Return which canaries are in a batch, (units,), and their rows, (units, rows)."""
+        at = np.flatnonzero(self.units >= self.first)
+        transitions = batch.actions.shape[-1]
+        return self.units[at] - self.first, at[:, None] * transitions + np.arange(transitions)
+
+
+class CanaryDqn(PlantedDqn):
+    """Gradients of a network with dense layers, with canaries."""
+
+    canaries: DenseCanaries
+
+    def slopes(
+        self, weights: Layered, target: Layered, batch: Batch, scale: float
+    ) -> Sequence[Slopes]:
+        """Return every row's gradient; the canaries' rows have theirs."""
+        found = super().slopes(weights, target, batch, scale)
+        self.canaries.plant(found, *self.places(batch))
+        return found
+
+
+class CanaryTable(PlantedDqn, TableDqn):
+    """Gradients of a table, with canaries."""
+
+    canaries: TableCanaries
+
+    def heads(
+        self, weights: Layered, target: Layered, batch: Batch, scale: float
+    ) -> tuple[Numbers, NDArray[np.float64]]:
+        """Return every row's gradient; the canaries' rows have theirs."""
+        states, slopes = super().heads(weights, target, batch, scale)
+        self.canaries.plant(states, slopes, *self.places(batch))
+        return states, slopes
+
+
+def draw_canaries(
+    shape: NetworkShape,
+    learner: LearnerSettings,
+    inputs: NDArray[np.floating] | None,
+    *,
+    count: int,
+    norm: float,
+    rng: np.random.Generator,
+) -> Canaries:
+    """
+    Draw canaries that suit a learner, and which of them are members.
+
+    :param inputs: as :class:`fdrl_ros.learner.trainer.Trainer` takes it.
+    :param norm: of their gradients before clipping.
+    :raises SettingError: if there are not so many directions.
+    """
+    if isinstance(make_dqn(shape, learner, inputs), TableDqn) and inputs is not None:
+        return TableCanaries.draw(shape, np.diagonal(inputs), count, norm, rng)
+    return DenseCanaries.draw(shape, learner.frozen_layers, count, norm, rng)
+
+
+def planted(
+    shape: NetworkShape,
+    learner: LearnerSettings,
+    inputs: NDArray[np.floating] | None,
+    canaries: Canaries,
+    first: int,
+) -> PlantedDqn:
+    """
+    Make the gradients that a learner takes, with canaries from a unit on.
+
+    :param canaries: as :func:`draw_canaries` draws them for this learner.
+    :param first: unit that is the first canary.
+    """
+    made: CanaryDqn | CanaryTable
+    if isinstance(canaries, TableCanaries):
+        assert inputs is not None
+        scales = np.diagonal(inputs)
+        made = CanaryTable(shape, scales, loss=learner.loss, conservative=learner.conservative)
+        made.canaries = canaries
+    else:
+        made = CanaryDqn.from_settings(shape, learner)
+        made.canaries = canaries
+    made.first, made.units, made.known = first, np.empty(0, np.int64), np.zeros(made.size)
+    return made

@@ -9,10 +9,9 @@ from pathlib import Path
 import time
 
 from fdrl_ros.audit.attack import Adversary, plan_guesses, Proof, prove
-from fdrl_ros.audit.audited_trainer import AuditedTrainer, Watch
-from fdrl_ros.audit.gaussian import gaussian_lower_bound
-from fdrl_ros.audit.planted import draw_canaries
-from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.audited_trainer import AuditedTrainer, Watch, with_places
+from fdrl_ros.audit.bound import gaussian_lower_bound
+from fdrl_ros.audit.canary import draw_canaries
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress
@@ -22,8 +21,33 @@ from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class AuditSettings(Settings):
+    """What is put among the patients, and how sure the bound shall be."""
+
+    canaries: int = setting(
+        2000,
+        'canaries, each a member by a fair coin; at most the number of trained weights',
+        minimum=2,
+        maximum=1000000,
+    )
+    strength: float = setting(
+        10.0,
+        "norm of a canary's gradient before clipping, in units of C",
+        minimum=1.0,
+        maximum=1000.0,
+    )
+    failure: float = setting(
+        0.001,
+        'chance of a bound above the true epsilon: one minus the confidence',
+        minimum=1e-9,
+        maximum=0.5,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +143,19 @@ class Audit:
             budget=privacy.budget,
         ) as ledger:
             audited = self.trainer(
-                self.records,
+                with_places(self.records, count),
                 self.shape,
                 learner,
                 privacy,
                 ledger,
                 source,
                 directory / 'checkpoint',
-                canaries,
                 steps=math.ceil(1.0 / guarantee.rate),
                 inputs=self.inputs,
             )
-            charge = audited.guarantee.charge(
-                self.rounds * learner.epochs * audited.steps_per_block
-            )
+            audited.plant(canaries, self.inputs)
+            steps = self.rounds * learner.epochs * audited.steps_per_block
+            charge = audited.guarantee.charge(steps)
             adversary = Adversary(
                 canaries, charge, clip_norm=privacy.clip_norm, expected_batch=privacy.batch
             )

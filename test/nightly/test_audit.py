@@ -12,8 +12,7 @@ from dataclasses import replace
 from fdrl_ros.audit.attack import Guesses, log_ratio
 from fdrl_ros.audit.audited_trainer import AuditedTrainer
 from fdrl_ros.audit.bound import epsilon_lower_bound
-from fdrl_ros.audit.one_run import Audit
-from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.one_run import Audit, AuditSettings
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.learner import gradient
 from fdrl_ros.learner.records.collection import collect_records

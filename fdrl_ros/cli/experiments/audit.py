@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.one_run import AuditSettings
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import PlanCommand, SettingOption
 from fdrl_ros.errors import PrivacyError

@@ -5,8 +5,13 @@
 import math
 
 from fdrl_ros.audit.attack import Guesses, log_ratio, plan_guesses, prove, rehearse
-from fdrl_ros.audit.bound import epsilon_lower_bound, refuted_by_curve, tail_probability
-from fdrl_ros.audit.gaussian import gaussian_lower_bound, least_distance
+from fdrl_ros.audit.bound import (
+    epsilon_lower_bound,
+    gaussian_lower_bound,
+    least_distance,
+    refuted_by_curve,
+    tail_probability,
+)
 from fdrl_ros.errors import SettingError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from hypothesis import given, settings

@@ -4,10 +4,8 @@
 
 from dataclasses import replace
 
-from fdrl_ros.audit.canary import DenseCanaries, orthogonal
-from fdrl_ros.audit.planted import CanaryDqn, CanaryTable
-from fdrl_ros.audit.planted import planted as planted_dqn
-from fdrl_ros.audit.table_canary import TableCanaries
+from fdrl_ros.audit.canary import CanaryDqn, CanaryTable, DenseCanaries, orthogonal, TableCanaries
+from fdrl_ros.audit.canary import planted as planted_dqn
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.records.transitions import Batch
@@ -46,7 +44,7 @@ def planted(frozen=0, norm=5.0, count=None):
 def sum_of(dqn, units, transitions=2, clip_norm=1.0):
     rng = np.random.default_rng(2)
     weights = dqn.layered(SHAPE.draw(rng))
-    dqn.expect(np.array(units))
+    dqn.units = np.array(units)
     return dqn.clipped_sum(weights, weights, batch_of(rng, len(units), transitions), clip_norm)
 
 
@@ -90,7 +88,7 @@ def test_linear_networks_have_canaries_too():
     dqn = planted_dqn(shape, LearnerSettings(), None, canaries, 0)
     rng = np.random.default_rng(2)
     weights = dqn.layered(shape.draw(rng))
-    dqn.expect(np.arange(len(canaries)))
+    dqn.units = np.arange(len(canaries))
     total = dqn.clipped_sum(weights, weights, batch_of(rng, len(canaries), 2), 1.0)
     np.testing.assert_allclose(canaries.along(total), WITHIN, atol=1e-5)
 
@@ -137,7 +135,7 @@ def table(transitions, clip_norm, units=None):
         states = rng.integers(9, size=(*size, 1)).astype(np.float32)
         rewards = rng.normal(size=size).astype(np.float32)
         actions, left = rng.integers(2, size=size), np.full(size, 0.4, np.float32)
-        dqn.expect(np.array(joined))
+        dqn.units = np.array(joined)
         batch = Batch(states, actions, rewards, states[::-1], left)
         sums.append(dqn.clipped_sum(weights, weights, batch, clip_norm))
     return canaries, dqn, np.array(sums)

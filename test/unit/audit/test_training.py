@@ -12,8 +12,7 @@ from pathlib import Path
 from fdrl_ros.audit.attack import Adversary
 from fdrl_ros.audit.audited_trainer import AuditedTrainer, with_places
 from fdrl_ros.audit.canary import DenseCanaries
-from fdrl_ros.audit.one_run import Audit
-from fdrl_ros.audit.settings import AuditSettings
+from fdrl_ros.audit.one_run import Audit, AuditSettings
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.learner import gradient, table, trainer
 from fdrl_ros.learner.records.records import Records
@@ -241,15 +240,15 @@ class Watched:
         ) as ledger:
             canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
             self.trainer = kind(
-                records(),
+                with_places(records(), len(canaries)),
                 SHAPE,
                 learner,
                 privacy,
                 ledger,
                 NoiseSource.seeded(5),
                 directory / 'checkpoint.npz',
-                canaries,
             )
+            self.trainer.plant(canaries)
             self.seen = []
             self.trainer.watchers = (self.seen.append,)
             self.trainer.train(
