@@ -13,7 +13,7 @@ _ENTRY_POINTS = {
     'fdrl_ros/PaperWorld-v0': ('fdrl_ros.worlds.paper.env:PaperWorldEnv', None),
     'fdrl_ros/IcuSepsis-v0': (
         'fdrl_ros.worlds.icu_sepsis.env:IcuSepsisEnv',
-        'fdrl_ros.worlds.icu_sepsis.vector_env:IcuSepsisVectorEnv',
+        'fdrl_ros.worlds.icu_sepsis.env:IcuSepsisVectorEnv',
     ),
 }
 

@@ -76,21 +76,13 @@ def icu_sepsis() -> IcuSepsis:
     folder = assets()
     dynamics = verified(folder, DYNAMICS)
     admissible = _admissible(verified(folder, ADMISSIBLE))
+    names = ('d_0', 'expert_policy', 'state_cluster_centers', 'sofa_scores')
     with np.load(dynamics, allow_pickle=False) as file:
-        arrays = {
-            name: np.asarray(file[name], np.float64)[:PATIENT_STATES]
-            for name in ('d_0', 'expert_policy', 'state_cluster_centers', 'sofa_scores')
-        }
+        start, clinicians, centres, sofa = (
+            np.asarray(file[name], np.float64)[:PATIENT_STATES] for name in names
+        )
     rows, row_of = _transitions(dynamics, admissible)
-    return IcuSepsis(
-        rows=rows,
-        row_of=row_of,
-        start=arrays['d_0'],
-        clinicians=arrays['expert_policy'],
-        centres=arrays['state_cluster_centers'],
-        sofa=arrays['sofa_scores'],
-        admissible=admissible,
-    )
+    return IcuSepsis(rows, row_of, start, clinicians, centres, sofa, admissible)
 
 
 def _admissible(path: Path) -> NDArray[np.bool_]:

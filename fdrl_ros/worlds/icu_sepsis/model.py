@@ -99,27 +99,20 @@ class IcuSepsis:
 
     def __post_init__(self) -> None:
         """Refuse what is no such model; freeze the arrays."""
-        shapes = {
-            'rows': (len(self.rows), SURVIVAL + 1),
-            'row_of': (PATIENT_STATES, ACTION_COUNT),
-            'start': (PATIENT_STATES,),
-            'clinicians': (PATIENT_STATES, ACTION_COUNT),
-            'centres': (PATIENT_STATES, FEATURE_COUNT),
-            'sofa': (PATIENT_STATES,),
-            'admissible': (PATIENT_STATES, ACTION_COUNT),
-        }
-        for name, shape in shapes.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise SettingError(name, found, f'an array of shape {shape}')
+        states, pairs = (PATIENT_STATES,), (PATIENT_STATES, ACTION_COUNT)
+        features = (PATIENT_STATES, FEATURE_COUNT)
+        shapes = ((len(self.rows), SURVIVAL + 1), pairs, states, pairs, features, states, pairs)
+        for each, shape in zip(fields(self), shapes, strict=True):
+            array = getattr(self, each.name)
+            if array.shape != shape:
+                raise SettingError(each.name, array.shape, f'an array of shape {shape}')
+            array.flags.writeable = False
         for name in ('rows', 'start', 'clinicians'):
             check_chances(name, getattr(self, name))
         if not np.array_equal(np.unique(self.row_of), np.arange(len(self.rows))) or np.any(
             self.row_of.max(axis=1)[:-1] >= self.row_of.min(axis=1)[1:]
         ):
             raise SettingError('row_of', '(an array)', 'every row once, in the order of states')
-        for each in fields(self):
-            getattr(self, each.name).flags.writeable = False
 
     @cached_property
     def first_row(self) -> Integers:

@@ -8,15 +8,20 @@ from pathlib import Path
 
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS, REWARD
-from fdrl_ros.worlds.mimic.checks import check_known, check_ranges, ordered
 from fdrl_ros.worlds.mimic.columns import (
     DoseCuts,
     MIMIC_FEATURES,
     MimicSettings,
     PUBLISHED_CUTS,
 )
-from fdrl_ros.worlds.mimic.faults import Fault, TableError
-from fdrl_ros.worlds.mimic.rows import MimicRows
+from fdrl_ros.worlds.mimic.table import (
+    check_known,
+    check_ranges,
+    Fault,
+    MimicRows,
+    ordered,
+    TableError,
+)
 import numpy as np
 from numpy.typing import NDArray
 

@@ -9,8 +9,12 @@ import re
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis, INSTALL, PACKAGE
-from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records, sample_stays
-from fdrl_ros.worlds.icu_sepsis.hospitals import federation, SepsisHospital
+from fdrl_ros.worlds.icu_sepsis.episodes import (
+    clinician_records,
+    federation,
+    sample_stays,
+    SepsisHospital,
+)
 from fdrl_ros.worlds.icu_sepsis.model import DEATH, PATIENT_STATES, REWARD, uniform_policy
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
 from fdrl_ros.worlds.icu_sepsis.records import CLIP, FEATURES, sepsis_records

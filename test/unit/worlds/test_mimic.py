@@ -13,9 +13,8 @@ from fdrl_ros.worlds.mimic.columns import (
     MimicSettings,
     PUBLISHED_CUTS,
 )
-from fdrl_ros.worlds.mimic.faults import MOST_FAULTS
 from fdrl_ros.worlds.mimic.reader import read_mimic, TableError
-from fdrl_ros.worlds.mimic.rows import canonical_name
+from fdrl_ros.worlds.mimic.table import canonical_name, MOST_FAULTS
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
