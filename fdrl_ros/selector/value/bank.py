@@ -3,16 +3,12 @@
 """The value models of all candidates side by side, for the hot path (FDRL Eq. 7)."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from fdrl_ros.errors import PolicyError, StateError
 from fdrl_ros.runtime import kernels
 from fdrl_ros.selector.value.model import basis_of, REACH, RETURN, RISK, StateValue, ValueModel
 import numpy as np
-
-_dots: Any = getattr(np, 'vecdot', partial(np.einsum, 'ck,ck->c'))
-"""Products of rows with rows; numpy 1.26 has no `vecdot`, which is quicker."""
 
 _of: Any = None if kernels.ffi is None else kernels.ffi.from_buffer
 
@@ -49,24 +45,15 @@ class Estimates(NamedTuple):
         :param factor: standard deviations below the mean.
         :returns: shape (C,); 0 for the candidate itself.
         """
-        if kernels.built():
-            return self._advantages(than, factor)
-        apart = self.deviations - self.deviations[than]
-        spread: np.ndarray = _dots(apart, apart)
-        spread += self.strangeness
-        spread += self.strangeness[than]
-        np.sqrt(spread, out=spread)
-        spread *= -factor
-        spread += self.means
-        spread -= self.means[than]
-        spread[than] = 0.0
-        return spread
-
-    def _advantages(self, than: int, factor: float) -> np.ndarray:
-        """Do the same in compiled arithmetic."""
         count, members = self.deviations.shape
         if not 0 <= than < count or not self.means.shape == self.strangeness.shape == (count,):
             raise IndexError(f'candidate {than} of {count}: {self.means.shape} means')
+        if not kernels.built():
+            spread = np.square(self.deviations - self.deviations[than]).sum(axis=1)
+            spread += self.strangeness + self.strangeness[than]
+            found: np.ndarray = self.means - self.means[than] - factor * np.sqrt(spread)
+            found[than] = 0.0
+            return found
         found = np.empty(count)
         arrays = (self.means, self.deviations, self.strangeness)
         numbers = [_of('double[]', np.ascontiguousarray(each, np.float64)) for each in arrays]
@@ -97,7 +84,9 @@ class ValueBank:
             )
             for name in names
         }
-        self._nothing = _nothing(len(models))
+        nothing = np.full(len(models), np.nan)
+        no_deviations = np.full((len(models), 2), np.nan)
+        self._nothing = Estimates(nothing, nothing, nothing, no_deviations, nothing)
 
     def estimate(self, procedure: str, state: np.ndarray) -> Estimates:
         """
@@ -118,58 +107,39 @@ class _Stack:
         size = first.state_size
         self._basis = basis_of(size, width - 1 - size)
         self._shape = count, members
-        full = -(-width // _LANES) * _LANES
-        self._empty = np.zeros(full)
-        self._empty[0] = 1.0
         weights = np.full((2 + members, count, width), np.nan)
-        # The last row cuts the state to what the basis takes.
-        self._low = np.full((count + 1, size), -REACH)
-        self._high = np.full((count + 1, size), REACH)
+        self._low, self._high = np.full((count, size), -REACH), np.full((count, size), REACH)
         self._rate = np.zeros((count, size))
         self._squared_errors = np.full(count, np.nan)
-        for row, each in enumerate(values):
-            if each is None:
+        for row, value in enumerate(values):
+            if value is None:
                 continue
-            weights[0, row] = each.weights[RETURN] - risk_weight * each.weights[RISK]
-            weights[1, row] = each.weights[RISK]
-            weights[2:, row] = each.deviations[RETURN] - risk_weight * each.deviations[RISK]
-            self._low[row], self._high[row] = each.low, each.high
-            self._rate[row] = each.caution / each.spread
-            self._squared_errors[row] = each.conformal_error**2
+            weights[0, row] = value.weights[RETURN] - risk_weight * value.weights[RISK]
+            weights[1, row] = value.weights[RISK]
+            weights[2:, row] = value.deviations[RETURN] - risk_weight * value.deviations[RISK]
+            self._low[row], self._high[row] = value.low, value.high
+            self._rate[row] = value.caution / value.spread
+            self._squared_errors[row] = value.conformal_error**2
         ordered = [weights[0], weights[1], weights[2:].swapaxes(0, 1).reshape(-1, width)]
-        self._matrix = np.zeros((count * (2 + members), full))
+        self._matrix = np.zeros((count * (2 + members), -(-width // _LANES) * _LANES))
         self._matrix[:, :width] = np.concatenate(ordered)
         self._bank = self._compiled() if kernels.built() else None
 
     def estimate(self, state: np.ndarray) -> Estimates:
-        count = self._shape[0]
-        if self._bank is not None:
-            return self._estimate(state)
-        inside = np.maximum(state, self._low)
-        np.minimum(inside, self._high, out=inside)
-        features = self._empty.copy()
-        features[1 : 1 + len(state)] = inside[count]
-        self._basis.complete(features)
-        values = np.dot(self._matrix, features)
-        means, deviations = values[:count], values[2 * count :].reshape(self._shape)
-        beyond = inside[:count]
-        beyond -= state
-        beyond *= self._rate
-        strangeness: np.ndarray = _dots(beyond, beyond)
-        stds: np.ndarray = _dots(deviations, deviations)
-        stds += strangeness
-        stds += self._squared_errors
-        np.sqrt(stds, out=stds)
-        return Estimates(means, stds, values[count : 2 * count], deviations, strangeness)
-
-    def _estimate(self, state: np.ndarray) -> Estimates:
-        """Do the same in compiled arithmetic."""
         given = np.ascontiguousarray(state, np.float64)
         if given.shape != (self._basis.size,):
             raise StateError(f'state of shape {given.shape}: expected ({self._basis.size},)')
         count, members = self._shape
+        if self._bank is None:
+            values = self._matrix[:, : self._basis.width] @ self._basis(given[None])[0]
+            deviations = values[2 * count :].reshape(self._shape)
+            beyond = (np.clip(given, self._low, self._high) - given) * self._rate
+            strangeness = np.square(beyond).sum(axis=1)
+            variances = np.square(deviations).sum(axis=1) + strangeness + self._squared_errors
+            means, risks = values[:count], values[count : 2 * count]
+            return Estimates(means, np.sqrt(variances), risks, deviations, strangeness)
         end = count * (4 + members)
-        found = np.empty(end + len(self._empty))
+        found = np.empty(end + self._matrix.shape[1])
         kernels.lib.fdrl_values(self._bank, _of('double[]', given), _of('double[]', found))
         return Estimates(
             found[:count],
@@ -179,7 +149,7 @@ class _Stack:
             found[3 * count : 4 * count],
         )
 
-    def _compiled(self) -> Any:
+    def _compiled(self) -> object:
         """Return what the compiled arithmetic needs to know."""
         arrays = {
             'projection': self._basis.projection,
@@ -196,8 +166,3 @@ class _Stack:
         numbers |= {'size': self._basis.size, 'features': self._basis.count}
         stride = self._matrix.shape[1]
         return kernels.ffi.new('fdrl_bank *', {**numbers, **self._arrays, 'stride': stride})
-
-
-def _nothing(count: int) -> Estimates:
-    nothing = np.full(count, np.nan)
-    return Estimates(nothing, nothing, nothing, np.full((count, 2), np.nan), nothing)

@@ -60,18 +60,6 @@ class Basis:
         hidden = np.tanh(inside @ self._projection + self._offset)
         return np.concatenate([np.ones((len(inside), 1)), inside, hidden], axis=1)
 
-    def complete(self, expanded: np.ndarray) -> None:
-        """
-        Write the features of one state behind it, in a few microseconds.
-
-        :param expanded: one, state within :data:`REACH`, place for the features and anything
-            else, shape (1 + S + F + ...,), float64.
-        """
-        size = self.size + 1
-        hidden = expanded[size : self.width]
-        np.dot(expanded[:size], self.projection, out=hidden)
-        np.tanh(hidden, out=hidden)
-
 
 @lru_cache(maxsize=8)
 def basis_of(size: int, count: int) -> Basis:

@@ -17,7 +17,7 @@ from fdrl_ros.selector import (
     ValueSettings,
 )
 from fdrl_ros.selector.value.fitting import thinned
-from fdrl_ros.selector.value.model import basis_of, REACH
+from fdrl_ros.selector.value.model import basis_of
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -330,18 +330,6 @@ def _drawn(rng):
 
     names = ['palpation', 'reach'][: int(rng.integers(1, 3))]
     return ValueModel('', {name: one() for name in names})
-
-
-def test_one_state_is_expanded_as_many_are():
-    basis = basis_of(SIZE, 9)
-    states = np.random.default_rng(0).normal(size=(50, SIZE)) * 4
-    expanded = basis(states)
-    for state, row in zip(states, expanded, strict=True):
-        one = np.concatenate([[1.0], np.clip(state, -REACH, REACH), np.full(9 + 2, np.nan)])
-        basis.complete(one)
-        np.testing.assert_allclose(one[:-2], row, rtol=1e-12)
-        assert np.isnan(one[-2:]).all()
-    assert np.abs(expanded[:, 1 : 1 + SIZE]).max() == REACH
 
 
 def test_a_model_travels_as_bytes(model):
