@@ -7,9 +7,10 @@ Command-line flags, ROS parameters and YAML files all come from these groups. Th
 is imported when the group is first read, so that each party loads its own area only.
 """
 
+import ast
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
@@ -44,24 +45,26 @@ Values = Mapping[str, Mapping[str, object]]
 class Group(Generic[G]):
     """A group of settings of a plan, made when it is first read."""
 
-    def __init__(self, place: str) -> None:
-        """
-        Name the group's class.
-
-        :param place: module and class, as `module:Class`.
-        """
-        self._place = place
+    def __init__(self, module: str) -> None:
+        """Name the module that has the group's class."""
+        self._module = module
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Take the attribute's name for the group's."""
+        """Take the attribute's name for the group's, and the class out of its annotation."""
         self.name = name
+        self._class = owner.__annotations__[name].removeprefix('Group[').removesuffix(']')
 
     @cached_property
     def kind(self) -> type[G]:
         """The class of the group; its module is imported here."""
-        module, _, name = self._place.partition(':')
-        kind: type[G] = getattr(import_module(module), name)
+        kind: type[G] = getattr(import_module(self._module), self._class)
         return kind
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its settings, out of the source of its class."""
+        body = _defined(self._module, self._class).body
+        return [ast.unparse(field.target) for field in body if isinstance(field, ast.AnnAssign)]
 
     @overload
     def __get__(self, plan: None, owner: type) -> Self: ...
@@ -89,34 +92,20 @@ class Plan:
     A plan does not change, and two plans with the same settings are equal.
     """
 
-    federation: 'Group[FederationSettings]' = Group(
-        'fdrl_ros.deployment.settings:FederationSettings'
-    )
-    rounds: 'Group[RoundSettings]' = Group('fdrl_ros.federation.settings:RoundSettings')
-    learner: 'Group[LearnerSettings]' = Group('fdrl_ros.learner.settings:LearnerSettings')
-    privacy: 'Group[PrivacySettings]' = Group('fdrl_ros.learner.settings:PrivacySettings')
-    collection: 'Group[CollectionSettings]' = Group(
-        'fdrl_ros.learner.records.collection:CollectionSettings'
-    )
-    pretraining: 'Group[PretrainingSettings]' = Group(
-        'fdrl_ros.learner.pretraining:PretrainingSettings'
-    )
-    encryption: 'Group[EncryptionSettings]' = Group(
-        'fdrl_ros.crypto.he.quantisation:EncryptionSettings'
-    )
-    validation: 'Group[ValidationSettings]' = Group(
-        'fdrl_ros.deployment.settings:ValidationSettings'
-    )
-    selector: 'Group[SelectorSettings]' = Group('fdrl_ros.selector.settings:SelectorSettings')
-    shield: 'Group[ShieldSettings]' = Group('fdrl_ros.shield.settings:ShieldSettings')
-    value: 'Group[ValueSettings]' = Group('fdrl_ros.selector.value.fitting:ValueSettings')
-    safety: 'Group[SafetySettings]' = Group(
-        'fdrl_ros.selector.candidates.safety_limits:SafetySettings'
-    )
-    evaluation: 'Group[EvaluationSettings]' = Group(
-        'fdrl_ros.deployment.settings:EvaluationSettings'
-    )
-    world: 'Group[WorldSettings]' = Group('fdrl_ros.surgery.settings:WorldSettings')
+    federation: 'Group[FederationSettings]' = Group('fdrl_ros.deployment.settings')
+    rounds: 'Group[RoundSettings]' = Group('fdrl_ros.federation.settings')
+    learner: 'Group[LearnerSettings]' = Group('fdrl_ros.learner.settings')
+    privacy: 'Group[PrivacySettings]' = Group('fdrl_ros.learner.settings')
+    collection: 'Group[CollectionSettings]' = Group('fdrl_ros.learner.records.collection')
+    pretraining: 'Group[PretrainingSettings]' = Group('fdrl_ros.learner.pretraining')
+    encryption: 'Group[EncryptionSettings]' = Group('fdrl_ros.crypto.he.quantisation')
+    validation: 'Group[ValidationSettings]' = Group('fdrl_ros.deployment.settings')
+    selector: 'Group[SelectorSettings]' = Group('fdrl_ros.selector.settings')
+    shield: 'Group[ShieldSettings]' = Group('fdrl_ros.shield.settings')
+    value: 'Group[ValueSettings]' = Group('fdrl_ros.selector.value.fitting')
+    safety: 'Group[SafetySettings]' = Group('fdrl_ros.selector.candidates.safety_limits')
+    evaluation: 'Group[EvaluationSettings]' = Group('fdrl_ros.deployment.settings')
+    world: 'Group[WorldSettings]' = Group('fdrl_ros.surgery.settings')
 
     def __init__(self, values: Values | None = None) -> None:
         """
@@ -226,9 +215,12 @@ class Plan:
     @classmethod
     def read(cls, path: Path) -> Self:
         """
-        Read the plan of a prepared directory; each group is checked when it is first read.
+        Read the plan of a prepared directory; values are checked when their group is first read.
 
-        :raises SettingError: if it cannot be read, is no YAML, or has an unknown group.
+        All names are checked now, out of the sources, so that no other party's area is imported.
+
+        :raises SettingError: if it cannot be read, is no YAML, or has an unknown group, setting or
+            procedure.
         """
         try:
             values = yaml.load(path.read_text('utf-8'), _LOADER) or {}
@@ -237,7 +229,18 @@ class Plan:
             raise SettingError('plan', str(path), f'a readable YAML file: {reason}') from error
         if not isinstance(values, Mapping):
             raise SettingError('plan', str(path), 'groups of settings')
-        return cls().replaced(values)
+        plan = cls().replaced(values)
+        for group, named in plan._values.items():
+            settings = _GROUPS[group].names
+            for name in named.keys() - set(settings):
+                expected = named_among(name, 'settings', settings)
+                raise SettingError(f'{group}.{name}', named[name], expected)
+        procedures = str(plan._values.get('federation', {}).get('procedures', 'all'))
+        words = _procedure_words()
+        if any(word.strip() not in words for word in procedures.split(',') if word.strip()):
+            expected = f'names out of {", ".join(words)}'
+            raise SettingError('federation.procedures', procedures, expected)
+        return plan
 
     def to_mapping(self) -> dict[str, dict[str, Any]]:
         """Return all settings as nested names and values."""
@@ -285,3 +288,21 @@ _GROUPS: dict[str, Group[Settings]] = {
     name: group for name, group in vars(Plan).items() if isinstance(group, Group)
 }
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
+
+
+@cache
+def _defined(module: str, name: str) -> Any:
+    """Return what a module of this package defines under a name, as its source has it."""
+    path = Path(__file__).parents[1].joinpath(*module.split('.')[1:]).with_suffix('.py')
+    for node in ast.parse(path.read_text('utf-8')).body:
+        targets = getattr(node, 'targets', None) or [getattr(node, 'target', node)]
+        if name in (getattr(targets[0], 'id', None), getattr(targets[0], 'name', None)):
+            return node
+    raise AttributeError(f'{module} has no {name}')
+
+
+def _procedure_words() -> tuple[str, ...]:
+    """Return what federation.procedures may name: all, specialities, and procedures."""
+    names = _defined('fdrl_ros.surgery.gym.state', 'PROCEDURE_NAMES')
+    specialities = _defined('fdrl_ros.surgery.tasks.procedures', 'SPECIALITIES')
+    return 'all', *ast.literal_eval(specialities.value), *ast.literal_eval(names.value)

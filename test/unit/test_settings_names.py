@@ -28,6 +28,22 @@ def test_a_name_like_no_other_gets_no_long_list():
         assert len(str(error.value)) < 120
 
 
+@pytest.mark.parametrize(
+    ('text', 'expected'),
+    [
+        ('safety: {retrun_margin: 1.0}', 'did you mean return_margin'),
+        ('federation: {procedures: "reach, sewing"}', 'names out of all, cardiac'),
+    ],
+)
+def test_a_prepared_plan_is_refused_for_a_name_of_any_group(tmp_path, text, expected):
+    path = tmp_path / 'plan.yaml'
+    path.write_text(Plan().to_yaml())
+    assert Plan.read(path) == Plan()
+    path.write_text(text)
+    with pytest.raises(SettingError, match=expected):
+        Plan.read(path)
+
+
 def test_few_names_are_all_told():
     with pytest.raises(SettingError, match='seed') as error:
         Plan.from_mapping({'federation': {'xyzzy': 4}})
