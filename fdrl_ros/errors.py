@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One tree of typed errors: what was expected, what came, what to do."""
 
+from typing import Any
+
 
 class FdrlError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose; it can be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy text and values, whatever the class is made of."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class SettingError(FdrlError):

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aggregator's node: runs the rounds, and takes the orders of operators."""
 
-import sys
-
 from fdrl_ros.deployment.parties.aggregator import open_aggregator
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.protocol.message import (
@@ -19,10 +17,8 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
-from fdrl_ros.nodes.common.managed_node import run_node
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.parties.party_node import PartyNode
-from fdrl_ros.runtime.worker_thread import Post
 import fdrl_ros.srv as srv
 from rclpy.task import Future
 
@@ -30,12 +26,9 @@ from rclpy.task import Future
 class AggregatorNode(PartyNode):
     """Moves the aggregator's messages; asks the key authority by a service."""
 
+    executable = 'aggregator'
     groups = ('rounds',)
     sends = (RoundStatus, Delivery, LedgerHeads, Wanted, Relay)
-    member = 'aggregator'
-
-    def __init__(self, post: Post) -> None:
-        super().__init__('aggregator', post)
 
     def open(self) -> None:
         """Make the publishers and the key authority's client."""
@@ -94,10 +87,4 @@ class AggregatorNode(PartyNode):
         return Health(health.level, summary, values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(AggregatorNode)
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+NODE = AggregatorNode

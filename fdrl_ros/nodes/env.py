@@ -4,7 +4,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-import sys
 
 from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
@@ -14,7 +13,7 @@ from fdrl_ros.nodes.arm.procedure_list import procedure_list
 from fdrl_ros.nodes.arm.robot_messages import states
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
-from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
@@ -68,6 +67,7 @@ class EnvNode(ManagedNode):
     selector. The arm obeys CRTK's commands and nothing else.
     """
 
+    executable = 'env'
     part = 'operation'
     groups = ('federation', 'world')
     own = EnvSettings
@@ -75,7 +75,7 @@ class EnvNode(ManagedNode):
 
     def __init__(self, post: Post) -> None:
         self.operating = False
-        super().__init__('env', post)
+        super().__init__(post)
 
     def open(self) -> None:
         """Make the world and the publishers."""
@@ -288,10 +288,4 @@ class EnvNode(ManagedNode):
         return Health(health.level, health.summary, values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(EnvNode)
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+NODE = EnvNode

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key authority's node: answers requests to decrypt, and publishes each released policy."""
 
-import sys
-
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
@@ -18,10 +16,8 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
-from fdrl_ros.nodes.common.managed_node import run_node
 from fdrl_ros.nodes.parties.party_node import PartyNode
 from fdrl_ros.runtime.subprocess_runner import SeparateObject
-from fdrl_ros.runtime.worker_thread import Post
 import fdrl_ros.srv as srv
 
 VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
@@ -31,12 +27,9 @@ VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
 class KeyAuthorityNode(PartyNode):
     """Moves the key authority's messages."""
 
+    executable = 'key_authority'
     groups = ('encryption', 'validation', 'world')
     sends = (EncryptionKey, GlobalPolicy, LedgerHeads, Verdict, Wanted)
-    member = 'key_authority'
-
-    def __init__(self, post: Post) -> None:
-        super().__init__('key_authority', post)
 
     def addressees(self) -> list[str]:
         """Return who relays updates."""
@@ -66,10 +59,4 @@ class KeyAuthorityNode(PartyNode):
         return Health(health.level, f'released round {party.round}', health.values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(KeyAuthorityNode)
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+NODE = KeyAuthorityNode

@@ -4,14 +4,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-import sys
 import time
 
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.diagnostics import Health, Level
-from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings, run_node
+from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.robot.policies import Policies
 from fdrl_ros.nodes.robot.robot_control import RobotControl
 from fdrl_ros.policy import Policy
@@ -59,6 +58,7 @@ class SelectorNodeSettings(NodeSettings):
 class SelectorNode(ManagedNode):
     """Moves the messages of one robot's control loop, and keeps its candidates up to date."""
 
+    executable = 'selector'
     part = 'control'
     groups = ('selector', 'shield', 'value', 'safety', 'evaluation')
     further = {
@@ -71,7 +71,7 @@ class SelectorNode(ManagedNode):
     def __init__(self, post: Post) -> None:
         self.loop: ControlLoop | None = None
         self.policies: Policies | None = None
-        super().__init__('selector', post)
+        super().__init__(post)
 
     def open(self) -> None:
         """Read who may release policies, and make the publishers."""
@@ -211,10 +211,4 @@ _SILENT = frozenset({'', Reason.MISSING, Reason.STALE})
 """Reasons while nobody says a state, or none was judged yet."""
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(SelectorNode)
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+NODE = SelectorNode

@@ -46,5 +46,5 @@ def start(name: str) -> int:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, leave)
     end_with_launcher()
-    code: int = import_module(f'fdrl_ros.nodes.{name}').main()
-    return code
+    node = import_module(f'fdrl_ros.nodes.{name}').NODE
+    return import_module('fdrl_ros.nodes.common.managed_node').run_node(node)

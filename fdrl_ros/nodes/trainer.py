@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 import math
 import os
-import sys
 from typing import Any
 
 from fdrl_ros.deployment.parties.hospital import (
@@ -41,7 +40,6 @@ from fdrl_ros.learner.learner import TrainingProgress
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
-from fdrl_ros.nodes.common.managed_node import run_node
 from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings
 from fdrl_ros.nodes.parties.robot_link import RobotLink
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
@@ -64,13 +62,14 @@ class TrainerSettings(PartySettings):
 class TrainerNode(PartyNode):
     """Moves a hospital's messages."""
 
+    executable = 'trainer'
     groups = ('learner', 'privacy', 'collection', 'world')
     own = TrainerSettings
     sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, Objection, Decline)
 
     def __init__(self, post: Post) -> None:
         self._stated = self._restored = False
-        super().__init__('trainer', post)
+        super().__init__(post)
 
     @property
     def member(self) -> str:
@@ -206,10 +205,4 @@ class TrainerNode(PartyNode):
         )
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(TrainerNode)
-
-
-if __name__ == '__main__':
-    sys.exit(main())
+NODE = TrainerNode

@@ -3,9 +3,8 @@
 """An observer of the whole system: calls no service, publishes nothing, hands on plain values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-import math
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from queue import Empty, Full, Queue
 import threading
 from typing import Any
@@ -32,6 +31,8 @@ from fdrl_ros.runtime.closing import Closing
 import rclpy
 from rclpy.context import Context
 from rclpy.experimental import EventsExecutor
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
 
 WAITING = 10000
 """Events that wait for :meth:`Watch.poll`; more are dropped."""
@@ -92,31 +93,6 @@ class Operated:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What a selector chose; see SelectedAction.msg."""
-
-    robot: str
-    patient: str
-    policy: str
-    action: int
-    value: float
-    uncertainty: float
-    reason: str
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Risk or adaptation of a robot so far; NaN where not measured."""
-
-    robot: str
-    patient: str
-    risk: float = math.nan
-    mitigation: float = math.nan
-    variation_rate: float = math.nan
-    adaptation: float = math.nan
-
-
-@dataclass(frozen=True)
 class Felt:
     """A node's health from /diagnostics."""
 
@@ -126,7 +102,7 @@ class Felt:
     values: dict[str, str] = field(default_factory=dict)
 
 
-Event = Said | Refused | Progressed | Spent | Operated | Chosen | Measured | Felt
+Event = Said | Refused | Progressed | Spent | Operated | Felt
 
 
 class Watch(Closing):
@@ -157,45 +133,23 @@ class Watch(Closing):
         self._events: Queue[Event] = Queue(WAITING)
         self._ending = threading.Event()
         self._closing: list[Callable[[], None]] = []
-        federation = self._join(federation_domain)
         self._size = 4 * n_parameters
+        federation = self._join(federation_domain)
         for kind in (RoundStatus, GlobalPolicy, MaskedUpdate):
             wire = WIRES[kind]
-            topic = f'{FEDERATION}/{wire.topic}'
-            self._hear_said(federation, kind, wire.type, topic, wire.hearing)
-        self._hear(federation, DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
+            self._hear_said(
+                federation, kind, f'{FEDERATION}/{wire.topic}', wire.type, wire.hearing
+            )
         for name in (member.name for member in roster.hospitals):
             self._hear_said(
-                federation, HospitalPolicy, ros.HospitalPolicy, f'/{name}/policy', qos.HEARD
+                federation, HospitalPolicy, f'/{name}/policy', ros.HospitalPolicy, qos.HEARD
             )
-            self._hear(
-                federation,
-                ros.Progress,
-                f'/{name}/progress',
-                self._copy(Progressed, hospital=name),
-                qos.EVENT,
-            )
-            self._hear(
-                federation,
-                ros.Privacy,
-                f'/{name}/privacy',
-                self._copy(Spent, hospital=name),
-                qos.HEARD,
-            )
-        if robot_domain is None or not robots:
-            return
-        room = self._join(robot_domain)
-        self._hear(room, DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
-        for name in robots:
-            for topic, source, event in (
-                ('outcome', ros.Outcome, Operated),
-                ('action', ros.SelectedAction, Chosen),
-                ('risk', ros.Risk, Measured),
-                ('adaptation', ros.Adaptation, Measured),
-            ):
-                self._hear(
-                    room, source, f'/{name}/{topic}', self._copy(event, robot=name), qos.EVENT
-                )
+            self._hear_event(federation, f'/{name}/progress', ros.Progress, Progressed, qos.EVENT)
+            self._hear_event(federation, f'/{name}/privacy', ros.Privacy, Spent, qos.HEARD)
+        if robot_domain is not None:
+            room = self._join(robot_domain)
+            for name in robots:
+                self._hear_event(room, f'/{name}/outcome', ros.Outcome, Operated, qos.EVENT)
 
     @property
     def finished(self) -> bool:
@@ -208,13 +162,12 @@ class Watch(Closing):
 
         :param timeout: longest wait for the first event, second.
         """
-        events = []
-        try:
-            events.append(self._events.get(timeout=timeout))
-            while True:
+        with suppress(Empty):
+            events = [self._events.get(timeout=timeout)]
+            while not self._events.empty():
                 events.append(self._events.get_nowait())
-        except Empty:
             return events
+        return []
 
     def close(self) -> None:
         """Leave the domains."""
@@ -223,7 +176,7 @@ class Watch(Closing):
             undo()
         self._closing.clear()
 
-    def _join(self, domain: int) -> Any:
+    def _join(self, domain: int) -> Node:
         """Make a node in a domain and a thread that listens for it."""
         context = Context()
         rclpy.init(context=context, domain_id=domain)
@@ -250,33 +203,19 @@ class Watch(Closing):
             rclpy.shutdown(context=context)
 
         self._closing.append(leave)
+        node.create_subscription(DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
         thread.start()
         return node
 
-    @staticmethod
-    def _hear(
-        node: Any, kind: type[Any], topic: str, callback: Callable[[Any], None], profile: Any
-    ) -> None:
-        node.create_subscription(kind, topic, callback, profile)
-
     def _put(self, event: Event) -> None:
-        try:
+        with suppress(Full):
             self._events.put_nowait(event)
-        except Full:
-            pass
 
     def _hear_said(
-        self, node: Any, kind: type[Message], source: type[Any], topic: str, profile: Any
+        self, node: Node, kind: type[Message], topic: str, wire: type[Any], profile: QoSProfile
     ) -> None:
         """Hear a kind of message of the protocol; long weights on this very thread."""
-        say = self._sayer(kind)
-        if kind not in WITH_WEIGHTS:
-            self._hear(node, source, topic, say, profile)
-            return
 
-        PolicyReader(self._size, say).subscribe(partial(self._hear, node), source, topic)
-
-    def _sayer(self, kind: type[Message]) -> Callable[..., None]:
         def say(source: Any, weights: bytes | None = None) -> None:
             try:
                 apart = {} if weights is None else {'weights': weights}
@@ -291,20 +230,25 @@ class Watch(Closing):
                 return
             self._put(Said(message))
 
-        return say
+        if kind in WITH_WEIGHTS:
+            PolicyReader(self._size, say).subscribe(node.create_subscription, wire, topic)
+        else:
+            node.create_subscription(wire, topic, say, profile)
 
-    def _copy(self, kind: type[Any], **known: Any) -> Callable[[Any], None]:
-        """Return a callback that copies the fields of the same names."""
-        names = [name for name in kind.__dataclass_fields__ if name not in known]
+    def _hear_event(
+        self, node: Node, topic: str, wire: type[Any], kind: type[Any], profile: QoSProfile
+    ) -> None:
+        """Hear messages whose fields are those of an event, beside whose topic it is."""
+        owner, *names = (field.name for field in fields(kind))
+        known = {owner: topic.split('/')[1]}
 
         def copy(source: Any) -> None:
-            values = {name: getattr(source, name) for name in names if hasattr(source, name)}
-            self._put(kind(**known, **values))
+            self._put(kind(**known, **{name: getattr(source, name) for name in names}))
 
-        return copy
+        node.create_subscription(wire, topic, copy, profile)
 
-    def _felt(self, source: Any) -> None:
+    def _felt(self, source: DiagnosticArray) -> None:
         for status in source.status:
-            values = {each.key: each.value for each in status.values}
+            values = {pair.key: pair.value for pair in status.values}
             node = status.name.partition(': ')[0]
             self._put(Felt(node, status.level[0], status.message, values))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
@@ -14,7 +13,7 @@ import os
 import queue
 import signal
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from fdrl_ros.errors import FdrlError, TrainingStopped
 from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
@@ -28,24 +27,6 @@ R = TypeVar('R')
 _channel: 'tuple[Queue[Progress], Event] | None' = None  # of a worker process
 _asked = False  # whether a worker process itself was asked to end
 _ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-@dataclass(frozen=True)
-class Done(Generic[R]):
-    """The result of a piece of work, on its way back from a worker."""
-
-    value: R
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The error that ended a piece of work, on its way back from a worker."""
-
-    kind: type[FdrlError]
-    words: str
-
-
-Answer = Done[R] | Failed
 
 
 def run_tasks(
@@ -63,7 +44,7 @@ def run_tasks(
     :param workers: processes; with 1 all happens in this one.
     :returns: results in the order of the tasks.
     :raises TrainingStopped: as soon as `stopped` says so; workers have ended then.
-    :raises FdrlError: with the message of the one that a task ended with, or if a worker is gone.
+    :raises FdrlError: the one that a task ended with, or if a worker is gone.
     """
     workers = min(workers, len(tasks))
     if workers <= 1:
@@ -79,7 +60,7 @@ def run_tasks(
             with _held_back():
                 futures = [pool.submit(_in_worker, work, each) for each in tasks]
             _watch(futures, progress, report, stopped)
-            return [_result(each) for each in futures]
+            return [future.result() for future in futures]
         except BaseException as error:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -107,7 +88,7 @@ def _held_back() -> Iterator[None]:
 
 
 def _watch(
-    futures: 'Sequence[Future[Answer[R]]]',
+    futures: 'Sequence[Future[R]]',
     progress: 'Queue[Progress]',
     report: Report,
     stopped: Stopped,
@@ -121,7 +102,7 @@ def _watch(
         if stopped():
             raise TrainingStopped('stopped by the user')
         for future in done:
-            _result(future)
+            future.result()
     for each in _drain(progress):
         report(each)
 
@@ -132,13 +113,6 @@ def _drain(progress: 'Queue[Progress]') -> Iterator[Progress]:
             yield progress.get_nowait()
         except queue.Empty:
             return
-
-
-def _result(future: 'Future[Answer[R]]') -> R:
-    answer = future.result()
-    if isinstance(answer, Failed):
-        raise answer.kind(answer.words)
-    return answer.value
 
 
 def _begin_worker(progress: 'Queue[Progress]', stop: Event) -> None:
@@ -163,16 +137,7 @@ def _ask(number: int, frame: FrameType | None) -> None:
     _asked = True
 
 
-def _in_worker(work: Callable[..., R], arguments: tuple[object, ...]) -> 'Answer[R]':
-    """Work; errors go back as words, for not every error survives the way as an object."""
+def _in_worker(work: Callable[..., R], arguments: tuple[object, ...]) -> R:
     assert _channel is not None
     progress, stop = _channel
-    try:
-        found = work(
-            *arguments, report=progress.put, stopped=lambda: _asked or bool(stop.is_set())
-        )
-    except TrainingStopped as error:
-        return Failed(TrainingStopped, str(error))
-    except FdrlError as error:
-        return Failed(FdrlError, str(error))
-    return Done(found)
+    return work(*arguments, report=progress.put, stopped=lambda: _asked or stop.is_set())

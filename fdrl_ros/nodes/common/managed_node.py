@@ -62,6 +62,9 @@ class ManagedNode(LifecycleNode):
     itself, ends with exit code 1.
     """
 
+    executable: ClassVar[str]
+    """Name of the node, of its executable and of its module."""
+
     part: ClassVar[str] = 'state'
     """What of the node its diagnostics tell of."""
 
@@ -76,14 +79,14 @@ class ManagedNode(LifecycleNode):
     alone: ClassVar[bool] = False
     """Whether it runs without a directory too, by the default plan."""
 
-    def __init__(self, name: str, post: Post) -> None:
+    def __init__(self, post: Post) -> None:
         """
         Declare the parameters.
 
         :param post: makes the executor call something on its own thread.
         :raises FdrlError: if a parameter is unknown or cannot be.
         """
-        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        super().__init__(self.executable, automatically_declare_parameters_from_overrides=True)
         self.post = post
         self.changeable = True
         self.fault: Exception | None = None

@@ -50,12 +50,12 @@ class PartyNode(ManagedNode):
     own: ClassVar[type[PartySettings]] = PartySettings
     sends: ClassVar[tuple[type[Message], ...]] = ()
 
-    def __init__(self, name: str, post: Post) -> None:
+    def __init__(self, post: Post) -> None:
         self.party: Party | None = None
         self.refused: Counter[str] = Counter()
         self.stopwatch = Stopwatch()
         self.job = ''
-        super().__init__(name, post)
+        super().__init__(post)
 
     def open(self) -> None:
         """See that key and roster can be used, and make the publishers."""
@@ -93,9 +93,9 @@ class PartyNode(ManagedNode):
         self.every(TICK, self._tick)
 
     @property
-    @abstractmethod
     def member(self) -> str:
         """Name in the roster."""
+        return self.executable
 
     def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> Any:
         """Do on the worker what must be done before there is a party."""

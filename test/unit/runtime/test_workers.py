@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes: results in order, errors as words, and a clean end whoever is asked for it."""
+"""Worker processes: results in order, errors as raised, a clean end whoever is asked."""
 
 import os
 from pathlib import Path
@@ -87,9 +87,9 @@ def ended(command):
     assert out.splitlines()[-1] == 'stopped' and command.returncode == 130
 
 
-def test_results_come_in_the_order_of_tasks_and_errors_as_words():
+def test_results_come_in_the_order_of_tasks_and_errors_as_they_are():
     assert run(double, [(3,), (1,), (2,)], 2) == [6, 2, 4]
-    with pytest.raises(FdrlError, match='13 has no double'):
+    with pytest.raises(PrivacyError, match='13 has no double'):
         run(double, [(1,), (13,)], 2)
 
 
