@@ -23,15 +23,8 @@ from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.surgery.data.bag_reading import recorded
-from fdrl_ros.surgery.data.bag_types import (
-    ACTION,
-    ARM_STATE,
-    ARM_STATE_KINDS,
-    OPERATION,
-    PATIENT,
-    TOPICS,
-)
+from fdrl_ros.surgery.data.bag import ARM_STATE, ARM_STATE_KINDS, recorded, TOPICS
+from fdrl_ros.surgery.data.log import ACTION, OPERATION, PATIENT
 
 _TIP = 'setpoint_cp'
 _KINDS = {

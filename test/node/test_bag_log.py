@@ -11,10 +11,8 @@ from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.learner.records.records import Records
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.surgery.data.bag import write_bag
-from fdrl_ros.surgery.data.bag_reading import read_log
-from fdrl_ros.surgery.data.bag_types import message_types, OURS, TOPICS
-from fdrl_ros.surgery.data.log import with_rewards
+from fdrl_ros.surgery.data.bag import message_types, OURS, read_log, TOPICS, write_bag
+from fdrl_ros.surgery.data.log_rewards import with_rewards
 from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.settings import WorldSettings

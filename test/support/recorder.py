@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.surgery.data.bag_types import ARM_STATE, ARM_STATE_KINDS, message_types, TOPICS
+from fdrl_ros.surgery.data.bag import ARM_STATE, ARM_STATE_KINDS, message_types, TOPICS
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 from support.operating_room import Room

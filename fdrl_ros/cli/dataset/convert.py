@@ -9,10 +9,15 @@ import click
 from fdrl_ros.cli.dataset.work import report_to, tell, working, world_command, world_from
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.surgery.data.bag import STORAGES, write_bag
-from fdrl_ros.surgery.data.bag_reading import is_recording, read_log, read_recording
+from fdrl_ros.surgery.data.bag import (
+    is_recording,
+    read_log,
+    read_recording,
+    STORAGES,
+    write_bag,
+)
 from fdrl_ros.surgery.data.dataset import Dataset
-from fdrl_ros.surgery.data.log import with_rewards
+from fdrl_ros.surgery.data.log_rewards import with_rewards
 
 ANY = click.Path(path_type=Path)
 
@@ -48,19 +53,20 @@ def convert(
                 f'{source} is the log of an arm, whose patients are not known: --records makes '
                 'records of it'
             )
-        with working() as (bars, _):
-            found = read_recording(source, robot, progress=report_to(bars, 'replay', str(source)))
+        with working() as work:
+            progress = report_to(*work, 'replay', str(source))
+            found = read_recording(source, robot, progress=progress)
         found.save(target)
         tell(target, found)
     else:
         found = Dataset.load(source)
-        with working() as (bars, _):
+        with working() as work:
             write_bag(
                 found,
                 target,
                 robot=robot or 'robot_1',
                 storage=storage,
-                progress=report_to(bars, 'replay', str(source)),
+                progress=report_to(*work, 'replay', str(source)),
             )
         click.echo(f'{target}: {len(found)} operations; ros2 bag play shows them')
 

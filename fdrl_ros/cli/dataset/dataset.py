@@ -3,6 +3,7 @@
 """`fdrl dataset`: record operations, replay them, show, demonstrate, convert to bags and back."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,12 @@ from fdrl_ros.cli.dataset.work import (
 from fdrl_ros.errors import RecordsError, SettingError
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import (
-    behaving,
     demonstrations,
     in_words,
+    Operator,
     record_operations,
-    RecordingStopped,
 )
-from fdrl_ros.surgery.data.replaying import replay as go_through_again
+from fdrl_ros.surgery.data.recording import replay as replay_bit_by_bit
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.tasks.procedures import procedures_named
@@ -96,17 +96,11 @@ def record(
     if hospital:
         cohort = Cohort(hospital - 1, hospitals, heterogeneity, seed, procedures=names)
     choice, who = (None, 'expert') if policy is None else operator_from(policy)
-    operate = behaving(cohort, world, seed, split, choice=choice, exploration=exploration)
-    with working() as (bars, stopped):
-        made = record_operations(
-            file,
-            operate,
-            count=count,
-            world=world,
-            note=f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with',
-            progress=report_to(bars, 'collect', str(file)),
-            stopped=stopped,
-        )
+    operator = Operator(cohort, world, seed, split, choice, exploration)
+    note = f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with'
+    with working() as work:
+        progress = report_to(*work, 'collect', str(file))
+        made = record_operations(file, operator, count=count, note=note, progress=progress)
     tell(file, made)
 
 
@@ -129,7 +123,7 @@ def demonstrate(
     except OSError as error:
         raise RecordsError(f'cannot make {directory}: {error.strerror}') from error
     made = {}
-    with working() as (bars, stopped):
+    with working() as work:
         for name in names:
             file = directory / f'{name}.npz'
             made[file] = demonstrations(
@@ -138,9 +132,7 @@ def demonstrate(
                 count,
                 world=world,
                 patients=public_cohort(seed, heterogeneity, (name,)),
-                seed=seed,
-                progress=report_to(bars, 'demonstrate', name),
-                stopped=stopped,
+                progress=report_to(*work, 'demonstrate', name),
             )
     for file, recorded in made.items():
         tell(file, recorded)
@@ -153,17 +145,11 @@ def replay(file: Path, episode: int | None) -> None:
     """Go through the operations of FILE again; exit code 1 at the first bit that differs."""
     found = Dataset.load(file)
     chosen = range(len(found)) if episode is None else [episode]
-    env = SurgeryEnv(settings=found.world)
-    try:
-        with working() as (bars, stopped):
-            told = report_to(bars, 'replay', str(file))
-            for done, index in enumerate(chosen, 1):
-                if stopped():
-                    raise RecordingStopped(f'stopped before episode {index}')
-                go_through_again(found, index, env)
-                told(done, len(chosen))
-    finally:
-        env.close()
+    with closing(SurgeryEnv(settings=found.world)) as env, working() as work:
+        report = report_to(*work, 'replay', str(file))
+        for done, index in enumerate(chosen, 1):
+            replay_bit_by_bit(found, index, env)
+            report(done, len(chosen))
     click.echo(f'{file}: {len(chosen)} operations are the same, bit by bit')
 
 

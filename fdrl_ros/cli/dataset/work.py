@@ -63,9 +63,17 @@ def operator_from(path: Path) -> tuple[Policy, str]:
     return Policy(weights, shape), f'policy {digest_of(weights).hex()}'
 
 
-def report_to(bars: ProgressBars, what: str, who: str) -> Callable[[int, int], None]:
-    """Return who draws how far a file or procedure is."""
-    return lambda done, total: bars(Progress(what, who, done, total))
+def report_to(
+    bars: ProgressBars, stopped: Stopped, what: str, who: str
+) -> Callable[[int, int], None]:
+    """Return what draws how far a file or procedure is, and stops where the user asks to."""
+
+    def report(done: int, total: int) -> None:
+        bars(Progress(what, who, done, total))
+        if stopped() and done < total:
+            raise RecordingStopped(f'stopped after {done} of {total} operations of {who}')
+
+    return report
 
 
 def tell(file: Path, made: Dataset) -> None:

@@ -149,7 +149,7 @@ class Records:
 
         The privacy guarantee covers a patient only if the pseudonym is the same in every log.
 
-        :param logged: with rewards, see :func:`fdrl_ros.surgery.data.log.with_rewards`.
+        :param logged: with rewards, see :func:`fdrl_ros.surgery.data.log_rewards.with_rewards`.
         :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.
         """
         if not logged:

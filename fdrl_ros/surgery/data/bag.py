@@ -1,55 +1,118 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-A dataset as a bag (rosbag2, MCAP or SQLite), so that `ros2 bag play` shows each operation.
+Bags of a robot (rosbag2, MCAP or SQLite): write a dataset as one, and read one.
 
-Every operation is gone through again for what the dataset leaves out: joints and forces. The bag
-has the topics of a robot, once a tick, and `episode` besides.
+`ros2 bag play` shows each operation, which is replayed for what the dataset leaves out: joints
+and forces. The bag has the topics of a robot, once a tick, and `episode` besides. A recording
+becomes a dataset again; the log of a live arm becomes its transitions.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
 import json
 from pathlib import Path
 import shutil
 from typing import Any
 
-from fdrl_ros.errors import RecordsError, SettingError
+from fdrl_ros.errors import RecordsError, ResourceError, SettingError, StateError
+from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.kinematics import JAW, JOINTS
 from fdrl_ros.surgery.arm.readings import BASE, read, Readings, TIP
 from fdrl_ros.surgery.arm.rotations import to_quaternion
-from fdrl_ros.surgery.data.bag_types import (
+from fdrl_ros.surgery.data.dataset import check_identity, Dataset, identity
+from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
+from fdrl_ros.surgery.data.log import (
     ACTION,
-    bags,
-    EPISODE,
-    message_types,
+    LoggedOperation,
+    LogReader,
     OPERATION,
     OUTCOME,
     PATIENT,
-    TOPICS,
 )
-from fdrl_ros.surgery.data.dataset import Dataset
-from fdrl_ros.surgery.data.identity import identity
-from fdrl_ros.surgery.data.json_dataclasses import to_plain
-from fdrl_ros.surgery.data.replaying import replay
+from fdrl_ros.surgery.data.recording import Progress, repeat, replay, silent
 from fdrl_ros.surgery.gym.actions import displacement, TICK
 from fdrl_ros.surgery.gym.episode import Episode
+from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 
-Progress = Callable[[int, int], None]
-"""How many of how many are done."""
+EPISODE = 'episode'
+OURS = {
+    OPERATION: 'OperationState',
+    PATIENT: 'PatientState',
+    ACTION: 'SelectedAction',
+    OUTCOME: 'Outcome',
+}
+"""Topics with messages of this package."""
+ARM_STATE = 'operating_state'
+ARM_STATE_KINDS = ('fdrl_ros/msg/OperatingState', 'crtk_msgs/msg/OperatingState')
+"""CRTK's operating state, which an arm may publish: of two types with the same fields."""
 
-Contents = dict[str, dict[str, Any]]
-"""Fields of messages, by topic."""
+TOPICS: dict[str, str] = {
+    **{topic: f'fdrl_ros/msg/{kind}' for topic, kind in OURS.items()},
+    'measured_js': 'sensor_msgs/msg/JointState',
+    'setpoint_js': 'sensor_msgs/msg/JointState',
+    'jaw/measured_js': 'sensor_msgs/msg/JointState',
+    'joint_states': 'sensor_msgs/msg/JointState',
+    'measured_cp': 'geometry_msgs/msg/PoseStamped',
+    'setpoint_cp': 'geometry_msgs/msg/PoseStamped',
+    'body/measured_cf': 'geometry_msgs/msg/WrenchStamped',
+    'spatial/measured_cf': 'geometry_msgs/msg/WrenchStamped',
+    EPISODE: 'std_msgs/msg/String',
+}
+"""
+Every topic that is written, below the robot's namespace.
+
+`episode` is of recordings alone: what no robot measures, and a replay needs, as JSON.
+"""
 
 STORAGES = ('mcap', 'sqlite3')
 PAUSE = 2.0
 """Between two operations, s."""
 
 _VERSION = 9  # of rosbag2's metadata: what ROS 2 Jazzy and Kilted write and read
-_START = 1_000_000_000  # ns; a stamp of zero would be none
-_TICK = round(TICK * 1e9)
+_SECOND = 1_000_000_000
+_START = _SECOND  # ns; a stamp of zero would be none
+_ORDER = (EPISODE, PATIENT, OPERATION, ACTION, OUTCOME)
+"""Of messages with one stamp: a state comes before what is chosen in it."""
+
+
+def bags() -> Any:
+    """
+    Return the library that reads and writes bags, which not all users need.
+
+    :raises ResourceError: if it is not installed.
+    """
+    try:
+        import rosbags.rosbag2
+    except ImportError as error:
+        raise ResourceError(
+            f'bags need the rosbags library ({error}): pip install "fdrl_ros[bags]"'
+        ) from error
+    return rosbags.rosbag2
+
+
+@lru_cache(maxsize=1)
+def message_types() -> Any:
+    """
+    Return the store of all message types: those of ROS 2 Kilted, and ours out of msg/*.msg.
+
+    :raises ResourceError: if the library or a definition is missing.
+    """
+    bags()
+    from rosbags.typesys import get_types_from_msg, get_typestore, Stores
+
+    store = get_typestore(Stores.ROS2_KILTED)
+    ours = {f'fdrl_ros/msg/{name}': name for name in OURS.values()}
+    for kind, name in {**ours, **dict.fromkeys(ARM_STATE_KINDS, 'OperatingState')}.items():
+        store.register(get_types_from_msg(resource(f'msg/{name}.msg').read_text('utf-8'), kind))
+    return store
 
 
 def write_bag(
@@ -58,14 +121,13 @@ def write_bag(
     *,
     robot: str = 'robot_1',
     storage: str = 'mcap',
-    progress: Progress = lambda done, count: None,
+    progress: Progress = silent,
 ) -> None:
     """
     Write all operations, one after the other, as the folder that rosbag2 calls a bag.
 
     :param path: of the folder; it must not exist.
     :param robot: namespace of the topics.
-    :param progress: told after each operation.
     :raises RecordsError: if an operation does not replay, or the bag cannot be written.
     :raises SettingError: on another storage, or a namespace that is none.
     """
@@ -81,8 +143,17 @@ def write_bag(
         shutil.rmtree(part)
     plugin = library.StoragePlugin[storage.upper()]
     try:
-        with library.Writer(part / path.name, version=_VERSION, storage_plugin=plugin) as writer:
-            _Pen(writer, robot).write(dataset, progress)
+        with (
+            library.Writer(part / path.name, version=_VERSION, storage_plugin=plugin) as writer,
+            closing(SurgeryEnv(settings=dataset.world)) as env,
+        ):
+            bag = _BagWriter(writer, robot)
+            for index, episode in enumerate(dataset.episodes):
+                readings: list[Readings] = []
+                replay(dataset, index, env, partial(_note, readings))
+                bag.write(EPISODE, data=_episode_document(dataset, index))
+                bag.write_operation(episode, readings)
+                progress(index + 1, len(dataset))
         (part / path.name).rename(path)
     except OSError as error:
         raise RecordsError(f'cannot write {path}: {error.strerror}') from error
@@ -90,7 +161,7 @@ def write_bag(
         shutil.rmtree(part, ignore_errors=True)
 
 
-class _Pen:
+class _BagWriter:
     """Makes messages and writes them with their stamps."""
 
     def __init__(self, writer: Any, robot: str) -> None:
@@ -102,144 +173,313 @@ class _Pen:
         }
         self._now = _START
 
-    def write(self, dataset: Dataset, progress: Progress) -> None:
-        env = SurgeryEnv(settings=dataset.world)
-        try:
-            for index, episode in enumerate(dataset.episodes):
-                self._say(EPISODE, data=episode_document(dataset, index))
-                self._operation(episode, _gone_through(dataset, index, env))
-                self._now += round(PAUSE * 1e9)
-                progress(index + 1, len(dataset))
-        finally:
-            env.close()
-
-    def _operation(self, episode: Episode, seen: list[Readings]) -> None:
-        values = unscale(episode.states)
-        for tick, (row, now) in enumerate(zip(values, seen, strict=True)):
-            for topic, contents in self._told(now).items():
-                self._say(topic, **contents)
-            self._states(episode, row)
+    def write_operation(self, episode: Episode, readings: list[Readings]) -> None:
+        """Write one operation and the pause after it."""
+        who: dict[str, Any] = {'patient': episode.patient.name}
+        procedure: dict[str, Any] = {'procedure': episode.patient.procedure.name}
+        unknown: dict[str, Any] = dict.fromkeys(
+            ('value', 'uncertainty', 'expected_risk', 'predicted_force'), float('nan')
+        )
+        halves = (
+            (PATIENT, PATIENT_FIELDS, slice(OPERATION_SIZE, None)),
+            (OPERATION, OPERATION_FIELDS, slice(OPERATION_SIZE)),
+        )
+        for tick, (values, now) in enumerate(zip(unscale(episode.states), readings, strict=True)):
+            self._write_readings(now)
+            for topic, fields, columns in halves:
+                self.write(
+                    topic,
+                    **who,
+                    **procedure,
+                    names=[field.name for field in fields],
+                    values=values[columns],
+                    scales=np.array([field.scale for field in fields]),
+                )
             if tick == episode.length:
                 break
             action = int(episode.actions[tick])
-            self._say(
+            self.write(
                 ACTION,
-                header=self._header(),
-                patient=episode.patient.name,
+                **who,
+                **unknown,
                 policy='recorded',
                 action=action,
                 displacement=np.array(displacement(action)),
-                value=float('nan'),
-                uncertainty=float('nan'),
-                expected_risk=float('nan'),
                 reason='recorded',
                 proposed=action,
                 veto='',
-                predicted_force=float('nan'),
             )
-            self._now += _TICK
-        self._say(
+            self._now += round(TICK * _SECOND)
+        self.write(
             OUTCOME,
-            header=self._header(),
-            patient=episode.patient.name,
-            procedure=episode.patient.procedure.name,
+            **who,
+            **procedure,
             success=bool(episode.success),
             failure=episode.failure,
             steps=episode.length,
             peak_force=float(episode.forces.max()),
             damage=float(episode.damages[-1]),
         )
+        self._now += round(PAUSE * _SECOND)
 
-    def _states(self, episode: Episode, row: np.ndarray) -> None:
-        for topic, listed, part in (
-            (PATIENT, PATIENT_FIELDS, row[OPERATION_SIZE:]),
-            (OPERATION, OPERATION_FIELDS, row[:OPERATION_SIZE]),
-        ):
-            contents = {
-                'header': self._header(),
-                'patient': episode.patient.name,
-                'names': [each.name for each in listed],
-                'values': part,
-                'scales': np.array([each.scale for each in listed]),
-            }
-            if topic == OPERATION:
-                contents['procedure'] = episode.patient.procedure.name
-            self._say(topic, **contents)
-
-    def _told(self, now: Readings) -> Contents:
-        """Return what CRTK calls measured and setpoint, by topic."""
+    def _write_readings(self, now: Readings) -> None:
+        """Write what CRTK calls measured and setpoint."""
         jaw = np.array([now.jaw])
-        return {
-            'measured_js': self._joints(JOINTS, now.joints),
-            'setpoint_js': self._joints(JOINTS, now.setpoint),
-            'jaw/measured_js': self._joints((JAW,), jaw),
-            'joint_states': self._joints((*JOINTS, JAW), np.concatenate((now.joints, jaw))),
-            'measured_cp': self._pose(now.position, now.rotation),
-            'setpoint_cp': self._pose(*now.setpoint_pose()),
-            'body/measured_cf': self._wrench(TIP, now.body_force(), np.zeros(3)),
-            'spatial/measured_cf': self._wrench(BASE, now.force, now.spatial_torque()),
-        }
+        for topic, names, positions in (
+            ('measured_js', JOINTS, now.joints),
+            ('setpoint_js', JOINTS, now.setpoint),
+            ('jaw/measured_js', (JAW,), jaw),
+            ('joint_states', (*JOINTS, JAW), np.concatenate((now.joints, jaw))),
+        ):
+            none = np.zeros(0)
+            self.write(
+                topic, BASE, name=list(names), position=positions, velocity=none, effort=none
+            )
+        for topic, (position, rotation) in (
+            ('measured_cp', (now.position, now.rotation)),
+            ('setpoint_cp', now.setpoint_pose()),
+        ):
+            turn = dict(zip('xyzw', to_quaternion(rotation), strict=True))
+            self.write(topic, BASE, pose={'position': _xyz(position), 'orientation': turn})
+        for topic, frame, force, torque in (
+            ('body/measured_cf', TIP, now.body_force(), np.zeros(3)),
+            ('spatial/measured_cf', BASE, now.force, now.spatial_torque()),
+        ):
+            self.write(topic, frame, wrench={'force': _xyz(force), 'torque': _xyz(torque)})
 
-    def _joints(self, names: tuple[str, ...], position: np.ndarray) -> dict[str, Any]:
-        nothing = np.zeros(0)
-        return {
-            'header': self._header(BASE),
-            'name': list(names),
-            'position': position,
-            'velocity': nothing,
-            'effort': nothing,
-        }
-
-    def _pose(self, position: np.ndarray, rotation: np.ndarray) -> dict[str, Any]:
-        x, y, z, w = to_quaternion(rotation)
-        pose = self._made(
-            'geometry_msgs/msg/Pose',
-            position=self._xyz('Point', position),
-            orientation=self._made('geometry_msgs/msg/Quaternion', x=x, y=y, z=z, w=w),
-        )
-        return {'header': self._header(BASE), 'pose': pose}
-
-    def _wrench(self, frame: str, force: np.ndarray, torque: np.ndarray) -> dict[str, Any]:
-        wrench = self._made(
-            'geometry_msgs/msg/Wrench',
-            force=self._xyz('Vector3', force),
-            torque=self._xyz('Vector3', torque),
-        )
-        return {'header': self._header(frame), 'wrench': wrench}
-
-    def _xyz(self, kind: str, values: np.ndarray) -> Any:
-        x, y, z = values.tolist()
-        return self._made(f'geometry_msgs/msg/{kind}', x=x, y=y, z=z)
-
-    def _header(self, frame: str = '') -> Any:
-        seconds, rest = divmod(self._now, 1_000_000_000)
-        stamp = self._made('builtin_interfaces/msg/Time', sec=seconds, nanosec=rest)
-        return self._made('std_msgs/msg/Header', stamp=stamp, frame_id=frame)
-
-    def _made(self, kind: str, **contents: Any) -> Any:
-        return self._store.types[kind](**contents)
-
-    def _say(self, topic: str, **contents: Any) -> None:
-        kind = TOPICS[topic]
-        data = self._store.serialize_cdr(self._made(kind, **contents), kind)
+    def write(self, topic: str, frame: str = '', **contents: object) -> None:
+        """Write one message: its fields, nested messages as dicts; others are left out."""
+        seconds, rest = divmod(self._now, _SECOND)
+        header = {'stamp': {'sec': seconds, 'nanosec': rest}, 'frame_id': frame}
+        message = self._message(TOPICS[topic], {'header': header, **contents})
+        data = self._store.serialize_cdr(message, TOPICS[topic])
         self._writer.write(self._connections[topic], self._now, data)
 
+    def _message(self, kind: str, contents: Mapping[str, Any]) -> object:
+        _constants, fields = self._store.fielddefs[kind]
+        return self._store.types[kind](
+            **{
+                name: self._message(described[1], contents[name])
+                if isinstance(contents[name], dict)
+                else contents[name]
+                for name, described in fields
+            }
+        )
 
-def _gone_through(dataset: Dataset, index: int, env: SurgeryEnv) -> list[Readings]:
-    """Return what is read in each of T + 1 states."""
-    seen: list[Readings] = []
-    replay(dataset, index, env, lambda operation: seen.append(read(operation)))
-    return seen
+
+def _note(readings: list[Readings], operation: Operation) -> None:
+    readings.append(read(operation))
 
 
-def episode_document(dataset: Dataset, index: int) -> str:
+def _xyz(values: np.ndarray) -> dict[str, float]:
+    return dict(zip('xyz', values.tolist(), strict=True))
+
+
+def _episode_document(dataset: Dataset, index: int) -> str:
     """Return as JSON what a replay of an operation needs besides its actions."""
-    return json.dumps(
-        {
-            **identity(),
-            'world': to_plain(dataset.world),
-            'note': dataset.note,
-            'seed': dataset.seeds[index],
-            'patient': to_plain(dataset.episodes[index].patient),
-        }
+    patient = dataset.episodes[index].patient
+    recording = _Recording(dataset.world, dataset.note, dataset.seeds[index], patient)
+    return json.dumps({**identity(), **to_plain(recording)})
+
+
+def read_log(
+    path: Path, robot: str | None = None, *, partial: bool = False
+) -> list[LoggedOperation]:
+    """
+    Read the operations of one robot.
+
+    A log holds states, actions and how an operation ended;
+    :mod:`fdrl_ros.surgery.data.log_rewards` derives what it lacks.
+
+    :param path: of the bag's folder, or of its one file.
+    :param robot: namespace of its topics; needed where the bag is of several robots.
+    :param partial: leave out what is broken off or has gaps, instead of refusing it.
+    :raises RecordsError: if the bag is cut off, damaged, without operations, of several robots,
+        or with a topic of another type; or, unless `partial`, if an operation has gaps or no end.
+    """
+    reader = LogReader(partial)
+    for topic, message in _messages(path, robot, OURS):
+        reader.take(topic, message)
+    return reader.finish()
+
+
+def read_recording(
+    path: Path, robot: str | None = None, *, progress: Progress = silent
+) -> Dataset:
+    """
+    Read what :func:`write_bag` wrote, bit by bit.
+
+    Rewards, damage and whatever else no topic has come from replaying each operation; its states
+    must be those of the bag.
+
+    :raises RecordsError: if the bag is broken, of another world, or is no recording of ours.
+    """
+    reader = LogReader(partial=False)
+    documents = []
+    for topic, message in _messages(path, robot, (*OURS, EPISODE)):
+        if topic == EPISODE:
+            documents.append(message.data)
+        else:
+            reader.take(topic, message)
+    logged = reader.finish()
+    if len(documents) != len(logged):
+        raise RecordsError(
+            f'{path}: {len(documents)} documents for {len(logged)} operations. The log of a live '
+            'arm has none: its patients are not known, so it makes records, not a dataset'
+        )
+    recordings = []
+    for index, document in enumerate(documents):
+        with _named(f'{path}, episode {index}'):
+            recordings.append(_recording(document))
+    first = recordings[0]
+    episodes = []
+    with closing(SurgeryEnv(settings=first.world)) as env:
+        for index, (recording, log) in enumerate(zip(recordings, logged, strict=True)):
+            with _named(f'{path}, episode {index}'):
+                if (recording.world, recording.note) != (first.world, first.note):
+                    raise RecordsError('of another recording than the first')
+                episodes.append(_replayed(env, recording, log))
+            progress(index + 1, len(logged))
+    seeds = tuple(recording.seed for recording in recordings)
+    return Dataset(first.world, tuple(episodes), seeds, first.note)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Put the name of an operation before what is wrong with it."""
+    try:
+        yield
+    except (RecordsError, StateError) as error:
+        raise RecordsError(f'{name}: {error}') from error
+
+
+def is_recording(path: Path) -> bool:
+    """
+    Tell whether a bag is a recording of ours, which makes a dataset, or the log of an arm.
+
+    :raises RecordsError: if it is no bag.
+    """
+    with _opened(path) as reader:
+        return any(each.topic.split('/')[-1] == EPISODE for each in reader.connections)
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """What a replay needs besides actions."""
+
+    world: WorldSettings
+    note: str
+    seed: int | None
+    patient: Patient
+
+
+def _recording(text: str) -> _Recording:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(str(error)) from error
+    check_identity(document)
+    data = {name: value for name, value in document.items() if name not in identity()}
+    return from_plain(_Recording, data, 'document')
+
+
+def _replayed(env: SurgeryEnv, recording: _Recording, log: LoggedOperation) -> Episode:
+    """Replay an operation and compare it with the log."""
+    patient = recording.patient
+    if (log.patient, log.procedure) != (patient.name, patient.procedure.name):
+        raise RecordsError(f'{log.procedure} on {log.patient}, but {patient.name}')
+    found = repeat(env, log.actions, patient, recording.seed)
+    same = (
+        found.length == len(log.actions)
+        and np.array_equal(found.states[:-1], log.states)
+        and np.array_equal(found.states[-1], log.next_states[-1])
+        and (found.success, found.failure) == (log.success, log.failure)
     )
+    if not same:
+        raise RecordsError('a replay gives other states or another end')
+    return found
+
+
+def recorded(
+    path: Path, robot: str | None, kinds: Mapping[str, Iterable[str]], needed: Iterable[str]
+) -> list[tuple[int, str, Any]]:
+    """
+    Return messages of a robot in the order in which they were recorded.
+
+    :param robot: namespace of its topics; needed where the bag is of several robots.
+    :param kinds: types that each wanted topic may have.
+    :param needed: topics that must be there.
+    :returns: when each was recorded, ns; its topic below the namespace; the message.
+    :raises RecordsError: if the bag is cut off, damaged, of several robots, without a needed
+        topic, or with a topic of another type.
+    """
+    store = message_types()
+    with _opened(path) as reader:
+        prefix = _namespace(path, [each.topic for each in reader.connections], robot)
+        chosen = [
+            connection
+            for connection in reader.connections
+            if connection.topic.startswith(prefix)
+            and connection.topic.removeprefix(prefix) in kinds
+        ]
+        topics = {connection.topic: connection.topic.removeprefix(prefix) for connection in chosen}
+        for connection in chosen:
+            name, kind = connection.topic, connection.msgtype
+            wanted = tuple(kinds[topics[name]])
+            if kind not in wanted:
+                raise RecordsError(f'{path}: {name} is a {kind}, expected {" or ".join(wanted)}')
+            if connection.digest and connection.digest != store.hash_rihs01(kind):
+                raise RecordsError(f'{path}: {name} was recorded with another version of {kind}')
+        if missing := set(needed) - set(topics.values()):
+            raise RecordsError(f'{path}: {prefix} has no {", ".join(sorted(missing))}')
+        if not chosen:
+            return []  # the library takes none of them for all
+        try:
+            return [
+                (logged_at, topics[found.topic], store.deserialize_cdr(data, found.msgtype))
+                for found, logged_at, data in reader.messages(connections=chosen)
+            ]
+        except Exception as error:  # the library, SQLite and decompressors raise many kinds
+            raise RecordsError(f'{path} is cut off or damaged: {error}') from error
+
+
+def _messages(path: Path, robot: str | None, wanted: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the robot's messages by topic, in the order of their stamps."""
+
+    def order(entry: tuple[int, str, Any]) -> tuple[int, int]:
+        logged_at, topic, message = entry
+        if header := getattr(message, 'header', None):
+            logged_at = int(header.stamp.sec) * _SECOND + int(header.stamp.nanosec)
+        return logged_at, _ORDER.index(topic)
+
+    found = recorded(path, robot, {topic: (TOPICS[topic],) for topic in wanted}, OURS)
+    for _, topic, message in sorted(found, key=order):
+        yield topic, message
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a bag and close it, whatever the library raises."""
+    library = bags()
+    if not path.exists():
+        raise RecordsError(f'{path} does not exist')
+    try:
+        reader = library.Reader(path)
+        reader.open()
+    except Exception as error:  # the library, YAML, SQLite and the disk raise many kinds
+        raise RecordsError(f'{path} is no bag, or cut off: {error}') from error
+    with closing(reader):
+        yield reader
+
+
+def _namespace(path: Path, topics: list[str], robot: str | None) -> str:
+    """Return the beginning of the robot's topics."""
+    found = sorted({each.removesuffix(OPERATION) for each in topics if each.endswith(OPERATION)})
+    if robot is not None:
+        prefix = f'/{robot.strip("/")}/'
+        if prefix not in found:
+            raise RecordsError(f'{path} has no {prefix}{OPERATION}; found {found}')
+        return prefix
+    if len(found) != 1:
+        raise RecordsError(f'{path}: expected the {OPERATION} of one robot, found {found}')
+    return found[0]

@@ -3,30 +3,127 @@
 """
 Whole operations in one file: patients, seeds, actions, states, rewards, and the world's digest.
 
-A file holds all that is needed to go through every operation again, bit by bit
-(:func:`fdrl_ros.surgery.data.replaying.replay`). Simulated patients only: nothing is encrypted.
+A file holds all that is needed to replay every operation bit by bit
+(:func:`fdrl_ros.surgery.data.recording.replay`). Simulated patients only: nothing is encrypted.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, get_type_hints
 import zipfile
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.surgery.data.episode_check import ARRAYS, check_episode, PER_STATE, SCALARS
-from fdrl_ros.surgery.data.identity import check_identity, identity
+from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.surgery.constants import constants
 from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS
 from fdrl_ros.surgery.gym.episode import Episode
+from fdrl_ros.surgery.gym.state import STATE_FIELDS, STATE_SIZE
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.outcome import FAILURES
 import numpy as np
 
+FORMAT = 'fdrl_ros dataset 1'
 LARGEST = 2**33
 """Bytes of a file when unpacked; more is refused."""
+
+Layout = dict[str, tuple[str, tuple[int, ...]]]
+Arrays = dict[str, np.ndarray]
+
+PER_STATE: Layout = {
+    'states': ('<f4', (STATE_SIZE,)),
+    'tips': ('<f8', (3,)),
+    'jaws': ('<f8', ()),
+    'news2': ('<i8', ()),
+    'sofa': ('<i8', ()),
+}
+"""Arrays of an episode with a row for each of T + 1 states: type, and shape of a row."""
+
+PER_TICK: Layout = {
+    'actions': ('<i8', ()),
+    'rewards': ('<f4', ()),
+    'forces': ('<f8', ()),
+    'mean_forces': ('<f8', ()),
+    'damages': ('<f8', ()),
+    'pressures': ('<f8', ()),
+    'critical': ('|b1', ()),
+}
+"""Arrays with a row for each of T ticks."""
+
+ARRAYS = {**PER_STATE, **PER_TICK}
+SCALARS = tuple(e.name for e in fields(Episode) if e.name not in ARRAYS and e.name != 'patient')
+"""What else an episode has: success, failure and the like."""
+
+
+def world_digest() -> str:
+    """Return the SHA-256 over the names and values of config/world.yaml, hexadecimal."""
+    lines = [f'{name}={value!r}\n' for name, value in sorted(constants().items())]
+    return hashlib.sha256(''.join(lines).encode()).hexdigest()
+
+
+def identity() -> dict[str, object]:
+    """Return what must agree between a recording and this code."""
+    return {
+        'format': FORMAT,
+        'state': [[field.name, field.unit, field.scale] for field in STATE_FIELDS],
+        'actions': [to_plain(action) for action in ACTIONS],
+        'constants': world_digest(),
+    }
+
+
+def check_identity(head: object) -> None:
+    """
+    Refuse what was recorded by another version or in another world.
+
+    :param head: a document that has what :func:`identity` returns, and more.
+    :raises RecordsError: saying what differs.
+    """
+    if not isinstance(head, dict) or head.get('format') != FORMAT:
+        came = head.get('format') if isinstance(head, dict) else head
+        raise RecordsError(f'expected the format {FORMAT!r}, came {came!r}')
+    for name, wanted in identity().items():
+        came = head.get(name)
+        if came != wanted:
+            if isinstance(wanted, list) and isinstance(came, list):
+                came, wanted = next(
+                    (pair for pair in zip(came, wanted, strict=False) if pair[0] != pair[1]),
+                    (f'{len(came)} of them', f'{len(wanted)} of them'),
+                )
+            raise RecordsError(
+                f'recorded in another world: its {name} are {came!r}, here {wanted!r}'
+            )
+
+
+def _check_array(name: str, array: object, rows: int) -> np.ndarray:
+    """Return an array of an episode, or of several, that has its type and so many rows."""
+    kind, row = ARRAYS[name]
+    if isinstance(array, np.ndarray) and (array.shape, array.dtype) == ((rows, *row), kind):
+        return array
+    came = f'{array.dtype} {array.shape}' if isinstance(array, np.ndarray) else repr(array)
+    raise RecordsError(f'{name} is {came}, expected {np.dtype(kind)} {(rows, *row)}')
+
+
+def _check_episode(episode: Episode) -> None:
+    """Refuse an operation that contradicts itself, or that would lose a bit in a file."""
+    if episode.length < 1:
+        raise RecordsError('no tick')
+    for name in ARRAYS:
+        array = _check_array(name, getattr(episode, name), episode.length + (name in PER_STATE))
+        if array.dtype.kind == 'f' and not np.isfinite(array).all():
+            raise RecordsError(f'{name} holds a number that is not finite')
+    if episode.actions.min() < 0 or episode.actions.max() >= ACTION_COUNT:
+        raise RecordsError(f'expected actions from 0 to {ACTION_COUNT - 1}')
+    if episode.failure not in ('', *FAILURES) or episode.success != (episode.failure == ''):
+        raise RecordsError(
+            f'success is {episode.success!r} and the failure {episode.failure!r}: '
+            f'expected success without one, or one of {", ".join(FAILURES)}'
+        )
+    if from_plain(Patient, to_plain(episode.patient)) != episode.patient:
+        raise RecordsError('the patient cannot be kept as data')
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +135,7 @@ class Dataset:
     :param episodes: what happened.
     :param seeds: of each operation's generator; None where nothing was drawn.
     :param note: how it came about, for people.
-    :raises RecordsError: if an operation contradicts itself or could not be gone through again.
+    :raises RecordsError: if an operation contradicts itself or could not be replayed.
     """
 
     world: WorldSettings
@@ -51,13 +148,14 @@ class Dataset:
         if len(self.seeds) != len(self.episodes):
             raise RecordsError(f'{len(self.episodes)} episodes, but {len(self.seeds)} seeds')
         for index, (episode, seed) in enumerate(zip(self.episodes, self.seeds, strict=True)):
-            check_episode(episode, f'episode {index}')
-            if seed is None and self.world.force_noise > 0.0:
-                raise RecordsError(
-                    f'episode {index}: with noise of the force sensor, its seed must be known'
-                )
-            if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
-                raise RecordsError(f'episode {index}: {seed!r} is no seed: expected 0 to 2^64 - 1')
+            try:
+                _check_episode(episode)
+                if seed is None and self.world.force_noise > 0.0:
+                    raise RecordsError('with noise of the force sensor, its seed must be known')
+                if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
+                    raise RecordsError(f'{seed!r} is no seed: expected 0 to 2^64 - 1')
+            except RecordsError as error:
+                raise RecordsError(f'episode {index}: {error}') from error
 
     def __len__(self) -> int:
         """Return the number of operations."""
@@ -75,18 +173,11 @@ class Dataset:
         :raises RecordsError: if it cannot be written.
         """
         document, arrays = self._document(), self._arrays()
-        members = {
-            'document': to_bytes(document),
-            'digest': to_bytes(file_digest(document, arrays)),
-        }
-        part = path.with_name(path.name + '.part')
+        texts = {'document': document, 'digest': file_digest(document, arrays)}
+        members = {name: to_bytes(text) for name, text in texts.items()}
         try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, 'wb') as file:
+            with replacing(path) as file:
                 np.savez_compressed(file, **members, **arrays)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
         except OSError as error:
             raise RecordsError(f'cannot write {path}: {error.strerror}') from error
 
@@ -101,80 +192,68 @@ class Dataset:
         """
         try:
             document, arrays, saved = _unpack(path)
-        except RecordsError:
-            raise
+            found = file_digest(document, arrays)
+            for wanted in (saved, digest or saved):
+                if found != wanted:
+                    raise RecordsError(f'expected the digest {wanted}, came {found}')
+            return cls._from_parts(json.loads(document), arrays)
+        except RecordsError as error:
+            raise RecordsError(f'{path}: {error}') from error
         except OSError as error:
             raise RecordsError(f'cannot read {path}: {error.strerror or error}') from error
         except Exception as error:  # a damaged archive raises half a dozen kinds
             raise RecordsError(f'{path} is no dataset, or damaged: {error}') from error
-        found = file_digest(document, arrays)
-        for wanted in (saved, digest or saved):
-            if found != wanted:
-                raise RecordsError(f'{path}: expected the digest {wanted}, came {found}')
-        try:
-            head = json.loads(document)
-        except ValueError as error:
-            raise RecordsError(f'{path}: its document is no JSON: {error}') from error
-        try:
-            return cls._from_parts(head, arrays)
-        except RecordsError as error:
-            raise RecordsError(f'{path}: {error}') from error
 
     @classmethod
-    def _from_parts(cls, head: Any, arrays: dict[str, np.ndarray]) -> 'Dataset':
-        _check_head(head)
+    def _from_parts(cls, head: Any, arrays: Arrays) -> 'Dataset':
+        """Return the dataset of a document and its arrays, of which nothing is believed."""
+        check_identity(head)
+        listed = head.get('episodes')
+        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+            raise RecordsError('expected a list of episodes')
+        if head.keys() != {*identity(), 'world', 'note', 'episodes'}:
+            raise RecordsError(f'came {sorted(head)}')
         if arrays.keys() != ARRAYS.keys():
             raise RecordsError(f'arrays {sorted(arrays)}: expected {sorted(ARRAYS)}')
         hints = get_type_hints(Episode)
-        lengths = from_plain(
-            tuple[int, ...], [each.get('length') for each in head['episodes']], 'length'
-        )
-        if any(each < 1 for each in lengths):
+        lengths = [from_plain(int, entry.get('length'), 'length') for entry in listed]
+        if any(length < 1 for length in lengths):
             raise RecordsError('an episode without a tick')
-        pieces = {name: _cut(name, array, lengths) for name, array in arrays.items()}
-        episodes, seeds = [], []
-        for index, each in enumerate(head['episodes']):
-            if each.keys() != {'length', 'patient', 'seed', *SCALARS}:
-                raise RecordsError(f'episode {index}: came {sorted(each)}')
-            scalars: dict[str, Any] = {
-                name: from_plain(hints[name], each[name], f'episode {index}: {name}')
-                for name in SCALARS
+        pieces = {name: _split(name, array, lengths) for name, array in arrays.items()}
+        episodes = []
+        for index, entry in enumerate(listed):
+            where = f'episode {index}'
+            if entry.keys() != {'length', 'patient', 'seed', *SCALARS}:
+                raise RecordsError(f'{where}: came {sorted(entry)}')
+            own: dict[str, Any] = {
+                name: from_plain(hints[name], entry[name], f'{where}: {name}')
+                for name in ('patient', *SCALARS)
             }
-            patient = from_plain(Patient, each['patient'], f'episode {index}: patient')
-            own: dict[str, Any] = {name: next(piece) for name, piece in pieces.items()}
-            episodes.append(Episode(patient=patient, **own, **scalars))
-            seeds.append(each['seed'])
+            own.update((name, next(piece)) for name, piece in pieces.items())
+            episodes.append(Episode(**own))
         world = from_plain(WorldSettings, head['world'], 'world')
-        return cls(world, tuple(episodes), tuple(seeds), from_plain(str, head['note'], 'note'))
+        seeds = tuple(entry['seed'] for entry in listed)
+        return cls(world, tuple(episodes), seeds, from_plain(str, head['note'], 'note'))
 
     def _document(self) -> str:
-        return json.dumps(
+        episodes = [
             {
-                **identity(),
-                'world': to_plain(self.world),
-                'note': self.note,
-                'episodes': [
-                    {
-                        'length': episode.length,
-                        'patient': to_plain(episode.patient),
-                        'seed': seed,
-                        **{name: to_plain(getattr(episode, name)) for name in SCALARS},
-                    }
-                    for episode, seed in zip(self.episodes, self.seeds, strict=True)
-                ],
-            },
-            allow_nan=False,
-        )
+                'length': episode.length,
+                'patient': to_plain(episode.patient),
+                'seed': seed,
+                **{name: to_plain(getattr(episode, name)) for name in SCALARS},
+            }
+            for episode, seed in zip(self.episodes, self.seeds, strict=True)
+        ]
+        head = {**identity(), 'world': to_plain(self.world), 'note': self.note}
+        return json.dumps({**head, 'episodes': episodes}, allow_nan=False)
 
-    def _arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> Arrays:
         return {
             name: np.concatenate(
-                [
-                    np.empty((0, *shape), kind),
-                    *(np.asarray(getattr(e, name), kind) for e in self.episodes),
-                ]
+                [np.empty((0, *row), kind), *(getattr(e, name) for e in self.episodes)]
             )
-            for name, (kind, shape) in ARRAYS.items()
+            for name, (kind, row) in ARRAYS.items()
         }
 
 
@@ -202,26 +281,17 @@ def record(
     return dataset
 
 
-def _check_head(head: Any) -> None:
-    check_identity(head)
-    listed = head.get('episodes')
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise RecordsError('expected a list of episodes')
-    if head.keys() != {*identity(), 'world', 'note', 'episodes'}:
-        raise RecordsError(f'came {sorted(head)}')
-
-
-def _unpack(path: Path) -> tuple[str, dict[str, np.ndarray], str]:
+def _unpack(path: Path) -> tuple[str, Arrays, str]:
     """Return the document, the arrays and the digest of a file."""
     with zipfile.ZipFile(path) as archive:
-        size = sum(each.file_size for each in archive.infolist())
+        size = sum(member.file_size for member in archive.infolist())
     if size > LARGEST:
-        raise RecordsError(f'{path} unpacks to {size} bytes: expected at most {LARGEST}')
+        raise RecordsError(f'unpacks to {size} bytes: expected at most {LARGEST}')
     with np.load(path, allow_pickle=False) as file:
         members = {name: file[name] for name in file.files}
     missing = {'document', 'digest'} - members.keys()
     if missing:
-        raise RecordsError(f'{path} is no dataset: it is an archive without {sorted(missing)[0]}')
+        raise RecordsError(f'is no dataset: it is an archive without {sorted(missing)[0]}')
     document = members.pop('document').tobytes().decode()
     return document, members, members.pop('digest').tobytes().decode()
 
@@ -231,7 +301,7 @@ def to_bytes(text: str) -> np.ndarray:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def file_digest(document: str, arrays: dict[str, np.ndarray]) -> str:
+def file_digest(document: str, arrays: Arrays) -> str:
     """Return the SHA-256 over a file's document and arrays, hexadecimal."""
     sha = hashlib.sha256(document.encode())
     for name, array in sorted(arrays.items()):
@@ -240,12 +310,7 @@ def file_digest(document: str, arrays: dict[str, np.ndarray]) -> str:
     return sha.hexdigest()
 
 
-def _cut(name: str, array: np.ndarray, lengths: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Cut an array of all episodes into one for each."""
-    kind, row = ARRAYS[name]
-    rows = [each + (name in PER_STATE) for each in lengths]
-    if array.shape != (sum(rows), *row) or array.dtype != kind:
-        raise RecordsError(
-            f'{name} is {array.dtype} {array.shape}, expected {np.dtype(kind)} {(sum(rows), *row)}'
-        )
-    return iter(np.split(array, np.cumsum(rows)[:-1]) if rows else [])
+def _split(name: str, array: np.ndarray, lengths: Sequence[int]) -> Iterator[np.ndarray]:
+    """Split an array of all episodes into one for each."""
+    rows = [length + (name in PER_STATE) for length in lengths]
+    return iter(np.split(_check_array(name, array, sum(rows)), np.cumsum(rows)[:-1]))

@@ -1,18 +1,21 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Record operations so that they can be gone through again; an interruption loses little."""
+"""Record operations so that an interruption loses little, and replay them bit by bit."""
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import asdict, dataclass
 import os
 from pathlib import Path
 import shutil
 
 from fdrl_ros.errors import FdrlError, RecordsError, SettingError
 from fdrl_ros.runtime.random_streams import Stream
-from fdrl_ros.surgery.data.dataset import Dataset, record
+from fdrl_ros.surgery.data.dataset import ARRAYS, Dataset, PER_STATE, record, SCALARS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
+from fdrl_ros.surgery.gym.operation import Operation
+from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, PatientSource, public_cohort
 from fdrl_ros.surgery.patient.patient import Patient
@@ -22,13 +25,13 @@ from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 
 Progress = Callable[[int, int], None]
-"""How many of how many are done."""
+"""Gets how many operations of how many are done after each; what it raises stops the work."""
+
+Watch = Callable[[Operation], None]
+"""Gets the operation at its start and after every tick."""
 
 PART = 10
-"""Patients in one part of an unfinished recording."""
-
-Operate = Callable[[SurgeryEnv, int], tuple[Episode, int | None]]
-"""Does operation number so and so; returns it and the seed of its generator."""
+"""Operations in one part of an unfinished recording."""
 
 _LAST = '; operations 0 to '
 """What the note of a finished file goes on with: the number of the last one that was done."""
@@ -38,20 +41,11 @@ _TRIES = 3
 
 
 class RecordingStopped(FdrlError):
-    """The one who waits asked to stop; what is finished is kept and not done again."""
+    """The user asked to stop; what is finished is kept and not done again."""
 
 
-def _nothing(done: int, count: int) -> None:
+def silent(done: int, count: int) -> None:
     """Report to nobody."""
-
-
-def _any(episode: Episode) -> bool:
-    """Keep every operation."""
-    return True
-
-
-def _never() -> bool:
-    return False
 
 
 def recorded_episode(
@@ -66,25 +60,55 @@ def recorded_episode(
     return run_episode(env, choose, patient)
 
 
-def seed_of(seed: int, index: int) -> int:
-    """Return the seed of operation `index` of a recording."""
-    return int(
-        np.random.SeedSequence([Stream.RECORDING_SENSORS, seed, index]).generate_state(
-            1, np.uint64
-        )[0]
-    )
+@dataclass(frozen=True)
+class Operator:
+    """
+    Operates on patient after patient: the expert, or a policy.
+
+    :param patients: who is operated on.
+    :param world: settings of the world.
+    :param seed: of the sensor's noise and of the random moves.
+    :param split: 'train' or 'test' patients.
+    :param choice: who operates; the expert unless given.
+    :param exploration: share of ticks at which a random move is made instead.
+    :param procedure: the only one that patients may have; empty for any.
+    """
+
+    patients: PatientSource
+    world: WorldSettings
+    seed: int
+    split: str = 'train'
+    choice: Choice | None = None
+    exploration: float = 0.0
+    procedure: str = ''
+
+    def operate(self, env: SurgeryEnv, index: int) -> tuple[Episode, int | None]:
+        """Do operation number `index`, the same every time; return it and its seed."""
+        patient = self.patients.patient(index, self.split)
+        if self.procedure and patient.procedure.name != self.procedure:
+            raise SettingError('patients', patient.procedure.name, f'all of {self.procedure}')
+        moves = np.random.default_rng([Stream.RECORDING_MOVES, self.seed, index])
+
+        def choose(state: np.ndarray) -> int:
+            if self.exploration > 0.0 and moves.random() < self.exploration:
+                return int(moves.integers(ACTION_COUNT))
+            if self.choice is not None:
+                return self.choice(state)
+            return expert(state, patient, self.world)[0]
+
+        key = np.random.SeedSequence([Stream.RECORDING_SENSORS, self.seed, index])
+        own = int(key.generate_state(1, np.uint64)[0])
+        return recorded_episode(env, choose, patient, own), own
 
 
 def record_operations(
     path: Path,
-    operate: Operate,
+    operator: Operator,
     *,
     count: int,
-    world: WorldSettings,
     note: str,
-    keep: Callable[[Episode], bool] = _any,
-    progress: Progress = _nothing,
-    stopped: Callable[[], bool] = _never,
+    keep: Callable[[Episode], bool] = lambda episode: True,
+    progress: Progress = silent,
 ) -> Dataset:
     """
     Operate and record until there are enough; what a file holds already is not done again.
@@ -94,16 +118,12 @@ def record_operations(
     asked for at once.
 
     :param path: file to write.
-    :param operate: operation number so and so, in the env that it is given; the same every time.
     :param count: operations to keep.
     :param note: tells this recording from every other; the file's goes on with what was done.
     :param keep: which operations are wanted.
-    :param progress: told how many there are.
-    :param stopped: asked before each operation.
     :raises SettingError: on a count below 1.
     :raises RecordsError: if the file holds something else or more, or cannot be written, or far
         too few operations are worth keeping.
-    :raises RecordingStopped: as soon as `stopped` says so.
     """
     if count < 1:
         raise SettingError('count', count, 'at least 1')
@@ -112,7 +132,7 @@ def record_operations(
     tried = 0
     if path.exists():
         whole = Dataset.load(path)
-        tried = _tried(path, whole, note, world)
+        tried = _tried(path, whole, note, operator.world)
         if len(whole) > count:
             raise RecordsError(
                 f'{path} holds {len(whole)} operations already, more than the {count} asked for: '
@@ -122,53 +142,71 @@ def record_operations(
             progress(count, count)
             return whole
         episodes, seeds = list(whole.episodes), list(whole.seeds)
-    _check_folder(path.parent)
-    parts = _Parts(path.with_name(path.name + '.parts'), world, note)
+    if not path.parent.is_dir():
+        raise RecordsError(f'{path.parent} is no directory: make it first')
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RecordsError(f'cannot write into {path.parent}: no permission')
+    parts = path.with_name(path.name + '.parts')
     limit = tried + _TRIES * (count - len(episodes)) + PART
-    env = SurgeryEnv(settings=world)
-    try:
+    with closing(_operations(parts, operator, note, tried)) as operations:
         while len(episodes) < count:
             if tried >= limit:
                 raise RecordsError(
                     f'of {tried} operations only {len(episodes)} are worth keeping, '
                     f'expected {count}'
                 )
-            found = parts.load(tried)
-            if found is None:
-                made = []
-                for index in range(tried, tried + PART):
-                    if stopped():
-                        raise RecordingStopped(f'stopped before operation {index} of {path}')
-                    made.append(operate(env, index))
-                    kept = len(episodes) + sum(keep(each) for each, _ in made)
-                    progress(min(kept, count), count)
-                    if kept >= count:
-                        break
-                found = parts.save(tried, made)
-            for episode, seed in zip(found.episodes, found.seeds, strict=True):
-                tried += 1
-                if keep(episode):
-                    episodes.append(episode)
-                    seeds.append(seed)
-                if len(episodes) == count:
-                    break
+            episode, seed = next(operations)
+            tried += 1
+            if keep(episode):
+                episodes.append(episode)
+                seeds.append(seed)
             progress(len(episodes), count)
-    finally:
-        env.close()
-    dataset = record(path, episodes, world, seeds=seeds, note=f'{note}{_LAST}{tried - 1}')
-    parts.remove()
+    note = f'{note}{_LAST}{tried - 1}'
+    dataset = record(path, episodes, operator.world, seeds=seeds, note=note)
+    shutil.rmtree(parts, ignore_errors=True)
     return dataset
 
 
-def in_words(patients: PatientSource) -> str:
-    """Say which patients these are, hospitals counted from 1."""
-    if not isinstance(patients, Cohort):
-        return repr(patients)
-    who = 'public patients'
-    if not patients.public:
-        who = f'patients of hospital {patients.hospital + 1} of {patients.hospitals}'
-    done = ', '.join(patients.procedures)
-    return f'{who}, H = {patients.heterogeneity}, seed {patients.seed}, for {done}'
+def _operations(
+    folder: Path, operator: Operator, note: str, first: int
+) -> Generator[tuple[Episode, int | None]]:
+    """
+    Yield operations from a number on and keep each part in a folder once it is finished.
+
+    A part that is there is read instead; one that is broken or of another recording is made anew.
+    """
+    env = SurgeryEnv(settings=operator.world)
+    try:
+        while True:
+            path, name = folder / f'{first:06d}.npz', f'part {first}: {note}'
+            try:
+                part = Dataset.load(path)
+            except RecordsError:
+                part = None
+            if part is not None and (part.note, part.world) == (name, operator.world):
+                yield from zip(part.episodes, part.seeds, strict=True)
+                first += len(part)
+                continue
+            made: list[tuple[Episode, int | None]] = []
+            for index in range(first, first + PART):
+                made.append(operator.operate(env, index))
+                if len(made) == PART:
+                    _save_part(path, made, operator.world, name)
+                yield made[-1]
+            first += PART
+    finally:
+        env.close()
+
+
+def _save_part(
+    path: Path, made: list[tuple[Episode, int | None]], world: WorldSettings, name: str
+) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RecordsError(f'cannot make {path.parent}: {error.strerror}') from error
+    episodes, seeds = zip(*made, strict=True)
+    record(path, episodes, world, seeds=seeds, note=name)
 
 
 def _tried(path: Path, whole: Dataset, note: str, world: WorldSettings) -> int:
@@ -188,49 +226,15 @@ def _tried(path: Path, whole: Dataset, note: str, world: WorldSettings) -> int:
     return int(last) + 1
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a place that nothing can be written to before anybody operates."""
-    if not folder.is_dir():
-        raise RecordsError(f'{folder} is no directory: make it first')
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise RecordsError(f'cannot write into {folder}: no permission')
-
-
-def behaving(
-    patients: PatientSource,
-    world: WorldSettings,
-    seed: int,
-    split: str = 'train',
-    *,
-    choice: Choice | None = None,
-    exploration: float = 0.0,
-    procedure: str = '',
-) -> Operate:
-    """
-    Return how somebody operates on patient after patient.
-
-    :param seed: of the sensor's noise and of the random moves.
-    :param split: 'train' or 'test' patients.
-    :param choice: who operates; the expert unless given.
-    :param exploration: share of ticks at which a random move is made instead.
-    :param procedure: the only one that patients may have; empty for any.
-    """
-
-    def operate(env: SurgeryEnv, index: int) -> tuple[Episode, int]:
-        patient = patients.patient(index, split)
-        if procedure and patient.procedure.name != procedure:
-            raise SettingError('patients', patient.procedure.name, f'all of {procedure}')
-        moves = np.random.default_rng([Stream.RECORDING_MOVES, seed, index])
-
-        def choose(state: np.ndarray) -> int:
-            if exploration > 0.0 and moves.random() < exploration:
-                return int(moves.integers(ACTION_COUNT))
-            return choice(state) if choice is not None else expert(state, patient, world)[0]
-
-        own = seed_of(seed, index)
-        return recorded_episode(env, choose, patient, own), own
-
-    return operate
+def in_words(patients: PatientSource) -> str:
+    """Say which patients these are, hospitals counted from 1."""
+    if not isinstance(patients, Cohort):
+        return repr(patients)
+    who = 'public patients'
+    if not patients.public:
+        who = f'patients of hospital {patients.hospital + 1} of {patients.hospitals}'
+    done = ', '.join(patients.procedures)
+    return f'{who}, H = {patients.heterogeneity}, seed {patients.seed}, for {done}'
 
 
 def demonstrations(
@@ -239,10 +243,8 @@ def demonstrations(
     count: int = 100,
     *,
     world: WorldSettings | None = None,
-    patients: PatientSource | None = None,
-    seed: int = 0,
-    progress: Progress = _nothing,
-    stopped: Callable[[], bool] = _never,
+    patients: Cohort | None = None,
+    progress: Progress = silent,
 ) -> Dataset:
     """
     Record the expert's successes in one procedure, as :func:`record_operations` does.
@@ -250,60 +252,101 @@ def demonstrations(
     Operations that fail are left out; the next patient takes their place.
 
     :param path: file to write.
-    :param patients: all of this procedure; public ones at H = 0 unless given.
-    :param seed: of public patients and of the sensor's noise.
+    :param patients: all of this procedure; public ones at H = 0 with seed 0 unless given.
     :raises SettingError: on an unknown procedure, or a patient of another one.
     """
     procedure_named(procedure)
-    chosen = world or WorldSettings()
-    source = patients or public_cohort(seed, procedures=(procedure,))
-
+    source = patients or public_cohort(0, procedures=(procedure,))
     return record_operations(
         path,
-        behaving(source, chosen, seed, procedure=procedure),
+        Operator(source, world or WorldSettings(), source.seed, procedure=procedure),
         count=count,
-        world=chosen,
-        note=f'expert, successes alone, seed {seed}; {in_words(source)}',
+        note=f'expert, successes alone, seed {source.seed}; {in_words(source)}',
         keep=lambda episode: episode.success,
         progress=progress,
-        stopped=stopped,
     )
 
 
-class _Parts:
-    """The folder of an unfinished recording; a part that is broken or of another is made anew."""
+def repeat(
+    env: SurgeryEnv,
+    actions: np.ndarray,
+    patient: Patient,
+    seed: int | None,
+    watch: Watch = lambda operation: None,
+) -> Episode:
+    """
+    Operate on a patient with recorded actions.
 
-    def __init__(self, folder: Path, world: WorldSettings, note: str) -> None:
-        self._folder = folder
-        self._world = world
-        self._note = note
+    :raises RecordsError: if the operation goes on after the last of them.
+    """
+    waiting = iter(actions.tolist())
 
-    def load(self, first: int) -> Dataset | None:
-        """Return the part that begins with an operation, if it was finished."""
-        try:
-            part = Dataset.load(self._path(first))
-        except RecordsError:
-            return None
-        same = (part.note, part.world) == (self._name(first), self._world)
-        return part if same else None
+    def choose(state: np.ndarray) -> int:
+        watch(env.operation)
+        for action in waiting:
+            return int(action)
+        raise RecordsError(f'ended after {len(actions)} ticks, now it goes on')
 
-    def save(self, first: int, made: list[tuple[Episode, int | None]]) -> Dataset:
-        """Keep a finished part."""
-        try:
-            self._folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise RecordsError(f'cannot make {self._folder}: {error.strerror}') from error
-        episodes, seeds = zip(*made, strict=True)
-        return record(
-            self._path(first), episodes, self._world, seeds=seeds, note=self._name(first)
-        )
+    found = recorded_episode(env, choose, patient, seed)
+    watch(env.operation)
+    return found
 
-    def remove(self) -> None:
-        """Forget all parts: the recording is finished."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _path(self, first: int) -> Path:
-        return self._folder / f'{first:06d}.npz'
+def replay(
+    dataset: Dataset,
+    index: int,
+    env: SurgeryEnv | None = None,
+    watch: Watch = lambda operation: None,
+) -> Episode:
+    """
+    Operate on a recorded patient with the recorded actions, and compare every number.
 
-    def _name(self, first: int) -> str:
-        return f'part {first}: {self._note}'
+    :param env: to operate in, of the dataset's world; one of its own unless given.
+    :returns: what happened now: the same, bit by bit.
+    :raises RecordsError: if anything differs, saying what differed first.
+    """
+    if not 0 <= index < len(dataset):
+        raise RecordsError(f'episode {index}: expected 0 to {len(dataset) - 1}')
+    if env is None:
+        with closing(SurgeryEnv(settings=dataset.world)) as own:
+            return replay(dataset, index, own, watch)
+    if env.settings != dataset.world:
+        raise RecordsError(f'the env is of {env.settings}, the recording of {dataset.world}')
+    recorded = dataset.episodes[index]
+    try:
+        found = repeat(env, recorded.actions, recorded.patient, dataset.seeds[index], watch)
+        if difference := first_difference(recorded, found):
+            raise RecordsError(difference)
+    except RecordsError as error:
+        raise RecordsError(f'episode {index}: {error}') from error
+    return found
+
+
+def first_difference(recorded: Episode, found: Episode) -> str:
+    """Say what differs first in time between two operations; nothing if no bit does."""
+    firsts = []
+    for name in ARRAYS:
+        old, new = getattr(recorded, name), getattr(found, name)
+        count = min(len(old), len(new))
+        places = np.argwhere(_bits(old[:count]) != _bits(new[:count]))
+        if len(places):
+            place = tuple(int(axis) for axis in places[0][: old.ndim])
+            # What is judged at the end of tick t comes with state t + 1.
+            firsts.append((place[0] + (name not in PER_STATE), name, place))
+    if firsts:
+        _, name, place = min(firsts, key=lambda first: first[0])
+        old, new = getattr(recorded, name)[place], getattr(found, name)[place]
+        field = f', {STATE_FIELDS[place[1]].name}' if name == 'states' else ''
+        return f'{name}{list(place)}{field} was {old!r}, is now {new!r}'
+    if recorded.length != found.length:
+        return f'ended after {recorded.length} ticks, now after {found.length}'
+    for name in SCALARS:
+        if getattr(recorded, name) != getattr(found, name):
+            return f'{name} was {getattr(recorded, name)!r}, is now {getattr(found, name)!r}'
+    return ''
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of an array in a last dimension more."""
+    whole = np.ascontiguousarray(array)
+    return whole.reshape(*array.shape, 1).view(np.uint8)

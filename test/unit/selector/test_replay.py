@@ -9,8 +9,7 @@ from fdrl_ros.errors import RecordsError
 from fdrl_ros.selector import Candidate, GateSettings, Observation, Reason, Selector
 from fdrl_ros.selector.replay import replay, ReplaySettings
 from fdrl_ros.shield import damage
-from fdrl_ros.surgery.data.bag import write_bag
-from fdrl_ros.surgery.data.bag_types import message_types, OPERATION, PATIENT, TOPICS
+from fdrl_ros.surgery.data.bag import message_types, OPERATION, PATIENT, TOPICS, write_bag
 from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
 from fdrl_ros.surgery.settings import WorldSettings

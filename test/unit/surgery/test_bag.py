@@ -11,13 +11,19 @@ from fdrl_ros.errors import RecordsError, SettingError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JOINTS, straight_joints
 from fdrl_ros.surgery.arm.rotations import from_quaternion
-from fdrl_ros.surgery.data.bag import STORAGES, write_bag
-from fdrl_ros.surgery.data.bag_reading import is_recording, read_log, read_recording
-from fdrl_ros.surgery.data.bag_types import message_types, OURS, TOPICS
+from fdrl_ros.surgery.data.bag import (
+    is_recording,
+    message_types,
+    OURS,
+    read_log,
+    read_recording,
+    STORAGES,
+    TOPICS,
+    write_bag,
+)
 from fdrl_ros.surgery.data.dataset import Dataset
-from fdrl_ros.surgery.data.log import with_rewards
-from fdrl_ros.surgery.data.recording import demonstrations, recorded_episode
-from fdrl_ros.surgery.data.replaying import replay
+from fdrl_ros.surgery.data.log_rewards import with_rewards
+from fdrl_ros.surgery.data.recording import demonstrations, recorded_episode, replay
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.settings import WorldSettings
@@ -433,7 +439,7 @@ def not_finite(topic, message):
         (set_to('action', patient='another'), 'not on the table'),
         (set_to('patient_state', patient='another'), 'without a state'),
         (set_to('outcome', patient='another'), 'not on the table'),
-        (set_to('operation_state', names=['force']), 'tells force'),
+        (set_to('operation_state', names=['force']), 'holds force'),
         (set_to('patient_state', scales=np.ones(4)), 'other scales'),
         (set_to('patient_state', values=np.ones(3)), 'another number'),
         (unstamped, 'without a stamp'),
@@ -451,7 +457,7 @@ def test_messages_that_cannot_be_of_this_robot_are_refused(bag, tmp_path, change
         (lambda t, m: None if t == 'episode' else m, 'live arm'),
         (set_to('episode', data='{"format": "fdrl_ros dataset 2"}'), 'dataset 2'),
         (set_to('episode', data='{'), 'episode 0'),
-        (set_to('action', action=12), 'other states|more than'),
+        (set_to('action', action=12), 'other states|goes on'),
         (set_to('outcome', failure='force', success=False), 'another end'),
         (set_to('operation_state', procedure='follow'), 'follow on'),
     ],

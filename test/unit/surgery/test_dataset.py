@@ -2,27 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets: nothing is lost in a file, operations replay bit by bit, what is broken is refused."""
 
+from contextlib import closing
 from dataclasses import fields, replace
 import json
 
 from fdrl_ros.errors import RecordsError, SettingError
-from fdrl_ros.surgery.data.dataset import Dataset, record
-from fdrl_ros.surgery.data.episode_check import ARRAYS, SCALARS
-from fdrl_ros.surgery.data.identity import world_digest
-from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
+from fdrl_ros.surgery.data.dataset import ARRAYS, Dataset, record, SCALARS, world_digest
 from fdrl_ros.surgery.data.recording import (
     demonstrations,
+    first_difference,
+    Operator,
     record_operations,
-    recorded_episode,
     RecordingStopped,
-    seed_of,
+    replay,
 )
-from fdrl_ros.surgery.data.replaying import first_difference, replay
 from fdrl_ros.surgery.gym.episode import Episode
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
-from fdrl_ros.surgery.patient.cohort import Cohort, Mixture
-from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.cohort import Cohort, mixture
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 import pytest
@@ -31,20 +28,14 @@ WORLD = WorldSettings(mode='kinematic')
 NOISY = WorldSettings(mode='dynamic', force_noise=0.15)
 
 
-def operate(env, index):
-    """Walk at random on a patient of any procedure."""
-    cohort = Cohort(index % 3, 3, 0.8, 5, procedures=PROCEDURE_NAMES)
-    rng = np.random.default_rng([11, index])
-    seed = seed_of(5, index)
-    return recorded_episode(
-        env, lambda state: int(rng.integers(15)), cohort.patient(index), seed
-    ), (seed)
+def walker(world=WORLD):
+    """Walk at random on patients of any procedure."""
+    return Operator(mixture(3, 0.8, 5, PROCEDURE_NAMES), world, 5, exploration=1.0)
 
 
 def make(world=WORLD, count=4):
-    env = SurgeryEnv(settings=world)
-    made = [operate(env, index) for index in range(count)]
-    env.close()
+    with closing(SurgeryEnv(settings=world)) as env:
+        made = [walker(world).operate(env, index) for index in range(count)]
     episodes, seeds = zip(*made, strict=True)
     return Dataset(world, episodes, seeds, 'random walks')
 
@@ -113,10 +104,7 @@ def test_a_replay_tells_the_first_number_that_differs(walks, name):
 
 def test_a_replay_tells_an_operation_that_ended_at_another_time(walks):
     episode = walks.episodes[0]
-    shorter = replace(
-        episode,
-        **{name: getattr(episode, name)[:-1] for name in ARRAYS},
-    )
+    shorter = replace(episode, **{name: getattr(episode, name)[:-1] for name in ARRAYS})
     with pytest.raises(RecordsError, match=f'ended after {episode.length - 1} ticks'):
         replay(Dataset(WORLD, (shorter,), (1,)), 0)
     other = 'drop' if episode.failure != 'drop' else 'depth'
@@ -132,13 +120,10 @@ def test_an_end_that_contradicts_itself_is_refused(walks, end):
 
 
 def test_minus_zero_is_not_zero(walks):
-    episode = walks.episodes[0]
-    rewards = episode.rewards.copy()
-    rewards[2] = 0.0
-    other = rewards.copy()
-    other[2] = -0.0
-    told = first_difference(replace(episode, rewards=rewards), replace(episode, rewards=other))
-    assert told.startswith('rewards[2]')
+    rewards = np.zeros_like(walks.episodes[0].rewards)
+    other = replace(walks.episodes[0], rewards=-rewards)
+    told = first_difference(replace(walks.episodes[0], rewards=rewards), other)
+    assert told.startswith('rewards[0]')
 
 
 def test_a_replay_in_another_world_or_of_no_episode_is_refused(walks):
@@ -231,33 +216,25 @@ def test_a_bomb_is_not_unpacked(walks, tmp_path, monkeypatch):
 
 def test_what_could_not_be_replayed_is_not_recorded(walks, tmp_path):
     episode = walks.episodes[0]
-    with pytest.raises(RecordsError, match='seed'):
-        record(tmp_path / 'file', [episode], NOISY)
-    with pytest.raises(RecordsError, match='no episodes'):
-        record(tmp_path / 'file', [], WORLD)
-    with pytest.raises(RecordsError, match='2 seeds'):
-        record(tmp_path / 'file', [episode], WORLD, seeds=[1, 2])
     broken = replace(episode, rewards=episode.rewards[1:])
-    with pytest.raises(RecordsError, match='rewards'):
-        record(tmp_path / 'file', [broken], WORLD)
-    with pytest.raises(RecordsError, match='cannot write'):
-        record(tmp_path / 'none' / 'file', [episode], WORLD)
-
-
-def test_a_patient_is_the_same_after_a_file():
-    for index, name in enumerate(PROCEDURE_NAMES):
-        patient = Cohort(1, 3, 1.0, 9, procedures=(name,)).patient(index)
-        data = json.loads(json.dumps(to_plain(patient)))
-        assert from_plain(Patient, data) == patient
+    for place, episodes, world, seeds, told in (
+        ('file', [episode], NOISY, None, 'seed'),
+        ('file', [], WORLD, None, 'no episodes'),
+        ('file', [episode], WORLD, [1, 2], '2 seeds'),
+        ('file', [broken], WORLD, None, 'rewards'),
+        ('none/file', [episode], WORLD, None, 'cannot write'),
+    ):
+        with pytest.raises(RecordsError, match=told):
+            record(tmp_path / place, episodes, world, seeds=seeds)
 
 
 def test_the_digest_of_the_world_tells_every_constant(monkeypatch):
     from fdrl_ros.surgery import constants
-    from fdrl_ros.surgery.data import identity
+    from fdrl_ros.surgery.data import dataset
 
     before = world_digest()
     values = {**constants.constants(), 'jaw.open': np.nextafter(0.8, 1.0).item()}
-    monkeypatch.setattr(identity, 'constants', lambda: values)
+    monkeypatch.setattr(dataset, 'constants', lambda: values)
     assert world_digest() != before
 
 
@@ -274,24 +251,25 @@ def test_demonstrations_are_successes_of_the_expert_that_replay(procedure, tmp_p
     assert [each.name for each in tmp_path.iterdir()] == ['demos']
 
 
-def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path):
+def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path, monkeypatch):
     whole = demonstrations('reach', tmp_path / 'whole', 25, world=WORLD)
-    path, done = tmp_path / 'parts', []
+    path, made = tmp_path / 'parts', []
 
-    def stopped():
-        done.append(None)
-        return len(done) > 14
+    def stop(done, count):
+        if done == 14:
+            raise RecordingStopped('stopped')
 
-    for _ in range(2):
-        with pytest.raises(RecordingStopped):
-            demonstrations('reach', path, 25, world=WORLD, stopped=stopped)
-        assert not path.exists()
-    # Ten were finished and are read; a part that is broken is made anew.
-    made = []
-    part = next((tmp_path / 'parts.parts').iterdir())
+    with pytest.raises(RecordingStopped):
+        demonstrations('reach', path, 25, world=WORLD, progress=stop)
+    assert not path.exists()
+    (part,) = (tmp_path / 'parts.parts').iterdir()
     assert part.name == '000000.npz'
-    demonstrations('reach', path, 25, world=WORLD, stopped=lambda: made.append(None))
-    assert len(made) == 15
+    operate = Operator.operate
+    monkeypatch.setattr(
+        Operator, 'operate', lambda *given: (made.append(given[-1]), operate(*given))[1]
+    )
+    demonstrations('reach', path, 25, world=WORLD)
+    assert made == list(range(10, 25)), 'ten were finished and are read'
     assert path.read_bytes() == (tmp_path / 'whole').read_bytes()
     assert sorted(each.name for each in tmp_path.iterdir()) == ['parts', 'whole']
     assert demonstrations('reach', path, 25, world=WORLD).digest == whole.digest
@@ -299,10 +277,10 @@ def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path):
 
 def test_a_file_grows_over_failures_into_the_one_of_a_single_call(tmp_path):
     def liked(episode):
-        return int(episode.patient.name.rpartition('/')[2]) % 3 > 0
+        return not episode.patient.name.startswith('hospital_1/')
 
     def some(path, count):
-        return record_operations(path, operate, count=count, world=WORLD, note='walks', keep=liked)
+        return record_operations(path, walker(), count=count, note='walks', keep=liked)
 
     for count in (1, 7, 14):
         grown = some(tmp_path / 'grown', count)
@@ -322,10 +300,9 @@ def test_a_broken_part_is_made_anew(tmp_path):
 
 def test_a_file_of_something_else_is_never_written_over(walks, tmp_path):
     walks.save(tmp_path / 'file')
-    with pytest.raises(RecordsError, match='something else'):
-        demonstrations('reach', tmp_path / 'file', 3, world=WORLD)
-    with pytest.raises(RecordsError, match='something else'):
-        demonstrations('reach', tmp_path / 'file', len(walks), world=WORLD)
+    for count in (3, len(walks)):
+        with pytest.raises(RecordsError, match='something else'):
+            demonstrations('reach', tmp_path / 'file', count, world=WORLD)
     assert Dataset.load(tmp_path / 'file').digest == walks.digest
 
 
@@ -334,7 +311,7 @@ def test_demonstrations_of_nothing_are_refused(tmp_path):
         demonstrations('heart', tmp_path / 'file')
     with pytest.raises(SettingError, match='count'):
         demonstrations('reach', tmp_path / 'file', 0)
-    others = Mixture((Cohort(0, 1, 0.0, 1, procedures=('follow',)),))
+    others = Cohort(0, 1, 0.0, 1, procedures=('follow',))
     with pytest.raises(SettingError, match='follow'):
         demonstrations('reach', tmp_path / 'file', 1, world=WORLD, patients=others)
 
@@ -342,10 +319,5 @@ def test_demonstrations_of_nothing_are_refused(tmp_path):
 def test_a_recording_that_nobody_would_keep_ends(tmp_path):
     with pytest.raises(RecordsError, match='only 0 are worth keeping'):
         record_operations(
-            tmp_path / 'file',
-            operate,
-            count=1,
-            world=WORLD,
-            note='none',
-            keep=lambda episode: False,
+            tmp_path / 'file', walker(), count=1, note='none', keep=lambda episode: False
         )

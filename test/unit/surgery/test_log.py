@@ -6,9 +6,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.surgery.data.bag_types import ACTION, OPERATION, OUTCOME, PATIENT
-from fdrl_ros.surgery.data.log import LoggedOperation, with_rewards
-from fdrl_ros.surgery.data.log_parts import LogReader
+from fdrl_ros.surgery.data.bag import ACTION, OPERATION, OUTCOME, PATIENT
+from fdrl_ros.surgery.data.log import LoggedOperation, LogReader
+from fdrl_ros.surgery.data.log_rewards import with_rewards
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.state import (
