@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fdrl_ros.nodes.arm.robot_messages import joint_state, pose, quaternion
+from fdrl_ros.nodes.arm.robot_messages import header, joint_state, pose, quaternion
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS, Vector
-from fdrl_ros.surgery.arm.readings import BASE, read, Readings, TIP
+from fdrl_ros.surgery.arm.readings import read, Readings, TIP
 from fdrl_ros.surgery.arm.rotations import rotation_vector
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
-from geometry_msgs.msg import PoseStamped, TwistStamped, Vector3, WrenchStamped
+from geometry_msgs.msg import PoseStamped, Twist, TwistStamped, Vector3, Wrench, WrenchStamped
 import numpy as np
 from sensor_msgs.msg import JointState
 
@@ -105,30 +105,9 @@ def _between(first: Readings, second: Readings, share: float) -> Readings:
     )
 
 
-def _headed(message: Any, stamp: Any, frame: str) -> Any:
-    message.header.stamp, message.header.frame_id = stamp, frame
-    return message
-
-
 def _vector(values: Vector) -> Vector3:
     x, y, z = values.tolist()
     return Vector3(x=x, y=y, z=z)
-
-
-def _measured_js(now: Snapshot) -> JointState:
-    made = joint_state(now.stamp, JOINTS, now.joints.tolist())
-    made.velocity = now.joint_speeds.tolist()
-    return made
-
-
-def _joint_states(now: Snapshot) -> JointState:
-    return joint_state(now.stamp, (*JOINTS, JAW), [*now.joints.tolist(), now.jaw])
-
-
-def _jaw_measured_js(now: Snapshot) -> JointState:
-    made = joint_state(now.stamp, (JAW,), (now.jaw,))
-    made.velocity = [now.jaw_speed]
-    return made
 
 
 def _measured_cp(now: Snapshot) -> PoseStamped:
@@ -141,29 +120,40 @@ def _setpoint_cp(now: Snapshot) -> PoseStamped:
 
 
 def _measured_cv(now: Snapshot) -> TwistStamped:
-    made = _headed(TwistStamped(), now.stamp, BASE)
-    made.twist.linear, made.twist.angular = _vector(now.velocity), _vector(now.turning)
-    return made
+    twist = Twist(linear=_vector(now.velocity), angular=_vector(now.turning))
+    return TwistStamped(header=header(now.stamp), twist=twist)
 
 
 def _body_force(now: Snapshot) -> WrenchStamped:
     """Return the force at the tip, in the tool's own axes."""
-    made = _headed(WrenchStamped(), now.stamp, TIP)
-    made.wrench.force = _vector(now.body_force())
-    return made
+    wrench = Wrench(force=_vector(now.body_force()))
+    return WrenchStamped(header=header(now.stamp, TIP), wrench=wrench)
 
 
 def _spatial_force(now: Snapshot) -> WrenchStamped:
     """Return the same wrench in the axes and about the origin of the base."""
-    made = _headed(WrenchStamped(), now.stamp, BASE)
-    made.wrench.force = _vector(now.force)
-    made.wrench.torque = _vector(now.spatial_torque())
-    return made
+    wrench = Wrench(force=_vector(now.force), torque=_vector(now.spatial_torque()))
+    return WrenchStamped(header=header(now.stamp), wrench=wrench)
+
+
+def _joints(
+    names: tuple[str, ...], positions: str, speeds: str = ''
+) -> tuple[type[JointState], Callable[[Snapshot], JointState]]:
+    """Return how joints are told, by the attributes of a snapshot."""
+
+    def make(now: Snapshot) -> JointState:
+        told = [
+            np.hstack([getattr(now, name) for name in each.split()]).tolist() if each else []
+            for each in (positions, speeds)
+        ]
+        return joint_state(now.stamp, names, *told)
+
+    return JointState, make
 
 
 READINGS: Final[dict[str, tuple[type[Any], Callable[[Snapshot], Any]]]] = {
-    'measured_js': (JointState, _measured_js),
-    'setpoint_js': (JointState, lambda now: joint_state(now.stamp, JOINTS, now.setpoint.tolist())),
+    'measured_js': _joints(JOINTS, 'joints', 'joint_speeds'),
+    'setpoint_js': _joints(JOINTS, 'setpoint'),
     'measured_cp': (PoseStamped, _measured_cp),
     'local/measured_cp': (PoseStamped, _measured_cp),
     'setpoint_cp': (PoseStamped, _setpoint_cp),
@@ -171,11 +161,8 @@ READINGS: Final[dict[str, tuple[type[Any], Callable[[Snapshot], Any]]]] = {
     'measured_cv': (TwistStamped, _measured_cv),
     'body/measured_cf': (WrenchStamped, _body_force),
     'spatial/measured_cf': (WrenchStamped, _spatial_force),
-    'jaw/measured_js': (JointState, _jaw_measured_js),
-    'jaw/setpoint_js': (
-        JointState,
-        lambda now: joint_state(now.stamp, (JAW,), (now.jaw_setpoint,)),
-    ),
-    'joint_states': (JointState, _joint_states),
+    'jaw/measured_js': _joints((JAW,), 'jaw', 'jaw_speed'),
+    'jaw/setpoint_js': _joints((JAW,), 'jaw_setpoint'),
+    'joint_states': _joints((*JOINTS, JAW), 'joints jaw'),
 }
 """Topic -> type and how its message is made. local/ is the same: the base is the remote centre."""

@@ -12,9 +12,10 @@ from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
-from geometry_msgs.msg import Point, PoseStamped, Quaternion
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion
 import numpy as np
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Header
 
 OWN = hasattr(ros, 'OperatingState')
 """Whether these messages are ours."""
@@ -49,12 +50,15 @@ def point(position: Sequence[float]) -> Point:
     return Point(x=float(x), y=float(y), z=float(z))
 
 
+def header(stamp: Any, frame: str = BASE) -> Header:
+    """Make the header of what was measured in a frame."""
+    return Header(stamp=stamp, frame_id=frame)
+
+
 def pose(stamp: Any, position: Sequence[float], orientation: Quaternion) -> PoseStamped:
     """Make a pose in the base frame."""
-    made = PoseStamped()
-    made.header.stamp, made.header.frame_id = stamp, BASE
-    made.pose.position, made.pose.orientation = point(position), orientation
-    return made
+    made = Pose(position=point(position), orientation=orientation)
+    return PoseStamped(header=header(stamp), pose=made)
 
 
 def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
@@ -67,11 +71,13 @@ def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
     return pose(stamp, position, Quaternion(x=x, y=y, z=z, w=w))
 
 
-def joint_state(stamp: Any, names: Sequence[str], positions: Sequence[float]) -> JointState:
-    """Make a joint state without velocities."""
-    made = JointState(name=list(names), position=[float(each) for each in positions])
-    made.header.stamp, made.header.frame_id = stamp, BASE
-    return made
+def joint_state(
+    stamp: Any, names: Sequence[str], positions: Sequence[float], speeds: Sequence[float] = ()
+) -> JointState:
+    """Make a joint state; without speeds it tells none."""
+    return JointState(
+        header=header(stamp), name=list(names), position=list(positions), velocity=list(speeds)
+    )
 
 
 def states(stamp: Any, operation: Operation) -> tuple[Any, Any]:

@@ -106,12 +106,9 @@ class Policies:
         self._queue = SupervisionQueue(
             node, self._supervision_file, self._submit, self._supervision_changed
         )
+        limits, tests = self._plan.safety, basis(self._plan)
         self.registry = PolicyRegistry(
-            self._roster,
-            self._shape,
-            self._plan.safety,
-            kept=self._kept,
-            basis=basis(self._plan),
+            self._roster, self._shape, limits, kept=self._kept, basis=tests
         )
         for each in self._files.load(self.registry):
             node.get_logger().warning(each)
@@ -196,77 +193,61 @@ class Policies:
             return
         # Holding is a candidate like the others: it is valued as soon as there is another.
         if self.registry.hold is None:
-            if self.registry.versions and HOLD not in waiting:
-                self._assess(None, self._valued_hold)
-        elif version is not None:
-            self._assess(version.policy, partial(self._assessed, version))
-
-    def _assess(self, policy: Policy | None, done: Callable[[Assessment], None]) -> None:
+            if not self.registry.versions or HOLD in waiting:
+                return
+            version = None
+        elif version is None:
+            return
         self._assessing = True
         plan, start, files = self._plan, self._start, self._files
+        policy = version and version.policy
         self._node.submit(
-            lambda report, stopped: assess(policy, plan, start, files, stopped), done
+            lambda report, stopped: assess(policy, plan, start, files, stopped),
+            partial(self._assessed, version),
         )
 
-    def _valued_hold(self, result: Assessment) -> None:
-        """Take in what holding is worth; without it no policy is valued, so perhaps try again."""
-        self._assessing = False
-        if isinstance(result, LastingError):
-            self._give_up_hold(result)
-            return
-        if isinstance(result, Exception):
-            self._put_off(HOLD, 'holding', result)
-            return
-        _, self.registry.hold = result
-        try:
-            self._stand()
-        except Exception as error:  # whatever it is, the arm must not lose its control loop
-            self.registry.hold = None
-            self._give_up_hold(error)
-            return
-        self._failed.forget(HOLD)
-        self.problem = ''
-        self._assess_next()
+    def _assessed(self, version: Version | None, result: Assessment) -> None:
+        """
+        Take in what was found; without it the robot goes on with the candidates it has.
 
-    def _give_up_hold(self, error: Exception) -> None:
-        self._failed.give_up(HOLD)
-        self._complain(
-            f'holding cannot be valued: {error}; so no policy can, until the selector is '
-            'activated again'
-        )
-
-    def _assessed(self, version: Version, result: Assessment) -> None:
-        """Take in what was found; without it the robot goes on with the candidates it has."""
+        :param version: None for holding.
+        """
         self._assessing = False
-        if isinstance(result, LastingError):
-            self._give_up(version, result)
-        elif isinstance(result, Exception):
-            words = f'the {version.name} policy'
-            version.setback = self._put_off(version.digest, words, result)
-            self.tell()
+        if isinstance(result, Exception) and not isinstance(result, LastingError):
+            self._put_off(version, result)
         else:
-            self._failed.forget(version.digest)
-            version.setback = ''
-            report, model = result
-            assert report is not None
-            self._take_in(version, report, model)
+            try:
+                if isinstance(result, LastingError):
+                    raise result
+                self._take_in(version, *result)
+            except Exception as error:  # whatever it is, the arm must not lose its control loop
+                self._give_up(version, error)
         self._assess_next()
 
-    def _put_off(self, name: str, words: str, error: Exception) -> str:
+    def _put_off(self, version: Version | None, error: Exception) -> None:
         """Try once more later: a full disk or a killed process may have been the reason."""
-        pause = self._failed.fail(name, self._node.now)
+        pause = self._failed.fail(version.digest if version else HOLD, self._node.now)
+        words = f'the {version.name} policy' if version else 'holding'
         self._complain(f'{words} could not be valued: {error}; once more in {pause:g} s')
-        return self.problem
+        if version:
+            version.setback = self.problem
+            self.tell()
 
-    def _take_in(self, version: Version, report: SafetyReport, model: ValueModel | None) -> None:
-        try:
-            self.registry.tested(version, report)
-            if model is not None:
-                self.registry.value(version, model)
+    def _take_in(
+        self, version: Version | None, report: SafetyReport | None, model: ValueModel | None
+    ) -> None:
+        self._failed.forget(version.digest if version else HOLD)
+        if version is None:
+            self.registry.hold = model
             self._stand()
-        except Exception as error:  # whatever it is, the arm must not lose its control loop
-            self._give_up(version, error)
+            self.problem = ''
             return
+        version.setback = ''
+        assert report is not None
+        self.registry.tested(version, report)
+        if model is not None:
+            self.registry.value(version, model)
+        self._stand()
         if version.refusal:
             self.problem = f'the {version.name} policy is refused: {version.refusal}'
             self._node.get_logger().warning(f'{self.problem} (round {version.round})')
@@ -275,8 +256,16 @@ class Policies:
             self.problem = waits.setback if waits else ''
             self._node.get_logger().info(f'the {version.name} policy is a candidate')
 
-    def _give_up(self, version: Version, error: Exception) -> None:
-        """Refuse a version of which nothing can be found out; another one has its turn."""
+    def _give_up(self, version: Version | None, error: Exception) -> None:
+        """Ask no more for what cannot be found out; another version has its turn."""
+        if version is None:
+            self.registry.hold = None
+            self._failed.give_up(HOLD)
+            self._complain(
+                f'holding cannot be valued: {error}; so no policy can, until the selector is '
+                'activated again'
+            )
+            return
         self.registry.give_up(version, str(error))
         words = f'the {version.name} policy of round {version.round}'
         self._complain(f'{words} cannot stand, and is not tried again: {error}')
@@ -332,29 +321,25 @@ class Policies:
         self, obey: Callable[[Request, Answered], None]
     ) -> Callable[[Request, Answered], None]:
         def take(request: Request, answered: Answered) -> None:
-            if self._active:
-                obey(request, answered)
-            else:
+            if not self._active:
                 answered(False, 'the selector is not active')
+                return
+            try:
+                obey(request, answered)
+            except SupervisionError as error:
+                answered(False, str(error))
 
         return take
 
     def _supervise(self, request: srv.Supervise.Request, answered: Answered) -> None:
-        try:
-            self._order(request.command, request.name, answered)
-        except SupervisionError as error:
-            answered(False, str(error))
+        self._order(request.command, request.name, answered)
 
     def _pin(self, request: srv.PinPolicy.Request, answered: Answered) -> None:
         name, text = request.name, request.version
-        try:
-            if name not in self.registry.names:
-                known = ', '.join(sorted(self.registry.names))
-                raise SupervisionError(f'pin {name!r}: expected one of {known}')
-            digest = self.registry.to_pin(name, text).digest if text else ''
-        except SupervisionError as error:
-            answered(False, str(error))
-            return
+        if name not in self.registry.names:
+            known = ', '.join(sorted(self.registry.names))
+            raise SupervisionError(f'pin {name!r}: expected one of {known}')
+        digest = self.registry.to_pin(name, text).digest if text else ''
         words = f'pin {name} to {digest[:12]}' if digest else f'unpin {name}'
         change = partial(Supervision.with_pin, name=name, digest=digest)
         self._queue.submit(SupervisionRequest(change, words, False, answered))

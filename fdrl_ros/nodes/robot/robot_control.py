@@ -6,6 +6,7 @@ from collections import deque
 import gc
 
 from fdrl_ros.metrics import Adaptation, Risk
+from fdrl_ros.metrics.adaptation import Rates
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import (
     joint_state,
@@ -250,26 +251,23 @@ def adaptation_message(patient: str, adaptation: Adaptation, threshold: float) -
 
     :param threshold: of the change that counts, in scales.
     """
-    case, window = adaptation.case, adaptation.window
     return ros.Adaptation(
         patient=patient,
         change=adaptation.change,
         threshold=threshold,
-        variation_rate=adaptation.variation_rate,
-        adaptation=adaptation.alpha_adapt,
         cases=adaptation.cases,
-        steps=adaptation.steps,
-        varied=adaptation.changes,
-        answered=adaptation.answers,
-        case_variation_rate=case.variation_rate,
-        case_adaptation=case.alpha_adapt,
-        case_steps=case.steps,
-        case_varied=case.changes,
-        case_answered=case.answers,
-        window_variation_rate=window.variation_rate,
-        window_adaptation=window.alpha_adapt,
-        window_cases=window.cases,
-        window_steps=window.steps,
-        window_varied=window.changes,
-        window_answered=window.answers,
+        window_cases=adaptation.window.cases,
+        **_rates('', adaptation),
+        **_rates('case_', adaptation.case),
+        **_rates('window_', adaptation.window),
     )
+
+
+def _rates(prefix: str, over: Adaptation | Rates) -> dict[str, float]:
+    return {
+        f'{prefix}variation_rate': over.variation_rate,
+        f'{prefix}adaptation': over.alpha_adapt,
+        f'{prefix}steps': over.steps,
+        f'{prefix}varied': over.changes,
+        f'{prefix}answered': over.answers,
+    }
