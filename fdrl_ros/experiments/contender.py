@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contenders of an evaluation: the expert, a policy, and the selector over several policies."""
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+import functools
 
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import Policy
 from fdrl_ros.selector import (
     Candidate,
     HOLD,
@@ -18,28 +19,36 @@ from fdrl_ros.selector import (
 )
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Choice
-from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
+from fdrl_ros.surgery.gym.state import (
+    Field,
+    OPERATION_FIELDS,
+    OPERATION_SIZE,
+    PATIENT_FIELDS,
+    unscale,
+)
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 
 
-class Contender(Protocol):
-    """Anything that can operate; it travels to worker processes."""
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """
+    Anything that can operate; it travels to worker processes. This one holds still.
 
-    @property
-    def name(self) -> str:
-        """Name of its row in the table."""
-        ...
+    :param name: of its row in the table.
+    """
+
+    name: str
 
     def begin(self, patient: Patient, world: WorldSettings) -> Choice:
         """Return the function that chooses actions for this patient."""
-        ...
+        return lambda state: STAY
 
 
-@dataclass(frozen=True)
-class ExpertContender:
+@dataclass(frozen=True, eq=False)
+class ExpertContender(Contender):
     """The expert, which reads the tissue that no policy sees."""
 
     name: str = 'expert'
@@ -50,65 +59,41 @@ class ExpertContender:
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyContender:
-    """
-    One policy.
-
-    :param weights: flat, shape (n_parameters,).
-    """
+class PolicyContender(Contender):
+    """One policy, the same for every patient."""
 
     name: str
-    weights: np.ndarray
-    shape: NetworkShape
+    policy: Policy
 
     def begin(self, patient: Patient, world: WorldSettings) -> Choice:
-        """Return the policy; it is the same for every patient."""
-        return Policy(self.weights, self.shape)
-
-
-@dataclass(frozen=True)
-class HoldContender:
-    """A contender that holds still."""
-
-    name: str = HOLD
-
-    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
-        """Return staying."""
-        return lambda state: STAY
+        """Return the policy."""
+        return self.policy
 
 
 @dataclass(frozen=True, eq=False)
-class SelectorContender:
+class SelectorContender(Contender):
     """
     The selector over candidates, as the robot runs it (FDRL Eq. 7).
 
-    :param policies: candidate's name to weights.
+    :param policies: by the candidate's name.
     :param values: candidate's name to the estimate of its return; that of hold too, if there.
     """
 
     name: str
-    policies: dict[str, np.ndarray]
-    values: dict[str, ValueModel]
-    shape: NetworkShape
+    policies: Mapping[str, Policy]
+    values: Mapping[str, ValueModel]
     settings: SelectorSettings
-    shield: ShieldSettings = field(default_factory=ShieldSettings)
+    shield: ShieldSettings = ShieldSettings()
 
-    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+    def begin(self, patient: Patient, world: WorldSettings) -> 'SelectorSession':
         """Return a fresh selector for this patient."""
         selector = Selector(self.settings, shield=self.shield)
-        candidates = []
-        for name, weights in self.policies.items():
-            policy = Policy(weights, self.shape)
-            candidates.append(Candidate(name, policy, self.values.get(name), policy.digest))
-        candidates.append(Candidate(HOLD, None, self.values.get(HOLD)))
-        selector.set_candidates(candidates)
+        candidates = [
+            Candidate(name, policy, self.values.get(name), policy.digest)
+            for name, policy in self.policies.items()
+        ]
+        selector.set_candidates([*candidates, Candidate(HOLD, None, self.values.get(HOLD))])
         return SelectorSession(selector, patient)
-
-
-_OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
-_OPERATION_SCALES = np.array([each.scale for each in OPERATION_FIELDS])
-_PATIENT_NAMES = tuple(each.name for each in PATIENT_FIELDS)
-_PATIENT_SCALES = np.array([each.scale for each in PATIENT_FIELDS])
 
 
 class SelectorSession:
@@ -125,18 +110,22 @@ class SelectorSession:
 
     def __call__(self, state: np.ndarray) -> int:
         """Select a policy and return its action; to hold is to stay, if the shield lets it."""
-        now = len(self.selections) * TICK
-        values = unscale(state)
-        name = self._patient.name
-        operation = Observation(
-            name,
-            _OPERATION_NAMES,
-            values[:OPERATION_SIZE],
-            _OPERATION_SCALES,
-            now,
-            self._patient.procedure.name,
-        )
-        vitals = Observation(name, _PATIENT_NAMES, values[OPERATION_SIZE:], _PATIENT_SCALES, now)
-        selection = self._selector.select(operation, vitals, now)
-        self.selections.append(selection)
-        return selection.action
+        now, values = len(self.selections) * TICK, unscale(state)
+        operation = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, self._patient)
+        vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, self._patient)
+        self.selections.append(self._selector.select(operation, vitals, now))
+        return self.selections[-1].action
+
+
+@functools.cache
+def _named(fields: tuple[Field, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return names and scales of some fields of the state."""
+    return tuple(each.name for each in fields), np.array([each.scale for each in fields])
+
+
+def observe(
+    fields: tuple[Field, ...], values: np.ndarray, now: float, patient: Patient
+) -> Observation:
+    """Return what one of the two state topics tells of a patient."""
+    names, scales = _named(fields)
+    return Observation(patient.name, names, values, scales, now, patient.procedure.name)

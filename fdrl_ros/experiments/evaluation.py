@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate contenders on unseen patients and on a frozen set of states, in worker processes."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +71,7 @@ def make_probe(plan: Plan) -> Probe:
     patients = unseen_patients(plan, chosen.state_patients, FIRST_OF_STATES)
     behave = mixed_behaviour(1.0 - plan.collection.exploration, plan.world)
     states, costs, cases = [], [], []
-    env = SurgeryEnv(settings=plan.world)
-    try:
+    with closing(SurgeryEnv(settings=plan.world)) as env:
         for case, patient in enumerate(patients):
             rng = np.random.default_rng([Stream.EVALUATION, plan.federation.seed, case])
             env.np_random = rng
@@ -86,8 +87,6 @@ def make_probe(plan: Plan) -> Probe:
             states.append(kept)
             costs.append(expert_costs(kept, patient, plan.world))
             cases.append(np.full(count, case))
-    finally:
-        env.close()
     table = np.concatenate(costs)
     frozen = StateSet(np.concatenate(states), table, table.argmin(axis=1), np.concatenate(cases))
     return Probe(frozen, tuple(patients))
@@ -126,21 +125,17 @@ def evaluate(
         done[progress.who] += 1
         report(Progress('evaluate', progress.who, done[progress.who], len(patients)))
 
-    parts = run_tasks(
-        operate, tasks, workers=plan.evaluation.workers, report=count, stopped=stopped
-    )
+    workers = plan.evaluation.workers
+    parts = iter(run_tasks(operate, tasks, workers=workers, report=count, stopped=stopped))
     results = {}
-    for number, contender in enumerate(contenders):
-        mine = parts[number * len(portions) : (number + 1) * len(portions)]
-        cases = Cases.join([part for part, _ in mine])
-        chosen: dict[str, int] = {}
+    for contender in contenders:
+        mine = [next(parts) for _ in portions]
+        cases, chosen = Cases.join([part for part, _ in mine]), Counter[str]()
         for _, counts in mine:
-            for name, times in counts.items():
-                chosen[name] = chosen.get(name, 0) + times
+            chosen.update(counts)
         accuracy = task_accuracy(probe.states, actions_on(contender, probe, plan.world))
-        results[contender.name] = Evaluation(
-            contender.name, cases, Score.of(cases, accuracy), chosen
-        )
+        score = Score.of(cases, accuracy)
+        results[contender.name] = Evaluation(contender.name, cases, score, dict(chosen))
     return results
 
 
@@ -151,26 +146,22 @@ def operate(
     *,
     report: Report,
     stopped: Stopped,
-) -> tuple[Cases, dict[str, int]]:
+) -> tuple[Cases, Counter[str]]:
     """
     Operate on some patients; a piece of work for a worker process.
 
     :returns: what happened, and how often the selector chose each policy.
     """
-    env = SurgeryEnv(settings=plan.world)
-    env.np_random = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
-    episodes, chosen = [], dict[str, int]()
-    try:
+    episodes, chosen = [], Counter[str]()
+    with closing(SurgeryEnv(settings=plan.world)) as env:
+        env.np_random = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
         for patient in patients:
             if stopped():
                 raise TrainingStopped('stopped by the user')
             episode, selections = operate_once(env, contender, patient, plan.world)
             episodes.append(episode)
-            for each in selections:
-                chosen[each.policy] = chosen.get(each.policy, 0) + 1
+            chosen.update(each.policy for each in selections)
             report(Progress('evaluate', contender.name, 1, 1))
-    finally:
-        env.close()
     return Cases.of(episodes, plan.world, plan.value.discount), chosen
 
 

@@ -7,6 +7,7 @@ The nodes do the work in processes of their own; this only looks on and keeps wh
 """
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 from dataclasses import asdict, replace
 import importlib
 import importlib.util
@@ -30,7 +31,9 @@ from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.rounds import Observer, RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.training import training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
+from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.runtime.progress import Progress, Report, Stopped
 from fdrl_ros.runtime.stopwatch import Stopwatch
@@ -67,13 +70,12 @@ def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
         own = [each for each in operations if each['robot'] == robot]
         early = [each for each in own if each['not_valued_yet']]
         if early:
-            last = early[-1]
+            chosen, missing = ['hold', *early[-1]['candidates']], early[-1]['not_valued_yet']
             said.append(
                 f'{robot}: {len(early)} of {len(own)} operations ended before all policies were '
-                f'valued; in the last of those it chose among '
-                f'{", ".join(["hold", *last["candidates"]])}, and not yet '
-                f'{", ".join(last["not_valued_yet"])}. The same command with --directory operates '
-                'again, and goes on valuing.'
+                f'valued; in the last of those it chose among {", ".join(chosen)}, and not yet '
+                f'{", ".join(missing)}. The same command with --directory operates again, and '
+                'goes on valuing.'
             )
     return said
 
@@ -256,34 +258,22 @@ class LiveFederation:
         self._heard = time.monotonic()
 
     def _feel(self, node: str, values: dict[str, str]) -> None:
-        try:
-            spent = {
-                key.removeprefix('seconds '): float(value)
-                for key, value in values.items()
-                if key.startswith('seconds ')
-            }
-        except ValueError:
-            return  # diagnostics are not signed: no node of ours says so
-        if spent:
-            self._seconds[node] = spent
-        if node == f'{FEDERATION}/aggregator':
-            self._left_out = [
-                f'{key.removeprefix("left out ")}: {value}'
-                for key, value in values.items()
-                if key.startswith('left out ')
-            ]
+        def named(prefix: str) -> dict[str, str]:
+            own = (key for key in values if key.startswith(prefix))
+            return {key.removeprefix(prefix): values[key] for key in own}
+
+        # Diagnostics are not signed: no node of ours sends other than numbers.
+        with contextlib.suppress(ValueError):
+            spent = {name: float(value) for name, value in named('seconds ').items()}
+            self._seconds |= {node: spent} if spent else {}
+            if node == f'{FEDERATION}/aggregator':
+                self._left_out = [f'{name}: {why}' for name, why in named('left out ').items()]
 
     def _progress(self, event: Any) -> Progress:
-        rounds = self._plan.rounds.rounds
         if event.stage == 'collecting':
             return Progress('collect', event.hospital, event.step, event.steps)
-        return Progress(
-            'train',
-            event.hospital,
-            max(event.round - 1, 0) * event.steps + event.step,
-            rounds * event.steps,
-            f'round {event.round}/{rounds}  epsilon <= {event.epsilon:.2f}',
-        )
+        progress = TrainingProgress(event.round, event.step, event.steps, event.epsilon)
+        return training_progress('train', event.hospital, progress, self._plan)
 
     def _share_seconds(self, before: int) -> None:
         """Distribute the nodes' timings over the rounds of this run."""
@@ -311,14 +301,14 @@ class LiveFederation:
             done = sum(each['robot'] == robot for each in self._operations)
             if done < operations:
                 found = RobotPolicies(self._layout, robot)
-                names = {
-                    str(status): ', '.join(found.named(status)) or 'none'
+                candidates, valuing, refused = (
+                    ', '.join(found.named(status)) or 'none'
                     for status in (Status.CANDIDATE, Status.VALUING, Status.REFUSED)
-                }
+                )
                 said.append(
                     f'{robot}: {done} of {operations} operations were done: one begins when the '
-                    f'selector moves the arm; its candidates: {names["candidate"]}, not valued '
-                    f'yet: {names["valuing"]}, refused: {names["refused"]}'
+                    f'selector moves the arm; its candidates: {candidates}, not valued yet: '
+                    f'{valuing}, refused: {refused}'
                 )
         return said
 

@@ -22,7 +22,7 @@ from fdrl_ros.federation.protocol.message import (
     RoundStatus,
 )
 from fdrl_ros.federation.protocol.observer import MessageVerifier, SENDER_ROLES
-from fdrl_ros.federation.protocol.party import Job, Outcome, Party, Report, Stopped
+from fdrl_ros.federation.protocol.party import Job, Outcome
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
@@ -69,43 +69,9 @@ def read_rounds(path: Path) -> list[RoundNote]:
         return []
     try:
         rows = json.loads(path.read_text('utf-8'))
-        return [
-            RoundNote(**{**each, 'contributors': tuple(each['contributors'])}) for each in rows
-        ]
+        return [RoundNote(**{**row, 'contributors': tuple(row['contributors'])}) for row in rows]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(f'{path} cannot be read: {error}') from error
-
-
-class TimedParty:
-    """A party whose jobs are timed; otherwise unchanged."""
-
-    def __init__(self, party: Party, stopwatch: Stopwatch) -> None:
-        self.party = party
-        self.takes = party.takes
-        self._stopwatch = stopwatch
-
-    def start(self, now: float) -> Outcome:
-        """Begin."""
-        return self._timed(self.party.start(now))
-
-    def handle(self, message: Message, now: float) -> Outcome:
-        """Take a message."""
-        return self._timed(self.party.handle(message, now))
-
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
-        """Take the result of a job."""
-        return self._timed(self.party.finish(job, result, now))
-
-    def tick(self, now: float) -> Outcome:
-        """Let time pass."""
-        return self._timed(self.party.tick(now))
-
-    def _timed(self, outcome: Outcome) -> Outcome:
-        jobs = tuple(Job(each.name, self._wrap(each)) for each in outcome.jobs)
-        return Outcome(outcome.messages, jobs, outcome.notes)
-
-    def _wrap(self, job: Job) -> Callable[[Report, Stopped], Any]:
-        return self._stopwatch.timed(job.name, job.run)
 
 
 class Observer:

@@ -24,8 +24,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
-from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.rounds import Observer, RoundNote, TimedParty
+from fdrl_ros.experiments.rounds import Observer, RoundNote
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
@@ -34,7 +33,6 @@ from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
-from fdrl_ros.runtime.stopwatch import Stopwatch
 from fdrl_ros.runtime.worker_processes import run_tasks
 
 log = logging.getLogger(__name__)
@@ -49,13 +47,8 @@ def collect_all(
 ) -> None:
     """Let every hospital collect its records, if it has none yet."""
     missing = [n for n in plan.hospitals if not layout.records(n).exists()]
-    run_tasks(
-        collect_one,
-        [(layout, name, plan) for name in missing],
-        workers=plan.evaluation.workers,
-        report=report,
-        stopped=stopped,
-    )
+    tasks, workers = [(layout, name, plan) for name in missing], plan.evaluation.workers
+    run_tasks(collect_one, tasks, workers=workers, report=report, stopped=stopped)
 
 
 def collect_one(
@@ -87,7 +80,13 @@ def train_federation(
     :raises TrainingStopped: as soon as `stopped` says so.
     :raises FdrlError: if not one round can be done, saying why.
     """
-    stopwatch = Stopwatch()
+
+    def tell(name: str, progress: TrainingProgress) -> None:
+        report(training_progress('train', name, progress, plan))
+        if stopped():
+            federation.stop()
+
+    federation = LocalFederation({}, report=tell)
     with ExitStack() as stack:
 
         def store(name: str) -> Store:
@@ -102,39 +101,27 @@ def train_federation(
             trainings[name] = open_training(layout.party(name), name, plan, records, done=done)
             stack.callback(trainings[name].close)
         start, _ = load_policy(layout.pretrained)
-        validate = stopwatch.timed('validate', PublicValidation(plan, start))
+        validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
         aggregator = open_aggregator(layout, plan, store('aggregator'))
         authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
         hospitals = {
             name: open_hospital(layout, name, plan, training, store(name))
             for name, training in trainings.items()
         }
-        observer = Observer(
-            layout.roster(),
-            policies,
-            policies.parent / 'rounds.json',
-            plan.shape,
-            stopwatch,
-            lambda: {
+
+        def epsilon() -> dict[str, float]:
+            return {
                 name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
                 for name, each in trainings.items()
-            },
-        )
-        federation = LocalFederation({}, report=lambda name, each: tell(name, each))
+            }
 
-        def tell(name: str, progress: TrainingProgress) -> None:
-            report(_progress('train', name, progress, plan))
-            if stopped():
-                federation.stop()
-
-        parties: Json = {
-            'aggregator': aggregator,
-            'key_authority': authority,
-            **hospitals,
-        }
+        notes, shape = policies.parent / 'rounds.json', plan.shape
+        observer = Observer(layout.roster(), policies, notes, shape, federation.stopwatch, epsilon)
         federation.join('observer', observer)
-        for name, party in parties.items():
-            federation.join(name, TimedParty(party, stopwatch))
+        federation.join('aggregator', aggregator)
+        federation.join('key_authority', authority)
+        for name, party in hospitals.items():
+            federation.join(name, party)
 
         def over() -> bool:
             if stopped():
@@ -195,7 +182,7 @@ def train_alone(
                 result = training.trainer.train(
                     weights,
                     round,
-                    report=lambda each: report(_progress('alone', name, each, plan)),
+                    report=lambda each: report(training_progress('alone', name, each, plan)),
                     stopped=stopped,
                 )
             except BudgetExceededError:
@@ -219,24 +206,16 @@ def train_all_alone(
 ) -> None:
     """Train every hospital alone, if that was not done yet."""
     missing = [name for name in plan.hospitals if not alone_path(layout, name).exists()]
-    run_tasks(
-        train_alone,
-        [(layout, name, plan) for name in missing],
-        workers=plan.evaluation.workers,
-        report=report,
-        stopped=stopped,
-    )
+    tasks, workers = [(layout, name, plan) for name in missing], plan.evaluation.workers
+    run_tasks(train_alone, tasks, workers=workers, report=report, stopped=stopped)
 
 
-def _progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> Progress:
+def training_progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> Progress:
+    """Return the progress of a hospital over all rounds."""
     rounds = plan.rounds.rounds
-    return Progress(
-        what,
-        name,
-        (progress.round - 1) * progress.steps + progress.step,
-        rounds * progress.steps,
-        f'round {progress.round}/{rounds}  epsilon <= {progress.epsilon:.2f}',
-    )
+    done = max(progress.round - 1, 0) * progress.steps + progress.step
+    detail = f'round {progress.round}/{rounds}  epsilon <= {progress.epsilon:.2f}'
+    return Progress(what, name, done, rounds * progress.steps, detail)
 
 
 def _stuck(federation: LocalFederation, phase: Phase, done: int, total: int) -> str:

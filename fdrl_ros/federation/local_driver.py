@@ -11,6 +11,7 @@ from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.party import Job, Outcome, Party
+from fdrl_ros.runtime.stopwatch import Stopwatch
 
 # Of all other kinds a late joiner still gets the newest message, as long as its sender runs: as of
 # a latched topic. Of deliveries it gets its own. Updates are asked for.
@@ -49,6 +50,8 @@ class LocalFederation:
         :param tick: how far the clock jumps when nothing is left to do, second.
         """
         self.parties: dict[str, Party] = {}
+        self.stopwatch = Stopwatch()
+        """The seconds of the parties' jobs, by name."""
         self.refused: list[tuple[str, MessageError]] = []
         self.notes: dict[str, str] = {}
         """The newest line that each party had for the log."""
@@ -148,7 +151,8 @@ class LocalFederation:
     def _work(self, name: str, job: Job) -> Outcome:
         party = self.parties[name]
         try:
-            result = job.run(lambda progress: self._report(name, progress), lambda: self._stopped)
+            run = self.stopwatch.timed(job.name, job.run)
+            result = run(lambda progress: self._report(name, progress), lambda: self._stopped)
         except FdrlError as error:
             result = error
         return party.finish(job, result, self.now)

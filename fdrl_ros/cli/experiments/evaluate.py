@@ -22,6 +22,7 @@ from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.experiments.rounds import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.policy import Policy
 
 
 @click.command(cls=PlanCommand)
@@ -70,7 +71,7 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) 
                 f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
                 f'expected {plan.shape.states} and {plan.shape.actions}'
             )
-        contenders.append(PolicyContender(str(path), weights, shape))
+        contenders.append(PolicyContender(str(path), Policy(weights, shape)))
     out = console()
     with stopping() as stopped, ProgressBars(out) as bars:
         found = evaluate_contenders(

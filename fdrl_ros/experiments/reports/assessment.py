@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assess a run: collect its policies, value and evaluate them, and sum up."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,33 +142,28 @@ def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
     return lead
 
 
-def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[list[PolicyContender], list[str]]:
+def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[dict[str, Policy], list[str]]:
     """
     Read every policy of a run.
 
     :param policies: directory of what was released.
-    :returns: rows of the table but expert and selector, and which of them a selector may choose.
+    :returns: by row of the table but expert and selector, and which a selector may choose.
     """
-    shape = plan.shape
-    start, _ = load_policy(layout.pretrained)
-    rows = [
-        PolicyContender('untrained', untrained_weights(shape, plan.federation.seed), shape),
-        PolicyContender('pretrained', start, shape),
-    ]
-    for name in plan.hospitals:
-        if alone_path(layout, name).exists():
-            weights, _ = load_policy(alone_path(layout, name))
-            rows.append(PolicyContender(f'local_{name}', weights, shape))
-    choices = ['global']
-    weights, _ = load_policy(released_globals(policies)[-1][1])
-    rows.append(PolicyContender('global', weights, shape))
-    for name in plan.hospitals:
-        released = policies / f'{name}.npz'
-        if released.exists():
-            weights, _ = load_policy(released)
-            rows.append(PolicyContender(name, weights, shape))
-            choices.append(name)
-    return rows, choices
+    alone = {name: alone_path(layout, name) for name in plan.hospitals}
+    released = {name: policies / f'{name}.npz' for name in plan.hospitals}
+    choices = ['global', *(name for name, path in released.items() if path.exists())]
+    files = {
+        'pretrained': layout.pretrained,
+        **{f'local_{name}': path for name, path in alone.items() if path.exists()},
+        'global': released_globals(policies)[-1][1],
+        **{name: released[name] for name in choices[1:]},
+    }
+    untrained = Policy(untrained_weights(plan.shape, plan.federation.seed), plan.shape)
+    return {'untrained': untrained, **{n: _load(path, plan) for n, path in files.items()}}, choices
+
+
+def _load(path: Path, plan: Plan) -> Policy:
+    return Policy(load_policy(path)[0], plan.shape)
 
 
 def released_globals(policies: Path) -> list[tuple[int, Path]]:
@@ -198,39 +194,30 @@ def assess(
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     rows, choices = line_up(layout, plan, policies)
-    weights = {each.name: each.weights for each in rows if each.name in choices}
-    start = next(each.weights for each in rows if each.name == 'pretrained')
-    valued = {**weights, HOLD: None}
-    models = run_tasks(
-        fit_one,
-        [(name, each, start, plan) for name, each in valued.items()],
-        workers=plan.evaluation.workers,
-        report=report,
-        stopped=stopped,
-    )
-    selector = SelectorContender(
-        'selector',
-        weights,
-        dict(zip(valued, models, strict=True)),
-        plan.shape,
-        plan.selector,
-        plan.shield,
-    )
-    contenders: list[Contender] = [ExpertContender(), *rows, selector]
+    candidates = {name: rows[name] for name in choices}
+    valued = {**candidates, HOLD: None}
+    tasks = [(name, policy, rows['pretrained'], plan) for name, policy in valued.items()]
+    workers = plan.evaluation.workers
+    models = run_tasks(fit_one, tasks, workers=workers, report=report, stopped=stopped)
+    values = dict(zip(valued, models, strict=True))
+    contenders: list[Contender] = [
+        ExpertContender(),
+        *(PolicyContender(name, policy) for name, policy in rows.items()),
+        SelectorContender('selector', candidates, values, plan.selector, plan.shield),
+    ]
     probe = make_probe(plan)
     probe.states.save(layout.directory / 'state_set.npz')
     patients = unseen_patients(plan, plan.evaluation.patients)
     evaluations = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)
     learning = _learning(plan, policies, probe, report, stopped)
     stiffest = patients[plan.federation.hospitals - 1]
-    env = SurgeryEnv(settings=plan.world)
-    env.np_random = np.random.default_rng(plan.federation.seed)
-    profile = {
-        each.name: operate_once(env, each, stiffest, plan.world)[0].forces
-        for each in contenders
-        if each.name in PROFILED
-    }
-    env.close()
+    with closing(SurgeryEnv(settings=plan.world)) as env:
+        env.np_random = np.random.default_rng(plan.federation.seed)
+        profile = {
+            each.name: operate_once(env, each, stiffest, plan.world)[0].forces
+            for each in contenders
+            if each.name in PROFILED
+        }
     return Assessment(
         plan=plan,
         evaluations=evaluations,
@@ -251,8 +238,8 @@ def assess(
 
 def fit_one(
     name: str,
-    weights: np.ndarray | None,
-    start: np.ndarray,
+    policy: Policy | None,
+    start: Policy,
     plan: Plan,
     *,
     report: Report,
@@ -261,16 +248,14 @@ def fit_one(
     """
     Value one candidate on public patients; a piece of work for a worker process.
 
-    :param weights: None holds.
-    :param start: weights of the public start.
+    :param policy: None holds.
+    :param start: the public start.
     """
-    return fit_public_value(
-        None if weights is None else Policy(weights, plan.shape),
-        plan,
-        Policy(start, plan.shape),
-        progress=lambda done, count: report(Progress('value', name, done, count)),
-        stopped=stopped,
-    )
+
+    def tell(done: int, count: int) -> None:
+        report(Progress('value', name, done, count))
+
+    return fit_public_value(policy, plan, start, progress=tell, stopped=stopped)
 
 
 def _learning(
@@ -278,7 +263,7 @@ def _learning(
 ) -> list[tuple[int, float, float, float]]:
     """Evaluate the global policy of each round on the first of the unseen patients."""
     contenders = [
-        PolicyContender(f'round {number}', load_policy(path)[0], plan.shape)
+        PolicyContender(f'round {number}', _load(path, plan))
         for number, path in released_globals(policies)
     ]
     patients = unseen_patients(plan, plan.evaluation.round_patients)

@@ -47,7 +47,7 @@ def probe():
 @pytest.fixture(scope='module')
 def results(probe):
     weights = untrained_weights(PLAN.shape, 1)
-    contenders = [ExpertContender(), PolicyContender('untrained', weights, PLAN.shape)]
+    contenders = [ExpertContender(), PolicyContender('untrained', Policy(weights, PLAN.shape))]
     return evaluate(contenders, unseen_patients(PLAN, 6), probe, PLAN)
 
 
@@ -133,7 +133,7 @@ def test_frozen_set_is_the_same_for_the_same_plan_alone(probe):
 def test_worker_processes_change_no_number(results, probe):
     plan = PLAN.changed({'evaluation': {'workers': 2}})
     weights = untrained_weights(PLAN.shape, 1)
-    contenders = [ExpertContender(), PolicyContender('untrained', weights, PLAN.shape)]
+    contenders = [ExpertContender(), PolicyContender('untrained', Policy(weights, PLAN.shape))]
     again = evaluate(contenders, unseen_patients(PLAN, 6), probe, plan)
     for name, each in results.items():
         for column, values in each.cases.arrays().items():
@@ -145,9 +145,8 @@ def test_selector_of_one_valued_policy_chooses_it_or_holds(probe):
     policy = Policy(weights, PLAN.shape)
     contender = SelectorContender(
         'selector',
-        {'global': weights},
+        {'global': policy},
         {'global': fit_public_value(policy, PLAN, policy)},
-        PLAN.shape,
         PLAN.selector,
     )
     found = evaluate([contender], unseen_patients(PLAN, 2), probe, PLAN)['selector']

@@ -272,7 +272,7 @@ def test_policies_of_the_last_round_are_kept(tmp_path):
         layout, _ = run_training(tmp_path / str(rounds), plan)
         rows, choices = line_up(layout, plan, tmp_path / str(rounds) / 'policies')
         assert choices == ['global', *plan.hospitals]
-        return {each.name: each.weights for each in rows if each.name in choices}
+        return {name: rows[name].weights for name in choices}
 
     one, two = released(1), released(2)
     assert all(not np.array_equal(one[each], two[each]) for each in one)

@@ -138,8 +138,7 @@ def read_policies(
     if not run.layout.pretrained.exists():
         raise StoreError(f'{run.path} is no finished run: it has no federation/pretrained.npz')
     rows, choices = line_up(run.layout, plan, run.policies)
-    there: dict[str, Policy | None] = {HOLD: None}
-    there |= {each.name: Policy(each.weights, plan.shape) for each in rows}
+    there: dict[str, Policy | None] = {HOLD: None, **rows}
     for name in wanted:
         if name not in (*choices, HOLD):
             raise SettingError('policies', name, 'some of ' + ', '.join((*choices, HOLD)))

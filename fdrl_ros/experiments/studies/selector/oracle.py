@@ -8,6 +8,7 @@ patient's tissue and all that is still to happen.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from fdrl_ros.surgery.gym.rollout import Chooser
@@ -16,6 +17,9 @@ from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from numpy.typing import NDArray
+
+Act = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.int64]]
+"""Chooses an action for each state, given the numbers of its operations."""
 
 
 def true_returns(
@@ -35,31 +39,17 @@ def true_returns(
     """
     trial = batch.copies(len(candidates))
     states = np.tile(states, (len(candidates), 1))
-    rows = np.arange(len(states))
     whose = np.repeat(np.arange(len(candidates)), len(batch.over))
-    returns, factor = np.zeros(len(states)), 1.0
-    while True:
-        states, rewards, *_ = trial.step(_asked(candidates, whose[rows], states))
-        returns[rows] += factor * rewards
-        factor *= discount
-        going = np.flatnonzero(~trial.over)
-        if not len(going):
-            return returns.reshape(len(candidates), -1)
-        if len(going) < len(rows):
-            trial.select(going)
-            states, rows = states[going], rows[going]
 
+    def act(states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        actions = np.zeros(len(states), np.int64)
+        for number, candidate in enumerate(candidates):
+            own = np.flatnonzero(whose[rows] == number)
+            if len(own):
+                actions[own] = candidate(states[own], own, 0)
+        return actions
 
-def _asked(
-    candidates: Sequence[Chooser], whose: NDArray[np.int64], states: NDArray[np.float32]
-) -> NDArray[np.int64]:
-    """Return the action of each operation by the candidate that it belongs to."""
-    actions = np.zeros(len(states), np.int64)
-    for number, each in enumerate(candidates):
-        own = np.flatnonzero(whose == number)
-        if len(own):
-            actions[own] = each(states[own], own, 0)
-    return actions
+    return _returns_of(trial, states, act, discount).reshape(len(candidates), -1)
 
 
 def oracle_returns(
@@ -77,19 +67,28 @@ def oracle_returns(
     :returns: discounted return of each patient, shape (n,).
     """
     batch = VectorOperation(list(patients), replace(settings, mode='kinematic', force_noise=0.0))
-    states, rows = batch.reset(), np.arange(len(patients))
-    returns, factor = np.zeros(len(rows)), 1.0
-    while True:
+
+    def act(states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         tick(len(rows))
         worth = true_returns(batch, candidates, discount, states)
         actions = np.stack([each(states, rows, 0) for each in candidates])
-        chosen = actions[worth.argmax(axis=0), np.arange(len(rows))]
-        states, rewards, *_ = batch.step(chosen)
+        return np.asarray(actions[worth.argmax(axis=0), np.arange(len(rows))])
+
+    with closing(batch):
+        return _returns_of(batch, batch.reset(), act, discount)
+
+
+def _returns_of(
+    batch: VectorOperation, states: NDArray[np.float32], act: Act, discount: float
+) -> NDArray[np.float64]:
+    """Operate to the end, and return the discounted return of each operation."""
+    rows, returns, factor = np.arange(len(states)), np.zeros(len(states)), 1.0
+    while True:
+        states, rewards, *_ = batch.step(act(states, rows))
         returns[rows] += factor * rewards
         factor *= discount
         going = np.flatnonzero(~batch.over)
         if not len(going):
-            batch.close()
             return returns
         if len(going) < len(rows):
             batch.select(going)

@@ -7,14 +7,15 @@ At each H and seed a federation is trained with differential privacy, its polici
 public patients, and all operate on the same unseen ones. Finished parts are kept.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.valuation import public_patient
 from fdrl_ros.experiments.cases import Cases
-from fdrl_ros.experiments.contender import Contender, HoldContender, SelectorContender
+from fdrl_ros.experiments.contender import Contender, PolicyContender, SelectorContender
 from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.selector import draw_operation
@@ -40,11 +41,12 @@ from fdrl_ros.selector.value.model import FORMAT
 from fdrl_ros.selector.value.monte_carlo_reference import acting
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.rollout import roll_out
+from fdrl_ros.surgery.gym.rollout import roll_out, Rollouts
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
 import numpy as np
+from numpy.typing import NDArray
 
 TRIED = 300
 """Public patients of each procedure from whom other rules learn."""
@@ -90,28 +92,23 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
     alone = plan.changed({'evaluation': {'workers': 1}})
     layout, _ = run_training(directory, alone, report=report, stopped=stopped)
     rows, choices = line_up(layout, plan, directory / 'policies')
-    weights = {each.name: each.weights for each in rows if each.name in choices}
-    start = next(Policy(each.weights, plan.shape) for each in rows if each.name == 'pretrained')
-    policies = {each: Policy(chosen, plan.shape) for each, chosen in weights.items()}
+    policies = {each: rows[each] for each in choices}
     values = value_models(
         directory / 'values',
         {**policies, HOLD: None},
         plan,
-        start,
+        rows['pretrained'],
         report=lambda done, count: report(Progress('value', name, done, count)),
         stopped=stopped,
     )
-    selector = SelectorContender(SELECTOR, weights, values, plan.shape, plan.selector, plan.shield)
-    singles = [each for each in rows if each.name in choices]
-    timid = SelectorContender(
-        TIMID,
-        {ALWAYS: weights[ALWAYS]},
-        {each: values[each] for each in (ALWAYS, HOLD)},
-        plan.shape,
-        plan.selector,
-        plan.shield,
-    )
-    contenders: list[Contender] = [*singles, HoldContender(), timid, selector]
+    only = {each: values[each] for each in (ALWAYS, HOLD)}
+    selector = SelectorContender(SELECTOR, policies, values, plan.selector, plan.shield)
+    contenders = [
+        *(PolicyContender(each, policy) for each, policy in policies.items()),
+        Contender(HOLD),
+        SelectorContender(TIMID, {ALWAYS: policies[ALWAYS]}, only, plan.selector, plan.shield),
+        selector,
+    ]
     patients = unseen_patients(plan, plan.evaluation.patients)
     cases, selections, episodes = _operate_all(contenders, patients, plan, name, work)
     chosen = [[tick.policy for tick in each] for each in selections]
@@ -127,14 +124,20 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
     arms = {name: rule(public, unseen) for name, rule in BASELINES.items()}
     arms['hindsight'] = hindsight(unseen)
     _draw_examples(directory / 'pictures', episodes, selections, names)
+    columns = {each: _columns(cases[each]) for each in cases}
+    for rule, arm_of in arms.items():
+        picked = [columns[names[arm]] for arm in arm_of]
+        columns[rule] = {
+            key: [own[key][case] for case, own in enumerate(picked)] for key in columns[ALWAYS]
+        }
+    counts = Counter(name for each in chosen for name in each)
     return {
         'names': list(names),
         'procedures': [each.procedure.name for each in patients],
-        'contenders': {each: _columns(cases[each]) for each in cases}
-        | {rule: _picked(cases, names, chosen) for rule, chosen in arms.items()},
-        'chosen': _counts(chosen),
+        'contenders': columns,
+        'chosen': {name: counts[name] for name in sorted(counts)},
         'switching': switching_of(episodes, chosen, plan.selector.change_threshold),
-        'oracle': _oracle(patients, policies, selector, plan, work),
+        'oracle': _oracle(patients[:FORESEEN], policies, selector, plan, work),
     }
 
 
@@ -146,10 +149,9 @@ def _operate_all(
     work: Work,
 ) -> tuple[dict[str, Cases], list[list[Selection]], list[Episode]]:
     """Return cases by contender, and of the last one what it chose and its episodes."""
-    env = SurgeryEnv(settings=plan.world)
     found: dict[str, Cases] = {}
     total, done = len(contenders) * len(patients), 0
-    try:
+    with closing(SurgeryEnv(settings=plan.world)) as env:
         for each in contenders:
             env.np_random = np.random.default_rng([Stream.SELECTOR_STUDY, plan.federation.seed])
             met, selections = [], []
@@ -162,8 +164,6 @@ def _operate_all(
                 if done % 20 == 0 or done == total:
                     work.report(Progress('operate', name, done, total, each.name))
             found[each.name] = Cases.of(met, plan.world, plan.value.discount)
-    finally:
-        env.close()
     return found, selections, met
 
 
@@ -175,20 +175,17 @@ def _draw_examples(
 ) -> None:
     """Draw of each procedure the operation with most happening: the longest with an event."""
     folder.mkdir(parents=True, exist_ok=True)
-    for procedure in sorted({each.patient.procedure.name for each in episodes}):
 
-        def eventful(place: int) -> tuple[bool, int]:
-            events = episodes[place].patient.events
-            length = len(episodes[place].actions)
-            return any(each.start < length * TICK for each in events), length
+    def eventful(place: int) -> tuple[bool, int]:
+        length = len(episodes[place].actions)
+        events = episodes[place].patient.events
+        return any(each.start < length * TICK for each in events), length
 
-        own = [
-            place
-            for place, each in enumerate(episodes)
-            if each.patient.procedure.name == procedure
-        ]
-        shown = max(own, key=eventful)
-        draw_operation(episodes[shown], selections[shown], names, folder / f'{procedure}.png')
+    shown: dict[str, int] = {}
+    for place in sorted(range(len(episodes)), key=eventful, reverse=True):
+        shown.setdefault(episodes[place].patient.procedure.name, place)
+    for procedure, place in shown.items():
+        draw_operation(episodes[place], selections[place], names, folder / f'{procedure}.png')
 
 
 def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Plan) -> Outcomes:
@@ -204,23 +201,29 @@ def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Pl
     patients = [patients[each] for each in order]
     returns, states = [], np.zeros((0, 0))
     for name in names:
-        rngs = _rngs(len(patients), plan.federation.seed)
-        rolled = roll_out(patients, acting(policies.get(name)), plan.world, rngs=rngs)
-        earned = np.zeros(len(patients))
-        np.add.at(earned, rolled.cases, plan.value.discount**rolled.ticks * rolled.rewards)
-        returns.append(earned)
+        rolled = roll_out(
+            patients,
+            acting(policies.get(name)),
+            plan.world,
+            rngs=[
+                np.random.default_rng([Stream.SELECTOR_STUDY_SENSORS, plan.federation.seed, each])
+                for each in range(len(patients))
+            ],
+        )
+        returns.append(earned(rolled, len(patients), plan.value.discount))
         states = rolled.states[rolled.ticks == 0].astype(np.float64)
     kinds = np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients])
     return Outcomes(tuple(names), states, kinds, np.stack(returns))
 
 
-def _rngs(count: int, seed: int) -> list[np.random.Generator]:
-    return [
-        np.random.default_rng([Stream.SELECTOR_STUDY_SENSORS, seed, each]) for each in range(count)
-    ]
+def earned(rolled: Rollouts, patients: int, discount: float) -> NDArray[np.float64]:
+    """Return the discounted return of each patient."""
+    found = np.zeros(patients)
+    np.add.at(found, rolled.cases, discount**rolled.ticks * rolled.rewards)
+    return found
 
 
-def _columns(cases: Cases) -> dict[str, list[Any]]:
+def _columns(cases: Cases) -> dict[str, list[float | None]]:
     """Return what is kept of each patient."""
     return {
         'returns': cases.returns.tolist(),
@@ -228,21 +231,6 @@ def _columns(cases: Cases) -> dict[str, list[Any]]:
         'success': cases.column('success').tolist(),
         'adaptation': [None if np.isnan(each) else each for each in cases.adaptation.tolist()],
     }
-
-
-def _picked(
-    cases: dict[str, Cases], names: Sequence[str], chosen: np.ndarray
-) -> dict[str, list[Any]]:
-    """Return what a rule earns that takes one candidate for a whole operation."""
-    columns = [_columns(cases[each]) for each in names]
-    return {
-        key: [columns[arm][key][case] for case, arm in enumerate(chosen)] for key in columns[0]
-    }
-
-
-def _counts(chosen: Sequence[Sequence[str]]) -> dict[str, int]:
-    every = [name for each in chosen for name in each]
-    return {name: every.count(name) for name in sorted(set(every))}
 
 
 def switching_of(
@@ -281,20 +269,19 @@ def _oracle(
     def tick(left: int) -> None:
         work.check()
 
-    some = patients[:FORESEEN]
     discount = plan.value.discount
     candidates = [acting(each) for each in (*policies.values(), None)]
-    found = {'oracle': oracle_returns(some, candidates, discount, plan.world, tick)}
-    sessions = [selector.begin(each, plan.world) for each in some]
+    found = {'oracle': oracle_returns(patients, candidates, discount, plan.world, tick)}
+    sessions = [selector.begin(each, plan.world) for each in patients]
 
-    def choose(states: Any, rows: Any, now: int) -> Any:
+    def choose(
+        states: NDArray[np.float32], rows: NDArray[np.int64], now: int
+    ) -> NDArray[np.int64]:
         return np.array([sessions[row](state) for row, state in zip(rows, states, strict=True)])
 
     calm = plan.changed({'world': {'force_noise': 0.0}}).world
     rest = {'selector': choose, 'global': acting(policies['global']), HOLD: acting(None)}
     for name, each in rest.items():
-        rolled = roll_out(some, each, calm, tick=tick)
-        earned = np.zeros(len(some))
-        np.add.at(earned, rolled.cases, discount**rolled.ticks * rolled.rewards)
-        found[name] = earned
+        rolled = roll_out(patients, each, calm, tick=tick)
+        found[name] = earned(rolled, len(patients), discount)
     return {name: each.tolist() for name, each in found.items()}

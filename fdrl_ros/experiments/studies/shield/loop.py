@@ -10,12 +10,12 @@ some states are lost, also many in a row, some vital signs do not come, and some
 
 from collections import deque
 
+from fdrl_ros.experiments.contender import observe
 from fdrl_ros.experiments.studies.shield.attack import Attacker, patients_of, Tally
 from fdrl_ros.selector.candidates.candidate import Candidate
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
 from fdrl_ros.selector.control.monitor import GateSettings
-from fdrl_ros.selector.control.observation import Observation
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.settings import ShieldSettings
@@ -23,7 +23,6 @@ from fdrl_ros.shield.shield import BatchShield
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import (
-    Field,
     INDEX,
     OPERATION_FIELDS,
     OPERATION_SIZE,
@@ -50,10 +49,6 @@ _LATE = 11
 """Sub-steps from a set-point to the arm at most; with states that are late, about a tick."""
 
 _OPEN = GateSettings(close_at=1.0, open_below=1.0, critical=False)
-_SCALES = {
-    fields: np.array([each.scale for each in fields])
-    for fields in (OPERATION_FIELDS, PATIENT_FIELDS)
-}
 
 
 class _Robot:
@@ -111,10 +106,12 @@ class _Robot:
         if not self._silent and not chance > 1.0 - LOST:
             self._values = values
             loop.receive_tip(self._operation.target, now)
+            patient = self._operation.patient
             if not self._bare:
-                loop.receive_patient(self._half(PATIENT_FIELDS, values[OPERATION_SIZE:], now), now)
-            said = self._half(OPERATION_FIELDS, values[:OPERATION_SIZE], now)
-            self._take(loop.receive_operation(said, now))
+                vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, patient)
+                loop.receive_patient(vitals, now)
+            seen = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, patient)
+            self._take(loop.receive_operation(seen, now))
         self._take(loop.watchdog(now))
 
     def _goes_on(self, left: int) -> int:
@@ -127,15 +124,6 @@ class _Robot:
         if cycle is not None and cycle.setpoint is not None:
             x, y, z = cycle.setpoint.position.tolist()
             self._under_way.append((self._count + self._late, (x, y, z)))
-
-    def _half(
-        self, fields: tuple[Field, ...], values: NDArray[np.float64], now: float
-    ) -> Observation:
-        patient = self._operation.patient
-        names = tuple(each.name for each in fields)
-        return Observation(
-            patient.name, names, values, _SCALES[fields], now, patient.procedure.name
-        )
 
 
 def attack_loop(
