@@ -40,6 +40,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """
+    Write a file with :func:`replacing`.
+
+    :raises StoreError: if it cannot be written.
+    """
+    try:
+        with replacing(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise StoreError(f'cannot write {path}: {error.strerror}') from error
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names of new files survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

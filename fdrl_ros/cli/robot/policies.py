@@ -3,6 +3,7 @@
 """`fdrl policies`: policies that a robot may choose from, and the surgeon's supervision."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime, UTC
 from functools import partial
 import importlib
@@ -246,7 +247,7 @@ def _document(found: RobotPolicies) -> dict[str, Any]:
                 'reason': each.refusal,
                 'pinned': supervision.pinned.get(each.name) == each.digest,
                 'valued': each.model is not None,
-                **({'safety': each.report.to_mapping()} if each.report else {}),
+                **({'safety': asdict(each.report)} if each.report else {}),
             }
             for each in found.registry.versions
         ],

@@ -3,6 +3,7 @@
 """Policies of a selector, from latched topics and the disk, under the surgeon's supervision."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 import math
 import time
@@ -200,7 +201,7 @@ class Policies:
             return
         self._assessing = True
         plan, start, files = self._plan, self._start, self._files
-        policy = version and version.policy
+        policy = version.policy if version else None
         self._node.submit(
             lambda report, stopped: assess(policy, plan, start, files, stopped),
             partial(self._assessed, version),
@@ -413,7 +414,7 @@ def policy_status(version: Version, status: Status, supervision: Supervision) ->
     """
     report, model = version.report, version.model
     seconds, rest = divmod(version.came, 1.0)
-    found = report.to_mapping() if report else {}
+    found = asdict(report) if report else {}
     estimates = model.estimates.values() if model else ()
     numbers = {name: float(found.get(name, math.nan)) for name in _NUMBERS}
     return ros.PolicyStatus(

@@ -9,13 +9,14 @@ else is lost by it.
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import asdict
 import json
 from pathlib import Path
 from typing import TypeVar
 
-from fdrl_ros.errors import FdrlError, MessageError, PolicyError, StoreError
+from fdrl_ros.errors import FdrlError, MessageError, PolicyError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, message_from_bytes
-from fdrl_ros.runtime.durable import exclusive, make_private_directory, replacing
+from fdrl_ros.runtime.durable import exclusive, make_private_directory, write_whole
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.registry import name_of, PolicyRegistry, Released, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
@@ -75,12 +76,8 @@ class PolicyFiles:
 
         :raises StoreError: if it cannot be written.
         """
-        try:
-            with replacing(self.path(version)) as file:
-                file.write(json.dumps({'came': version.came}).encode() + b'\n')
-                file.write(version.message.to_bytes())
-        except OSError as error:
-            raise StoreError(f'cannot write {self.path(version)}: {error.strerror}') from error
+        came = json.dumps({'came': version.came}).encode()
+        write_whole(self.path(version), came + b'\n' + version.message.to_bytes())
 
     def save_report(self, report: SafetyReport) -> None:
         """
@@ -88,11 +85,7 @@ class PolicyFiles:
 
         :raises StoreError: if it cannot be written.
         """
-        try:
-            with replacing(self.report(report.policy)) as file:
-                file.write(json.dumps(report.to_mapping(), indent=1).encode())
-        except OSError as error:
-            raise StoreError(f'cannot write a safety report: {error.strerror}') from error
+        write_whole(self.report(report.policy), json.dumps(asdict(report), indent=1).encode())
 
     def save_model(self, digest: str, data: bytes) -> None:
         """
@@ -100,11 +93,7 @@ class PolicyFiles:
 
         :raises StoreError: if it cannot be written.
         """
-        try:
-            with replacing(self.model(digest)) as file:
-                file.write(data)
-        except OSError as error:
-            raise StoreError(f'cannot write a value model: {error.strerror}') from error
+        write_whole(self.model(digest), data)
 
     def load_report(self, digest: str, problems: Problems | None = None) -> SafetyReport | None:
         """

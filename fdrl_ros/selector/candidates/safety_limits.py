@@ -8,11 +8,11 @@ what it asks for; a short trial on public patients says whether it is better tha
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 import hashlib
 import math
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, get_type_hints, Self
 import zipfile
 import zlib
 
@@ -203,33 +203,20 @@ class SafetyReport:
             )
         return ''
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the numbers by name, for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """
-        Read what :meth:`to_mapping` returned.
+        Read a report from its fields by name, as JSON holds them.
 
         :raises PolicyError: if it is no report.
         """
         try:
-            made = {each.name: _TYPES[str(each.type)](values[each.name]) for each in fields(cls)}
+            made = {name: kind(values[name]) for name, kind in get_type_hints(cls).items()}
         except (KeyError, TypeError, ValueError) as error:
             raise PolicyError(f'not a safety report: {error}') from error
-        report = cls(**made)
-        if not all(math.isfinite(each) for each in made.values() if isinstance(each, float)):
+        if not all(math.isfinite(value) for value in made.values() if isinstance(value, float)):
             raise PolicyError('not a safety report: a number that is not finite')
-        return report
-
-
-_TYPES: dict[str, Any] = {
-    "<class 'str'>": str,
-    "<class 'int'>": int,
-    "<class 'bool'>": bool,
-    "<class 'float'>": float,
-}
+        return cls(**made)
 
 
 def shares_on(policy: Policy, frozen: FrozenSet) -> tuple[bool, float, float, float]:

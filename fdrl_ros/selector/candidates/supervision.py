@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 import json
 from pathlib import Path
+import re
 from typing import Self
 
 from fdrl_ros.errors import StoreError, SupervisionError
-from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.runtime.durable import write_whole
 from fdrl_ros.selector.candidates.candidate import HOLD
 
 SUPERVISION_FILE = 'supervision.json'
 """File of it, in the robot's directory."""
 
 _FORMAT = 1
-_DIGEST = 64  # hexadecimal digits of a SHA-256
+_DIGEST = re.compile('[0-9a-f]{64}')
 
 
 class Command(StrEnum):
@@ -92,21 +93,17 @@ class Supervision:
         if name and name not in known and not (name == HOLD and command is Command.LOCK):
             there = sorted(known) + [HOLD] * (command is Command.LOCK)
             raise SupervisionError(f'{command} {name!r}: expected one of {", ".join(there)}')
+        if command is Command.LOCK and name in self.vetoed:
+            raise SupervisionError(f'{name} is vetoed: allow it before it is locked')
         match command:
-            case Command.LOCK:
-                if name in self.vetoed:
-                    raise SupervisionError(f'{name} is vetoed: allow it before it is locked')
+            case Command.LOCK | Command.UNLOCK:
                 return replace(self, locked=name)
-            case Command.UNLOCK:
-                return replace(self, locked='')
             case Command.VETO:
                 return replace(self, vetoed=self.vetoed | {name})
             case Command.ALLOW:
                 return replace(self, vetoed=self.vetoed - {name})
-            case Command.TAKE_OVER:
-                return replace(self, surgeon=True)
-            case Command.HAND_BACK:
-                return replace(self, surgeon=False)
+            case Command.TAKE_OVER | Command.HAND_BACK:
+                return replace(self, surgeon=command is Command.TAKE_OVER)
 
     def with_pin(self, name: str, digest: str) -> Self:
         """
@@ -158,17 +155,11 @@ class Supervision:
             raise ValueError('expected a name and yes or no')
         if not isinstance(vetoed, list) or not all(isinstance(each, str) for each in vetoed):
             raise ValueError('expected a list of names')
-        if not isinstance(pinned, dict) or not all(_is_digest(each) for each in pinned.values()):
+        if not isinstance(pinned, dict) or not all(
+            isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in pinned.values()
+        ):
             raise ValueError('expected names with digests')
         return cls(locked, frozenset(vetoed), pinned, values['surgeon'])
-
-
-def _is_digest(value: object) -> bool:
-    return (
-        isinstance(value, str)
-        and len(value) == _DIGEST
-        and all(each in '0123456789abcdef' for each in value)
-    )
 
 
 def load_supervision(path: Path) -> Supervision:
@@ -195,8 +186,4 @@ def save_supervision(path: Path, supervision: Supervision) -> None:
 
     :raises StoreError: if it cannot be written.
     """
-    try:
-        with replacing(path) as file:
-            file.write(supervision.to_json().encode())
-    except OSError as error:
-        raise StoreError(f'cannot write {path}: {error.strerror}') from error
+    write_whole(path, supervision.to_json().encode())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A robot tests a policy on states with known consequences, and refuses what presses or strays."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 import functools
 import math
 
@@ -161,7 +161,7 @@ def test_making_stops_when_it_is_told():
 
 def test_report_survives_json_and_damage_is_refused():
     report = report_of(linear({STAY: 1.0}))
-    values = report.to_mapping()
+    values = asdict(report)
     assert SafetyReport.from_mapping(values) == report
     for bad in ({}, {**values, 'states': 'many'}, {**values, 'force_share': math.nan}):
         with pytest.raises(PolicyError, match='not a safety report'):
