@@ -180,7 +180,7 @@ class DoubleDqn:
     def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
         if self._kernel is not None and batch.actions.size:
-            found = self._trace(self._kernel, weights, target, batch, 1.0).errors
+            found = self._kernel.trace(weights.flat, target.flat, _rows(batch), 1.0).errors
             return found.reshape(batch.actions.shape)
         rows = batch.rows()
         with np.errstate(over='ignore', invalid='ignore'):
@@ -208,7 +208,7 @@ class DoubleDqn:
         :returns: of the head, then of the trained shared layers from the last to the first.
         """
         if self._kernel is not None and batch.actions.size:
-            trace = self._trace(self._kernel, weights, target, batch, scale)
+            trace = self._kernel.trace(weights.flat, target.flat, _rows(batch), scale)
             return _TracedSlopes(self._kernel, trace, self.network)
         rows = batch.rows()
         count = len(rows.actions)
@@ -240,26 +240,6 @@ class DoubleDqn:
             frozen=self.frozen,
             loss=self.loss,
             conservative=self.conservative,
-        )
-
-    def _trace(
-        self,
-        kernel: kernels.NetworkKernel,
-        weights: Layered,
-        target: Layered,
-        batch: Batch,
-        scale: float,
-    ) -> kernels.Trace:
-        return kernel.trace(
-            weights.flat,
-            target.flat,
-            states=batch.states,
-            actions=batch.actions,
-            rewards=batch.rewards,
-            next_states=batch.next_states,
-            discounts=batch.discounts,
-            scales=batch.weights,
-            scale=scale,
         )
 
     def _place(self, total: NDArray, layer: Slopes, matrix: NDArray, bias: NDArray) -> None:
@@ -325,3 +305,8 @@ def _weighted_sum(factors: NDArray[np.float64], of_units: Array) -> NDArray[np.f
     """Sum what is shaped (units, *shape) over units with weights (units,), in float64."""
     flat = of_units.reshape(len(factors), -1).astype(np.float64)
     return (factors @ flat).reshape(of_units.shape[1:])
+
+
+def _rows(batch: Batch) -> kernels.Rows:
+    columns = batch.states, batch.actions, batch.rewards, batch.next_states, batch.discounts
+    return kernels.Rows(*columns, batch.weights)

@@ -13,26 +13,14 @@ from collections.abc import Sequence
 import functools
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.runtime.kernel_sources import sources_digest
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    'NetworkKernel',
-    'Trace',
-    'built',
-    'check_built',
-    'ffi',
-    'gaussian',
-    'joined',
-    'lib',
-    'missing',
-    'most_layers',
-    'noisy_mean',
-]
+__all__ = ['ffi', 'lib']  # for modules with calls of their own
 
 _FORM = 6
 _NATIVE = Path(__file__).resolve().parents[2] / 'native'
@@ -144,6 +132,17 @@ def joined(
     return found[:count], reached[0]
 
 
+class Rows(NamedTuple):
+    """Transitions: states of shape (..., numbers in a state), the other fields of shape (...)."""
+
+    states: NDArray[np.float32]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    next_states: NDArray[np.float32]
+    discounts: NDArray[np.float32]
+    weights: NDArray[np.float32] | None
+
+
 class NetworkKernel:
     """Slopes of a dueling network, and the clipped sum of what they make."""
 
@@ -181,30 +180,23 @@ class NetworkKernel:
         self,
         weights: NDArray[np.float32],
         target: NDArray[np.float32],
-        *,
-        states: NDArray[np.float32],
-        actions: NDArray[np.int64],
-        rewards: NDArray[np.float32],
-        next_states: NDArray[np.float32],
-        discounts: NDArray[np.float32],
-        scales: NDArray[np.float32] | None,
+        batch: Rows,
         scale: float,
     ) -> 'Trace':
         """
         Run states through the network and slopes of the loss back.
 
         :param weights: flat, shape (n_parameters,); `target` as well.
-        :param states: of each row, as `next_states` shape (..., states); the others (...).
-        :param scale: of every row's loss, on top of its own in `scales`.
-        :raises SettingError: if an action is not one of the network's.
+        :param scale: of every row's loss, on top of its own weight.
+        :raises SettingError: if arrays differ in length, or an action is not one of the network's.
         """
-        rows = actions.size
-        if weights.size != self._parameters or target.size != self._parameters:
-            raise SettingError('weights', weights.size, f'{self._parameters} numbers')
-        if states.size != rows * self.sizes[0] or next_states.size != states.size:
-            raise SettingError('states', states.shape, f'{rows} of {self.sizes[0]} numbers')
-        if not rewards.size == discounts.size == rows == (rows if scales is None else scales.size):
-            raise SettingError('rewards', rewards.shape, f'{rows} of them')
+        self._check_weights(weights, target)
+        rows, scales = batch.actions.size, batch.weights
+        for name in ('states', 'next_states', 'rewards', 'discounts', 'weights'):
+            wanted = rows * self.sizes[0] if name.endswith('states') else rows
+            column = getattr(batch, name)
+            if column is not None and column.size != wanted:
+                raise SettingError(name, column.shape, f'{wanted} numbers')
         numbers = np.empty(lib.fdrl_trace_size(self._network, rows), np.float32)
         done = lib.fdrl_slopes(
             self._network,
@@ -212,18 +204,16 @@ class NetworkKernel:
             _floats(weights),
             _floats(target),
             rows,
-            _floats(states),
-            _of('int64_t[]', np.ascontiguousarray(actions, np.int64)),
-            _floats(rewards),
-            _floats(next_states),
-            _floats(discounts),
-            ffi.NULL if scales is None else _floats(scales),
+            _floats(batch.states),
+            _whole(batch.actions),
+            _floats(batch.rewards),
+            _floats(batch.next_states),
+            _floats(batch.discounts),
+            _floats(scales),
             scale,
             _of('float[]', numbers),
         )
-        if done == lib.FDRL_NO_ACTION:
-            raise SettingError('actions', 'a recorded action', f'below {self.actions}')
-        _check(done)
+        self._check(done)
         return Trace(self, numbers, rows)
 
     def clipped_sum(
@@ -240,7 +230,7 @@ class NetworkKernel:
         if units * transitions != trace.rows:
             raise SettingError('units', units, f'{trace.rows} rows in all')
         total = np.empty(self._trained)
-        _check(
+        self._check(
             lib.fdrl_clipped_sum(
                 self._network,
                 _of('float[]', trace.numbers),
@@ -269,8 +259,7 @@ class NetworkKernel:
         :param scales: of each row's loss, or None; same shape.
         :raises SettingError: if an action is not one of the network's, or a row not there.
         """
-        if weights.size != self._parameters or target.size != self._parameters:
-            raise SettingError('weights', weights.size, f'{self._parameters} numbers')
+        self._check_weights(weights, target)
         if table.ndim != 2 or table.shape[1] != 2 * self.sizes[0] + 3:
             raise SettingError('table', table.shape, f'lines of {2 * self.sizes[0] + 3} numbers')
         units, transitions = index.shape
@@ -284,19 +273,27 @@ class NetworkKernel:
             _floats(target),
             _floats(table),
             len(table),
-            _of('int64_t[]', np.ascontiguousarray(index, np.int64)),
+            _whole(index),
             units,
             transitions,
-            ffi.NULL if scales is None else _floats(scales),
+            _floats(scales),
             limit,
             _of('double[]', total),
         )
+        self._check(done, len(table))
+        return total
+
+    def _check_weights(self, *weights: NDArray[np.float32]) -> None:
+        if any(one.size != self._parameters for one in weights):
+            raise SettingError('weights', weights[0].size, f'{self._parameters} numbers')
+
+    def _check(self, done: int, rows: int = 0) -> None:
         if done == lib.FDRL_NO_ACTION:
             raise SettingError('actions', 'a recorded action', f'below {self.actions}')
         if done == lib.FDRL_NO_ROW:
-            raise SettingError('index', 'a row', f'below {len(table)}')
-        _check(done)
-        return total
+            raise SettingError('index', 'a row', f'below {rows}')
+        if done == lib.FDRL_NO_MEMORY:
+            raise MemoryError('no memory for a step of learning')
 
     def place(self, layer: int, rows: int) -> tuple[int, int]:
         """Return where a layer's inputs and slopes begin in a trace."""
@@ -322,16 +319,15 @@ class Trace:
     @functools.cached_property
     def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """View inputs (rows, width) and slopes (rows, outputs) of each layer that is trained."""
-        kernel, found = self._kernel, []
-        for layer in range(kernel.frozen, len(kernel.sizes)):
-            inputs, outputs = kernel.place(layer, self.rows)
-            found.append(
-                (
-                    self._view(inputs, kernel.sizes[layer]),
-                    self._view(outputs, kernel.outputs[layer]),
-                )
+        kernel = self._kernel
+        places = [kernel.place(layer, self.rows) for layer in range(len(kernel.sizes))]
+        views = [
+            (self._view(inputs, width), self._view(outputs, count))
+            for (inputs, outputs), width, count in zip(
+                places, kernel.sizes, kernel.outputs, strict=True
             )
-        return found
+        ]
+        return views[kernel.frozen :]
 
     def _view(self, start: int, width: int) -> NDArray[np.float32]:
         lanes = lib.FDRL_LANES
@@ -340,10 +336,9 @@ class Trace:
         return lines.reshape(self.rows, stride)[:, :width]
 
 
-def _floats(array: NDArray[np.floating]) -> Any:
-    return _of('float[]', np.ascontiguousarray(array, np.float32))
+def _floats(array: NDArray[np.floating] | None) -> Any:
+    return ffi.NULL if array is None else _of('float[]', np.ascontiguousarray(array, np.float32))
 
 
-def _check(done: int) -> None:
-    if done == lib.FDRL_NO_MEMORY:
-        raise MemoryError('no memory for a step of learning')
+def _whole(array: NDArray[np.int64]) -> Any:
+    return _of('int64_t[]', np.ascontiguousarray(array, np.int64))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled arithmetic gives what NumPy gives, and refuses what would read beyond an array."""
 
+from dataclasses import replace
 import importlib.util
 from pathlib import Path
 import shutil
@@ -164,19 +165,14 @@ def test_arrays_of_other_lengths_are_refused(name):
     rng, shape = np.random.default_rng(7), NetworkShape(4, 3, (8,))
     kernel, weights, batch = kernels.NetworkKernel((4, 8), 3), shape.draw(rng), None
     batch = batch_of(rng, shape, 3, 2, weighted=True)
-    given = {
-        'weights': weights,
-        'target': weights,
-        'states': batch.states,
-        'actions': batch.actions,
-        'rewards': batch.rewards,
-        'next_states': batch.next_states,
-        'discounts': batch.discounts,
-        'scales': batch.weights,
-    }
-    given[name] = given[name][:-1]
+    given = {'weights': weights, 'batch': batch}
+    if name == 'weights':
+        given['weights'] = weights[:-1]
+    else:
+        field = name.replace('scales', 'weights')
+        given['batch'] = replace(batch, **{field: getattr(batch, field)[:-1]})
     with pytest.raises(SettingError):
-        kernel.trace(**given, scale=1.0)
+        kernel.trace(given['weights'], weights, kernels.Rows(**vars(given['batch'])), 1.0)
 
 
 def test_a_sum_over_more_rows_than_there_are_is_refused():
