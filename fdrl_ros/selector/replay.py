@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the selector decides on a recorded robot: on the same states, the same as it did live."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -86,10 +86,12 @@ def replay(
         if decided is None
         else _ReplayLoop(selector, plausibility, decided)
     )
-    player = _BagPlayer(loop)
+    chosen: list[Selection] = []
+    now = 0.0
     for recorded_at, topic, message in found:
-        player.take(topic, message, 1e-9 * recorded_at)
-    return player.finish()
+        now = 1e-9 * recorded_at
+        chosen += _selected(_play(loop, topic, message, now))
+    return chosen + _selected([loop.run_waiting(now)])
 
 
 def recorded_actions(path: Path, robot: str | None = None) -> list[Any]:
@@ -134,37 +136,23 @@ class _ReplayLoop(ControlLoop):
         return blind and super().is_due(operation)
 
 
-class _BagPlayer:
-    """Gives recorded messages to a control loop."""
+def _play(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[Cycle | None]:
+    """Give a recorded message to a control loop."""
+    stamp = 1e-9 * nanoseconds(message.header.stamp)
+    if topic == _TIP:
+        tip = message.pose.position
+        loop.receive_tip((tip.x, tip.y, tip.z), stamp)
+    elif topic == ARM_STATE:
+        loop.receive_arm_state(message.state, bool(message.is_homed), stamp, now)
+    elif topic == PATIENT:
+        yield loop.receive_patient(observation(message, now), now)
+    else:
+        yield loop.run_waiting(now)
+        yield loop.receive_operation(observation(message, now), now, now)
 
-    def __init__(self, loop: ControlLoop) -> None:
-        self._loop = loop
-        self._now = 0.0
-        self._chosen: list[Selection] = []
 
-    def take(self, topic: str, message: Any, now: float) -> None:
-        """Take the next message."""
-        self._now = now
-        if topic == _TIP:
-            at, tip = 1e-9 * nanoseconds(message.header.stamp), message.pose.position
-            self._loop.receive_tip((tip.x, tip.y, tip.z), at)
-        elif topic == ARM_STATE:
-            at = 1e-9 * nanoseconds(message.header.stamp)
-            self._loop.receive_arm_state(message.state, bool(message.is_homed), at, now)
-        elif topic == PATIENT:
-            self._keep(self._loop.receive_patient(observation(message, now), now))
-        else:
-            self._keep(self._loop.run_waiting(now))
-            self._keep(self._loop.receive_operation(observation(message, now), now, now))
-
-    def finish(self) -> list[Selection]:
-        """Return all that was selected."""
-        self._keep(self._loop.run_waiting(self._now))
-        return self._chosen
-
-    def _keep(self, cycle: Cycle | None) -> None:
-        if cycle is not None and cycle.selection is not None:
-            self._chosen.append(cycle.selection)
+def _selected(cycles: Iterable[Cycle | None]) -> list[Selection]:
+    return [each.selection for each in cycles if each and each.selection]
 
 
 BY_THE_CLOCK = frozenset({Reason.MISSING, Reason.STALE, Reason.LATE})

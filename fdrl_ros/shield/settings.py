@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the shield keeps, and what it takes for granted of patients, arms and sensors."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.excursion import Bounds
@@ -95,23 +95,11 @@ class ShieldSettings(Settings):
 
     def wide(self) -> Bounds:
         """Return the bounds under which the hard stop is kept."""
+        shared = {each.name for each in fields(Bounds)} & vars(self).keys()
         return Bounds(
             softest=constant('stiffness.least'),
-            stiffest=self.stiffest,
-            damping=self.damping,
-            speed=self.speed,
-            acceleration=self.acceleration,
-            swing=self.swing,
-            rate=self.rate,
-            surge=self.surge,
-            registration=self.registration,
             quickest=constant('hospital.servo_lag'),
-            slowest=self.slowest,
-            latency=self.latency,
-            force_error=self.force_error,
-            arm_error=self.arm_error,
-            slope=self.slope,
-            position_error=self.position_error,
+            **{name: getattr(self, name) for name in shared},
         )
 
     def usual(self) -> Bounds:

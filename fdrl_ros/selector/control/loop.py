@@ -319,17 +319,12 @@ class ControlLoop:
 
     def _vitals(self, operation: Observation) -> Observation | None:
         """Return the vital signs with the stamp of a state, if they have come."""
-        for each in reversed(self._patients):
-            if each.time == operation.time:
-                return each
-        return None
+        same = (each for each in reversed(self._patients) if each.time == operation.time)
+        return next(same, None)
 
     def _tip_before(self, time: float) -> Tip | None:
         """Return the last set-point that the arm reported before a time."""
-        for each in reversed(self._tips):
-            if each[1] < time:
-                return each
-        return None
+        return next((tip for tip in reversed(self._tips) if tip[1] < time), None)
 
     def _away(self) -> Vector | None:
         """Return the direction out of the patient: along the shaft to the trocar, the origin."""
@@ -386,40 +381,23 @@ def check_limits(
 
     :raises SettingError: naming one of them, and what it contradicts.
     """
-    for wrong, name, value, expected in (
-        (
-            selector.dwell > selector.patience,
-            'selector.dwell',
-            selector.dwell,
-            f'at most selector.patience, {selector.patience:g} s: no switch can be due before',
-        ),
-        (
-            selector.state_timeout < SHORTEST_TIMEOUT,
-            'selector.state_timeout',
-            selector.state_timeout,
-            f'at least {SHORTEST_TIMEOUT:g} s: they come every {PERIOD:g} s, more or less',
-        ),
-        (
-            limiter.speed_limit < SLOWEST,
-            'limiter.speed_limit',
-            limiter.speed_limit,
-            f'at least {SLOWEST:g} m/s: not even a fine move could be carried out',
-        ),
-        (
-            shield.active and limiter.speed_limit < MAXIMUM_SPEED,
-            'limiter.speed_limit',
-            limiter.speed_limit,
-            f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back',
-        ),
-        *(
-            (
-                shield.active and getattr(shield, f'usual_{name}') > getattr(shield, name),
-                f'shield.usual_{name}',
-                getattr(shield, f'usual_{name}'),
-                f'at most shield.{name}, {getattr(shield, name):g}: nothing goes beyond that',
-            )
-            for name in ('swing', 'stiffest', 'speed', 'acceleration')
-        ),
-    ):
-        if wrong:
+
+    def require(holds: bool, name: str, value: float, expected: str) -> None:
+        if not holds:
             raise SettingError(name, value, expected)
+
+    dwell, patience, timeout = selector.dwell, selector.patience, selector.state_timeout
+    latest = f'at most selector.patience, {patience:g} s: no switch can be due before'
+    require(dwell <= patience, 'selector.dwell', dwell, latest)
+    often = f'at least {SHORTEST_TIMEOUT:g} s: they come every {PERIOD:g} s, more or less'
+    require(timeout >= SHORTEST_TIMEOUT, 'selector.state_timeout', timeout, often)
+    name, speed = 'limiter.speed_limit', limiter.speed_limit
+    fine = f'at least {SLOWEST:g} m/s: not even a fine move could be carried out'
+    require(speed >= SLOWEST, name, speed, fine)
+    if shield.active:
+        back = f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back'
+        require(speed >= MAXIMUM_SPEED, name, speed, back)
+        for name in ('swing', 'stiffest', 'speed', 'acceleration'):
+            usual, most = getattr(shield, f'usual_{name}'), getattr(shield, name)
+            most_of_all = f'at most shield.{name}, {most:g}: nothing goes beyond that'
+            require(usual <= most, f'shield.usual_{name}', usual, most_of_all)

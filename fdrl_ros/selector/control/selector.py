@@ -29,7 +29,7 @@ from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import Shield, ShieldDecision, Veto
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
+from fdrl_ros.surgery.gym.actions import action_numbered, STAY
 import numpy as np
 
 logger = logging.getLogger(__name__)
@@ -158,23 +158,15 @@ class Selector:
             proposal = self._propose_in_time(state, operation.procedure, operation.time)
         else:
             proposal = self.hold(hold, now)
-        proposal, decision = self._shielded(proposal, state, operation, away)
+        damage = self._monitor.damage.total
+        decision = self._decide(self._shield, state.values, operation, damage, proposal, away)
+        if decision is None:
+            proposal, decision = self.hold(Reason.SHIELD_FAILED, self._now), _STILL
         self._monitor.record_action(state, decision.action)
-        return Selection(
-            proposal.policy,
-            decision.action,
-            proposal.value,
-            proposal.uncertainty,
-            proposal.reason,
-            now,
-            operation.patient,
-            risk,
-            operation.stamp,
-            proposal.expected_risk,
-            decision.asked,
-            decision.veto,
-            decision.usual_force,
+        proposal = proposal._replace(
+            time=now, patient=operation.patient, risk=risk, stamp=operation.stamp
         )
+        return _carried_out(proposal, decision)
 
     def adaptation(self) -> Adaptation | None:
         """
@@ -215,18 +207,9 @@ class Selector:
         if values is None:
             return held
         damage = self._monitor.damage
-        try:
-            so_far = damage.total if damage.knows(operation) else 0.0
-            shield = self._shield.branch()
-            shield.update(values, operation.procedure, operation.time, so_far)
-            decision = shield.decide(STAY, True, away)
-        except Exception:  # a robot that holds anyway goes on holding
-            logger.exception('the shield failed; the robot holds')
-            self._shield.reset()
-            return held
-        return held._replace(
-            action=decision.action, veto=decision.veto, predicted_force=decision.usual_force
-        )
+        so_far = damage.total if damage.knows(operation) else 0.0
+        decision = self._decide(self._shield.branch(), values, operation, so_far, held, away)
+        return _carried_out(held, decision) if decision else held
 
     def _usable(
         self, operation: Observation | None, patient: Observation | None, now: float
@@ -300,34 +283,42 @@ class Selector:
         """Return the policy's action, or None if it answers with none."""
         try:
             action = policy(state.scaled)
+            action_numbered(action)
         except Exception:  # a policy is foreign code: whatever it raises, the robot holds
             logger.exception('policy %s failed; it is left out for a while', name)
             return None
-        if isinstance(action, bool) or not isinstance(action, int | np.integer):
-            logger.error('policy %s answered %r, which is no action', name, action)
-            return None
-        if not 0 <= action < ACTION_COUNT:
-            logger.error('policy %s answered action %d, which there is not', name, action)
-            return None
         return int(action)
 
-    def _shielded(
+    def _decide(
         self,
-        proposal: Selection,
-        state: UsableState,
+        shield: Shield,
+        values: np.ndarray,
         operation: Observation,
+        damage: float,
+        proposal: Selection,
         away: Vector | None,
-    ) -> tuple[Selection, ShieldDecision]:
-        """Return the proposal and the shield's decision; without one, a hold that stays."""
-        shield, damage = self._shield, self._monitor.damage.total
+    ) -> ShieldDecision | None:
+        """Return what the shield decides on a proposal; None where it fails."""
         try:
-            shield.update(state.values, operation.procedure, operation.time, damage)
-            return proposal, shield.decide(proposal.action, proposal.holds, away)
+            shield.update(values, operation.procedure, operation.time, damage)
+            return shield.decide(proposal.action, proposal.holds, away)
         except Exception:  # without a decision nothing moves, and the control loop goes on
             logger.exception('the shield failed; the robot holds')
-            shield.reset()
-            held = self.hold(Reason.SHIELD_FAILED, self._now)
-            return held, ShieldDecision(STAY, STAY, Veto.NONE, math.nan, math.nan)
+            self._shield.reset()
+            return None
+
+
+_STILL = ShieldDecision(STAY, STAY, Veto.NONE, math.nan, math.nan)
+
+
+def _carried_out(proposal: Selection, decision: ShieldDecision) -> Selection:
+    """Return a selection as the shield decided on it."""
+    return proposal._replace(
+        action=decision.action,
+        proposed=decision.asked,
+        veto=decision.veto,
+        predicted_force=decision.usual_force,
+    )
 
 
 _BY_TIME = frozenset({Reason.MISSING, Reason.CLOCK, Reason.STALE})
