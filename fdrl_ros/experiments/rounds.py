@@ -13,6 +13,7 @@ from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
 from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
@@ -21,7 +22,6 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.observer import MessageVerifier, SENDER_ROLES
 from fdrl_ros.federation.protocol.party import Job, Outcome
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from fdrl_ros.runtime.stopwatch import Stopwatch
@@ -86,7 +86,7 @@ class Observer:
     :param epsilon: tells what each hospital has spent.
     """
 
-    takes: tuple[type[Message], ...] = tuple(SENDER_ROLES)
+    takes = OBSERVED
 
     def __init__(
         self,
@@ -126,15 +126,15 @@ class Observer:
         :raises MessageError: unless the right member signed it, and it fits.
         """
         try:
-            member = self._verifier.accept(message)
+            self._verifier.accept(message)
         except ReplayError:
             return Outcome()  # it was taken before
         match message:
             case MaskedUpdate():
-                sent = self._sent.get(member.name, 0) + len(message.ciphertext)
-                self._sent[member.name] = sent
+                sent = self._sent.get(message.sender, 0) + len(message.ciphertext)
+                self._sent[message.sender] = sent
             case HospitalPolicy():
-                self._keep(member.name, message)
+                self._keep(message.sender, message)
             case GlobalPolicy():
                 self._end_round(message)
             case RoundStatus():

@@ -131,7 +131,7 @@ class LocalFederation:
 
     def post(self, message: Message) -> None:
         """Deliver a message to everyone but its sender."""
-        sender = message.envelope.sender
+        sender = message.sender
         if not isinstance(message, PASSING):
             part = getattr(message, 'to', '')
             kind: type[Message] = type(message)

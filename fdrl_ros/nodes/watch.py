@@ -13,6 +13,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.bringup import FEDERATION
 from fdrl_ros.errors import MessageError, ReplayError
+from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
@@ -20,7 +21,6 @@ from fdrl_ros.federation.protocol.message import (
     Message,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.observer import MessageVerifier
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos

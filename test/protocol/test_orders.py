@@ -52,7 +52,7 @@ def resigned(bench, order, sender='operator', identity=None, **changes):
 @pytest.mark.parametrize('action', ['pause', 'stop', 'roll_back'])
 def test_nobody_but_an_operator_orders_anything(running, sender, action):
     order = resigned(running, running.signed_order(action, to_round=0), sender)
-    refuse(running, order, SignatureError, 'cannot speak as a operator')
+    refuse(running, order, SignatureError, 'cannot speak as operator')
 
 
 def test_an_order_of_a_stranger_or_changed_on_its_way_is_refused(running):

@@ -23,15 +23,14 @@ from fdrl_ros.crypto.masking.masks import mask, MaskContext, pair_key
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSecret, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, open_shares, SealError
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
-from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol.attempt import (
-    attempt_of,
-    AttemptId,
     settle_digest,
     setup_digest,
     split_sealed,
 )
 from fdrl_ros.federation.protocol.message import (
+    AttemptId,
     hash_of_seed,
     MaskedUpdate,
     Message,
@@ -92,7 +91,7 @@ class Coalition:
     def hear(self, messages: Iterable[Message]) -> None:
         """Keep messages, and work out what they are about."""
         for message in messages:
-            of = attempt_of(message.envelope)
+            of = message.id
             match message:
                 case RoundKey():
                     self.keys.setdefault((message.envelope.sender, of), []).append(message)
@@ -111,7 +110,7 @@ class Coalition:
     ) -> None:
         """Note a list of keys, members and survivors that some hospital was told of."""
         pairs = {k.envelope.sender: MemberKeys(k.mask_key, k.sealing_key) for k in keys}
-        of = attempt_of(next(iter(keys)).envelope)
+        of = next(iter(keys)).id
         listed = KeyList(self.roster.federation, *of, self.roster.threshold, pairs, terms)
         listed = self.lists.setdefault(listed.digest, listed)
         setup = setup_digest(listed, members)
@@ -125,7 +124,7 @@ class Coalition:
     def gather(self) -> None:
         """Open what was sealed for corrupt hospitals, and take what was revealed."""
         for message in self.heard:
-            sender, of = message.envelope.sender, attempt_of(message.envelope)
+            sender, of = message.envelope.sender, message.id
             if isinstance(message, Shares) and message.keys_digest in self.lists:
                 listed = self.lists[message.keys_digest]
                 others = [name for name in listed.members if name != sender]
@@ -192,7 +191,7 @@ class Coalition:
         return [rows[chunk] for chunk in sorted(rows)]
 
     def _row(self, message: MaskedUpdate, sender: str) -> Row:
-        of, scheme = attempt_of(message.envelope), self.secret.scheme
+        of, scheme = message.id, self.secret.scheme
         listed, members = self.setups[message.setup_digest]
         row = Row(sender, SecretContext.decrypt(self.secret, message.ciphertext), {})
 

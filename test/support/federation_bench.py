@@ -14,7 +14,7 @@ from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
-from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.key_authority.key_authority import (
     KeyAuthority,
     KeyAuthoritySettings,

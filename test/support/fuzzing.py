@@ -204,7 +204,7 @@ class Fuzzer:
 
     def _real(self, name: str = '') -> Message:
         """Return a real message, mostly of a kind that a party takes."""
-        takes = self.bench.federation.parties[name].takes if name else ()
+        takes = list(self.bench.federation.parties[name].takes) if name else []
         if takes and self.rng.random() < 0.9:
             kind = self.rng.choice(takes)
             return self.rng.choice(self._kinds.get(kind, self._corpus))

@@ -17,8 +17,9 @@ from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
 from fdrl_ros.crypto.masking.share_sealing import KeyList, seal_shares, SEALED_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART
-from fdrl_ros.federation.protocol.attempt import AttemptId, key_list, settle_digest, setup_digest
+from fdrl_ros.federation.protocol.attempt import key_list, settle_digest, setup_digest
 from fdrl_ros.federation.protocol.message import (
+    AttemptId,
     Delivery,
     Envelope,
     hash_of_seed,

@@ -16,7 +16,7 @@ from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.sharing import positions, PRIME
-from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
+from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Message
 import numpy as np
 from support.coalition import Coalition, FixedSeeds, learned, MASK, Row

@@ -19,8 +19,7 @@ from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, LedgerCorruptError, LedgerError, RecordsError, StoreError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
-from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.hospital.state import LocalUpdate, UPDATE
+from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.encoding import decode
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head

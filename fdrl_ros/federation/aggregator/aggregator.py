@@ -28,44 +28,31 @@ from fdrl_ros.errors import (
     RoundError,
 )
 from fdrl_ros.federation.aggregator.state import AggregatorState
+from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
-    attempt_of,
     check_reveal,
     read_round_key,
     settle_digest,
     split_sealed,
 )
-from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
-from fdrl_ros.federation.protocol.message import (
-    Decline,
-    DeclineReason,
-    DecryptRequest,
-    Delivery,
-    EncryptionKey,
-    GlobalPolicy,
-    hash_of_sums,
-    MaskedUpdate,
-    Message,
-    Objection,
-    Order,
-    Phase,
-    Relay,
-    Reveal,
-    RoundKey,
-    RoundStatus,
-    Settle,
-    Shares,
-    Verdict,
-    Wanted,
-)
+from fdrl_ros.federation.protocol.message import Message, Phase
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_aggregator
-from fdrl_ros.federation.protocol.roster_mismatch import RosterMismatches
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
+
+ANSWERS = (
+    protocol.RoundKey,
+    protocol.Shares,
+    protocol.MaskedUpdate,
+    protocol.Settle,
+    protocol.Reveal,
+)
+"""Kinds of messages with which hospitals answer to the phases of an attempt."""
 
 
 @dataclass
@@ -86,20 +73,16 @@ class _Decryption:
 class Aggregator:
     """Moves the rounds: a plain object that a driver moves; see :class:`Party`."""
 
-    takes = (
-        Decline,
-        EncryptionKey,
-        GlobalPolicy,
-        MaskedUpdate,
-        Objection,
-        Order,
-        Reveal,
-        RoundKey,
-        Settle,
-        Shares,
-        Verdict,
-        Wanted,
-    )
+    takes: Takes = {
+        **dict.fromkeys(ANSWERS, ('hospital',)),
+        protocol.Decline: ('hospital',),
+        protocol.EncryptionKey: ('key_authority',),
+        protocol.GlobalPolicy: ('key_authority',),
+        protocol.Objection: ('hospital',),
+        protocol.Order: ('operator',),
+        protocol.Verdict: ('key_authority',),
+        protocol.Wanted: ('key_authority',),
+    }
 
     def __init__(self, channel: Channel, settings: RoundSettings, store: Store) -> None:
         """Go on from the state in `store`, or begin with round 1."""
@@ -132,7 +115,7 @@ class Aggregator:
         self._absent: set[str] = set()
         self._slow: set[str] = set()
         self._acknowledged = (-1, 0)
-        self._declined: dict[str, Decline] = {}  # in this round
+        self._declined: dict[str, protocol.Decline] = {}  # in this round
         self._unaccounted: dict[str, str] = {}  # in this attempt
         self._decryption = _Decryption()
         self.exhausted = ''
@@ -172,25 +155,23 @@ class Aggregator:
 
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a message; see :class:`Party`."""
+        if isinstance(message, protocol.Order):
+            return self._obey(message, now)
+        self.channel.check(message, self.takes, 'the aggregator')
         match message:
-            case RoundKey() | Shares() | MaskedUpdate() | Settle() | Reveal():
-                return self._take_answer(message, now)
-            case Decline():
+            case protocol.Decline():
                 return self._take_decline(message, now)
-            case Wanted():
+            case protocol.Wanted():
                 return self._relay(message)
-            case Verdict():
+            case protocol.Verdict():
                 return self._take_verdict(message, now)
-            case GlobalPolicy():
+            case protocol.GlobalPolicy():
                 return self._take_policy(message, now)
-            case EncryptionKey():
+            case protocol.EncryptionKey():
                 return self._take_key(message, now)
-            case Order():
-                return self._obey(message, now)
-            case Objection():
+            case protocol.Objection():
                 return self._mismatches.take(message)
-        name = type(message).__name__
-        raise RoundError(message.envelope.sender, f'{name} to the aggregator')
+        return self._take_answer(message, now)
 
     def finish(self, job: Job, result: object, now: float) -> Outcome:
         """Take the hash of the sum, and ask for its decryption."""
@@ -209,17 +190,14 @@ class Aggregator:
 
     # What hospitals answer, and how a phase ends.
 
-    def _take_answer(
-        self, message: RoundKey | Shares | MaskedUpdate | Settle | Reveal, now: float
-    ) -> Outcome:
+    def _take_answer(self, message: Message, now: float) -> Outcome:
         """
         Keep what a hospital sends in an attempt, and go on if it was the last answer.
 
         :raises MessageError: if it does not belong into this attempt as it stands.
         """
-        sender, attempt = message.envelope.sender, attempt_of(message.envelope)
-        self.channel.accept(message, 'hospital')
-        if isinstance(message, RoundKey):
+        sender, attempt = message.sender, message.id
+        if isinstance(message, protocol.RoundKey):
             self._slow.add(sender)  # if it is late, it is not away: it is waited for the next time
         if sender in self._unaccounted:
             raise RoundError(sender, 'is left out of this attempt: its ledger was refused')
@@ -229,17 +207,19 @@ class Aggregator:
                 sender, f'{type(message).__name__} of {attempt}, now at {self.state.record.id}'
             )
         match message:
-            case RoundKey():
+            case protocol.RoundKey():
                 new = self._check_key(message)
-            case Shares():
+            case protocol.Shares():
                 new = self._check_shares(message)
-            case MaskedUpdate():
+            case protocol.MaskedUpdate():
                 try:
                     new = self._check_update(message)
                 except LedgerHeadError as error:
                     return self._leave_out(error, now)
-            case _:
+            case protocol.Settle() | protocol.Reveal():
                 new = self._check_settled(message)
+            case _:
+                raise AssertionError(f'an answer of kind {type(message).__name__}')
         if not new:  # after a restart a hospital sends the same again
             return self._pull(now)
         self.state.add(message)
@@ -253,7 +233,7 @@ class Aggregator:
         """
         if not known and not awaited:
             name, phase = type(message).__name__, self._phase.name
-            raise RoundError(message.envelope.sender, f'{name} in phase {phase}')
+            raise RoundError(message.sender, f'{name} in phase {phase}')
         return not known
 
     def _advance(self, now: float, *, in_time: bool) -> Outcome:
@@ -346,8 +326,8 @@ class Aggregator:
         self._note('open', members=tuple(self.orders.admitted), reason=reason)
         return self._enter(Phase.OPEN, now, reason)
 
-    def _check_key(self, message: RoundKey) -> bool:
-        sender = message.envelope.sender
+    def _check_key(self, message: protocol.RoundKey) -> bool:
+        sender = message.sender
         if sender not in self.orders.admitted:
             raise RoundError(sender, 'is not admitted')
         keys = read_round_key(message, self.state.keys.values())
@@ -371,14 +351,13 @@ class Aggregator:
         self._absent, self._slow = missing - self._slow, set()
         return self._enter(Phase.SHARE, now, _without(missing))
 
-    def _take_decline(self, message: Decline, now: float) -> Outcome:
+    def _take_decline(self, message: protocol.Decline, now: float) -> Outcome:
         """Go on without a hospital that takes no part in this round."""
-        sender = self.channel.accept(message, 'hospital').name
-        round = message.envelope.round
+        sender, round = message.sender, message.envelope.round
         if round != self.round:
             refusal = LateError if round < self.round else RoundError
             raise refusal(sender, f'declines round {round}, now at {self.round}')
-        if message.reason not in set(DeclineReason) or not message.detail.isprintable():
+        if message.reason not in set(protocol.DeclineReason) or not message.detail.isprintable():
             raise MessageError(sender, f'declines for {message.reason}: {message.detail[:80]!r}')
         if sender in self._declined or self._phase is Phase.FINISHED:
             return Outcome()
@@ -392,7 +371,7 @@ class Aggregator:
         spent = {
             name: decline.detail
             for name, decline in self._declined.items()
-            if decline.reason == DeclineReason.BUDGET and name in admitted
+            if decline.reason == protocol.DeclineReason.BUDGET and name in admitted
         }
         # With too few admitted ones, the operator admits more.
         if not len(admitted) >= self._quorum > len(admitted) - len(spent):
@@ -410,8 +389,8 @@ class Aggregator:
 
     # Phase SHARE: gather sealed shares, and deliver to each member what is for it.
 
-    def _check_shares(self, message: Shares) -> bool:
-        sender, state = message.envelope.sender, self.state
+    def _check_shares(self, message: protocol.Shares) -> bool:
+        sender, state = message.sender, self.state
         known, awaited = sender in state.shares, self._phase is Phase.SHARE
         if not self._is_new(message, known=known, awaited=awaited):
             return False
@@ -445,19 +424,21 @@ class Aggregator:
                 sealed.append(self.state.shares[sender].sealed[start : start + SEALED_BYTES])
             joined = b''.join(sealed)
             messages.append(
-                self.channel.seal(Delivery, *record.id, to=to, senders=senders, sealed=joined)
+                self.channel.seal(
+                    protocol.Delivery, *record.id, to=to, senders=senders, sealed=joined
+                )
             )
         return Outcome(tuple(messages))
 
     # Phase TRAIN: gather masked updates, chunk by chunk.
 
-    def _check_update(self, message: MaskedUpdate) -> bool:
+    def _check_update(self, message: protocol.MaskedUpdate) -> bool:
         """
         Check a chunk of an update, and that the sender's privacy ledger has all that was seen.
 
         :raises LedgerHeadError: if the ledger lacks something.
         """
-        sender, state, terms = message.envelope.sender, self.state, self._terms
+        sender, state, terms = message.sender, self.state, self._terms
         known, awaited = state.updates.is_known(message), self._phase is Phase.TRAIN
         if not self._is_new(message, known=known, awaited=awaited):
             return False
@@ -492,7 +473,9 @@ class Aggregator:
             return Outcome()
         return Outcome(
             tuple(
-                self.channel.seal(Wanted, *self.state.record.id, to=name, first=first, count=count)
+                self.channel.seal(
+                    protocol.Wanted, *self.state.record.id, to=name, first=first, count=count
+                )
                 for name, (first, count) in self.state.updates.wanted(now)
             )
         )
@@ -509,16 +492,16 @@ class Aggregator:
 
     # Phases SETTLE and REVEAL: gather signatures on the survivors, then their shares.
 
-    def _check_settled(self, message: Settle | Reveal) -> bool:
-        sender, state, record = message.envelope.sender, self.state, self.state.record
-        answers = state.settles if isinstance(message, Settle) else state.reveals
+    def _check_settled(self, message: protocol.Settle | protocol.Reveal) -> bool:
+        sender, state, record = message.sender, self.state, self.state.record
+        answers = state.settles if isinstance(message, protocol.Settle) else state.reveals
         # Once survivors are fixed in whatever phase: it is sent once, and needed later.
         if not self._is_new(message, known=sender in answers, awaited=bool(record.survivors)):
             return False
         told = settle_digest(state.setup_digest, record.survivors)
         if sender not in record.survivors or message.settle_digest != told:
             raise RoundError(sender, 'signed other survivors')
-        if isinstance(message, Reveal):
+        if isinstance(message, protocol.Reveal):
             check_reveal(message, record.members)
         return True
 
@@ -563,7 +546,7 @@ class Aggregator:
         def add(report: Report, stopped: Stopped) -> tuple[_Decryption, bytes | FdrlError]:
             try:
                 columns = updates.columns(survivors)
-                return decryption, hash_of_sums(map(public.add, columns))
+                return decryption, protocol.hash_of_sums(map(public.add, columns))
             except FdrlError as error:
                 return decryption, error
 
@@ -585,30 +568,26 @@ class Aggregator:
         if decryption.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
         sum_hash = decryption.sum_hash
-        request = self.channel.seal(DecryptRequest, *record.id, **proof, sum_hash=sum_hash)
+        request = self.channel.seal(
+            protocol.DecryptRequest, *record.id, **proof, sum_hash=sum_hash
+        )
         return Outcome((request,))
 
-    def _relay(self, message: Wanted) -> Outcome:
+    def _relay(self, message: protocol.Wanted) -> Outcome:
         """
         Hand on the chunks that the key authority asks for.
 
         :raises RoundError: if there is nothing to ask for.
         """
-        sender = self.channel.accept(message, 'key_authority').name
-        attempt, record, decryption = (
-            attempt_of(message.envelope),
-            self.state.record,
-            self._decryption,
-        )
-        if attempt != record.id or not decryption.sum_hash or decryption.abandoned:
-            raise RoundError(sender, f'wants updates of {attempt}')
+        record, decryption = self.state.record, self._decryption
+        if message.id != record.id or not decryption.sum_hash or decryption.abandoned:
+            raise RoundError(message.sender, f'wants updates of {message.id}')
         updates = self.state.updates.items(record.survivors, message.first, message.count)
-        relay = self.channel.seal(Relay, *attempt, first=message.first, updates=updates)
+        relay = self.channel.seal(protocol.Relay, *record.id, first=message.first, updates=updates)
         return Outcome((relay,))
 
-    def _take_verdict(self, message: Verdict, now: float) -> Outcome:
-        self.channel.accept(message, 'key_authority')
-        ours = attempt_of(message.envelope) == self.state.record.id
+    def _take_verdict(self, message: protocol.Verdict, now: float) -> Outcome:
+        ours = message.id == self.state.record.id
         if self._phase is Phase.SUM and not message.accepted and ours:
             self._decryption.refused = len(self.state.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
@@ -623,9 +602,8 @@ class Aggregator:
 
     # Phase RELEASED: the round is over, the next one begins.
 
-    def _take_policy(self, message: GlobalPolicy, now: float) -> Outcome:
-        sender = self.channel.accept(message, 'key_authority').name
-        round = message.envelope.round
+    def _take_policy(self, message: protocol.GlobalPolicy, now: float) -> Outcome:
+        sender, round = message.sender, message.envelope.round
         if self._policy_round is not None and round <= self._policy_round:
             same = round < self._policy_round or message.digest == self._policy_digest
             refusal = LateError if same else RoundError
@@ -642,8 +620,7 @@ class Aggregator:
 
     # What every attempt rests on: the encryption key, and what operators order.
 
-    def _take_key(self, message: EncryptionKey, now: float) -> Outcome:
-        self.channel.accept(message, 'key_authority')
+    def _take_key(self, message: protocol.EncryptionKey, now: float) -> Outcome:
         self._terms = open_key(message)
         under_way = Phase.OPEN <= self._phase <= Phase.SUM
         if not under_way or self.state.record.terms == self._terms_digest():
@@ -657,10 +634,10 @@ class Aggregator:
             return b''
         return self._terms.digest(self._policy_digest, self.channel.roster)
 
-    def _obey(self, order: Order, now: float) -> Outcome:
+    def _obey(self, order: protocol.Order, now: float) -> Outcome:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
         self.orders.take(order, self.state.record.id)
-        hospital, phase, by = order.hospital, self._phase, f'by {order.envelope.sender}'
+        hospital, phase, by = order.hospital, self._phase, f'by {order.sender}'
         match order.action:
             case 'pause' if phase is not Phase.FINISHED:
                 return self._enter(Phase.PAUSED, now, f'paused {by}')
@@ -716,7 +693,7 @@ class Aggregator:
             messages.append(self.watch.acknowledge(self.channel, at))
             self._acknowledged = at
         status = self.channel.seal(
-            RoundStatus,
+            protocol.RoundStatus,
             *at,
             phase=int(self._phase),
             keyed=record.keyed,

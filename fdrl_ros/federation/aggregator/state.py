@@ -16,21 +16,12 @@ import hashlib
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.errors import MessageError, StoreError
-from fdrl_ros.federation.protocol.attempt import AttemptId, key_list, setup_digest
-from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests, FIRST, numbers
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.attempt import key_list, setup_digest
 from fdrl_ros.federation.protocol.encoding import encode
-from fdrl_ros.federation.protocol.message import (
-    hash_of_hashes,
-    MaskedUpdate,
-    Message,
-    message_from_bytes,
-    Phase,
-    Reveal,
-    RoundKey,
-    Settle,
-    Shares,
-)
+from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
 from fdrl_ros.federation.protocol.store import Place, Spool, Store
+from fdrl_ros.federation.protocol.update_codec import ChunkRange, ChunkRequests, FIRST, numbers
 
 AT_ONCE = 2
 """Hospitals whose updates are asked for at the same time; the others wait their turn."""
@@ -134,9 +125,9 @@ class Updates:
             self._spool.sync()
         return tuple(UpdateIndex(name, tuple(self._ordered(name))) for name in names)
 
-    def is_known(self, message: MaskedUpdate) -> bool:
+    def is_known(self, message: protocol.MaskedUpdate) -> bool:
         """Tell whether this chunk is here; if it is the first, its sender sends all anew."""
-        here = self._hospitals.get(message.envelope.sender)
+        here = self._hospitals.get(message.sender)
         known = here and here.chunks.get(message.chunk)
         if not here or not known:
             return False
@@ -150,11 +141,11 @@ class Updates:
         """Tell whether a hospital's chunk of that number is here."""
         return name in self._hospitals and number in self._hospitals[name].chunks
 
-    def add(self, message: MaskedUpdate) -> None:
+    def add(self, message: protocol.MaskedUpdate) -> None:
         """Keep a chunk."""
         if self._spool is None:
             self._spool = self._store.spool(self._name)
-        here = self._hospitals.setdefault(message.envelope.sender, _Progress(message.chunks))
+        here = self._hospitals.setdefault(message.sender, _Progress(message.chunks))
         digest = hashlib.sha256(message.ciphertext).digest()
         here.chunks[message.chunk] = Chunk(self._spool.append(message.to_bytes()), digest)
 
@@ -184,12 +175,12 @@ class Updates:
         here = self._hospitals[name]
         return ((name, ask) for ask in here.pull.next(here.chunks, here.count, now))
 
-    def chunk(self, name: str, number: int) -> MaskedUpdate:
+    def chunk(self, name: str, number: int) -> protocol.MaskedUpdate:
         """Return a chunk as its hospital signed it."""
         assert self._spool is not None
         place = self._hospitals[name].chunks[number].place
-        message = message_from_bytes(self._spool.read(place))
-        assert isinstance(message, MaskedUpdate)
+        message = protocol.message_from_bytes(self._spool.read(place))
+        assert isinstance(message, protocol.MaskedUpdate)
         return message
 
     def columns(self, names: Sequence[str]) -> Iterator[Iterator[bytes]]:
@@ -197,7 +188,9 @@ class Updates:
         for number in range(self._hospitals[names[0]].count):
             yield (self.chunk(name, number).ciphertext for name in names)
 
-    def items(self, names: Sequence[str], first: int, count: int) -> tuple[MaskedUpdate, ...]:
+    def items(
+        self, names: Sequence[str], first: int, count: int
+    ) -> tuple[protocol.MaskedUpdate, ...]:
         """Return the chunks of all these hospitals from some place on: of each the first, ..."""
         every = len(names) * self._hospitals[names[0]].count
         return tuple(
@@ -208,7 +201,7 @@ class Updates:
     def hashes(self, names: Sequence[str]) -> bytes:
         """Return the hash of each of these hospitals' updates."""
         return b''.join(
-            hash_of_hashes(each.digest for each in self._ordered(name)) for name in names
+            protocol.hash_of_hashes(each.digest for each in self._ordered(name)) for name in names
         )
 
     def _ordered(self, name: str) -> Iterator[Chunk]:
@@ -241,15 +234,15 @@ class AggregatorState:
         try:
             if self.record.survivors:
                 for data in self._store.matching(f'{_RECEIVED}*').values():
-                    self._put(message_from_bytes(data))
+                    self._put(protocol.message_from_bytes(data))
         except MessageError as error:
             raise StoreError(f'the state of the aggregator is damaged: {error}') from error
 
     def _begin(self) -> None:
-        self.keys: dict[str, RoundKey] = {}
-        self.shares: dict[str, Shares] = {}
-        self.settles: dict[str, Settle] = {}
-        self.reveals: dict[str, Reveal] = {}
+        self.keys: dict[str, protocol.RoundKey] = {}
+        self.shares: dict[str, protocol.Shares] = {}
+        self.settles: dict[str, protocol.Settle] = {}
+        self.reveals: dict[str, protocol.Reveal] = {}
         self.updates = Updates(self._store, self.record.id, self.record.updates)
         self.__dict__.pop('key_list', None)
         self.__dict__.pop('setup_digest', None)
@@ -326,21 +319,21 @@ class AggregatorState:
         return [name for name, count in held.items() if count < self._roster.threshold]
 
     def _put(self, message: Message) -> None:
-        sender = message.envelope.sender
+        sender = message.sender
         match message:
-            case RoundKey():
+            case protocol.RoundKey():
                 self.keys[sender] = message
-            case Shares():
+            case protocol.Shares():
                 self.shares[sender] = message
-            case MaskedUpdate():
+            case protocol.MaskedUpdate():
                 self.updates.add(message)
-            case Settle():
+            case protocol.Settle():
                 self.settles[sender] = message
-            case Reveal():
+            case protocol.Reveal():
                 self.reveals[sender] = message
 
 
 def _row(message: Message) -> tuple[str, bytes]:
     """Return name and bytes of a message in the store."""
-    name = f'{_RECEIVED}{type(message).__name__} {message.envelope.sender}'
+    name = f'{_RECEIVED}{type(message).__name__} {message.sender}'
     return name, message.to_bytes()

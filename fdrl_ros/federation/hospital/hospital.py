@@ -36,51 +36,28 @@ from fdrl_ros.errors import (
     RoundError,
     TrainingStopped,
 )
-from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
 from fdrl_ros.federation.hospital.state import (
     HospitalState,
     LocalUpdate,
     Received,
+    RoundSeeds,
     Sent,
     Setup,
 )
+from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
-    attempt_of,
-    AttemptId,
     check_hospitals,
     key_list,
     settle_digest,
     setup_digest,
     split_sealed,
 )
-from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.chunk_requests import FIRST, numbers
-from fdrl_ros.federation.protocol.message import (
-    Decline,
-    DeclineReason,
-    Delivery,
-    EncryptionKey,
-    Envelope,
-    GlobalPolicy,
-    hash_of_seed,
-    HospitalPolicy,
-    LedgerHeads,
-    MaskedUpdate,
-    Message,
-    MOST_DETAIL,
-    Phase,
-    Reveal,
-    RoundKey,
-    RoundStatus,
-    Settle,
-    Shares,
-    Wanted,
-)
+from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
+from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_hospital
-from fdrl_ros.federation.protocol.roster_mismatch import RosterMismatches
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import open_key, Terms
+from fdrl_ros.federation.protocol.update_codec import FIRST, numbers, open_key, Terms
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
@@ -119,16 +96,16 @@ class HospitalSettings:
 class Hospital:
     """One hospital in the federation: a plain object that a driver moves; see :class:`Party`."""
 
-    takes = (
-        Delivery,
-        EncryptionKey,
-        GlobalPolicy,
-        LedgerHeads,
-        RoundKey,
-        RoundStatus,
-        Settle,
-        Wanted,
-    )
+    takes: Takes = {
+        protocol.Delivery: (AGGREGATOR,),
+        protocol.EncryptionKey: ('key_authority',),
+        protocol.GlobalPolicy: ('key_authority',),
+        protocol.LedgerHeads: SERVERS,
+        protocol.RoundKey: ('hospital',),
+        protocol.RoundStatus: (AGGREGATOR,),
+        protocol.Settle: ('hospital',),
+        protocol.Wanted: (AGGREGATOR,),
+    }
 
     def __init__(
         self,
@@ -154,10 +131,11 @@ class Hospital:
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._shared = shape.shared(settings.personal)
         self.terms: Terms | None = None
-        self._policy: GlobalPolicy | None = None
+        self._policy: protocol.GlobalPolicy | None = None
         self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
-        self.status: RoundStatus | None = None
-        self._attempts: dict[AttemptId, Received] = {}
+        self.status: protocol.RoundStatus | None = None
+        self.attempts: dict[AttemptId, Received] = {}
+        """What was received, by attempt."""
         self._busy = False
         self._declined = 0
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
@@ -173,7 +151,7 @@ class Hospital:
         recover_hospital(self.state, channel, store, seeds)
 
     @property
-    def policy(self) -> GlobalPolicy | None:
+    def policy(self) -> protocol.GlobalPolicy | None:
         """The newest global policy that was checked."""
         return self._policy
 
@@ -181,11 +159,6 @@ class Hospital:
     def round(self) -> int:
         """The round that this hospital works at."""
         return self._attempt[0]
-
-    @property
-    def attempts_kept(self) -> set[AttemptId]:
-        """The attempts of which messages are kept."""
-        return set(self._attempts)
 
     @property
     def acknowledged(self) -> bool:
@@ -199,7 +172,7 @@ class Hospital:
         if self.restored or status is None or policy is None or len(self._acknowledged) < 2:
             return False
         (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
-        return aggregator >= attempt_of(status.envelope) and authority[0] >= policy.envelope.round
+        return aggregator >= status.id and authority[0] >= policy.envelope.round
 
     def start(self, now: float) -> Outcome:
         """Begin: a hospital waits for the servers' messages."""
@@ -211,28 +184,26 @@ class Hospital:
 
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a message; see :class:`Party`."""
+        self.channel.check(message, self.takes, 'a hospital')
         match message:
-            case RoundStatus():
+            case protocol.RoundStatus():
                 return self._take_status(message)
-            case RoundKey():
-                self.channel.accept(message, 'hospital')
+            case protocol.RoundKey():
                 self._received(message).take_key(message)
-            case Delivery():
-                self._take_delivery(message)
-            case Settle():
-                self.channel.accept(message, 'hospital')
+            case protocol.Delivery():
+                if message.to != self._name:
+                    raise RoundError(message.sender, f'shares for {message.to}')
+                self._received(message).take_delivery(message)
+            case protocol.Settle():
                 self._received(message).take_settle(message)
-            case Wanted():
+            case protocol.Wanted():
                 return self._take_wanted(message)
-            case GlobalPolicy():
+            case protocol.GlobalPolicy():
                 return self._take_policy(message)
-            case EncryptionKey():
+            case protocol.EncryptionKey():
                 self._take_encryption_key(message)
-            case LedgerHeads():
+            case protocol.LedgerHeads():
                 return self._take_heads(message)
-            case _:
-                kind = type(message).__name__
-                raise RoundError(message.envelope.sender, f'{kind} to a hospital')
         return self._advance()
 
     def finish(self, job: Job, result: object, now: float) -> Outcome:
@@ -241,7 +212,7 @@ class Hospital:
         if isinstance(result, TrainingStopped):
             return Outcome(notes=(str(result),))
         if isinstance(result, BudgetExceededError):
-            return self._decline(DeclineReason.BUDGET, str(result))
+            return self._decline(protocol.DeclineReason.BUDGET, str(result))
         if isinstance(result, CryptoError):
             return Outcome(notes=(f'nothing sent in round {self.round}: {result}',))
         if isinstance(result, Exception):
@@ -260,7 +231,7 @@ class Hospital:
     @property
     def _attempt(self) -> AttemptId:
         """The present attempt; after a restart the one before which nothing is sent."""
-        return attempt_of(self.status.envelope) if self.status else self.state.floor
+        return self.status.id if self.status else self.state.floor
 
     def _received(self, message: Message) -> Received:
         """
@@ -268,34 +239,33 @@ class Hospital:
 
         :raises RoundError: if it is over, or too far ahead to keep anything of it.
         """
-        attempt, present = attempt_of(message.envelope), self._attempt
+        attempt, present = message.id, self._attempt
         near = (present[0], present[1] + AHEAD)
         if attempt[0] != present[0]:
             near = (present[0] + 1, AHEAD)
         if self.status is None:
-            room = attempt in self._attempts or len(self._attempts) < AHEAD
+            room = attempt in self.attempts or len(self.attempts) < AHEAD
             near = attempt if room else (0, 0)
         if not present <= attempt <= near:
             refusal = LateError if attempt < present else RoundError
             raise refusal(
-                message.envelope.sender, f'{type(message).__name__} of {attempt}, now at {present}'
+                message.sender, f'{type(message).__name__} of {attempt}, now at {present}'
             )
-        if attempt not in self._attempts:
-            self._attempts[attempt] = Received.load(self.state, attempt)
-        return self._attempts[attempt]
+        if attempt not in self.attempts:
+            self.attempts[attempt] = Received.load(self.state, attempt)
+        return self.attempts[attempt]
 
-    def _take_status(self, message: RoundStatus) -> Outcome:
-        sender = self.channel.accept(message, AGGREGATOR).name
-        attempt = attempt_of(message.envelope)
+    def _take_status(self, message: protocol.RoundStatus) -> Outcome:
+        attempt = message.id
         if attempt < self._attempt:
-            raise RoundError(sender, f'status of a past attempt, now at {self._attempt}')
+            raise RoundError(message.sender, f'status of a past attempt, now at {self._attempt}')
         if (objection := self._mismatches.object_to(message)) is not None:
             return objection
-        received = self._attempts.get(attempt) or Received.load(self.state, attempt)
+        received = self.attempts.get(attempt) or Received.load(self.state, attempt)
         received.take_lists(message)
-        self._attempts[attempt] = received
+        self.attempts[attempt] = received
         self.status = message
-        self._attempts = {key: each for key, each in self._attempts.items() if key >= attempt}
+        self.attempts = {key: each for key, each in self.attempts.items() if key >= attempt}
         return self._advance()
 
     def _advance(self) -> Outcome:
@@ -304,7 +274,7 @@ class Hospital:
         if status is None or status.phase not in TAKING_PART:
             return Outcome()
         if self.restored:
-            return self._decline(DeclineReason.LEDGER, self._lacking)
+            return self._decline(protocol.DeclineReason.LEDGER, self._lacking)
         if not self._up_to_date():
             return Outcome()
         received = self._received(status)
@@ -326,7 +296,7 @@ class Hospital:
         ours = terms.digest(policy.digest, self._roster)
         return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1
 
-    def _take_part(self, received: Received, status: RoundStatus) -> Outcome:
+    def _take_part(self, received: Received, status: protocol.RoundStatus) -> Outcome:
         """Go through the phases after OPEN, as far as the aggregator is."""
         hospitals = [member.name for member in self._roster.hospitals]
         check_hospitals(status.keyed, hospitals, self._quorum, AGGREGATOR)
@@ -337,7 +307,8 @@ class Hospital:
             return outcome
         if status.phase == Phase.SHARE:
             return outcome + self._share(received, keys)
-        setup = self._open_shares(received, keys, status) if self._is_member(status) else None
+        member = self._name in status.members
+        setup = self._open_shares(received, keys, status) if member else None
         doubts = self._contradictions(received, keys, status)
         outcome += Outcome(notes=tuple(filter(received.first, doubts)))
         if setup is None:
@@ -350,22 +321,21 @@ class Hospital:
                 outcome += self._reveal(received, setup, status.survivors)
         return outcome
 
-    def _is_member(self, status: RoundStatus) -> bool:
-        return self._name in status.members
-
-    def _decline(self, reason: DeclineReason, why: str) -> Outcome:
+    def _decline(self, reason: protocol.DeclineReason, why: str) -> Outcome:
         """Tell the aggregator, once a round, that this hospital takes no part in it."""
         round, attempt = self._attempt
         if self._declined == round:
             return Outcome()
         self._declined, self.problem = round, self.problem or why
         detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
-        declined = self.channel.seal(Decline, round, attempt, reason=int(reason), detail=detail)
+        declined = self.channel.seal(
+            protocol.Decline, round, attempt, reason=int(reason), detail=detail
+        )
         return Outcome((declined,), notes=(f'no part in round {round}: {why}',))
 
     # Phase OPEN: publish this attempt's keys.
 
-    def _open(self, received: Received, status: RoundStatus) -> Outcome:
+    def _open(self, received: Received, status: protocol.RoundStatus) -> Outcome:
         """Publish the keys, if there will be an update to mask with them."""
         round = status.envelope.round
         if self._declined == round:
@@ -375,28 +345,21 @@ class Hospital:
             try:
                 self._learner.check_affordable(round)
             except BudgetExceededError as error:
-                return self._decline(DeclineReason.BUDGET, str(error))
+                return self._decline(protocol.DeclineReason.BUDGET, str(error))
         return self._publish_key(received)
 
     def _publish_key(self, received: Received) -> Outcome:
-        if not received.first('key'):
+        if received.own is not None:
             return Outcome()
-        own = self._own_key(received)
-        key = self.channel.seal(
-            RoundKey,
-            *received.attempt,
-            mask_key=own.mask_key,
-            sealing_key=own.sealing_key,
-            seed_hash=own.seed_hash,
-        )
-        return Outcome((key,))
-
-    def _own_key(self, received: Received) -> RoundKey:
-        """Return this hospital's unsigned round key."""
         secrets = self._secrets(received)
-        envelope = Envelope(self._roster.federation, *received.attempt, self._name, 0)
-        seed_hash = hash_of_seed(secrets.self_seed)
-        return RoundKey(envelope, secrets.mask.public, secrets.sealing.public, seed_hash)
+        received.own = self.channel.seal(
+            protocol.RoundKey,
+            *received.attempt,
+            mask_key=secrets.mask.public,
+            sealing_key=secrets.sealing.public,
+            seed_hash=protocol.hash_of_seed(secrets.self_seed),
+        )
+        return Outcome((received.own,))
 
     def _secrets(self, received: Received) -> AttemptSecrets:
         if received.secrets is None:
@@ -406,7 +369,7 @@ class Hospital:
 
     # Phase SHARE: seal shares of this attempt's two secrets for each keyed hospital.
 
-    def _key_list(self, received: Received, status: RoundStatus) -> KeyList | None:
+    def _key_list(self, received: Received, status: protocol.RoundStatus) -> KeyList | None:
         """
         Return the list that shares are made along, or None while a key of it is missing.
 
@@ -416,7 +379,8 @@ class Hospital:
             others = [name for name in status.keyed if name != self._name]
             if any(name not in received.keys for name in others):
                 return None
-            keys = [self._own_key(received), *(received.keys[name] for name in others)]
+            assert received.own is not None
+            keys = [received.own, *(received.keys[name] for name in others)]
             terms = status.terms_digest
             received.key_list = key_list(self._roster, keys, received.attempt, terms)
         return received.key_list
@@ -427,19 +391,15 @@ class Hospital:
         sealed = seal_shares(self._secrets(received), keys)
         joined = b''.join(sealed[name] for name in sorted(sealed))
         shares = self.channel.seal(
-            Shares, *received.attempt, keys_digest=keys.digest, sealed=joined
+            protocol.Shares, *received.attempt, keys_digest=keys.digest, sealed=joined
         )
         return Outcome((shares,))
 
     # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
 
-    def _take_delivery(self, message: Delivery) -> None:
-        sender = self.channel.accept(message, AGGREGATOR).name
-        if message.to != self._name:
-            raise RoundError(sender, f'shares for {message.to}')
-        self._received(message).take_delivery(message)
-
-    def _open_shares(self, received: Received, keys: KeyList, status: RoundStatus) -> Setup | None:
+    def _open_shares(
+        self, received: Received, keys: KeyList, status: protocol.RoundStatus
+    ) -> Setup | None:
         """
         Open what the other members sealed for this one, or return None before it is delivered.
 
@@ -447,7 +407,7 @@ class Hospital:
         :raises RoundError: if what was delivered is not of these members, or too little of it
             can be opened to ever take the masks off again.
         """
-        members, sender = tuple(sorted(status.members)), status.envelope.sender
+        members, sender = tuple(sorted(status.members)), status.sender
         delivery = received.delivery
         if received.setup is None and delivery is not None:
             check_hospitals(members, keys.members, self._roster.quorum, sender)
@@ -465,10 +425,10 @@ class Hospital:
         return received.setup
 
     def _opened(
-        self, received: Received, keys: KeyList, delivery: Delivery
+        self, received: Received, keys: KeyList, delivery: protocol.Delivery
     ) -> dict[str, SharePair]:
         """Return the shares that can be opened, and this hospital's own."""
-        secrets, sender = self._secrets(received), delivery.envelope.sender
+        secrets, sender = self._secrets(received), delivery.sender
         sealed = split_sealed(delivery.sealed, delivery.senders, sender)
         shares = {self._name: deal(secrets, keys)[self._name]}
         for name in sorted(delivery.senders):
@@ -478,7 +438,9 @@ class Hospital:
                 continue  # a faulty sender, or one with other keys: its shares are missing
         return shares
 
-    def _contradictions(self, received: Received, keys: KeyList, status: RoundStatus) -> list[str]:
+    def _contradictions(
+        self, received: Received, keys: KeyList, status: protocol.RoundStatus
+    ) -> list[str]:
         """Name what others sent that cannot be if the aggregator told this hospital the truth."""
         found = []
         if status.survivors:
@@ -568,12 +530,10 @@ class Hospital:
         self._note(received, 'sent', update=sent.update_hash, ledger=ledger)
         return self._chunks(sent, 0, FIRST)
 
-    def _take_wanted(self, message: Wanted) -> Outcome:
-        sender = self.channel.accept(message, AGGREGATOR).name
-        attempt = attempt_of(message.envelope)
-        sent = self.state.sent(attempt) if attempt == self._attempt else None
+    def _take_wanted(self, message: protocol.Wanted) -> Outcome:
+        sent = self.state.sent(message.id) if message.id == self._attempt else None
         if sent is None or message.to != self._name:
-            raise RoundError(sender, f'wants an update of {attempt} from {message.to}')
+            raise RoundError(message.sender, f'wants an update of {message.id} from {message.to}')
         return self._chunks(sent, message.first, message.count)
 
     def _chunks(self, sent: Sent, first: int, count: int) -> Outcome:
@@ -583,7 +543,7 @@ class Hospital:
         return Outcome(
             tuple(
                 self.channel.seal(
-                    MaskedUpdate,
+                    protocol.MaskedUpdate,
                     *sent.id,
                     chunk=number,
                     chunks=len(sent.chunks),
@@ -622,7 +582,7 @@ class Hospital:
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
         settle = self.channel.seal(
-            Settle, *attempt, settle_digest=settled, update_hash=sent.update_hash
+            protocol.Settle, *attempt, settle_digest=settled, update_hash=sent.update_hash
         )
         return Outcome((settle,))
 
@@ -653,7 +613,7 @@ class Hospital:
             for name, pair in sorted(setup.shares.items())
         )
         reveal = self.channel.seal(
-            Reveal,
+            protocol.Reveal,
             *received.attempt,
             settle_digest=settled,
             missing=tuple(name for name in setup.members if name not in setup.shares),
@@ -669,9 +629,8 @@ class Hospital:
 
     # Phase RELEASED: check the policy of the round, end it, and start from there.
 
-    def _take_policy(self, message: GlobalPolicy) -> Outcome:
-        sender = self.channel.accept(message, 'key_authority').name
-        round, attempt = attempt_of(message.envelope)
+    def _take_policy(self, message: protocol.GlobalPolicy) -> Outcome:
+        sender, (round, attempt) = message.sender, message.id
         newest = self._policy.envelope.round if self._policy else self.state.record.over - 1
         if round <= newest:
             other = self._policy and round == newest and message.digest != self._policy.digest
@@ -690,7 +649,7 @@ class Hospital:
         # The round is over: nothing may be derived from its seed any more.
         self.state.end(message, self._name)
         self.seeds.forget(round)
-        self._attempts = {key: each for key, each in self._attempts.items() if key[0] > round}
+        self.attempts = {key: each for key, each in self.attempts.items() if key[0] > round}
         update = self.state.update
         notes: tuple[str, ...] = ()
         if self._settings.release and update and update.round == round and not included:
@@ -713,8 +672,8 @@ class Hospital:
             return Outcome()
         self._released = update.round
         released = self.channel.seal(
-            HospitalPolicy,
-            *attempt_of(policy.envelope),
+            protocol.HospitalPolicy,
+            *policy.id,
             weights=encode_weights(update.result.weights),
             digest=digest_of(update.result.weights),
             unit=chosen.unit,
@@ -726,8 +685,8 @@ class Hospital:
 
     # What every round rests on: the encryption key, and the ledger heads that the servers saw.
 
-    def _take_encryption_key(self, message: EncryptionKey) -> None:
-        sender, ours = self.channel.accept(message, 'key_authority').name, self._settings
+    def _take_encryption_key(self, message: protocol.EncryptionKey) -> None:
+        sender, ours = message.sender, self._settings
         if (message.n_parameters, message.personal) != (self._shared.size, ours.personal):
             raise MessageError(
                 sender,
@@ -742,15 +701,14 @@ class Hospital:
             raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {agreed}')
         self.terms = terms
 
-    def _take_heads(self, message: LedgerHeads) -> Outcome:
+    def _take_heads(self, message: protocol.LedgerHeads) -> Outcome:
         """
         Compare the ledger with the head that a server acknowledges.
 
         A ledger without it was restored from an older copy, and nothing here can tell what it
         lacks. This hospital then takes no part until its newest ledger is put back.
         """
-        sender = message.envelope.sender
-        self.channel.accept(message, sender if sender in SERVERS else SERVERS[0])
+        sender = message.sender
         head = message.head(self._name) or Head(0, b'')
         notes: tuple[str, ...] = ()
         if head.entries:
@@ -762,5 +720,5 @@ class Hospital:
                     notes = (f'no part in any round: {error}',)
                 self.restored, self.problem = True, str(error)
                 self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
-        self._acknowledged[sender] = attempt_of(message.envelope), head
+        self._acknowledged[sender] = message.id, head
         return Outcome(notes=notes) + self._release_own_policy() + self._advance()

@@ -12,28 +12,22 @@ Privacy ledger, keys and seeds are kept apart from it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 import hashlib
+from pathlib import Path
+import re
 
-from fdrl_ros.crypto.masking.round_secret import AttemptSecrets
+from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
-from fdrl_ros.errors import MessageError, RoundError, StoreError
+from fdrl_ros.errors import CryptoError, MessageError, RoundError, StoreError
 from fdrl_ros.federation.journal.entry import Entry
-from fdrl_ros.federation.protocol.attempt import AttemptId, read_round_key
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.attempt import read_round_key
 from fdrl_ros.federation.protocol.encoding import encode
-from fdrl_ros.federation.protocol.message import (
-    Delivery,
-    GlobalPolicy,
-    hash_of_hashes,
-    Message,
-    message_from_bytes,
-    Phase,
-    RoundKey,
-    RoundStatus,
-    Settle,
-)
+from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
 from fdrl_ros.federation.protocol.store import Place, Store
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.ledger.chain import DIGEST
+from fdrl_ros.runtime.durable import erase_secret
 
 SPARE = 512
 """Ledger links that always go along with an update: a server may have been restored."""
@@ -184,7 +178,7 @@ class HospitalState:
         """Return what :meth:`keep_received` kept of an attempt; nothing if it was of another."""
         if (self.record.round, self.record.attempt) != attempt:
             return []
-        return [message_from_bytes(each) for each in self.record.received]
+        return [protocol.message_from_bytes(each) for each in self.record.received]
 
     def keep_update(self, update: LocalUpdate) -> None:
         """Keep the result of local training, before anything of it is sent."""
@@ -207,7 +201,7 @@ class HospitalState:
             spool.sync()
         finally:
             self._writing = ''
-        return Sent(*attempt, setup, hash_of_hashes(hashes), tuple(places))
+        return Sent(*attempt, setup, protocol.hash_of_hashes(hashes), tuple(places))
 
     def keep_sent(self, sent: Sent) -> None:
         """Note what is about to be sent, so that after a restart the same is sent again."""
@@ -273,14 +267,14 @@ class HospitalState:
 
     # RELEASED
 
-    def check_policy(self, policy: GlobalPolicy, name: str) -> None:
+    def check_policy(self, policy: protocol.GlobalPolicy, name: str) -> None:
         """
         Refuse a policy that left this hospital out, or summed what it never sent.
 
         :param name: of this hospital.
         :raises MessageError: if so.
         """
-        sender, round = policy.envelope.sender, policy.envelope.round
+        sender, round = policy.sender, policy.envelope.round
         if len(policy.update_hashes) != DIGEST * len(policy.contributors):
             raise MessageError(sender, 'not one update hash per contributor')
         promises = self.record.of(round)
@@ -291,7 +285,7 @@ class HospitalState:
         elif name in promises.revealed and not policy.rolled_back:
             raise RoundError(sender, f'round {round} left this hospital out')
 
-    def end(self, policy: GlobalPolicy, name: str) -> None:
+    def end(self, policy: protocol.GlobalPolicy, name: str) -> None:
         """
         Forget what was needed up to a round that is over, and the chunks of its update.
 
@@ -384,6 +378,7 @@ class Received:
     """
     What this hospital received in one attempt, and what it made of it; not durable.
 
+    :param own: this hospital's round key, once it was published.
     :param keys: round keys of the others.
     :param settles: signatures of other survivors.
     :param lists: keyed hospitals, members and survivors; the first that are sent count.
@@ -393,9 +388,10 @@ class Received:
     """
 
     attempt: AttemptId
-    keys: dict[str, RoundKey] = field(default_factory=dict)
-    delivery: Delivery | None = None
-    settles: dict[str, Settle] = field(default_factory=dict)
+    own: protocol.RoundKey | None = None
+    keys: dict[str, protocol.RoundKey] = field(default_factory=dict)
+    delivery: protocol.Delivery | None = None
+    settles: dict[str, protocol.Settle] = field(default_factory=dict)
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     secrets: AttemptSecrets | None = None
@@ -409,9 +405,9 @@ class Received:
         """Begin with what was kept of an attempt: its senders may be gone by now."""
         received = cls(attempt)
         for message in state.received(attempt):
-            if isinstance(message, RoundKey):
-                received.keys[message.envelope.sender] = message
-            elif isinstance(message, Delivery):
+            if isinstance(message, protocol.RoundKey):
+                received.keys[message.sender] = message
+            elif isinstance(message, protocol.Delivery):
                 received.delivery = message
         return received
 
@@ -422,7 +418,7 @@ class Received:
         self.done.add(what)
         return True
 
-    def take_lists(self, status: RoundStatus) -> None:
+    def take_lists(self, status: protocol.RoundStatus) -> None:
         """
         Keep the lists of this attempt.
 
@@ -435,22 +431,20 @@ class Received:
             if what == 'members' and status.phase == Phase.SHARE:
                 continue
             if names and self.lists.setdefault(what, names) != names:
-                raise RoundError(
-                    status.envelope.sender, f'changed the {what} of an attempt to {names}'
-                )
+                raise RoundError(status.sender, f'changed the {what} of an attempt to {names}')
 
-    def take_key(self, message: RoundKey) -> None:
+    def take_key(self, message: protocol.RoundKey) -> None:
         """
         Keep another hospital's keys; the first that it sends in an attempt count.
 
         :raises MessageError: if they make no mask, were copied, or are others than before.
         """
-        sender = message.envelope.sender
+        sender = message.sender
         keys = read_round_key(message, self.keys.values())
         if keys != read_round_key(self.keys.setdefault(sender, message), ()):
             raise RoundError(sender, 'other round keys than before in the same attempt')
 
-    def take_delivery(self, message: Delivery) -> None:
+    def take_delivery(self, message: protocol.Delivery) -> None:
         """
         Keep the sealed shares that are for this hospital.
 
@@ -458,16 +452,84 @@ class Received:
         """
         before = self.delivery or message
         if (before.senders, before.sealed) != (message.senders, message.sealed):
-            raise RoundError(message.envelope.sender, 'other shares than before in this attempt')
+            raise RoundError(message.sender, 'other shares than before in this attempt')
         self.delivery = message
 
-    def take_settle(self, message: Settle) -> None:
+    def take_settle(self, message: protocol.Settle) -> None:
         """
         Keep another survivor's signature on the survivor set.
 
         :raises RoundError: if the aggregator named other survivors to this hospital: one lies.
         """
-        sender = message.envelope.sender
+        sender = message.sender
         self.settles.setdefault(sender, message)
         if self.survivors_digest and message.settle_digest != self.survivors_digest:
             raise RoundError(sender, 'signed other survivors than this hospital was told of')
+
+
+_LATEST = 10**19
+_NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft.*)?')
+
+
+class RoundSeeds:
+    """
+    One private file a round: a hospital that is killed goes on with the very same secrets.
+
+    Without a directory the seeds live in memory, for simulation.
+    """
+
+    def __init__(self, directory: Path | None, *, federation: str, name: str) -> None:
+        """Keep the seeds of one hospital in its own directory."""
+        self._directory = directory
+        self._federation, self._name = federation, name
+        self._seeds: dict[int, RoundSeed] = {}
+        self._last = 0
+
+    def of(self, round: int) -> RoundSeed:
+        """
+        Return the seed of a round; the first call draws it, and stores it durably.
+
+        :raises KeyFileError: if its file is damaged, open to others, or cannot be written.
+        :raises CryptoError: if the round is over: a second seed would mask the same update anew.
+        """
+        if round <= self._last:
+            raise CryptoError(f'round {round} is over: its seed was erased')
+        if round not in self._seeds:
+            federation, name = self._federation, self._name
+            self._seeds[round] = (
+                RoundSeed.draw(federation=federation, round=round, name=name)
+                if self._directory is None
+                else RoundSeed.at(
+                    _path(self._directory, round), federation=federation, round=round, name=name
+                )
+            )
+        return self._seeds[round]
+
+    def erase(self) -> None:
+        """
+        Erase every seed: who knows nothing of what was said with it must not use it again.
+
+        :raises KeyFileError: if a file cannot be removed.
+        """
+        before, self._last = self._last, 0
+        self.forget(_LATEST)
+        self._last = before
+
+    def forget(self, last: int) -> None:
+        """
+        Erase the seeds of all rounds up to one that is over.
+
+        :raises KeyFileError: if a file cannot be removed.
+        """
+        self._last = max(last, self._last)
+        self._seeds = {round: seed for round, seed in self._seeds.items() if round > last}
+        if self._directory is None:
+            return
+        for path in self._directory.glob('round_*.seed*'):
+            found = _NAME.fullmatch(path.name)
+            if found and int(found[1]) <= last:
+                erase_secret(path)
+
+
+def _path(directory: Path, round: int) -> Path:
+    return directory / f'round_{round}.seed'

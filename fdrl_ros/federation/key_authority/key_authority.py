@@ -10,37 +10,46 @@ public patients. 5. Release it, or the older one. An operator may roll back inst
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
+import hashlib
+import hmac
 from typing import Any
 
-from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import EncryptionSettings
-from fdrl_ros.errors import CryptoError, FdrlError, RoundError
-from fdrl_ros.federation.key_authority.request import (
-    check_request,
-    Checked,
-    leftover_of,
-    Summing,
+from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, WrongSecretError
+from fdrl_ros.crypto.masking.share_sealing import KeyList
+from fdrl_ros.crypto.masking.sharing import (
+    InconsistentSharesError,
+    Recovery,
+    SHARE_BYTES,
+    ShareError,
 )
+from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released, Validation
-from fdrl_ros.federation.protocol.attempt import attempt_of
-from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
-from fdrl_ros.federation.protocol.message import (
-    DecryptRequest,
-    EncryptionKey,
-    GlobalPolicy,
-    LedgerHeads,
-    Message,
-    Order,
-    Relay,
-    Verdict,
-    Wanted,
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.attempt import (
+    check_hospitals,
+    check_reveal,
+    key_list,
+    read_round_key,
+    settle_digest,
+    setup_digest,
 )
+from fdrl_ros.federation.protocol.channel import Channel, check_signed, Takes
+from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
+from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_key_authority
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
+from fdrl_ros.federation.protocol.update_codec import (
+    ChunkRange,
+    ChunkRequests,
+    fed_avg,
+    Terms,
+    UpdateCodec,
+)
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np
@@ -70,6 +79,233 @@ class KeyAuthoritySettings:
     step: ServerStep = fed_avg
 
 
+@dataclass(frozen=True)
+class Checked:
+    """
+    A request that may be granted, once the updates that it names have been seen.
+
+    :param survivors: whose updates are in the sum.
+    :param keys: of all who published keys.
+    :param members: who masked with each other, in the order of the names.
+    :param setup: digest of keys and members.
+    :param hashes: of each survivor's update, 32 bytes.
+    :param reveals: by their holders.
+    """
+
+    request: protocol.DecryptRequest
+    survivors: tuple[str, ...]
+    keys: KeyList
+    members: tuple[str, ...]
+    setup: bytes
+    hashes: dict[str, bytes]
+    reveals: dict[str, protocol.Reveal]
+
+
+def check_request(request: protocol.DecryptRequest, channel: Channel, terms: bytes) -> Checked:
+    """
+    Refuse a request that does not prove that its sum may be decrypted.
+
+    :param terms: digest of what the round rests on.
+    :raises FdrlError: if so; nothing was decrypted.
+    """
+    sender, roster = request.sender, channel.roster
+
+    def check_answer(message: Message) -> None:
+        check_signed(roster, message, 'hospital')
+        if message.id != request.id:
+            raise RoundError(message.sender, f'signed for attempt {message.id}')
+
+    def check_each(messages: tuple[Message, ...], what: str) -> None:
+        names = [message.sender for message in messages]
+        if len(set(names)) != len(names):
+            raise RoundError(sender, f'two {what} of one hospital')
+        for message in messages:
+            check_answer(message)
+
+    check_each(request.keys, 'round keys')
+    for key in request.keys:
+        read_round_key(key, request.keys)
+    keys = key_list(roster, request.keys, request.id, terms)
+    members = tuple(sorted(request.members))
+    check_hospitals(members, keys.members, roster.quorum, sender)
+    check_each(request.settles, 'signatures on the survivors')
+    if len(request.settles) < roster.threshold:
+        raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
+    survivors = request.survivors
+    check_hospitals(survivors, members, roster.quorum, sender)
+    setup = setup_digest(keys, members)
+    told = settle_digest(setup, survivors)
+    check_each(request.reveals, 'reveals')
+    signed: tuple[protocol.Settle | protocol.Reveal, ...] = (*request.settles, *request.reveals)
+    for each in signed:
+        name = each.sender
+        if name not in survivors or each.settle_digest != told:
+            raise RoundError(name, 'signed for other survivors or another set-up')
+    for reveal in request.reveals:
+        check_reveal(reveal, members)
+    if len(request.update_hashes) != DIGEST * len(survivors):
+        raise RoundError(sender, 'not one update hash per survivor')
+    hashes = {
+        name: request.update_hashes[DIGEST * place : DIGEST * (place + 1)]
+        for place, name in enumerate(survivors)
+    }
+    for settle in request.settles:
+        if settle.update_hash != hashes[settle.sender]:
+            raise RoundError(settle.sender, 'signed another update')
+    reveals = {reveal.sender: reveal for reveal in request.reveals}
+    return Checked(request, survivors, keys, members, setup, hashes, reveals)
+
+
+class Summing:
+    """
+    Checks and adds the updates that a request is about, in the order in which it asks for them.
+
+    Of each survivor the first chunk, then of each the second, and so on.
+    """
+
+    def __init__(
+        self,
+        checked: Checked,
+        channel: Channel,
+        public: PublicContext,
+        base_digest: bytes,
+        watch: Callable[[protocol.MaskedUpdate], None],
+    ) -> None:
+        """
+        Begin with nothing.
+
+        :param base_digest: of the policy that the updates have to start from.
+        :param watch: refuses updates whose privacy ledger is not in order.
+        """
+        self.checked = checked
+        self.sums: list[bytes] = []
+        self._roster = channel.roster
+        self._public = public
+        self._base_digest = base_digest
+        self._watch = watch
+        self._column: list[bytes] = []
+        self._hashes = [hashlib.sha256() for _ in checked.survivors]
+        self._pull = ChunkRequests()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every chunk was added."""
+        return len(self.sums) == self._public.scheme.ciphertexts
+
+    def go_on(self, checked: Checked) -> bool:
+        """Take another request for the very same updates, if it is one; what is here counts."""
+        old, new = self.checked, checked
+        same = (old.setup, old.survivors, old.request.update_hashes)
+        if same != (new.setup, new.survivors, new.request.update_hashes):
+            return False
+        self.checked = checked
+        self._pull.hurry()
+        return True
+
+    def wanted(self, now: float) -> list[ChunkRange]:
+        """Return what to ask the aggregator for."""
+        every = self._public.scheme.ciphertexts * len(self.checked.survivors)
+        return self._pull.next(range(self._here), every, now)
+
+    def take(self, relay: protocol.Relay) -> None:
+        """
+        Add chunks, if they are the next ones.
+
+        :raises FdrlError: if one is not what the request and its hospital say.
+        """
+        if relay.first != self._here or self.is_whole:
+            return  # it was asked for twice
+        for update in relay.updates:
+            self._add(update)
+        if self.is_whole:
+            self._check_whole()
+
+    @property
+    def _here(self) -> int:
+        """Number of chunks that were taken."""
+        return len(self.sums) * len(self.checked.survivors) + len(self._column)
+
+    def _add(self, update: protocol.MaskedUpdate) -> None:
+        checked, place = self.checked, len(self._column)
+        name, sender = checked.survivors[place], checked.request.sender
+        at = (update.sender, update.chunk, update.chunks)
+        if at != (name, len(self.sums), self._public.scheme.ciphertexts):
+            raise RoundError(sender, f'chunk {at[1]} of {at[2]} of {at[0]} is out of place')
+        check_signed(self._roster, update, 'hospital')
+        if update.id != checked.request.id:
+            raise RoundError(name, f'signed for attempt {update.id}')
+        if (update.base_digest, update.setup_digest) != (self._base_digest, checked.setup):
+            raise RoundError(name, 'trained from another policy, or masked for other members')
+        self._watch(update)
+        self._hashes[place].update(hashlib.sha256(update.ciphertext).digest())
+        self._column.append(update.ciphertext)
+        if len(self._column) == len(checked.survivors):
+            self.sums.append(self._public.add(self._column))
+            self._column.clear()
+
+    def _check_whole(self) -> None:
+        """Refuse what is not the sum that was asked for."""
+        request = self.checked.request
+        if b''.join(each.digest() for each in self._hashes) != request.update_hashes:
+            raise MessageError(request.sender, 'other updates than the request names')
+        if protocol.hash_of_sums(self.sums) != request.sum_hash:
+            raise MessageError(request.sender, 'its sum is not the sum of the updates')
+
+
+def leftover_of(checked: Checked, codec: UpdateCodec) -> NDArray[np.int64]:
+    """
+    Put together what masks are left in the sum: self masks, and pair masks with who dropped out.
+
+    :returns: integers modulo the plaintext modulus, one for each slot of the update.
+    :raises CryptoError: if there are too few shares, or so many contradict each other that it
+        cannot be told whose are wrong; if it can, the others' are used.
+    :raises WrongSecretError: if they restore what is not a member's secret.
+    """
+    shares: dict[str, dict[str, bytes]] = {name: {} for name in checked.members}
+    for holder, reveal in checked.reveals.items():
+        present = [name for name in checked.members if name not in reveal.missing]
+        for place, name in enumerate(present):
+            start = SHARE_BYTES * place
+            shares[name][holder] = reveal.shares[start : start + SHARE_BYTES]
+    keys = checked.keys
+
+    @cache
+    def recovery(holders: tuple[str, ...]) -> Recovery:
+        return Recovery(keys.threshold, keys.members, holders)
+
+    def restored(name: str) -> bytes:
+        try:
+            try:
+                return recovery(tuple(shares[name])).recover(shares[name])
+            except InconsistentSharesError as error:
+                honest = {each: x for each, x in shares[name].items() if each not in error.holders}
+                return recovery(tuple(honest)).recover(honest)
+        except ShareError as error:
+            raise CryptoError(f'a secret of {name} cannot be restored: {error}') from error
+
+    published = {key.sender: key for key in checked.request.keys}
+    seeds = {name: restored(name) for name in checked.survivors}
+    for name, seed in seeds.items():
+        if not hmac.compare_digest(protocol.hash_of_seed(seed), published[name].seed_hash):
+            raise WrongSecretError(name)
+    dropped = [name for name in checked.members if name not in seeds]
+    envelope, size = checked.request.envelope, codec.masked_slots()
+    return leftover_mask(
+        MaskContext(
+            envelope.federation,
+            envelope.round,
+            envelope.attempt,
+            checked.members,
+            checked.setup,
+        ),
+        {name: published[name].mask_key for name in checked.members},
+        self_seeds=seeds,
+        mask_secrets={name: restored(name) for name in dropped},
+        count=size[0] * size[1],
+        modulus=codec.scheme.plain_modulus,
+    )
+
+
 class KeyAuthority:
     """
     Holds the secret key of the homomorphic encryption.
@@ -80,7 +316,11 @@ class KeyAuthority:
     one hospital.
     """
 
-    takes = (DecryptRequest, Order, Relay)
+    takes: Takes = {
+        protocol.DecryptRequest: ('aggregator',),
+        protocol.Order: ('operator',),
+        protocol.Relay: ('aggregator',),
+    }
 
     def __init__(
         self,
@@ -132,7 +372,7 @@ class KeyAuthority:
 
     def start(self, now: float) -> Outcome:
         """Announce the encryption key and the newest policy."""
-        key = self.channel.seal(EncryptionKey, 0, 0, **self._announced)
+        key = self.channel.seal(protocol.EncryptionKey, 0, 0, **self._announced)
         note_order(self.channel, self._store)
         if (self.channel.journal.newest_round('release') or 0) < self.round:
             self._note_release()  # killed between the two
@@ -149,15 +389,13 @@ class KeyAuthority:
 
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a request to decrypt, updates or an order; see :class:`Party`."""
-        match message:
-            case DecryptRequest():
-                return self._take_request(message, now)
-            case Relay():
-                return self._take_relay(message, now)
-            case Order():
-                return self._roll_back(message)
-        name = type(message).__name__
-        raise RoundError(message.envelope.sender, f'{name} to the key authority')
+        if isinstance(message, protocol.Order):
+            return self._roll_back(message)
+        self.channel.check(message, self.takes, 'the key authority')
+        if isinstance(message, protocol.DecryptRequest):
+            return self._take_request(message, now)
+        assert isinstance(message, protocol.Relay)
+        return self._take_relay(message, now)
 
     def finish(self, job: Job, result: object, now: float) -> Outcome:
         """Publish the policy, or the reason why there is none."""
@@ -172,8 +410,7 @@ class KeyAuthority:
 
     # 1. Check the aggregator's request.
 
-    def _take_request(self, message: DecryptRequest, now: float) -> Outcome:
-        sender = self.channel.accept(message, 'aggregator').name
+    def _take_request(self, message: protocol.DecryptRequest, now: float) -> Outcome:
         if message.envelope.round == self.round:
             # The answer to an earlier request was lost. There is no second decryption.
             return Outcome((self._policy_message(),))
@@ -181,7 +418,7 @@ class KeyAuthority:
             return Outcome()  # the answer is on its way
         try:
             if message.envelope.round != self.round + 1:
-                raise RoundError(sender, f'the next round is {self.round + 1}')
+                raise RoundError(message.sender, f'the next round is {self.round + 1}')
             self.channel.check_roster()
             checked = self._checked(message) if message.survivors else None
         except FdrlError as error:
@@ -196,15 +433,17 @@ class KeyAuthority:
             self._summing = Summing(checked, self.channel, self._public, base, watch)
         return accepted + self._pull(now)
 
-    def _checked(self, request: DecryptRequest) -> Checked:
-        announced = EncryptionKey(request.envelope, **self._announced)
+    def _checked(self, request: protocol.DecryptRequest) -> Checked:
+        announced = protocol.EncryptionKey(request.envelope, **self._announced)
         terms = Terms.of(self._codec, self._public, announced)
         base = digest_of(self.state.released.weights)
         return check_request(request, self.channel, terms.digest(base, self.channel.roster))
 
-    def _verdict(self, request: DecryptRequest, accepted: bool, reason: str) -> Outcome:
-        round, attempt = attempt_of(request.envelope)
-        verdict = self.channel.seal(Verdict, round, attempt, accepted=accepted, reason=reason)
+    def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Outcome:
+        round, attempt = request.id
+        verdict = self.channel.seal(
+            protocol.Verdict, round, attempt, accepted=accepted, reason=reason
+        )
         if accepted:
             return Outcome((verdict,))
         if (round, reason) != self._refused:
@@ -221,22 +460,23 @@ class KeyAuthority:
         summing = self._summing
         if summing is None or self._busy:
             return Outcome()
-        attempt = attempt_of(summing.checked.request.envelope)
+        attempt = summing.checked.request.id
         if summing.is_whole:
             self._summing = None
             return self._begin(lambda: self._decrypt(summing), summing.checked.request)
         return Outcome(
             tuple(
-                self.channel.seal(Wanted, *attempt, to='aggregator', first=first, count=count)
+                self.channel.seal(
+                    protocol.Wanted, *attempt, to='aggregator', first=first, count=count
+                )
                 for first, count in summing.wanted(now)
             )
         )
 
-    def _take_relay(self, message: Relay, now: float) -> Outcome:
-        sender, summing = self.channel.accept(message, 'aggregator').name, self._summing
-        attempt = attempt_of(message.envelope)
-        if summing is None or attempt != attempt_of(summing.checked.request.envelope):
-            raise RoundError(sender, f'updates of {attempt} that were not asked for')
+    def _take_relay(self, message: protocol.Relay, now: float) -> Outcome:
+        summing = self._summing
+        if summing is None or message.id != summing.checked.request.id:
+            raise RoundError(message.sender, f'updates of {message.id} that were not asked for')
         try:
             summing.take(message)
         except FdrlError as error:
@@ -246,13 +486,13 @@ class KeyAuthority:
 
     # 3. Decrypt that sum once, and take off the masks.
 
-    def _begin(self, work: Callable[[], Released], request: DecryptRequest) -> Outcome:
+    def _begin(self, work: Callable[[], Released], request: protocol.DecryptRequest) -> Outcome:
         """Do on the worker what ends the round, unless it is refused."""
         self._busy = True
 
         def decrypt(
             report: Report, stopped: Stopped
-        ) -> Released | tuple[DecryptRequest, FdrlError]:
+        ) -> Released | tuple[protocol.DecryptRequest, FdrlError]:
             try:
                 return work()
             except FdrlError as error:
@@ -271,7 +511,7 @@ class KeyAuthority:
         """
         checked, codec, roster = summing.checked, self._codec, self.channel.roster
         request, survivors = checked.request, checked.survivors
-        round, attempt = attempt_of(request.envelope)
+        round, attempt = request.id
         leftover = leftover_of(checked, codec)
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
@@ -307,9 +547,9 @@ class KeyAuthority:
             reason=validation.reason,
         )
 
-    def _rolled_back(self, request: DecryptRequest, reason: str) -> Released:
+    def _rolled_back(self, request: protocol.DecryptRequest, reason: str) -> Released:
         """End the round with the older weights."""
-        round, attempt = attempt_of(request.envelope)
+        round, attempt = request.id
         return Released(round, attempt, self.state.released.weights, (), b'', True, reason)
 
     # 5. Release the policy of the round.
@@ -324,14 +564,14 @@ class KeyAuthority:
         # First the heads: hospitals release their own policies on acknowledged ones alone.
         return Outcome((self._acknowledge(), self._policy_message()), notes=(note,))
 
-    def _acknowledge(self) -> LedgerHeads:
+    def _acknowledge(self) -> protocol.LedgerHeads:
         released = self.state.released
         return self._watch.acknowledge(self.channel, (released.round, released.attempt))
 
-    def _policy_message(self) -> GlobalPolicy:
+    def _policy_message(self) -> protocol.GlobalPolicy:
         released = self.state.released
         return self.channel.seal(
-            GlobalPolicy,
+            protocol.GlobalPolicy,
             released.round,
             released.attempt,
             weights=encode_weights(released.weights),
@@ -367,14 +607,14 @@ class KeyAuthority:
 
     # An operator's order instead: release an older policy anew.
 
-    def _roll_back(self, order: Order) -> Outcome:
+    def _roll_back(self, order: protocol.Order) -> Outcome:
         """
         End the present round with the weights of an older one, signed anew.
 
         :raises RoundError: if its policy is not there, or a sum is being decrypted.
         """
         used = take_order(order, self.channel, self._store)
-        operator, older = order.envelope.sender, order.to_round
+        operator, older = order.sender, order.to_round
         policy = self.state.policy(older)
         if self._busy or policy is None or older >= self.round:
             self._store.replace((), used)

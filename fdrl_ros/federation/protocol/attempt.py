@@ -16,18 +16,10 @@ from fdrl_ros.crypto.masking.round_secret import binding, joined
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
-from fdrl_ros.federation.protocol.message import Envelope, Reveal, RoundKey
-
-AttemptId = tuple[int, int]
-"""A round and the attempt at it."""
+from fdrl_ros.federation.protocol.message import AttemptId, Reveal, RoundKey
 
 _SETUP = b'fdrl_ros set-up of an attempt 1'
 _SETTLE = b'fdrl_ros survivors of an attempt 1'
-
-
-def attempt_of(envelope: Envelope) -> AttemptId:
-    """Return which attempt a message belongs to."""
-    return envelope.round, envelope.attempt
 
 
 def read_round_key(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
@@ -37,15 +29,15 @@ def read_round_key(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
     :param known: those of the other hospitals in this attempt.
     :raises MessageError: if no mask can be made with it, or it was copied.
     """
-    sender = message.envelope.sender
+    sender = message.sender
     try:
         keys = MemberKeys(message.mask_key, message.sealing_key)
     except CryptoError as error:
         raise MessageError(sender, str(error)) from error
     halves = {message.mask_key, message.sealing_key}
     for other in known:
-        if other.envelope.sender != sender and halves & {other.mask_key, other.sealing_key}:
-            raise MessageError(sender, f'the round key of {other.envelope.sender}')
+        if other.sender != sender and halves & {other.mask_key, other.sealing_key}:
+            raise MessageError(sender, f'the round key of {other.sender}')
     return keys
 
 
@@ -57,7 +49,7 @@ def key_list(roster: Roster, messages: Iterable[RoundKey], of: AttemptId, terms:
     :param terms: digest of terms, roster and starting policy.
     :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
     """
-    keys = {each.envelope.sender: MemberKeys(each.mask_key, each.sealing_key) for each in messages}
+    keys = {each.sender: MemberKeys(each.mask_key, each.sealing_key) for each in messages}
     return KeyList(roster.federation, *of, roster.threshold, keys, terms)
 
 
@@ -94,7 +86,7 @@ def check_reveal(message: Reveal, members: Collection[str]) -> None:
 
     :raises MessageError: if so.
     """
-    sender, missing = message.envelope.sender, set(message.missing)
+    sender, missing = message.sender, set(message.missing)
     if len(missing) != len(message.missing) or not missing <= set(members):
         raise MessageError(sender, f'has no shares of {message.missing}')
     if len(message.shares) != SHARE_BYTES * (len(members) - len(missing)):

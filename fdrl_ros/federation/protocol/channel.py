@@ -2,28 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sign the messages that a party sends, and check those that it receives."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 import time
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity, verify
-from fdrl_ros.errors import ReplayError, RosterError, RoundError, SignatureError
+from fdrl_ros.errors import MessageError, ReplayError, RosterError, RoundError, SignatureError
 from fdrl_ros.federation.journal.journal import Journal
-from fdrl_ros.federation.protocol.message import Envelope, Message
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.message import Message, Phase
+from fdrl_ros.federation.protocol.party import Outcome, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 
 M = TypeVar('M', bound=Message)
+
+Takes = Mapping[type[Message], tuple[str, ...]]
+"""Kinds of messages, and the roles in the roster that may send each."""
 
 MOST_COUNT = 10**18
 """No round, attempt or counter gets that far."""
 
 
-def check_signed(roster: Roster, message: Message, role: str) -> Member:
+def check_signed(roster: Roster, message: Message, *roles: str) -> Member:
     """
-    Check the sender of a message; see :meth:`Channel.verify`, which needs a key of its own too.
+    Check the sender of a message, whatever its counter.
 
-    :raises SignatureError: unless a member of that role signed exactly this.
+    :param roles: in the roster, of who may send it.
+    :returns: the sender.
+    :raises SignatureError: unless a member of such a role signed exactly this.
     :raises RoundError: if it belongs to another federation, or to no round that can be.
     """
     envelope = message.envelope
@@ -37,14 +45,42 @@ def check_signed(roster: Roster, message: Message, role: str) -> Member:
         member = roster.member(envelope.sender)
     except RosterError as error:
         raise SignatureError(envelope.sender, str(error)) from error
-    if member.role != role:
-        raise SignatureError(envelope.sender, f'a {member.role} cannot speak as a {role}')
+    if member.role not in roles:
+        raise SignatureError(member.name, f'a {member.role} cannot speak as {" or ".join(roles)}')
     if not verify(member.public, envelope.signature, message.canonical()):
         raise SignatureError(envelope.sender, f'bad signature on {type(message).__name__}')
     return member
 
 
-class Channel:
+class Receiver:
+    """Checks messages without a key of its own."""
+
+    def __init__(self, roster: Roster) -> None:
+        """Begin without any message."""
+        self.roster = roster
+        self.heard: dict[tuple[str, type[Message]], int] = {}
+
+    def check(self, message: Message, takes: Takes, party: str) -> None:
+        """
+        Check that a message is new, and sent by who may send it to this party.
+
+        :param takes: the kinds that the party takes.
+        :param party: what it is, in words.
+        :raises SignatureError: unless a member of the right role signed exactly this.
+        :raises RoundError: if it is of another kind or federation.
+        :raises ReplayError: if its counter is not above the last one received.
+        """
+        kind, name = type(message), type(message).__name__
+        if kind not in takes:
+            raise RoundError(message.sender, f'{name} to {party}')
+        check_signed(self.roster, message, *takes[kind])
+        key, counter = (message.sender, kind), message.envelope.counter
+        if counter <= self.heard.get(key, -1):
+            raise ReplayError(message.sender, f'{name} counter {counter}')
+        self.heard[key] = counter
+
+
+class Channel(Receiver):
     """
     One party's end of the signed conversation.
 
@@ -71,13 +107,12 @@ class Channel:
         """
         if roster.member(identity.name).public != identity.public:
             raise SignatureError(identity.name, 'the roster holds another key for this name')
+        super().__init__(roster)
         self.name = identity.name
         self.clock = clock
-        self.roster = roster
         self.journal = journal or Journal(None, identity, roster.federation)
         self._identity = identity
         self._store = store
-        self.heard: dict[tuple[str, type[Message]], int] = {}
 
     def check_roster(self) -> None:
         """
@@ -89,32 +124,100 @@ class Channel:
 
     def seal(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
         """Make a signed message of this party."""
-        envelope = Envelope(
+        envelope = protocol.Envelope(
             self.roster.federation, round, attempt, self.name, self._store.next_counter()
         )
         return kind(envelope=envelope, **fields).signed_by(self._identity)
 
-    def verify(self, message: Message, role: str) -> Member:
-        """
-        Check sender and signature, whatever the counter.
 
-        :param role: role in the roster that may send this kind.
-        :returns: the sender.
-        :raises SignatureError: unless a member of that role signed exactly this.
-        :raises RoundError: if it belongs to another federation.
-        """
-        return check_signed(self.roster, message, role)
+OBSERVED: Final[Takes] = {
+    protocol.GlobalPolicy: ('key_authority',),
+    protocol.HospitalPolicy: ('hospital',),
+    protocol.MaskedUpdate: ('hospital',),
+    protocol.RoundStatus: ('aggregator',),
+}
+"""Kinds that an observer takes, and the roles that may send each."""
 
-    def accept(self, message: Message, role: str) -> Member:
-        """
-        Check sender and signature, and that the message is new.
 
-        :raises ReplayError: if its counter is not above the last one received.
+class MessageVerifier(Receiver):
+    """
+    Checks every message as a party does; sends nothing.
+
+    :param finished: whether the aggregator's newest status is FINISHED.
+    """
+
+    finished = False
+
+    def accept(self, message: Message) -> None:
         """
-        member = self.verify(message, role)
-        key = (member.name, type(message))
-        counter = message.envelope.counter
-        if counter <= self.heard.get(key, -1):
-            raise ReplayError(member.name, f'{type(message).__name__} counter {counter}')
-        self.heard[key] = counter
-        return member
+        Check signature, role and counter of a message.
+
+        :raises MessageError: as :meth:`check`, or if its phase does not exist.
+        """
+        status = message if isinstance(message, protocol.RoundStatus) else None
+        if status and status.phase not in set(Phase):
+            raise MessageError(message.sender, f'there is no phase {status.phase}')
+        self.check(message, OBSERVED, 'an observer')
+        if status:
+            self.finished = status.phase == Phase.FINISHED
+
+
+class RosterMismatches:
+    """
+    A hospital's objections to the aggregator's roster, and what the aggregator logs of them.
+
+    Each roster is reported once. A sender of ever new rosters is logged ever more seldom, so that
+    it cannot fill the log.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        """Begin without a known difference."""
+        self._channel = channel
+        self._reported: dict[str, bytes] = {}
+        self._logged: Counter[str] = Counter()
+
+    def object_to(self, status: protocol.RoundStatus) -> Outcome | None:
+        """
+        Return a hospital's objection to the aggregator's roster, or None if both have the same.
+
+        :raises RoundError: if it objected to this roster before.
+        """
+        sender, digest, roster = status.sender, status.roster_digest, self._channel.roster
+        if digest == roster.digest_bytes:
+            return None
+        problem = (
+            f'{sender} goes by roster {digest.hex()[:16]}, {self._channel.name} by number '
+            f'{roster.serial}, {roster.digest[:16]}: give both the newest one'
+        )
+        if self._reported.get(sender) == digest:
+            raise RoundError(sender, problem)
+        self._reported[sender] = digest
+        objection = self._channel.seal(
+            protocol.Objection,
+            *status.id,
+            roster_serial=roster.serial,
+            roster_digest=roster.digest_bytes,
+        )
+        notes = self._notes(sender, f'no part in the rounds: {problem}')
+        return Outcome((objection,), notes=notes)
+
+    def take(self, objection: protocol.Objection) -> Outcome:
+        """
+        Log at the aggregator that a hospital takes no part, and why.
+
+        :param objection: that was checked.
+        """
+        sender, digest, roster = objection.sender, objection.roster_digest, self._channel.roster
+        if digest == roster.digest_bytes or self._reported.get(sender) == digest:
+            return Outcome()
+        self._reported[sender] = digest
+        problem = (
+            f'{sender} takes no part: it goes by roster {objection.roster_serial}, '
+            f'{digest.hex()[:16]}, {self._channel.name} by number {roster.serial}, '
+            f'{roster.digest[:16]}: give both the newest one'
+        )
+        return Outcome(notes=self._notes(sender, problem))
+
+    def _notes(self, sender: str, problem: str) -> tuple[str, ...]:
+        self._logged[sender] += 1
+        return (problem,) if worth_logging(self._logged[sender]) else ()

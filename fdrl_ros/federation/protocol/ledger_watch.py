@@ -5,9 +5,8 @@
 from pathlib import Path
 
 from fdrl_ros.errors import LedgerHeadError
-from fdrl_ros.federation.protocol.attempt import AttemptId
 from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.message import LedgerHeads, MaskedUpdate
+from fdrl_ros.federation.protocol.message import AttemptId, LedgerHeads, MaskedUpdate
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 
@@ -60,7 +59,7 @@ class LedgerWatch:
         :raises LedgerHeadError: if the ledger does not go on from the newest head seen of its
             hospital, if it charged nothing for the round, or if the links do not lead to its head.
         """
-        sender, round = update.envelope.sender, update.envelope.round
+        sender, round = update.sender, update.envelope.round
         if update.chunk:
             if update.ledger_links:
                 raise LedgerHeadError(sender, f'has links in chunk {update.chunk}: expected in 0')

@@ -18,11 +18,16 @@ from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import MessageError
-from fdrl_ros.federation.protocol.chunk_requests import STEP
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
 PROTOCOL_VERSION = 4
+
+AttemptId = tuple[int, int]
+"""A round and the attempt at it."""
+
+STEP = 8
+"""Most chunks requested in one message."""
 
 MOST_HOSPITALS = 1000
 """Most hospitals of a federation."""
@@ -70,6 +75,16 @@ class Message:
     """Base of every signed message."""
 
     envelope: Envelope
+
+    @property
+    def sender(self) -> str:
+        """Name of the party that sent it."""
+        return self.envelope.sender
+
+    @property
+    def id(self) -> AttemptId:
+        """Round and attempt that it belongs to."""
+        return self.envelope.round, self.envelope.attempt
 
     def canonical(self) -> bytes:
         """Return the bytes that are signed; equal messages have equal bytes, others do not."""

@@ -18,9 +18,8 @@ from typing import Final
 from fdrl_ros.crypto.keys.roster import utc
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import MessageError, OrderTimeError, ReplayError, RoundError
-from fdrl_ros.federation.protocol.attempt import AttemptId
-from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.message import Envelope, Order
+from fdrl_ros.federation.protocol.channel import Channel, check_signed
+from fdrl_ros.federation.protocol.message import AttemptId, Envelope, Order
 from fdrl_ros.federation.protocol.store import Store
 
 ORDER_AGE: Final = 60.0
@@ -78,7 +77,7 @@ def take_order(order: Order, channel: Channel, store: Store) -> dict[str, bytes]
         later either.
     :raises ReplayError: if it, or a later one of this operator, was taken before.
     """
-    operator = channel.verify(order, 'operator').name
+    operator = check_signed(channel.roster, order, 'operator').name
     if order.to != channel.name or ADDRESSEES.get(order.action) != channel.name:
         raise RoundError(
             operator, f'the order {order.action[:40]!r} to {order.to[:40]!r}, at {channel.name}'
@@ -150,7 +149,7 @@ def unnoted(order: Order, channel: Channel, of: AttemptId, action: str = '') -> 
     fields = {
         'round': of[0],
         'attempt': of[1],
-        'operator': order.envelope.sender,
+        'operator': order.sender,
         'action': action or order.action,
         'hospital': order.hospital,
     }
@@ -206,9 +205,7 @@ class StandingOrders:
         used = take_order(order, self._channel, self._store)
         if order.action in _OF_HOSPITALS and order.hospital not in self._names:
             self._store.replace((), used)
-            raise RoundError(
-                order.envelope.sender, f'the roster names no hospital {order.hospital[:80]!r}'
-            )
+            raise RoundError(order.sender, f'the roster names no hospital {order.hospital[:80]!r}')
         kept = self._values(order.action, order.hospital)
         self._store.replace((), used | kept | unnoted(order, self._channel, of))
         self.note()

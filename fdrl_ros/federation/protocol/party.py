@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface between a party and its driver: messages in, messages and jobs out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,7 +49,7 @@ class Party(Protocol):
     """
 
     @property
-    def takes(self) -> tuple[type[Message], ...]:
+    def takes(self) -> Collection[type[Message]]:
         """Kinds of messages that it takes."""
         ...
 

@@ -13,8 +13,7 @@ import logging
 
 from fdrl_ros.errors import StateLostError
 from fdrl_ros.federation.aggregator.state import AggregatorState
-from fdrl_ros.federation.hospital.round_seeds import RoundSeeds
-from fdrl_ros.federation.hospital.state import HospitalState
+from fdrl_ros.federation.hospital.state import HospitalState, RoundSeeds
 from fdrl_ros.federation.journal.journal import BEHIND, Journal
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.protocol.channel import Channel

@@ -9,6 +9,7 @@ from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
 from fdrl_ros.experiments.rounds import Observer
+from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
     Envelope,
     HospitalPolicy,
@@ -16,7 +17,6 @@ from fdrl_ros.federation.protocol.message import (
     RoundKey,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.observer import MessageVerifier
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 from fdrl_ros.runtime.stopwatch import Stopwatch
 import numpy as np
