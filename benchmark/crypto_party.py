@@ -20,8 +20,9 @@ import time
 
 from benchmarking import peak
 from crypto_work import FEDERATION, SEED, SETTINGS
-from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed

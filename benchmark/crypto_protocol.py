@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from benchmarking import Work
 from crypto_work import Attempt, Round, SEED, SETTINGS, threshold, Updates
-from fdrl_ros.crypto.he.encryption import choose_scheme
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import deal, open_shares, seal_shares, SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES

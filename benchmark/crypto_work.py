@@ -16,8 +16,9 @@ from pathlib import Path
 import tempfile
 
 from benchmarking import Work
-from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, Scheme, SecretContext
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings, Quantisation
+from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
@@ -121,7 +122,7 @@ class Attempt:
         keys = self.published
         return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), keys)
 
-    def net_mask(self, name: str, scheme: Scheme) -> NDArray[np.int64]:
+    def net_mask(self, name: str, scheme: AnyScheme) -> NDArray[np.int64]:
         """Return what a hospital adds to its slots, shape (ciphertexts, slots)."""
         secrets = self.secrets[name]
         peers = {each: public for each, public in self.publics.items() if each != name}
@@ -132,7 +133,7 @@ class Attempt:
             modulus=scheme.plain_modulus,
         ).reshape(scheme.ciphertexts, scheme.slots)
 
-    def leftover_mask(self, scheme: Scheme) -> NDArray[np.int64]:
+    def leftover_mask(self, scheme: AnyScheme) -> NDArray[np.int64]:
         """Return what the key authority takes off the sum when nobody dropped out."""
         return leftover_mask(
             MaskContext(FEDERATION, self.round, 0, tuple(self.publics)),

@@ -12,6 +12,12 @@ class FdrlError(Exception):
         """Copy text and values, whatever the class is made of."""
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
+    @classmethod
+    def unless(cls, condition: object, *arguments: object) -> None:
+        """Raise this error with these arguments unless the condition is true."""
+        if not condition:
+            raise cls(*arguments)
+
 
 class SettingError(FdrlError):
     """A setting has a value that it cannot have."""

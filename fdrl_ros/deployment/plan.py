@@ -21,7 +21,7 @@ from fdrl_ros.settings import named_among, Settings
 import yaml
 
 if TYPE_CHECKING:
-    from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+    from fdrl_ros.crypto.he.schemes import EncryptionSettings
     from fdrl_ros.deployment.settings import (
         EvaluationSettings,
         FederationSettings,
@@ -98,7 +98,7 @@ class Plan:
     privacy: 'Group[PrivacySettings]' = Group('fdrl_ros.learner.settings')
     collection: 'Group[CollectionSettings]' = Group('fdrl_ros.learner.records.collection')
     pretraining: 'Group[PretrainingSettings]' = Group('fdrl_ros.learner.pretraining')
-    encryption: 'Group[EncryptionSettings]' = Group('fdrl_ros.crypto.he.quantisation')
+    encryption: 'Group[EncryptionSettings]' = Group('fdrl_ros.crypto.he.schemes')
     validation: 'Group[ValidationSettings]' = Group('fdrl_ros.deployment.settings')
     selector: 'Group[SelectorSettings]' = Group('fdrl_ros.selector.settings')
     shield: 'Group[ShieldSettings]' = Group('fdrl_ros.shield.settings')

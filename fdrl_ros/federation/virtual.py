@@ -12,8 +12,8 @@ import hashlib
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.schemes import choose_scheme
 import numpy as np
 import pytest
 

@@ -11,7 +11,8 @@ from dataclasses import fields, is_dataclass, replace
 import tracemalloc
 from typing import get_args, get_origin, get_type_hints
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.protocol import encoding

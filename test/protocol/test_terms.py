@@ -5,7 +5,7 @@
 from dataclasses import replace
 
 from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.errors import CryptoError, MessageError, PolicyError, RoundError
 from fdrl_ros.federation.key_authority.state import Served
 from fdrl_ros.federation.protocol.message import (

@@ -14,7 +14,8 @@ from enum import IntEnum
 from functools import cache
 from typing import Any
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, PublicContext, SecretContext
+from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (
     MaskedUpdate,

@@ -7,8 +7,9 @@ from dataclasses import replace
 import hashlib
 from pathlib import Path
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings, Quantisation
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError

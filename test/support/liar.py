@@ -13,7 +13,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.masking.share_sealing import KeyList, seal_shares, SEALED_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART

@@ -16,7 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fdrl_ros.crypto.he.encryption import choose_scheme, SecretContext
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (

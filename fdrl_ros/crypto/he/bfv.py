@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-BFV, the exact scheme: parameters, packing, check slots and key pair (FDRL Eq. 6; spec section 4).
+BFV, the exact scheme: parameters, packing and check slots (FDRL Eq. 6; spec section 4).
 
 A scheme is refused unless three things are certain: 128-bit security by the table of the
 homomorphic encryption standard, room for the carries of all members' sum in every packed value,
@@ -17,21 +17,21 @@ them can be made easy to guess, the others are then dense in the coefficients of
 wrong guess reveals only that it was wrong. Masks that did not cancel are found in the same way.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 import hashlib
+import itertools
 import math
-from typing import Any, Final
+from typing import Final, Self
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from fdrl_ros.crypto.he.parameters import is_prime, Parameters, plain_prime
-from fdrl_ros.crypto.he.seal import refuse, Residues, Seal
+from fdrl_ros.crypto.he.parameters import is_prime, Message, MISFIT, Parameters, plain_prime
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
-import tenseal.sealapi as seal
 
 _WEIGHTS = b'fdrl_ros weights of check slots 1'
 _GUESS_BITS: Final = 64
@@ -89,7 +89,7 @@ _PLAIN_BITS = 60
 
 
 @dataclass(frozen=True)
-class Scheme(Parameters):
+class BfvScheme(Parameters):
     """
     BFV parameters for exact sums.
 
@@ -102,24 +102,46 @@ class Scheme(Parameters):
     plain_modulus: int
     values_per_slot: int
 
+    kind = 'bfv'
+    ranges = {
+        **Parameters.ranges,
+        'plain_modulus': (2, 2**_PLAIN_BITS),
+        'values_per_slot': (1, 60),
+    }
+
     def __post_init__(self) -> None:
         """Refuse a scheme that is weak, or whose sums might not be exact."""
         super().__post_init__()
-        self._check_range('plain_modulus', 2, 2**_PLAIN_BITS)
-        self._check_range('values_per_slot', 1, 60)
         t = self.plain_modulus
         if t % (2 * self.poly_degree) != 1 or not is_prime(t) or t in self.key_moduli:
             raise CryptoError(f'plain modulus {t}: expected another prime, 1 modulo 2N')
         if self.radix**self.values_per_slot > t:
-            raise CryptoError(
-                f'{self.values_per_slot} sums of {self.members} x {self.bits} bits do not fit '
-                f'below the plain modulus {t}'
-            )
+            raise CryptoError(f'sums of {self.members} members do not fit below the modulus {t}')
         if self.noise_margin < 1:
-            raise CryptoError(
-                f'noise margin {self.noise_margin:.1f} bits with {self.members} members: '
-                f'expected at least 1; a sum could decrypt wrongly'
-            )
+            raise CryptoError(f'noise margin {self.noise_margin:.1f} bits: expected at least 1')
+
+    @classmethod
+    def choose(cls, n_parameters: int, members: int, bits: int) -> Self:
+        """
+        Return the scheme with the fewest bytes on the wire that is secure and exact.
+
+        :param n_parameters: P, integers in one update.
+        :param members: most hospitals in one sum.
+        :param bits: bits of one quantised integer.
+        :raises CryptoError: if none fits.
+        """
+        schemes = []
+        for (degree, sizes), values_per_slot in itertools.product(CANDIDATES, (3, 2, 1)):
+            least = (members * (2**bits - 1) + 1) ** values_per_slot
+            if least.bit_length() < _PLAIN_BITS:
+                prime = plain_prime(max(least, 2 * degree + 1), degree)
+                with suppress(CryptoError):
+                    schemes.append(
+                        cls(n_parameters, members, bits, degree, sizes, prime, values_per_slot)
+                    )
+        if not schemes:
+            raise CryptoError(f'no secure scheme sums {bits} bits over {members} members exactly')
+        return min(schemes, key=lambda scheme: scheme.ciphertexts * scheme.ciphertext_bytes)
 
     @property
     def radix(self) -> int:
@@ -160,102 +182,32 @@ class Scheme(Parameters):
         # Decryption is right below q / 2t.
         return math.log2(math.prod(self.moduli)) - math.log2(2 * self.plain_modulus * noise)
 
-    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def release(
+        self, message: Message, budget: int | None, *, secret: bytes, ciphertext: bytes
+    ) -> NDArray[np.int64]:
+        """Refuse a message with more noise than honest members' sums have."""
+        # How much budget is left would reveal the secret key to who malformed the ciphertext.
+        if budget is None or budget < int(self.noise_margin):
+            raise CryptoError('less noise budget than honest sums leave: malformed ciphertext')
+        return message
+
+    def _pack(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
         powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
-        rows = integers.reshape(-1, self.slots - self.checks, self.values_per_slot) @ powers
-        return np.hstack((rows, check_sums(rows, self.plain_modulus)))
+        slots = row.reshape(-1, self.values_per_slot) @ powers
+        return np.append(slots, check_sums(slots[None], self.plain_modulus))
 
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
         row, sums = row[: -self.checks], row[-self.checks :]
-        if ((check_sums(row[None], self.plain_modulus)[0] - sums) % self.plain_modulus).any():
-            # Which check failed, and how, would reveal the secret key; see the module.
-            raise CryptoError('check slots do not fit: masks did not cancel, or made-up updates')
-        if row.min() < 0 or row.max() >= self.radix**self.values_per_slot:
-            raise CryptoError('sums out of range: masks did not cancel or an update is malformed')
-        values = np.empty((row.size, self.values_per_slot), dtype=np.int64)
-        for place in range(self.values_per_slot):
-            row, values[:, place] = np.divmod(row, self.radix)
+        # Which check failed, and how, would reveal the secret key; see the module.
+        found = check_sums(row[None], self.plain_modulus)[0]
+        if ((found - sums) % self.plain_modulus).any():
+            raise CryptoError(f'check slots do not fit: {MISFIT}')
+        if row.max() >= self.radix**self.values_per_slot:
+            raise CryptoError(f'sums out of range: {MISFIT}')
+        values = row[:, None] // self.radix ** np.arange(self.values_per_slot) % self.radix
         flat = values.reshape(-1)
         if flat[length:].any():
-            raise CryptoError(
-                'padding is not zero: masks did not cancel or an update is malformed'
-            )
+            raise CryptoError(f'padding is not zero: {MISFIT}')
         if flat.max() > count * self.levels:
-            raise CryptoError(
-                f'sums out of range of {count} members: masks did not cancel or an update is '
-                f'malformed'
-            )
+            raise CryptoError(f'sums out of range of {count} members: {MISFIT}')
         return flat[:length]
-
-
-def choose_bfv_scheme(n_parameters: int, members: int, bits: int) -> Scheme:
-    """
-    Return the scheme with the fewest bytes on the wire that is secure and exact.
-
-    :param n_parameters: P, integers in one update.
-    :param members: most hospitals in one sum.
-    :param bits: bits of one quantised integer.
-    :raises CryptoError: if none fits.
-    """
-    schemes = []
-    for degree, sizes in CANDIDATES:
-        for values_per_slot in (3, 2, 1):
-            least = (members * (2**bits - 1) + 1) ** values_per_slot
-            if least.bit_length() > _PLAIN_BITS - 1:
-                continue
-            prime = plain_prime(max(least, 2 * degree + 1), degree)
-            try:
-                scheme = Scheme(n_parameters, members, bits, degree, sizes, prime, values_per_slot)
-            except CryptoError:
-                continue
-            schemes.append(scheme)
-    if not schemes:
-        raise CryptoError(
-            f'no 128-bit secure scheme sums {n_parameters} integers of {bits} bits over '
-            f'{members} members exactly; take fewer bits'
-        )
-    return min(schemes, key=lambda scheme: scheme.ciphertexts * scheme.ciphertext_bytes)
-
-
-class Bfv(Seal):
-    """One BFV key pair, or its public half, of a :class:`Scheme`."""
-
-    scheme_type = seal.SCHEME_TYPE.BFV
-
-    def __init__(
-        self, scheme: Scheme, *, public_key: Residues, secret_key: Residues | None = None
-    ) -> None:
-        """Hand the keys to the library."""
-        super().__init__(scheme, public_key=public_key, secret_key=secret_key)
-        self.encoder = seal.BatchEncoder(self._context)
-
-    @classmethod
-    def _complete(cls, parms: Any, scheme: Scheme) -> None:
-        parms.set_plain_modulus(scheme.plain_modulus)
-
-    def encrypt(self, message: NDArray[np.int64]) -> Residues:
-        """
-        Encrypt one slot vector under the public key.
-
-        :param message: shape (slots,), each in [0, t).
-        :returns: shape (2, data primes, N).
-        """
-        plaintext, ciphertext = seal.Plaintext(), seal.Ciphertext()
-        refuse(self.encoder.encode, message.tolist(), plaintext)
-        refuse(self.encryptor.encrypt, plaintext, ciphertext)
-        return self.read_residues(ciphertext)
-
-    def decrypt(self, residues: Residues) -> tuple[NDArray[np.int64], int]:
-        """
-        Decrypt one ciphertext.
-
-        :param residues: shape (2, data primes, N), each below its prime.
-        :returns: values in [0, t), shape (slots,), and the noise budget left, in bits.
-        :raises CryptoError: without a secret key, or if the library refuses the residues.
-        """
-        ciphertext = self.load(residues)
-        plaintext = self._open(ciphertext)
-        assert self.decryptor is not None
-        budget = refuse(self.decryptor.invariant_noise_budget, ciphertext)
-        values = np.array(refuse(self.encoder.decode_uint64, plaintext), dtype=np.int64)
-        return values, int(budget)

@@ -33,19 +33,17 @@ from functools import cache, cached_property
 from hashlib import sha256
 import itertools
 import math
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from fdrl_ros.crypto.he.parameters import Parameters
-from fdrl_ros.crypto.he.seal import read_residues, refuse, Residues, Seal
+from fdrl_ros.crypto.he.parameters import MISFIT, Parameters, Residues
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
-import tenseal.sealapi as seal
 
 # Draws of unbounded integers, shape (count,), dtype object.
 Integers = NDArray[np.object_]
@@ -177,18 +175,53 @@ class CkksScheme(Parameters):
     decryptions: int
     statistical_bits: int
 
+    kind = 'ckks'
+    ranges = {
+        **Parameters.ranges,
+        'decryptions': (1, 2**40),
+        'statistical_bits': (MIN_STATISTICAL_BITS, 128),
+    }
+
     def __post_init__(self) -> None:
         """Refuse a scheme that is weak, or whose sums would drown in the flooding."""
         super().__post_init__()
-        self._check_range('decryptions', 1, 2**40)
-        self._check_range('statistical_bits', MIN_STATISTICAL_BITS, 128)
         if max(self.coefficient_bits[:-1]) > _PRIME_BITS:
             raise CryptoError(f'primes of {self.coefficient_bits} bits: expected at most 50')
         if self.mean_error > 1:
-            raise CryptoError(
-                f'flooding of {self.statistical_bits} bits over {self.decryptions} rounds makes '
-                f'an error of {self.mean_error:.3g} steps of the mean: expected at most 1'
-            )
+            raise CryptoError(f'flooding errs by {self.mean_error:.3g} steps: expected at most 1')
+
+    @classmethod
+    def choose(
+        cls,
+        n_parameters: int,
+        members: int,
+        bits: int,
+        *,
+        decryptions: int = 10_000,
+        statistical_bits: int = MIN_STATISTICAL_BITS,
+    ) -> Self:
+        """
+        Return the scheme with the fewest bytes on the wire that is secure and precise enough.
+
+        :param n_parameters: P, integers in one update.
+        :param members: most hospitals in one sum.
+        :param bits: bits of one quantised integer.
+        :param decryptions: most rounds of one key pair.
+        :param statistical_bits: of the flooding.
+        :raises CryptoError: if none fits.
+        """
+        shape, reason = (n_parameters, members, bits), ''
+        for degree, sizes in CKKS_CANDIDATES:
+            try:
+                return cls(*shape, degree, sizes, decryptions, statistical_bits)
+            except CryptoError as error:
+                reason = str(error)
+        raise CryptoError(f'no CKKS scheme sums {bits} bits over {members} members: {reason}')
+
+    @property
+    def most_rounds(self) -> float:
+        """Return how many rounds one key pair serves before it must be replaced."""
+        return self.decryptions
 
     @cached_property
     def modulus(self) -> int:
@@ -218,10 +251,7 @@ class CkksScheme(Parameters):
             t = (5 * (self.members * self.levels + 1 + 2 * slack)) // 4 + 1
             scale = (4 * self.modulus // 5 - 2 * most) // (self.members * (t - 1))
             if scale < 1 or t >= 2**_PLAIN_BITS:
-                raise CryptoError(
-                    f'a modulus of {self.modulus.bit_length()} bits has no room for the '
-                    f'flooding of {self.statistical_bits} bits over {self.decryptions} rounds'
-                )
+                raise CryptoError(f'no room for flooding of {self.statistical_bits} bits')
             needed = -(-most // scale) + 1
         return t, scale, slack
 
@@ -256,18 +286,18 @@ class CkksScheme(Parameters):
         rows = [_times(values % np.uint64(q), self.scale % q, q) for q in self.moduli]
         return np.stack(rows)
 
-    def decode(self, raw: Residues, noise: Integers) -> NDArray[np.int64]:
+    def decode(self, message: Residues, noise: Integers | int = 0) -> NDArray[np.int64]:
         """
         Flood a decrypted polynomial, scale it down and round it.
 
-        :param raw: message plus noise of the encryption, shape (primes, N).
+        :param message: plus noise of the encryption, shape (primes, N).
         :param noise: of :attr:`flooding`, shape (N,).
         :returns: slots in [0, t), shape (slots,).
         :raises CryptoError: if no sum of the members decrypts to this.
         """
         q, most = self.modulus, self.noise + self.flooding.bound
         value: Any = noise + most
-        for residues, prime in zip(raw, self.moduli, strict=True):
+        for residues, prime in zip(message, self.moduli, strict=True):
             rest = q // prime
             value = value + residues.astype(object) * (rest * pow(rest, -1, prime) % q)
         value %= q
@@ -276,45 +306,34 @@ class CkksScheme(Parameters):
         slots = (value + (self.scale // 2 - most)) // self.scale % self.plain_modulus
         return np.asarray(slots, dtype=np.int64)
 
-    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return integers
+    def release(
+        self, message: Residues, budget: int | None, *, secret: bytes, ciphertext: bytes
+    ) -> NDArray[np.int64]:
+        """
+        Flood a decrypted polynomial and decode it.
+
+        The noise is a pseudo-random function of the ciphertext: decrypting it again, as after a
+        crash, gives the same result, so the noise cannot be averaged away.
+        """
+        derivation = HKDF(SHA256(), 32, salt=None, info=_FLOODING + sha256(ciphertext).digest())
+        stream = Cipher(AES256(derivation.derive(secret)), CTR(bytes(16))).encryptor()
+
+        def words(count: int) -> NDArray[np.uint64]:
+            return np.frombuffer(stream.update(bytes(8 * count)), '<u8').astype(np.uint64)
+
+        return self.decode(message, self.flooding.draw(words, self.slots))
+
+    def _pack(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        return row
 
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
         """Refuse sums that noise does not explain; move the rest to the nearest possible sum."""
         t, slack, highest = self.plain_modulus, self.slack, count * self.levels
-        if row.min() < 0 or row.max() >= t:
-            raise CryptoError(f'sums beyond [0, {t}): expected integers modulo t')
+        CryptoError.unless(row.max() < t, f'sums: expected integers modulo {t}')
         row = (row + slack) % t - slack
         if row.max() > highest + slack or (row[length:] > slack).any():
-            raise CryptoError(
-                f'sums out of range of {count} members: masks did not cancel or an update is '
-                f'malformed'
-            )
+            raise CryptoError(f'sums out of range of {count} members: {MISFIT}')
         return row[:length].clip(0, highest)
-
-
-def flood(
-    scheme: CkksScheme, raw: Residues, secret: bytes, ciphertext: bytes
-) -> NDArray[np.int64]:
-    """
-    Turn a decrypted polynomial into slots that may be released.
-
-    The noise is a pseudo-random function of the ciphertext: decrypting it again, as after a
-    crash, gives the same result, so the noise cannot be averaged away.
-
-    :param raw: message plus noise of the encryption, shape (primes, N).
-    :param secret: key of the pseudo-random function, known to the holder of the secret key only.
-    :param ciphertext: what was decrypted.
-    :returns: slots in [0, t), shape (slots,).
-    :raises CryptoError: if no sum of the members decrypts to this.
-    """
-    derivation = HKDF(SHA256(), 32, salt=None, info=_FLOODING + sha256(ciphertext).digest())
-    stream = Cipher(AES256(derivation.derive(secret)), CTR(bytes(16))).encryptor()
-
-    def words(count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(stream.update(bytes(8 * count)), '<u8').astype(np.uint64)
-
-    return scheme.decode(raw, scheme.flooding.draw(words, scheme.slots))
 
 
 def _times(values: NDArray[np.uint64], constant: int, prime: int) -> NDArray[np.uint64]:
@@ -325,72 +344,3 @@ def _times(values: NDArray[np.uint64], constant: int, prime: int) -> NDArray[np.
         limb = np.uint64(constant >> place & (1 << _LIMB_BITS) - 1)
         product = ((product << shift) + values * limb) % modulus
     return product
-
-
-def choose_ckks_scheme(
-    n_parameters: int,
-    members: int,
-    bits: int,
-    *,
-    decryptions: int = 10_000,
-    statistical_bits: int = MIN_STATISTICAL_BITS,
-) -> CkksScheme:
-    """
-    Return the scheme with the fewest bytes on the wire that is secure and precise enough.
-
-    :param n_parameters: P, integers in one update.
-    :param members: most hospitals in one sum.
-    :param bits: bits of one quantised integer.
-    :param decryptions: most rounds of one key pair.
-    :param statistical_bits: of the flooding.
-    :raises CryptoError: if none fits.
-    """
-    reasons = []
-    for degree, sizes in CKKS_CANDIDATES:
-        try:
-            return CkksScheme(
-                n_parameters, members, bits, degree, sizes, decryptions, statistical_bits
-            )
-        except CryptoError as error:
-            reasons.append(str(error))
-    raise CryptoError(
-        f'no CKKS scheme sums {n_parameters} integers of {bits} bits over {members} members: '
-        f'{reasons[-1]}'
-    )
-
-
-class Ckks(Seal):
-    """One CKKS key pair, or its public half, of a :class:`CkksScheme`."""
-
-    scheme_type = seal.SCHEME_TYPE.CKKS
-
-    def encrypt(self, message: Residues) -> Residues:
-        """
-        Encrypt a polynomial under the public key: an encryption of zero plus the polynomial.
-
-        :param message: shape (data primes, N).
-        :returns: shape (2, data primes, N).
-        """
-        ciphertext = seal.Ciphertext()
-        refuse(self.encryptor.encrypt_zero, ciphertext)
-        refuse(self.evaluator.transform_from_ntt_inplace, ciphertext)
-        residues = self.read_residues(ciphertext)
-        residues[0] += message
-        residues[0] %= np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
-        return residues
-
-    def decrypt(self, residues: Residues) -> tuple[Residues, None]:
-        """
-        Decrypt one ciphertext; only :func:`flood` may use the result.
-
-        :param residues: shape (2, data primes, N), each below its prime.
-        :returns: message plus noise, shape (data primes, N).
-        :raises CryptoError: without a secret key, or if the library refuses the residues.
-        """
-        ciphertext = self.load(residues)
-        refuse(self.evaluator.transform_to_ntt_inplace, ciphertext)
-        opened = read_residues(self._open(ciphertext), residues.shape[1:])
-        # The library transforms ciphertexts only, so the plaintext is loaded as one.
-        wrapped = self.load(np.stack([opened, opened]), is_ntt_form=True)
-        refuse(self.evaluator.transform_from_ntt_inplace, wrapped)
-        return self.read_residues(wrapped)[0], None

@@ -19,78 +19,34 @@ from dataclasses import asdict
 from functools import cached_property
 import hashlib
 import json
-from typing import Any, Final, overload, Self
+from typing import Final, Self
 
-from fdrl_ros.crypto.he.bfv import Bfv, choose_bfv_scheme, Scheme
-from fdrl_ros.crypto.he.ckks import choose_ckks_scheme, Ckks, CkksScheme, flood
-from fdrl_ros.crypto.he.parameters import DIGEST_BYTES
-from fdrl_ros.crypto.he.seal import Backend, Residues
+from fdrl_ros.crypto.he.parameters import DIGEST_BYTES, integers_of, Residues
+from fdrl_ros.crypto.he.schemes import AnyScheme, SCHEMES
+from fdrl_ros.crypto.he.seal import BACKENDS
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['CkksScheme', 'PublicContext', 'Scheme', 'SecretContext', 'choose_scheme']
-
-AnyScheme = Scheme | CkksScheme
-
-# The library behind each kind of scheme.
-BACKENDS: Final[dict[type[AnyScheme], type[Backend]]] = {Scheme: Bfv, CkksScheme: Ckks}
-
-_PUBLIC = 'public'
-_SECRET = 'secret'
+_PUBLIC: Final = 'public'
+_SECRET: Final = 'secret'
 # Longest scheme in a context, as JSON.
-_SCHEME_BYTES = 1024
-
-
-@overload
-def choose_scheme(n_parameters: int, members: int, bits: int) -> Scheme: ...
-
-
-@overload
-def choose_scheme(
-    n_parameters: int, members: int, bits: int, kind: str, **options: int
-) -> AnyScheme: ...
-
-
-def choose_scheme(
-    n_parameters: int, members: int, bits: int, kind: str = 'bfv', **options: int
-) -> AnyScheme:
-    """
-    Return the smallest scheme of a kind that is secure and exact, or, for CKKS, exact enough.
-
-    :param n_parameters: P, integers in one update.
-    :param members: most hospitals in one sum.
-    :param bits: bits of one quantised integer.
-    :param kind: 'bfv' or 'ckks'.
-    :param options: of CKKS, see :func:`~fdrl_ros.crypto.he.ckks.choose_ckks_scheme`.
-    :raises CryptoError: if none fits.
-    """
-    if kind == 'bfv' and not options:
-        return choose_bfv_scheme(n_parameters, members, bits)
-    if kind == 'ckks':
-        return choose_ckks_scheme(n_parameters, members, bits, **options)
-    raise CryptoError(f"encryption {kind!r} with {sorted(options)}: expected 'bfv' or 'ckks'")
+_SCHEME_BYTES: Final = 1024
 
 
 class PublicContext:
-    """
-    The public key, as hospitals and the aggregator hold it: encrypts and adds, cannot decrypt.
+    """The public key, as hospitals and the aggregator hold it: encrypts, adds, cannot decrypt."""
 
-    :param backend: a library other than TenSEAL.
-    """
-
-    def __init__(
-        self, scheme: AnyScheme, public_key: Residues, *, backend: type[Backend] | None = None
-    ) -> None:
+    def __init__(self, scheme: AnyScheme, public_key: Residues) -> None:
         """Wrap a public key of a scheme; usually :meth:`from_bytes` does so."""
         self.scheme = scheme
         self.public_key = public_key
         self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 8))
         self._digest = hashlib.sha256(self._data).digest()
-        self.backend = (backend or BACKENDS[type(scheme)])(scheme, public_key=public_key)
+        self.backend = BACKENDS[scheme.kind](scheme, public_key=public_key)
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         """
         Read what :meth:`SecretContext.public_bytes` wrote.
 
@@ -100,7 +56,7 @@ class PublicContext:
         :raises CryptoError: if the bytes are not exactly a public context.
         """
         scheme, start = _read(_PUBLIC, data)
-        return cls(scheme, _read_keys(scheme, data, start, len(data), 2), backend=backend)
+        return cls(scheme, _read_keys(scheme, data, start, len(data), 2))
 
     def to_bytes(self) -> bytes:
         """Return the bytes to publish."""
@@ -122,15 +78,9 @@ class PublicContext:
         :param slots: integers modulo t, shape (slots,), each in [0, t): packed and masked.
         :raises CryptoError: on another shape, type or range.
         """
-        slots = np.asarray(slots)
-        if slots.shape != (self.scheme.slots,) or slots.dtype.kind not in 'iu':
-            raise CryptoError(
-                f'slots {slots.dtype} {slots.shape}: expected integers ({self.scheme.slots},)'
-            )
-        if slots.min() < 0 or slots.max() >= self.scheme.plain_modulus:
-            raise CryptoError(f'slots beyond [0, {self.scheme.plain_modulus}) cannot be encrypted')
-        message = self.scheme.encode(slots.astype(np.int64))
-        return self.to_wire(self.backend.encrypt(message))
+        scheme = self.scheme
+        row = integers_of('slots', slots, scheme.slots, highest=scheme.plain_modulus - 1)
+        return self.to_wire(self.backend.encrypt(scheme.encode(row)))
 
     def add(self, ciphertexts: Iterable[bytes]) -> bytes:
         """
@@ -144,16 +94,14 @@ class PublicContext:
         room = 2**64 // max(self.scheme.moduli) - 1
         total = np.zeros((2, len(self.scheme.moduli), self.scheme.poly_degree), dtype=np.uint64)
         count = 0
-        for ciphertext in ciphertexts:
-            count += 1
+        for count, ciphertext in enumerate(ciphertexts, 1):
             if count > self.scheme.members:
                 break
             total += self.residues(ciphertext)
             if count % room == 0:
                 total %= primes
         if not 1 <= count <= self.scheme.members:
-            found = 'no' if not count else f'{count} or more'
-            raise CryptoError(f'{found} ciphertexts: expected 1 to {self.scheme.members} members')
+            raise CryptoError(f'{count} ciphertexts: expected 1 to {self.scheme.members} members')
         return self.to_wire(total % primes)
 
     def residues(self, ciphertext: bytes) -> Residues:
@@ -165,22 +113,19 @@ class PublicContext:
         """
         scheme = self.scheme
         if not isinstance(ciphertext, bytes) or len(ciphertext) != scheme.ciphertext_bytes:
-            found = f'{len(ciphertext)} bytes' if isinstance(ciphertext, bytes) else 'no bytes'
-            raise CryptoError(f'ciphertext: {found}, expected {scheme.ciphertext_bytes} bytes')
-        if not self.wrote(ciphertext):
-            raise CryptoError('ciphertext of another encryption context')
+            raise CryptoError(f'ciphertext: expected {scheme.ciphertext_bytes} bytes')
+        CryptoError.unless(self.wrote(ciphertext), 'ciphertext of another encryption context')
         residues = np.empty((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
         start = DIGEST_BYTES
         for row, prime, width, shift in self._rows(residues):
             row[:] = _from_bytes(ciphertext, start, row.size, width)
-            if int(row.max()) > prime - 1 + (1 << shift >> 1) >> shift:
-                raise CryptoError('a residue is not below its prime')
+            highest = prime - 1 + (1 << shift >> 1) >> shift
+            CryptoError.unless(int(row.max()) <= highest, 'a residue is not below its prime')
             if shift:
                 row <<= np.uint64(shift)
                 row %= np.uint64(prime)
             start += width * row.size
-        if not residues[1].any():
-            raise CryptoError('ciphertext with a zero second polynomial: it is not encrypted')
+        CryptoError.unless(residues[1].any(), 'ciphertext of nothing: its second half is zero')
         return residues
 
     def to_wire(self, residues: Residues) -> bytes:
@@ -201,30 +146,16 @@ class PublicContext:
 
 
 class SecretContext:
-    """
-    The key pair, which only the key authority holds: decrypts.
+    """The key pair, which only the key authority holds: decrypts."""
 
-    :param backend: a library other than TenSEAL.
-    """
-
-    def __init__(
-        self,
-        scheme: AnyScheme,
-        *,
-        public_key: Residues,
-        secret_key: Residues,
-        backend: type[Backend] | None = None,
-    ) -> None:
+    def __init__(self, scheme: AnyScheme, *, public_key: Residues, secret_key: Residues) -> None:
         """Wrap a key pair of a scheme, and test it on one ciphertext."""
-        self.public = PublicContext(scheme, public_key, backend=backend)
+        self.public = PublicContext(scheme, public_key)
         self.secret_key = secret_key
-        backend = backend or BACKENDS[type(scheme)]
-        self.backend = backend(scheme, public_key=public_key, secret_key=secret_key)
+        self.backend = BACKENDS[scheme.kind](scheme, public_key=public_key, secret_key=secret_key)
         trial = np.arange(scheme.slots, dtype=np.int64)
         message, _ = self.backend.decrypt(self.backend.encrypt(scheme.encode(trial)))
-        if isinstance(scheme, CkksScheme):
-            message = scheme.decode(message, np.zeros(scheme.slots, dtype=object))
-        if not np.array_equal(message, trial):
+        if not np.array_equal(scheme.decode(message), trial):
             raise CryptoError('the secret key does not belong to the public key')
 
     def __repr__(self) -> str:
@@ -237,10 +168,10 @@ class SecretContext:
         return self.public.scheme
 
     @classmethod
-    def generate(cls, scheme: AnyScheme, *, backend: type[Backend] | None = None) -> Self:
+    def generate(cls, scheme: AnyScheme) -> Self:
         """Draw a key pair from SEAL's generator, which the system's random device seeds."""
-        public_key, secret_key = (backend or BACKENDS[type(scheme)]).generate(scheme)
-        return cls(scheme, public_key=public_key, secret_key=secret_key, backend=backend)
+        public_key, secret_key = BACKENDS[scheme.kind].generate(scheme)
+        return cls(scheme, public_key=public_key, secret_key=secret_key)
 
     def to_bytes(self) -> bytes:
         """Return the secret bytes, which decrypt everything: store them encrypted."""
@@ -249,7 +180,7 @@ class SecretContext:
         return data + hashlib.sha256(data).digest()
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, backend: type[Backend] | None = None) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         """
         Read what :meth:`to_bytes` wrote.
 
@@ -260,7 +191,7 @@ class SecretContext:
         if hashlib.sha256(data[:end]).digest() != data[end:]:
             raise CryptoError('the secret context is damaged: its checksum is wrong')
         keys = _read_keys(scheme, data, start, end, 3)
-        return cls(scheme, public_key=keys[:2], secret_key=keys[2], backend=backend)
+        return cls(scheme, public_key=keys[:2], secret_key=keys[2])
 
     def public_bytes(self) -> bytes:
         """Return the public context: scheme and public key, nothing else."""
@@ -277,15 +208,8 @@ class SecretContext:
             can have.
         """
         message, budget = self.backend.decrypt(self.public.residues(ciphertext))
-        if isinstance(self.scheme, CkksScheme):
-            return flood(self.scheme, message, self._flood_secret, ciphertext)
-        least = int(self.scheme.noise_margin)
-        if budget is None or budget < least:
-            # How much is left would reveal the secret key to the attacker who malformed it.
-            raise CryptoError(
-                'less noise budget than honest sums leave: a ciphertext is malformed'
-            )
-        return message
+        secret = self._flood_secret
+        return self.scheme.release(message, budget, secret=secret, ciphertext=ciphertext)
 
     @cached_property
     def _flood_secret(self) -> bytes:
@@ -313,42 +237,35 @@ def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int)
     if end - start != 8 * size:
         raise CryptoError(f'{end - start} bytes of residues: expected {8 * size}')
     residues = _from_bytes(data, start, size, 8).reshape(shape)
-    if (residues >= np.array(scheme.key_moduli, dtype=np.uint64)[:, None]).any():
-        raise CryptoError('a residue is not below its prime')
+    primes = np.array(scheme.key_moduli, dtype=np.uint64)[:, None]
+    CryptoError.unless((residues < primes).all(), 'a residue is not below its prime')
     return residues
 
 
-def _magic(half: str, scheme: type[AnyScheme]) -> bytes:
-    """Return the first line of a context."""
-    return f'fdrl_ros {half} {"CKKS " if scheme is CkksScheme else ""}context 1\n'.encode()
+def _magic(half: str, kind: str) -> bytes:
+    """Return the first line of a context; that of BFV, the first kind, does not name it."""
+    return f'fdrl_ros {half} {"" if kind == "bfv" else kind.upper() + " "}context 1\n'.encode()
 
 
 def _write(half: str, scheme: AnyScheme, body: bytes) -> bytes:
     """Prepend the magic line and the scheme, a line of JSON, to the keys."""
     line = json.dumps(asdict(scheme), sort_keys=True).encode() + b'\n'
-    return _magic(half, type(scheme)) + line + body
+    return _magic(half, scheme.kind) + line + body
 
 
 def _read(half: str, data: bytes) -> tuple[AnyScheme, int]:
     """Read magic line and scheme, which checks itself; also return where the keys begin."""
-    kind = f'{half} context'
-    found = [
-        each
-        for each in BACKENDS
-        if isinstance(data, bytes) and data.startswith(_magic(half, each))
-    ]
-    if not found:
-        raise CryptoError(f'not a fdrl_ros {kind}')
-    start = len(_magic(half, found[0]))
+    CryptoError.unless(isinstance(data, bytes), f'{half} context: expected bytes')
+    kinds = [kind for kind in SCHEMES if data.startswith(_magic(half, kind))]
+    CryptoError.unless(kinds, f'not a fdrl_ros {half} context')
+    start = len(_magic(half, kinds[0]))
     end = data.find(b'\n', start, start + _SCHEME_BYTES)
-    if end < 0:
-        raise CryptoError(f'{kind}: no scheme in it')
     try:
-        fields: dict[str, Any] = json.loads(data[start:end])
-        fields['coefficient_bits'] = tuple(fields['coefficient_bits'])
-        scheme = found[0](**fields)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CryptoError(f'{kind}: its scheme cannot be read: {error}') from error
+        fields = json.loads(data[start:end])
+        sizes = tuple(fields.pop('coefficient_bits'))
+        scheme = SCHEMES[kinds[0]](coefficient_bits=sizes, **fields)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CryptoError(f'{half} context: its scheme cannot be read: {error}') from error
     if not data.startswith(_write(half, scheme, b'')):
-        raise CryptoError(f'{kind}: its scheme is not in canonical form')
+        raise CryptoError(f'{half} context: its scheme is not in canonical form')
     return scheme, end + 1

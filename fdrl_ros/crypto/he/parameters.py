@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+import itertools
+import math
+from typing import Any, ClassVar, Final
 
 from fdrl_ros.errors import CryptoError
 import numpy as np
@@ -20,34 +22,22 @@ from numpy.typing import ArrayLike, NDArray
 def is_prime(number: int) -> bool:
     """Return whether a number below 2^64 is prime (Miller-Rabin, deterministic bases)."""
     bases = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
-    if number < 2:
-        return False
-    for base in bases:
-        if number % base == 0:
-            return number == base
-    odd, twos = number - 1, 0
-    while odd % 2 == 0:
-        odd, twos = odd // 2, twos + 1
-    for base in bases:
-        power = pow(base, odd, number)
-        if power in (1, number - 1):
-            continue
-        for _ in range(twos - 1):
-            power = power * power % number
-            if power == number - 1:
-                break
-        else:
-            return False
-    return True
+    if number < 2 or any(number % base == 0 for base in bases):
+        return number in bases
+    twos = ((number - 1) & -(number - 1)).bit_length() - 1
+    odd = number >> twos
+    return all(
+        pow(base, odd, number) == 1
+        or any(pow(base, odd << power, number) == number - 1 for power in range(twos))
+        for base in bases
+    )
 
 
 def plain_prime(least: int, poly_degree: int) -> int:
     """Return the smallest prime p >= least with p = 1 mod 2N, which batching needs."""
     factor = 2 * poly_degree
-    number = -(-(least - 1) // factor) * factor + 1
-    while not is_prime(number):
-        number += factor
-    return number
+    start = -(-(least - 1) // factor) * factor + 1
+    return next(number for number in itertools.count(start, factor) if is_prime(number))
 
 
 def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ...]:
@@ -58,15 +48,11 @@ def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ..
     """
     factor = 2 * poly_degree
     primes: dict[int, list[int]] = {}
-    for size in sorted(set(bits)):
-        number = (2**size - 1) // factor * factor + 1
-        found = primes.setdefault(size, [])
-        while len(found) < bits.count(size):
-            if number < 2 ** (size - 1):
-                raise CryptoError(f'{bits.count(size)} primes of {size} bits: there are fewer')
-            if is_prime(number):
-                found.append(number)
-            number -= factor
+    for size in set(bits):
+        numbers = range((2**size - 1) // factor * factor + 1, 2 ** (size - 1), -factor)
+        primes[size] = list(itertools.islice(filter(is_prime, numbers), bits.count(size)))
+        enough = len(primes[size]) == bits.count(size)
+        CryptoError.unless(enough, f'{bits.count(size)} primes of {size} bits: there are fewer')
     # SEAL assigns primes of one size in rising order.
     return tuple(primes[size].pop() for size in bits)
 
@@ -75,11 +61,31 @@ def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ..
 # attacks, 128 bits. Ring degree N -> most bits of the whole coefficient modulus.
 SECURITY_128: Final = {2048: 54, 4096: 109, 8192: 218, 16384: 438}
 
+# What a backend encrypts: the form depends on the scheme.
+Message = NDArray[Any]
+# Residues of polynomials, shape (..., primes, N), each below its prime.
+Residues = NDArray[np.uint64]
+
 # A ciphertext begins with the SHA-256 digest of its public context.
 DIGEST_BYTES: Final = 32
 
+MISFIT: Final = 'masks did not cancel or an update is malformed'
+
 # Largest error coefficient that SEAL draws: a centred binomial of 21 bit pairs.
 _FRESH_ERROR = 21
+
+
+def integers_of(what: str, values: ArrayLike, size: int, *, highest: int) -> NDArray[np.int64]:
+    """
+    Refuse what is not a row of integers from 0 to the highest.
+
+    :raises CryptoError: on another shape, type or range.
+    """
+    found = np.asarray(values)
+    right = size > 0 and found.shape == (size,) and found.dtype.kind in 'iu'
+    if not right or found.min() < 0 or found.max() > highest:
+        raise CryptoError(f'{what} {found.shape}: expected {size} integers, 0 to {highest}')
+    return found.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -101,31 +107,44 @@ class Parameters(ABC):
     poly_degree: int
     coefficient_bits: tuple[int, ...]
 
+    kind: ClassVar[str]
+    """Name of the scheme in settings."""
+
+    ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        'n_parameters': (1, 10**9),
+        'members': (1, 2**16),
+        'bits': (1, 32),
+        'poly_degree': (1, 2**15),
+    }
+
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and rings of less than 128-bit security."""
-        self._check_range('n_parameters', 1, 10**9)
-        self._check_range('members', 1, 2**16)
-        self._check_range('bits', 1, 32)
-        self._check_range('poly_degree', 1, 2**15)
-        if self.poly_degree not in SECURITY_128:
-            raise CryptoError(f'ring degree {self.poly_degree}: expected {list(SECURITY_128)}')
-        sizes = self.coefficient_bits
-        if (
-            not isinstance(sizes, tuple)
-            or len(sizes) < 2
-            or not all(type(size) is int and 20 <= size <= 60 for size in sizes)
-        ):
-            raise CryptoError(f'coefficient_bits = {sizes!r}: expected two or more, 20 to 60 each')
-        if sum(sizes) > SECURITY_128[self.poly_degree]:
+        for name, (low, high) in self.ranges.items():
+            value = getattr(self, name)
+            if type(value) is not int or not low <= value <= high:
+                raise CryptoError(f'{name} = {value!r}: expected an integer, {low} to {high}')
+        sizes, most = self.coefficient_bits, SECURITY_128.get(self.poly_degree, 0)
+        right = isinstance(sizes, tuple) and all(type(size) is int for size in sizes)
+        if not right or len(sizes) < 2 or not 20 <= min(sizes) <= max(sizes) <= 60:
+            raise CryptoError(f'coefficient_bits = {sizes!r}: expected two or more, 20 to 60')
+        if sum(sizes) > most:
             raise CryptoError(
-                f'{sum(sizes)} bits of modulus at ring degree {self.poly_degree}: at most '
-                f'{SECURITY_128[self.poly_degree]} give 128-bit security'
+                f'{sum(sizes)} bits of modulus at ring degree {self.poly_degree}: at most {most} '
+                f'give 128-bit security'
             )
 
-    def _check_range(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise CryptoError(f'{name} = {value!r}: expected an integer, {low} to {high}')
+    @property
+    def most_rounds(self) -> float:
+        """Return how many rounds one key pair serves before it must be replaced."""
+        return math.inf
+
+    def __str__(self) -> str:
+        """Describe the parameters in one line."""
+        primes = '+'.join(map(str, self.coefficient_bits))
+        return (
+            f'{self.kind.upper()}, N = {self.poly_degree}, {primes} bits, '
+            f'{self.n_parameters} parameters of {self.bits} bits, {self.members} hospitals'
+        )
 
     @property
     def levels(self) -> int:
@@ -193,7 +212,9 @@ class Parameters(ABC):
         :returns: shape (ciphertexts, slots), each below the plain modulus; padded with zeros.
         :raises CryptoError: on another shape, type or range.
         """
-        return self._pack(self._checked(integers, self.n_parameters))
+        integers, size = np.atleast_1d(integers), self.integers_per_ciphertext
+        parts = (integers[start : start + size] for start in range(0, len(integers), size))
+        return np.stack(list(self.pack_rows(parts)))
 
     def pack_rows(self, integers: Iterable[ArrayLike]) -> Iterator[NDArray[np.int64]]:
         """
@@ -205,33 +226,23 @@ class Parameters(ABC):
         """
         left = self.n_parameters
         for part in integers:
-            wanted = min(left, self.integers_per_ciphertext)
-            yield self._pack(self._checked(part, wanted))[0]
-            left -= wanted
-        if left:
-            raise CryptoError(f'{left} of {self.n_parameters} integers are missing')
+            length = min(left, self.integers_per_ciphertext)
+            row = np.zeros(self.integers_per_ciphertext, dtype=np.int64)
+            row[:length] = integers_of('integers', part, length, highest=self.levels)
+            yield self._pack(row)
+            left -= length
+        CryptoError.unless(left == 0, f'{left} of {self.n_parameters} integers are missing')
 
-    def unpack(
-        self, sums: ArrayLike, n_parameters: int | None = None, *, count: int | None = None
-    ) -> NDArray[np.int64]:
+    def unpack(self, sums: Iterable[ArrayLike], *, count: int | None = None) -> NDArray[np.int64]:
         """
         Recover the sums of the integers from the sums of the slots.
 
         :param sums: sums modulo t, shape (ciphertexts, slots).
-        :param n_parameters: P, to be checked if given.
         :param count: how many members were summed; all unless given.
         :returns: shape (P,).
         :raises CryptoError: on another shape, or sums that these members cannot have made, as
             when masks do not cancel.
         """
-        if n_parameters not in (None, self.n_parameters):
-            raise CryptoError(f'{n_parameters} parameters: this scheme is for {self.n_parameters}')
-        sums = np.asarray(sums)
-        if sums.shape != (self.ciphertexts, self.slots):
-            raise CryptoError(
-                f'sums {sums.dtype} {sums.shape}: expected integers '
-                f'({self.ciphertexts}, {self.slots})'
-            )
         return np.concatenate(list(self.unpack_rows(sums, count=count)))
 
     def unpack_rows(
@@ -249,39 +260,37 @@ class Parameters(ABC):
             raise CryptoError(f'count = {count!r}: expected 1 to {self.members} members')
         left = self.n_parameters
         for row in sums:
-            row = np.asarray(row)
-            if left < 1 or row.shape != (self.slots,) or row.dtype.kind not in 'iu':
-                raise CryptoError(
-                    f'sums {row.dtype} {row.shape}: expected {self.ciphertexts} rows of integers '
-                    f'({self.slots},)'
-                )
             length = min(left, self.integers_per_ciphertext)
-            yield self._unpack(row.astype(np.int64), length, count)
+            CryptoError.unless(length, f'more than {self.ciphertexts} rows of sums')
+            row = integers_of('sums', row, self.slots, highest=2**62)
+            yield self._unpack(row, length, count)
             left -= length
-        if left:
-            raise CryptoError(f'the sums of {left} of {self.n_parameters} integers are missing')
+        CryptoError.unless(left == 0, f'sums of {left} of {self.n_parameters} are missing')
 
-    def _checked(self, integers: ArrayLike, length: int) -> NDArray[np.int64]:
-        """Check a part of an update of that length, and pad it to whole ciphertexts."""
-        integers = np.asarray(integers)
-        if length < 1 or integers.shape != (length,) or integers.dtype.kind not in 'iu':
-            raise CryptoError(
-                f'integers {integers.dtype} {integers.shape}: expected integers ({length},)'
-            )
-        if integers.min() < 0 or integers.max() > self.levels:
-            raise CryptoError(f'integers beyond [0, {self.levels}] would spill into others')
-        rows = -(-length // self.integers_per_ciphertext)
-        padded = np.zeros((rows, self.integers_per_ciphertext), dtype=np.int64)
-        padded.reshape(-1)[:length] = integers
-        return padded
-
-    def encode(self, slots: NDArray[np.int64]) -> NDArray[Any]:
+    def encode(self, slots: NDArray[np.int64]) -> Message:
         """Turn slots, shape (slots,), into the message that a backend encrypts."""
         return slots
 
+    def decode(self, message: Message) -> NDArray[np.int64]:
+        """Turn a message that a backend decrypted into slots, shape (slots,)."""
+        return message
+
     @abstractmethod
-    def _pack(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Turn rows of integers into rows of slots."""
+    def release(
+        self, message: Message, budget: int | None, *, secret: bytes, ciphertext: bytes
+    ) -> NDArray[np.int64]:
+        """
+        Turn a decrypted message into slots that may be released.
+
+        :param budget: bits of noise budget that the backend found left, where it finds that.
+        :param secret: known to the holder of the secret key only.
+        :param ciphertext: what was decrypted.
+        :raises CryptoError: if no sum of the members decrypts to this.
+        """
+
+    @abstractmethod
+    def _pack(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Turn the integers of one ciphertext into its slots."""
 
     @abstractmethod
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:

@@ -11,30 +11,10 @@ rounding error has mean zero.
 from dataclasses import dataclass
 import math
 
+from fdrl_ros.crypto.he.parameters import MISFIT
 from fdrl_ros.errors import CryptoError
-from fdrl_ros.settings import setting, Settings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-
-@dataclass(frozen=True)
-class EncryptionSettings(Settings):
-    """Encryption settings that all hospitals of a federation share."""
-
-    limit: float = setting(
-        1.0,
-        'weighted change of one weight in one round beyond which it is clipped',
-        minimum=1e-6,
-        maximum=1e3,
-    )
-    scheme: str = setting(
-        'bfv',
-        'homomorphic encryption: bfv sums exactly and is smaller, ckks floods its sums with noise',
-        choices=('bfv', 'ckks'),
-    )
-    bits: int = setting(
-        16, 'bits of one quantised value; more are finer and larger', minimum=16, maximum=32
-    )
 
 
 @dataclass(frozen=True)
@@ -56,12 +36,10 @@ class Quantisation:
 
     def __post_init__(self) -> None:
         """Refuse values that are not exact in float64 and int64."""
-        if not (math.isfinite(self.limit) and self.limit > 0):
-            raise CryptoError(f'limit = {self.limit!r}: expected a finite positive number')
-        if not 1 <= self.bits <= 32:
-            raise CryptoError(f'bits = {self.bits!r}: expected 1 to 32')
-        if not 1 <= self.members <= 2**16:
-            raise CryptoError(f'members = {self.members!r}: expected 1 to 65536')
+        limit, bits, members = self.limit, self.bits, self.members
+        CryptoError.unless(0 < limit < math.inf, f'limit = {limit!r}: expected above 0, finite')
+        CryptoError.unless(1 <= bits <= 32, f'bits = {bits!r}: expected 1 to 32')
+        CryptoError.unless(1 <= members <= 2**16, f'members = {members!r}: expected 1 to 65536')
 
     @property
     def levels(self) -> int:
@@ -86,11 +64,8 @@ class Quantisation:
         values = np.asarray(values, dtype=np.float64)
         uniforms = np.asarray(uniforms, dtype=np.float64)
         if values.ndim != 1 or values.shape != uniforms.shape:
-            raise CryptoError(
-                f'values {values.shape} and uniforms {uniforms.shape}: expected one shape (P,)'
-            )
-        if not np.isfinite(values).all():
-            raise CryptoError('a value is not finite; nothing was sent')
+            raise CryptoError(f'values {values.shape}, uniforms {uniforms.shape}: expected (P,)')
+        CryptoError.unless(np.isfinite(values).all(), 'a value is not finite; nothing was sent')
         if not ((uniforms >= 0) & (uniforms < 1)).all():
             raise CryptoError('uniforms: expected numbers in [0, 1)')
         scaled = (np.clip(values, -self.limit, self.limit) + self.limit) / self.step
@@ -112,8 +87,5 @@ class Quantisation:
             raise CryptoError(f'count = {count!r}: expected 1 to {self.members} members')
         sums = np.asarray(sums)
         if sums.size and not (sums.min() >= 0 and sums.max() <= count * self.levels):
-            raise CryptoError(
-                f'sums beyond 0 to {count * self.levels}: the masks did not cancel or an update '
-                f'was malformed'
-            )
+            raise CryptoError(f'sums beyond 0 to {count * self.levels}: {MISFIT}')
         return sums.astype(np.float64) * self.step - count * self.limit

@@ -20,17 +20,21 @@ from collections.abc import Callable
 import functools
 import os
 import struct
-from typing import Any, ClassVar, Protocol
+import sys
+from typing import Any, ClassVar, Final, Protocol
 import zlib
 
-from fdrl_ros.crypto.he.parameters import Parameters
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+from fdrl_ros.crypto.he.bfv import BfvScheme
+from fdrl_ros.crypto.he.parameters import Message, Parameters, Residues
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
 import tenseal.sealapi as seal
-
-# Residues of polynomials, shape (..., primes, N), each below its prime.
-Residues = NDArray[np.uint64]
 
 
 class Backend(Protocol):
@@ -59,10 +63,10 @@ class Backend(Protocol):
     def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
         """Return a fresh public key, shape (2, primes, N), and secret key, (primes, N)."""
 
-    def encrypt(self, message: NDArray[Any]) -> Residues:
+    def encrypt(self, message: Message) -> Residues:
         """Encrypt one message under the public key; returns shape (2, data primes, N)."""
 
-    def decrypt(self, residues: Residues) -> tuple[NDArray[Any], int | None]:
+    def decrypt(self, residues: Residues) -> tuple[Message, int | None]:
         """
         Decrypt one ciphertext of shape (2, data primes, N).
 
@@ -70,17 +74,17 @@ class Backend(Protocol):
         """
 
 
-try:
-    from backports import zstd
-except ImportError:  # coefficients are then read one by one, which takes twice the time
-    zstd = None  # type: ignore[assignment]
-
 # Exceptions of TenSEAL and SEAL on data that they refuse.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
 
 # SEAL's stream begins with magic number, header size, version, compression and whole size.
 _HEADER_BYTES = 16
-_PLAIN, _ZLIB, _ZSTD = 0, 1, 2
+_PLAIN = 0
+_DECOMPRESS: Final[dict[int, Callable[[bytes], bytes]]] = {
+    _PLAIN: bytes,
+    1: zlib.decompress,
+    2: zstd.decompress,
+}
 
 
 class Seal:
@@ -185,15 +189,10 @@ def load_stream(target: Any, context: Any, stream: bytes) -> None:
 def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
     """Read the coefficients of a library object, which end its stream."""
     count = int(np.prod(shape))
-    body = _body(_stream(source))
-    if body is None:
-        held = source
-        while not hasattr(held, '__getitem__'):
-            held = held.data()  # a key holds a ciphertext or a plaintext, and must outlive it
-        words = np.fromiter(map(held.__getitem__, range(count)), np.uint64, count)
-    else:
-        words = np.frombuffer(body, '<u8', count, len(body) - 8 * count).astype(np.uint64)
-    return words.reshape(shape)
+    stream = _stream(source)
+    body = _DECOMPRESS[stream[5]](stream[_HEADER_BYTES:])
+    words = np.frombuffer(body, '<u8', count, len(body) - 8 * count)
+    return words.astype(np.uint64).reshape(shape)
 
 
 def _stream(source: Any) -> bytes:
@@ -210,16 +209,6 @@ def _stream(source: Any) -> bytes:
 def _version() -> bytes:
     """Return the start of every stream of this library: magic number, header size, version."""
     return _stream(seal.Plaintext('1'))[:5]
-
-
-def _body(stream: bytes) -> bytes | None:
-    """Return the body of a stream, or None if it cannot be decompressed."""
-    compression, body = stream[5], stream[_HEADER_BYTES:]
-    if compression == _ZLIB:
-        return zlib.decompress(body)
-    if compression == _ZSTD:
-        return zstd.decompress(body) if zstd else None
-    return body if compression == _PLAIN else None
 
 
 def _object(body: bytes) -> bytes:
@@ -242,3 +231,88 @@ def plaintext_stream(residues: Residues, parms: list[int]) -> bytes:
     """Write a plaintext in NTT form, as secret keys are: parameters, count and scale."""
     head = struct.pack('<4QQd', *parms, residues.size, 1.0)
     return _object(head + _array(residues))
+
+
+class Bfv(Seal):
+    """One BFV key pair, or its public half, of a :class:`BfvScheme`."""
+
+    scheme_type = seal.SCHEME_TYPE.BFV
+
+    def __init__(
+        self, scheme: BfvScheme, *, public_key: Residues, secret_key: Residues | None = None
+    ) -> None:
+        """Hand the keys to the library."""
+        super().__init__(scheme, public_key=public_key, secret_key=secret_key)
+        self.encoder = seal.BatchEncoder(self._context)
+
+    @classmethod
+    def _complete(cls, parms: Any, scheme: BfvScheme) -> None:
+        parms.set_plain_modulus(scheme.plain_modulus)
+
+    def encrypt(self, message: NDArray[np.int64]) -> Residues:
+        """
+        Encrypt one slot vector under the public key.
+
+        :param message: shape (slots,), each in [0, t).
+        :returns: shape (2, data primes, N).
+        """
+        plaintext, ciphertext = seal.Plaintext(), seal.Ciphertext()
+        refuse(self.encoder.encode, message.tolist(), plaintext)
+        refuse(self.encryptor.encrypt, plaintext, ciphertext)
+        return self.read_residues(ciphertext)
+
+    def decrypt(self, residues: Residues) -> tuple[NDArray[np.int64], int]:
+        """
+        Decrypt one ciphertext.
+
+        :param residues: shape (2, data primes, N), each below its prime.
+        :returns: values in [0, t), shape (slots,), and the noise budget left, in bits.
+        :raises CryptoError: without a secret key, or if the library refuses the residues.
+        """
+        ciphertext = self.load(residues)
+        plaintext = self._open(ciphertext)
+        assert self.decryptor is not None
+        budget = refuse(self.decryptor.invariant_noise_budget, ciphertext)
+        values = np.array(refuse(self.encoder.decode_uint64, plaintext), dtype=np.int64)
+        return values, int(budget)
+
+
+class Ckks(Seal):
+    """One CKKS key pair, or its public half, of a :class:`CkksScheme`."""
+
+    scheme_type = seal.SCHEME_TYPE.CKKS
+
+    def encrypt(self, message: Residues) -> Residues:
+        """
+        Encrypt a polynomial under the public key: an encryption of zero plus the polynomial.
+
+        :param message: shape (data primes, N).
+        :returns: shape (2, data primes, N).
+        """
+        ciphertext = seal.Ciphertext()
+        refuse(self.encryptor.encrypt_zero, ciphertext)
+        refuse(self.evaluator.transform_from_ntt_inplace, ciphertext)
+        residues = self.read_residues(ciphertext)
+        residues[0] += message
+        residues[0] %= np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
+        return residues
+
+    def decrypt(self, residues: Residues) -> tuple[Residues, None]:
+        """
+        Decrypt one ciphertext; only :meth:`CkksScheme.release` may use the result.
+
+        :param residues: shape (2, data primes, N), each below its prime.
+        :returns: message plus noise, shape (data primes, N).
+        :raises CryptoError: without a secret key, or if the library refuses the residues.
+        """
+        ciphertext = self.load(residues)
+        refuse(self.evaluator.transform_to_ntt_inplace, ciphertext)
+        opened = read_residues(self._open(ciphertext), residues.shape[1:])
+        # The library transforms ciphertexts only, so the plaintext is loaded as one.
+        wrapped = self.load(np.stack([opened, opened]), is_ntt_form=True)
+        refuse(self.evaluator.transform_from_ntt_inplace, wrapped)
+        return self.read_residues(wrapped)[0], None
+
+
+BACKENDS: Final[dict[str, type[Backend]]] = {'bfv': Bfv, 'ckks': Ckks}
+"""The library behind each kind of scheme."""

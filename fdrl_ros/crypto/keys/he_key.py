@@ -10,7 +10,7 @@ from pathlib import Path
 import time
 from typing import Final
 
-from fdrl_ros.crypto.he.encryption import AnyScheme, CkksScheme, SecretContext
+from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.keys.sealed_key import Passphrase, seal, unseal
 from fdrl_ros.errors import CryptoError, KeyFileError
 from fdrl_ros.runtime.durable import read_secret
@@ -30,7 +30,7 @@ def he_bytes(
         'after_round': after_round,
         'created': int(time.time()),
         'public': secret.public.digest,
-        'scheme': in_words(secret.scheme),
+        'scheme': str(secret.scheme),
     }
     return seal(secret.to_bytes(), _HOLDS, about, passphrase)
 
@@ -53,13 +53,3 @@ def load_he(path: Path, *, passphrase: Passphrase | None = None) -> tuple[Secret
     if secret.public.digest != about.get('public') or type(after_round) is not int:
         raise KeyFileError(f'{path} is damaged: its label names another key')
     return secret, after_round
-
-
-def in_words(scheme: AnyScheme) -> str:
-    """Describe a scheme in one line."""
-    primes = '+'.join(map(str, scheme.coefficient_bits))
-    kind = 'CKKS' if isinstance(scheme, CkksScheme) else 'BFV'
-    return (
-        f'{kind}, N = {scheme.poly_degree}, {primes} bits, '
-        f'{scheme.n_parameters} parameters of {scheme.bits} bits, {scheme.members} hospitals'
-    )

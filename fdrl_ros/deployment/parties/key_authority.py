@@ -5,8 +5,9 @@
 from collections.abc import Callable
 import logging
 
-from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, SecretContext
-from fdrl_ros.crypto.keys.he_key import he_bytes, in_words, load_he
+from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme
+from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.transaction import changing, reading
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
@@ -80,10 +81,10 @@ def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0)
         found = load_he(path, passphrase=layout.passphrase) if path.exists() else None
     if found is not None:
         secret, since = found
-        used_up = isinstance(scheme, CkksScheme) and after_round - since >= scheme.decryptions
+        used_up = after_round - since >= scheme.most_rounds
         if secret.scheme == scheme and not used_up:
             return secret
-        reason = f'the old one is of {in_words(secret.scheme)}'
+        reason = f'the old one is of {secret.scheme}'
         if used_up:
             reason = f'the old one has served {after_round - since} rounds'
     secret = SecretContext.generate(scheme)
@@ -91,5 +92,5 @@ def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0)
         name = str(path.relative_to(layout.keys))
         changes.write(name, he_bytes(secret, layout.passphrase, after_round=after_round))
     level = logging.INFO if found is None else logging.WARNING
-    log.log(level, 'drew a secret key of %s: %s', in_words(scheme), reason)
+    log.log(level, 'drew a secret key of %s: %s', scheme, reason)
     return secret

@@ -14,7 +14,7 @@ sends the same again.
 
 from dataclasses import dataclass
 
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.masking.masks import net_mask
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets

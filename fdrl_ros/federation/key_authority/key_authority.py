@@ -16,7 +16,7 @@ import hmac
 from typing import Any
 
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, WrongSecretError
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import (
@@ -516,7 +516,7 @@ class KeyAuthority:
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
         digest = self._public.digest
-        if not self.state.choose_sum(round, request.sum_hash, digest, codec.scheme):
+        if not self.state.choose_sum(round, request.sum_hash, digest, codec.scheme.most_rounds):
             return self._rolled_back(request, 'another sum of this round was begun')
         journal = self.channel.journal
         if (journal.newest_round('decrypt') or 0) < round:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fdrl_ros.crypto.he.encryption import AnyScheme, CkksScheme
 from fdrl_ros.errors import CryptoError, StoreError
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import Phase
@@ -106,20 +105,21 @@ class KeyAuthorityState:
             raise StoreError(f'the state file {self._store.path} is damaged: the size of {name}')
         return found
 
-    def choose_sum(self, round: int, sum_hash: bytes, key: str, scheme: AnyScheme) -> bool:
+    def choose_sum(self, round: int, sum_hash: bytes, key: str, most_rounds: float) -> bool:
         """
         Decide durably which sum of a round is decrypted, before it is.
 
         :param key: digest of the public context, whose rounds are counted.
+        :param most_rounds: that its secret key may serve.
         :returns: False if another one was chosen before; the same one may be decrypted again.
-        :raises CryptoError: if the flooding of a CKKS key covers no more rounds.
+        :raises CryptoError: if the key may serve no more rounds, as by the flooding of CKKS.
         """
         record = self.record
         if record.chosen_round == round:
             return record.chosen_sum == sum_hash
         served = {each.key: each.rounds for each in record.served}
         count = served.get(key, 0)
-        if isinstance(scheme, CkksScheme) and count >= scheme.decryptions:
+        if count >= most_rounds:
             raise CryptoError(f'the secret key has served {count} rounds: start with a new one')
         served[key] = count + 1
         changed = replace(

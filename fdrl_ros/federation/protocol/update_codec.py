@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 import hashlib
 from typing import Final
 
-from fdrl_ros.crypto.he.encryption import AnyScheme, choose_scheme, CkksScheme, PublicContext
+from fdrl_ros.crypto.he.encryption import PublicContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.round_secret import joined
 from fdrl_ros.errors import CryptoError, MessageError
@@ -46,7 +47,7 @@ class UpdateCodec:
     @property
     def kind(self) -> str:
         """Name the scheme as the settings do."""
-        return 'ckks' if isinstance(self.scheme, CkksScheme) else 'bfv'
+        return self.scheme.kind
 
     def encode(
         self, weights: np.ndarray, base: np.ndarray, share: float, uniforms: np.ndarray
@@ -96,7 +97,7 @@ class UpdateCodec:
         :returns: shape (n_parameters,), float64.
         :raises CryptoError: if a sum is out of range: the masks did not cancel.
         """
-        integers = self.scheme.unpack(sums, self.n_parameters, count=len(sizes))
+        integers = self.scheme.unpack(sums, count=len(sizes))
         total = self.quantisation.dequantise_sum(integers, len(sizes))
         return n_max / sum(sizes) * total
 
@@ -148,9 +149,12 @@ def open_key(message: EncryptionKey) -> Terms:
     """
     try:
         public = PublicContext.from_bytes(message.context)
-        kind = 'ckks' if isinstance(public.scheme, CkksScheme) else 'bfv'
         codec = UpdateCodec.agree(
-            message.n_parameters, message.members, message.bits, message.limit, kind
+            message.n_parameters,
+            message.members,
+            message.bits,
+            message.limit,
+            public.scheme.kind,
         )
     except CryptoError as error:
         raise MessageError(message.sender, str(error)) from error

@@ -4,7 +4,8 @@
 
 import math
 
-from fdrl_ros.crypto.he.quantisation import EncryptionSettings, Quantisation
+from fdrl_ros.crypto.he.quantisation import Quantisation
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.errors import CryptoError, SettingError
 from hypothesis import given, settings, strategies
 import numpy as np

@@ -5,7 +5,7 @@
 from dataclasses import replace
 import math
 
-from fdrl_ros.crypto.he.bfv import CANDIDATES, check_sums, checks_for, choose_bfv_scheme, Scheme
+from fdrl_ros.crypto.he.bfv import BfvScheme, CANDIDATES, check_sums, checks_for
 from fdrl_ros.crypto.he.parameters import coefficient_primes, is_prime, plain_prime, SECURITY_128
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
@@ -50,7 +50,7 @@ def test_security_table_is_seals_too(degree):
 @pytest.mark.parametrize('members', [3, 10, 50, 1000])
 @pytest.mark.parametrize('bits', [16, 20, 24, 32])
 def test_chosen_scheme_is_secure_exact_and_small(members, bits):
-    scheme = choose_bfv_scheme(26_000, members, bits)
+    scheme = BfvScheme.choose(26_000, members, bits)
     assert sum(scheme.coefficient_bits) <= SECURITY_128[scheme.poly_degree]
     assert scheme.plain_modulus > (members * (2**bits - 1) + 1) ** scheme.values_per_slot - 1
     assert scheme.noise_margin >= 1
@@ -58,21 +58,21 @@ def test_chosen_scheme_is_secure_exact_and_small(members, bits):
 
 
 def test_reference_policy_takes_one_ciphertext_of_49_kb():
-    scheme = choose_bfv_scheme(6_500, 3, 16)
+    scheme = BfvScheme.choose(6_500, 3, 16)
     assert (scheme.values_per_slot, scheme.ciphertexts) == (2, 1)
     assert (scheme.residue_bytes, scheme.dropped_bytes) == ((7,), 2)
     assert scheme.ciphertext_bytes == 32 + 4096 * (5 + 7)
 
 
 def test_ten_hospitals_send_160_kb_each_for_18180_parameters():
-    scheme = choose_bfv_scheme(18_180, 10, 16)
+    scheme = BfvScheme.choose(18_180, 10, 16)
     assert (len(scheme.moduli), scheme.dropped_bytes) == (1, 1)
     assert scheme.ciphertexts * scheme.ciphertext_bytes == 3 * (32 + 4096 * (6 + 7)) == 159_840
 
 
 @pytest.mark.parametrize('members', [3, 10, 24])
 def test_bytes_that_do_not_travel_are_counted_as_noise(members):
-    scheme = choose_bfv_scheme(18_180, members, 16)
+    scheme = BfvScheme.choose(18_180, members, 16)
     dropped = 256**scheme.dropped_bytes / 2
     noise = members * (scheme.fresh_noise + dropped) + dropped
     assert scheme.dropped_bytes >= 1
@@ -83,22 +83,22 @@ def test_bytes_that_do_not_travel_are_counted_as_noise(members):
 
 
 def test_large_policy_takes_less_than_7_bytes_a_parameter():
-    scheme = choose_bfv_scheme(1_000_000, 3, 16)
+    scheme = BfvScheme.choose(1_000_000, 3, 16)
     assert scheme.ciphertexts * scheme.ciphertext_bytes < 6_100_000
 
 
 def test_weak_modulus_is_refused():
     with pytest.raises(CryptoError, match='128-bit security'):
-        replace(choose_bfv_scheme(100, 3, 16), coefficient_bits=(60, 50))
+        replace(BfvScheme.choose(100, 3, 16), coefficient_bits=(60, 50))
 
 
 def test_members_beyond_the_carry_are_refused():
     with pytest.raises(CryptoError, match='do not fit'):
-        replace(choose_bfv_scheme(100, 3, 16), members=5)
+        replace(BfvScheme.choose(100, 3, 16), members=5)
 
 
 def test_members_beyond_the_noise_are_refused():
-    scheme = choose_bfv_scheme(100, 3, 16)
+    scheme = BfvScheme.choose(100, 3, 16)
     with pytest.raises(CryptoError, match='noise margin'):
         replace(scheme, plain_modulus=plain_prime(2**44, 4096))
 
@@ -120,12 +120,12 @@ def test_members_beyond_the_noise_are_refused():
 )
 def test_scheme_with_an_impossible_field_is_refused(change):
     with pytest.raises(CryptoError):
-        replace(choose_bfv_scheme(100, 3, 16), **change)
+        replace(BfvScheme.choose(100, 3, 16), **change)
 
 
 def test_what_no_scheme_can_hold_is_refused():
     with pytest.raises(CryptoError):
-        choose_bfv_scheme(100, 3, 40)
+        BfvScheme.choose(100, 3, 40)
 
 
 @settings(max_examples=50, deadline=None)
@@ -136,36 +136,35 @@ def test_what_no_scheme_can_hold_is_refused():
 )
 def test_unpacked_sum_of_slots_is_the_sum_of_integers(n_parameters, shape, seed):
     members, bits = shape
-    scheme = choose_bfv_scheme(n_parameters, members, bits)
+    scheme = BfvScheme.choose(n_parameters, members, bits)
     rng = np.random.default_rng(seed)
     integers = rng.integers(0, 2**bits, (3, n_parameters))
     integers[:, :: rng.integers(1, 9)] = 2**bits - 1
     sums = sum(scheme.pack(row) for row in integers)
     assert sums.shape == (scheme.ciphertexts, scheme.slots)
-    assert np.array_equal(scheme.unpack(sums, n_parameters), integers.sum(axis=0))
+    assert np.array_equal(scheme.unpack(sums), integers.sum(axis=0))
 
 
 @pytest.mark.parametrize('shape', [(3, 16), (12, 16), (16, 16), (50, 16), (100, 32)])
 def test_all_members_at_the_top_level_do_not_overflow(shape):
     members, bits = shape
-    scheme = choose_bfv_scheme(20_000, members, bits)
+    scheme = BfvScheme.choose(20_000, members, bits)
     top = scheme.pack(np.full(20_000, 2**bits - 1))
     assert members * int(top[:, : -scheme.checks].max()) < scheme.plain_modulus
     assert (scheme.unpack(members * top) == members * (2**bits - 1)).all()
 
 
 def test_integers_that_do_not_fit_are_refused():
-    scheme = choose_bfv_scheme(4, 3, 16)
+    scheme = BfvScheme.choose(4, 3, 16)
     for bad in ([0, 0, 0], [0, 0, 0, 65536], [0, 0, 0, -1], [0.0, 0.0, 0.0, 0.0]):
         with pytest.raises(CryptoError):
             scheme.pack(bad)
 
 
 def test_sums_that_members_cannot_have_made_are_refused():
-    scheme = choose_bfv_scheme(100, 3, 16)
+    scheme = BfvScheme.choose(100, 3, 16)
     sums = scheme.pack(np.arange(100))
     for place, value, words in (
-        ((0, 0), -1, 'out of range'),
         ((0, 0), scheme.radix**scheme.values_per_slot, 'out of range'),
         ((0, -scheme.checks - 1), 1, 'padding'),
     ):
@@ -178,13 +177,11 @@ def test_sums_that_members_cannot_have_made_are_refused():
             scheme.unpack(bad)
     with pytest.raises(CryptoError):
         scheme.unpack(sums[:, :-1])
-    with pytest.raises(CryptoError):
-        scheme.unpack(sums, 99)
 
 
 @pytest.mark.parametrize('members', [3, 10, 1000])
 def test_check_slots_are_the_weighted_sums_of_the_others(members):
-    scheme = choose_bfv_scheme(9000, members, 16)
+    scheme = BfvScheme.choose(9000, members, 16)
     modulus, size = scheme.plain_modulus, scheme.slots - scheme.checks
     rows = np.random.default_rng(6).integers(0, modulus, (2, size))
     rows[0] = modulus - 1
@@ -207,7 +204,7 @@ def test_check_slots_are_the_weighted_sums_of_the_others(members):
 
 
 def test_slots_are_found_wrong_wherever_and_with_all_but_one_sum_made_up():
-    scheme = choose_bfv_scheme(8000, 3, 16)
+    scheme = BfvScheme.choose(8000, 3, 16)
     rng = np.random.default_rng(7)
     for _ in range(50):
         sums = scheme.pack(rng.integers(0, 2**16, 8000))
@@ -228,7 +225,7 @@ def test_a_guess_of_all_sums_but_one_has_a_chance_of_one_in_2_to_64(modulus):
 
 
 def test_sums_of_fewer_members_are_held_against_their_number():
-    scheme = choose_bfv_scheme(100, 5, 16)
+    scheme = BfvScheme.choose(100, 5, 16)
     sums = scheme.pack(np.full(100, 65535)) * 4
     assert (scheme.unpack(sums, count=4) == 4 * 65535).all()
     with pytest.raises(CryptoError, match='of 3 members'):
@@ -239,7 +236,7 @@ def test_sums_of_fewer_members_are_held_against_their_number():
 
 
 def test_rows_are_those_of_the_whole():
-    scheme = choose_bfv_scheme(20_000, 3, 16)
+    scheme = BfvScheme.choose(20_000, 3, 16)
     integers = np.random.default_rng(4).integers(0, 2**16, 20_000)
     size = scheme.integers_per_ciphertext
     parts = [integers[at : at + size] for at in range(0, 20_000, size)]
@@ -250,7 +247,7 @@ def test_rows_are_those_of_the_whole():
 
 
 def test_parts_that_are_no_update_are_refused():
-    scheme = choose_bfv_scheme(20_000, 3, 16)
+    scheme = BfvScheme.choose(20_000, 3, 16)
     size = scheme.integers_per_ciphertext
     whole, rest = np.zeros(size, dtype=int), np.zeros(20_000 - 2 * size, dtype=int)
     for parts in ([whole, whole], [whole, whole, rest, rest], [rest, whole, whole], [whole] * 3):
@@ -263,6 +260,6 @@ def test_parts_that_are_no_update_are_refused():
 
 
 def test_scheme_is_plain_data():
-    scheme = choose_bfv_scheme(100, 3, 16)
-    assert scheme == choose_bfv_scheme(100, 3, 16) and isinstance(scheme, Scheme)
-    assert hash(scheme) == hash(choose_bfv_scheme(100, 3, 16))
+    scheme = BfvScheme.choose(100, 3, 16)
+    assert scheme == BfvScheme.choose(100, 3, 16)
+    assert hash(scheme) == hash(BfvScheme.choose(100, 3, 16))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pickle
 import time
 
-from fdrl_ros.crypto.he.encryption import choose_scheme
+from fdrl_ros.crypto.he.ckks import CkksScheme
+from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys import sealed_key
 from fdrl_ros.crypto.keys.he_key import load_he
 from fdrl_ros.crypto.keys.keystore import (
@@ -333,7 +334,7 @@ def test_key_for_decryption_is_kept_while_it_fits_and_never_used_when_not(bare, 
 
 
 def test_key_of_ckks_is_replaced_when_its_rounds_are_used_up(bare, caplog):
-    scheme = choose_scheme(100, 4, 16, 'ckks', decryptions=20)
+    scheme = CkksScheme.choose(100, 4, 16, decryptions=20)
     first = open_secret_context(bare, scheme, after_round=3).public.digest
     assert open_secret_context(bare, scheme, after_round=22).public.digest == first
     assert open_secret_context(bare, scheme, after_round=23).public.digest != first

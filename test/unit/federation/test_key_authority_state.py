@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the key authority may not forget: which sum of a round it decrypts."""
 
+import math
+
 from fdrl_ros.errors import StoreError
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.protocol.store import Store
@@ -20,10 +22,10 @@ def test_a_sum_whose_choice_the_disk_refused_is_chosen_anew(tmp_path, monkeypatc
         patch.setattr(store, 'put', full)
         for _ in range(2):
             with pytest.raises(StoreError, match='full'):
-                state.choose_sum(1, b'one', 'key', None)
-    assert state.choose_sum(1, b'one', 'key', None)
+                state.choose_sum(1, b'one', 'key', math.inf)
+    assert state.choose_sum(1, b'one', 'key', math.inf)
     store.close()
     reopened = KeyAuthorityState(Store(tmp_path / 'state.sqlite'), START)
     assert reopened.record.chosen_round == 1
-    assert reopened.choose_sum(1, b'one', 'key', None)
-    assert not reopened.choose_sum(1, b'another', 'key', None)
+    assert reopened.choose_sum(1, b'one', 'key', math.inf)
+    assert not reopened.choose_sum(1, b'another', 'key', math.inf)

@@ -10,6 +10,7 @@ was validated (`sum`).
 
 from contextlib import closing
 import json
+import math
 from pathlib import Path
 import sqlite3
 import tarfile
@@ -113,7 +114,7 @@ def test_every_promise_of_a_round_is_carried_over(old):
     chosen = before['key_authority']['decrypting']
     assert authority.record.phase is Phase.SUM and authority.record.round == 1
     assert b'2 ' + authority.record.chosen_sum == chosen
-    assert not authority.choose_sum(2, b'another', 'key', None)
+    assert not authority.choose_sum(2, b'another', 'key', math.inf)
     assert authority.summed().contributors == NAMES
     assert [each.rounds for each in authority.record.served] == [2]
 

@@ -1,0 +1,50 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of homomorphic encryption to choose from (FDRL Eq. 6); no library is loaded here."""
+
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from fdrl_ros.crypto.he.bfv import BfvScheme
+from fdrl_ros.crypto.he.ckks import CkksScheme
+from fdrl_ros.errors import CryptoError
+from fdrl_ros.settings import setting, Settings
+
+AnyScheme = BfvScheme | CkksScheme
+"""Every scheme; :data:`fdrl_ros.crypto.he.seal.BACKENDS` has the library behind each."""
+
+SCHEMES: Final[dict[str, type[AnyScheme]]] = {each.kind: each for each in get_args(AnyScheme)}
+
+
+@dataclass(frozen=True)
+class EncryptionSettings(Settings):
+    """Encryption settings that all hospitals of a federation share."""
+
+    limit: float = setting(
+        1.0,
+        'weighted change of one weight in one round beyond which it is clipped',
+        minimum=1e-6,
+        maximum=1e3,
+    )
+    scheme: str = setting(
+        'bfv',
+        'homomorphic encryption: bfv sums exactly and is smaller, ckks floods its sums with noise',
+        choices=tuple(SCHEMES),
+    )
+    bits: int = setting(
+        16, 'bits of one quantised value; more are finer and larger', minimum=16, maximum=32
+    )
+
+
+def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv') -> AnyScheme:
+    """
+    Return the smallest scheme of a kind that is secure and exact, or, for CKKS, exact enough.
+
+    :param n_parameters: P, integers in one update.
+    :param members: most hospitals in one sum.
+    :param bits: bits of one quantised integer.
+    :param kind: one of :data:`SCHEMES`.
+    :raises CryptoError: if none fits.
+    """
+    CryptoError.unless(kind in SCHEMES, f'encryption {kind!r}: expected one of {[*SCHEMES]}')
+    return SCHEMES[kind].choose(n_parameters, members, bits)
