@@ -5,6 +5,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fdrl_ros.errors import TrainingStopped
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -35,3 +37,13 @@ def silent(progress: Progress) -> None:
 def never() -> bool:
     """Go on to the end."""
     return False
+
+
+def stop_if(stopped: Stopped) -> None:
+    """
+    End long work that is no longer wanted.
+
+    :raises TrainingStopped: if `stopped` says so.
+    """
+    if stopped():
+        raise TrainingStopped('stopped by the user')

@@ -7,7 +7,6 @@ The frozen set is made once from the plan. Everything is simulated in step on th
 a few seconds for the set, less than one for a policy.
 """
 
-from collections.abc import Callable
 import copy
 from dataclasses import replace
 import hashlib
@@ -15,11 +14,14 @@ import logging
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.progress import never, stop_if, Stopped
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
+from fdrl_ros.selector.value.monte_carlo_reference import acting
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY
+from fdrl_ros.surgery.gym.rollout import roll_out
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs
@@ -43,37 +45,27 @@ _PRESS = _NAMES.index('coarse -z')
 _WANDER = [_NAMES.index(f'coarse {way}') for way in ('-x', '+x', '-y', '+y', '+z')]
 _FORCE, _WORKSPACE = FAILURES.index('force'), FAILURES.index('workspace')
 
-Stopped = Callable[[], bool]
-
-
-def _never() -> bool:
-    return False
-
 
 def _patients(plan: Plan) -> list[Patient]:
     cohort = plan.public_cohort(1.0)
-    return [cohort.patient(FIRST + each) for each in range(plan.safety.patients)]
+    return [cohort.patient(FIRST + number) for number in range(plan.safety.patients)]
 
 
-def _begin(plan: Plan, seed: int) -> VectorOperation:
-    """Put the public patients on the tables."""
-    batch = VectorOperation(_patients(plan), replace(plan.world, mode='kinematic'))
-    count = len(batch.patients)
-    rngs = [
+def _sensors(plan: Plan, seed: int) -> list[np.random.Generator]:
+    return [
         np.random.default_rng([Stream.SAFETY_TEST, seed, plan.federation.seed, row])
-        for row in range(count)
+        for row in range(plan.safety.patients)
     ]
-    batch.reset(rngs=rngs)
-    return batch
 
 
-def make_frozen_set(plan: Plan, stopped: Stopped = _never) -> FrozenSet:
+def make_frozen_set(plan: Plan, stopped: Stopped = never) -> FrozenSet:
     """
     Operate as surgeons of all skills, and try every action in some of the states on the way.
 
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    batch = _begin(plan, 0)
+    batch = VectorOperation(_patients(plan), replace(plan.world, mode='kinematic'))
+    batch.reset(rngs=_sensors(plan, 0))
     rng = np.random.default_rng([Stream.SAFETY_TEST, plan.federation.seed])
     rows = np.arange(len(batch.patients))
     habits = np.array([each for each, _ in _HABITS])[rows % len(_HABITS)]
@@ -110,8 +102,7 @@ def _followed(
 
     :returns: greatest force in limits of the procedure, and whether the workspace was left.
     """
-    if stopped():
-        raise TrainingStopped('stopped by the user')
+    stop_if(stopped)
     trial = copy.deepcopy(batch, {id(each): each for each in batch.patients})  # they never change
     rows = np.arange(len(batch.over))
     greatest, breached = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
@@ -129,7 +120,7 @@ def _followed(
 
 
 def operate(
-    policy: Policy | None, plan: Plan, stopped: Stopped = _never
+    policy: Policy | None, plan: Plan, stopped: Stopped = never
 ) -> tuple[float, float, float]:
     """
     Operate on all public patients of the trial.
@@ -138,31 +129,22 @@ def operate(
     :returns: mean discounted return, share of successes, share that ended by force.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    batch = _begin(plan, 1)
-    count = len(batch.patients)
-    states, rows = batch.states(), np.arange(count)
-    returns, discount = np.zeros(count), 1.0
-    successes = forced = 0
-    while len(rows):
-        if stopped():
-            raise TrainingStopped('stopped by the user')
-        if policy is None:
-            actions = np.full(len(rows), STAY)
-        else:
-            actions = policy.q_values(states).argmax(axis=1)
-        states, rewards, _, _, said = batch.step(actions)
-        returns[rows] += discount * rewards
-        discount *= plan.value.discount
-        successes += int(said['success'].sum())
-        forced += int((said['failure'] == _FORCE).sum())
-        left = np.flatnonzero(~batch.over)
-        if len(left) < len(rows) and len(left):
-            batch.select(left)
-        states, rows = states[left], rows[left]
-    return float(returns.mean()), successes / count, forced / count
+    rolled = roll_out(
+        _patients(plan),
+        acting(policy),
+        plan.world,
+        rngs=_sensors(plan, 1),
+        tick=lambda left: stop_if(stopped),
+    )
+    count, ticks = len(rolled.patients), rolled.ticks
+    discounts = np.cumprod(np.r_[1.0, np.full(ticks.max(), plan.value.discount)])
+    returns = np.zeros(count)
+    np.add.at(returns, rolled.cases, discounts[ticks] * rolled.rewards)
+    forced = int((rolled.failure == _FORCE).sum())
+    return float(returns.mean()), int(rolled.success.sum()) / count, forced / count
 
 
-def frozen_set(plan: Plan, folder: Path, stopped: Stopped = _never) -> FrozenSet:
+def frozen_set(plan: Plan, folder: Path, stopped: Stopped = never) -> FrozenSet:
     """
     Return the frozen set of a plan, made now if the folder has none.
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 import hashlib
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.metrics import risk_terms
 from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.progress import never, stop_if, Stopped
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import (
     Experience,
@@ -35,6 +36,7 @@ from fdrl_ros.selector.value.monte_carlo_reference import (
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.rollout import Chooser, roll_out, Rollouts
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.redraw import redraw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,7 +56,6 @@ STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
 
 Progress = Callable[[int, int], None]
-Stopped = Callable[[], bool]
 
 
 def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
@@ -74,7 +75,7 @@ def public_experience(
     lead_in: Policy,
     *,
     progress: Progress = lambda done, count: None,
-    stopped: Stopped = lambda: False,
+    stopped: Stopped = never,
 ) -> dict[str, Experience]:
     """
     Operate on public patients with kinematic arms and note what followed from each state.
@@ -107,7 +108,7 @@ def public_experience(
                     )
                     for each in cases
                 ],
-                tick=_until(stopped),
+                tick=lambda left: stop_if(stopped),
             )
             found.setdefault(name, []).append(_experience(rolled, handover, begin))
             progress(place * count + int(cases[-1]) + 1, len(names) * count)
@@ -165,7 +166,7 @@ def fit_public_value(
     lead_in: Policy,
     *,
     progress: Progress = lambda done, count: None,
-    stopped: Stopped = lambda: False,
+    stopped: Stopped = never,
 ) -> ValueModel:
     """
     Fit the estimate of a policy's return and risk from its public operations.
@@ -177,12 +178,10 @@ def fit_public_value(
     """
     known = public_experience(policy, plan, lead_in, progress=progress, stopped=stopped)
     estimates = {}
-    for name, each in known.items():
-        fitted = fit_value(each, plan.value)
-        conformal_error = public_conformal_error(
-            fitted, name, policy, plan, lead_in, stopped=stopped
-        )
-        estimates[name] = fitted.with_conformal_error(conformal_error)
+    for name, experience in known.items():
+        fitted = fit_value(experience, plan.value)
+        error = public_conformal_error(fitted, name, policy, plan, lead_in, stopped=stopped)
+        estimates[name] = fitted.with_conformal_error(error)
     if policy is None:
         calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
         return ValueModel(HOLD, calm)
@@ -196,7 +195,7 @@ def public_conformal_error(
     plan: Plan,
     lead_in: Policy,
     *,
-    stopped: Stopped = lambda: False,
+    stopped: Stopped = never,
 ) -> float:
     """
     Measure how far an estimate is off E[J given s], on public patients that it was not fitted to.
@@ -216,18 +215,12 @@ def public_conformal_error(
     number = measured = 0
     while measured < settings.checked:
         seed = (Stream.VALUATION, plan.federation.seed, place, CHECKED + number)
+        rng = np.random.default_rng(seed)
         try:
-            meeting = meet(
-                cohort.patient(CHECKED + number, procedure=procedure),
-                cohort,
-                settings.redraws,
-                _REDRAWN + _APART * number,
-                lead_in,
-                bool(number % 2),
-                STATES,
-                seed,
-                np.random.default_rng(seed),
-            )
+            patient = cohort.patient(CHECKED + number, procedure=procedure)
+            first = _REDRAWN + _APART * number
+            alike = [patient, *redraw(patient, cohort, settings.redraws, rng, first)]
+            meeting = meet(alike, lead_in, bool(number % 2), STATES, seed, rng)
         except RecordsError:  # one in thousands looks like hardly anybody: another one will do
             if number >= 2 * settings.checked:
                 raise
@@ -235,7 +228,9 @@ def public_conformal_error(
         finally:
             number += 1
         measured += 1
-        met = alike_states(meeting, policy, plan.world, settings.discount, _until(stopped))
+        met = alike_states(
+            meeting, policy, plan.world, settings.discount, lambda left: stop_if(stopped)
+        )
         for each in met:
             found = reference(each.state, each.others, each.returns, settings.redraws // 4)
             if found is not None:
@@ -244,13 +239,3 @@ def public_conformal_error(
                 references.append(found.error)
                 stds.append(float(std))
     return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
-
-
-def _until(stopped: Stopped) -> Callable[[int], None]:
-    """Return what ends an operation as soon as the user says so."""
-
-    def tick(left: int) -> None:
-        if stopped():
-            raise TrainingStopped('stopped by the user')
-
-    return tick

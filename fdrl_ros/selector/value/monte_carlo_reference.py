@@ -14,9 +14,7 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.selector import returns_to_go
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
 from fdrl_ros.surgery.gym.rollout import Chooser, roll_out
-from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.patient.redraw import redraw
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from numpy.typing import NDArray
@@ -145,10 +143,7 @@ class Alike:
 
 
 def meet(
-    patient: Patient,
-    cohort: Cohort,
-    redraws: int,
-    first: int,
+    patients: Sequence[Patient],
     start: Policy,
     handed_over: bool,
     states: int,
@@ -156,20 +151,17 @@ def meet(
     rng: np.random.Generator,
 ) -> Meeting:
     """
-    Find those who look like a patient, and draw who operates at first.
+    Draw who operates on patients who look the same at first.
 
-    :param cohort: public patients, among whom they are sought.
-    :param redraws: how many.
-    :param first: number of the first public patient that is tried.
+    :param patients: as :class:`Meeting` has them.
     :param start: operates before the hand-over.
     :param handed_over: whether somebody does.
     :param states: to look at, beside the one that the policy begins in.
-    :raises RecordsError: if nobody public would be seen like this.
+    :param seed: as :class:`Meeting` has it.
     """
-    redrawn = redraw(patient, cohort, redraws, rng, first)
     handover = int(rng.integers(LONGEST_LEAD)) if handed_over else 0
     lead = _lead(start, rng)
-    return Meeting([patient, *redrawn], lead, handover, rng.random(states), seed)
+    return Meeting(patients, lead, handover, rng.random(states), seed)
 
 
 def alike_states(

@@ -134,12 +134,12 @@ def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
     fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
     meet = valuation.meet
 
-    def some(patient, *given):
-        number = given[6][-1] - valuation.CHECKED
+    def some(patients, *given):
+        number = given[3][-1] - valuation.CHECKED
         if number in lonely:
             raise RecordsError('nobody looks like that')
         met.append(number)
-        return meet(patient, *given)
+        return meet(patients, *given)
 
     monkeypatch.setattr(valuation, 'meet', some)
     assert public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0

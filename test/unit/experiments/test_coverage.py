@@ -242,10 +242,10 @@ def test_patients_whom_nobody_looks_like_are_left_out(run, monkeypatch):
     directory, plan = run
     meet = coverage.meet
 
-    def some(patient, *given):
-        if given[6][-1] == 1:
+    def some(patients, *given):
+        if given[3][-1] == 1:
             raise RecordsError('nobody looks like that')
-        return meet(patient, *given)
+        return meet(patients, *given)
 
     monkeypatch.setattr(coverage, 'meet', some)
     few = CoverageSettings(('hold',), patients=2, states=2, redraws=200)

@@ -26,6 +26,7 @@ from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
 from fdrl_ros.selector.value.model import FORMAT
 from fdrl_ros.selector.value.monte_carlo_reference import Alike, alike_states, meet, NEAREST
 from fdrl_ros.surgery.patient.cohort import Cohort, Mixture
+from fdrl_ros.surgery.patient.redraw import redraw
 import numpy as np
 
 FIRST_UNSEEN = 2 * 10**6
@@ -169,18 +170,12 @@ def measure(
         work.tell(number, settings.patients)
         index = number + 1000 * settings.seed
         patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
+        rng = np.random.default_rng([Stream.COVERAGE_STUDY, plan.federation.seed, index])
+        sensors = (Stream.COVERAGE_STUDY_SENSORS, plan.federation.seed, index)
         try:
-            meeting = meet(
-                patient,
-                cohort,
-                settings.redraws,
-                FIRST_REDRAWN + APART * index,
-                start,
-                bool(number % 2),
-                settings.states,
-                (Stream.COVERAGE_STUDY_SENSORS, plan.federation.seed, index),
-                np.random.default_rng([Stream.COVERAGE_STUDY, plan.federation.seed, index]),
-            )
+            first = FIRST_REDRAWN + APART * index
+            alike = [patient, *redraw(patient, cohort, settings.redraws, rng, first)]
+            meeting = meet(alike, start, bool(number % 2), settings.states, sensors, rng)
         except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
             for column in columns.values():
                 column.left_out += 1 + settings.states
