@@ -9,7 +9,7 @@ interrupted reads what is finished and measures the rest. To add a study, write 
 measures one part and a list of :class:`Part`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 import hashlib
 import json
@@ -19,6 +19,7 @@ import tempfile
 import time
 from typing import Any
 
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import StoreError, TrainingStopped
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.versions import versions
@@ -246,6 +247,19 @@ def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> J
         shutil.rmtree(folder, ignore_errors=True)
     report(Progress(*progress, work.total, work.total))
     return content
+
+
+def chosen_settings(plan: Plan, *groups: str, **some: Collection[str]) -> Json:
+    """
+    Return what a result depends on of a plan's settings, as its file holds them.
+
+    :param groups: whole groups.
+    :param some: settings of a group, by the group.
+    """
+    every = plan.to_mapping()
+    return {name: every[name] for name in groups} | {
+        group: {name: every[group][name] for name in names} for group, names in some.items()
+    }
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:

@@ -4,10 +4,13 @@
 
 from dataclasses import replace
 
-from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors
-from fdrl_ros.experiments.studies.shield.loop import attack_loop
+from fdrl_ros.experiments.studies.shield.attack import (
+    Assault,
+    attack,
+    attack_loop,
+    attack_motors,
+)
 from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables
-from fdrl_ros.surgery.tasks.procedures import procedure_named
 import pytest
 from support.shield_faults import (
     ESTIMATOR_FAULTS,
@@ -67,12 +70,12 @@ def test_a_prediction_of_wrong_code_is_found_out(fault, monkeypatch):
 
 @pytest.mark.parametrize('procedure', ['reach', 'retraction'])
 def test_no_adversary_gets_above_the_damage_limit_or_out_of_the_workspace(procedure):
-    tally = attack(procedure, 'down', 6000, SETTINGS, procedure_named(procedure).force_limit)
+    tally = attack(Assault(procedure, 'down', 6000, SETTINGS))
     assert 1.0 < tally.most_damage < SETTINGS.damage_limit
     assert tally.above_damage == 0 and tally.outside == 0
 
 
 def test_one_robot_too_is_asked_for_what_is_predicted_to_be_worst():
     for ways in (attack_loop, attack_motors):
-        down, greedy = (ways('palpation', kind, 60, None, 1.1) for kind in ('down', 'greedy'))
+        down, greedy = (ways(Assault('palpation', kind, 60, None)) for kind in ('down', 'greedy'))
         assert replace(greedy, attacker='down') != down

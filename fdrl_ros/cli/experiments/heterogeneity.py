@@ -6,8 +6,7 @@ from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_heterogeneity
-from fdrl_ros.experiments.studies.heterogeneity import run_heterogeneity
-from fdrl_ros.experiments.studies.heterogeneity_summary import CURVES, table_of, verdict
+from fdrl_ros.experiments.studies.heterogeneity import CURVES, run_heterogeneity, table_of, verdict
 from rich.markup import escape
 from rich.table import Table
 

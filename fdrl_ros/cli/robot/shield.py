@@ -10,8 +10,8 @@ from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.studies.shield.cost import newest
-from fdrl_ros.experiments.studies.shield.study import attack_study, cost_study, CostSettings
+from fdrl_ros.experiments.studies.shield.attack import attack_study
+from fdrl_ros.experiments.studies.shield.cost import cost_study, CostSettings, newest
 from fdrl_ros.runtime.progress import Progress
 from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings

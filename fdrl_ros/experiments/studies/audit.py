@@ -11,7 +11,7 @@ from fdrl_ros.audit.one_run import Audit, Audited, AuditSettings
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.study import digest_of, Part, Study, Work
+from fdrl_ros.experiments.study import chosen_settings, digest_of, Part, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
@@ -89,14 +89,11 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
 
 def summarise(relevant: Json, seeds: list[int], parts: list[Json]) -> Json:
     """Put the seeds together: each number's mean, least and most, and whether the claim stands."""
-    spreads = {}
-    for name in NUMBERS:
-        values = [each[name] for each in parts]
-        spreads[name] = {
-            'mean': float(np.mean(values)),
-            'least': min(values),
-            'most': max(values),
-        }
+    columns = {name: [each[name] for each in parts] for name in NUMBERS}
+    spreads = {
+        name: {'mean': float(np.mean(values)), 'least': min(values), 'most': max(values)}
+        for name, values in columns.items()
+    }
     return {
         **relevant,
         'seeds': seeds,
@@ -148,6 +145,4 @@ def _check(part: Json) -> None:
 def _relevant_settings(plan: Plan, settings: AuditSettings) -> Json:
     """Return the settings that numbers here depend on."""
     groups = ('federation', 'rounds', 'learner', 'privacy', 'collection', 'world')
-    every = plan.to_mapping()
-    chosen: Json = {name: every[name] for name in groups}
-    return {'settings': {**chosen, 'audit': asdict(settings)}}
+    return {'settings': {**chosen_settings(plan, *groups), 'audit': asdict(settings)}}

@@ -8,6 +8,7 @@ trainer that runs in a hospital; only clipping and noise differ. Finished seeds 
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 import math
 from pathlib import Path
@@ -16,8 +17,7 @@ from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import interval, RATIO, SHARE
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.learner.pretraining import pretrain_public, untrained_weights
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
@@ -85,21 +85,16 @@ def summarise(rows: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
 
     :param rows: what :func:`measure` returns of each seed.
     """
-    table = {
-        start: {
-            name_of(epsilon): {
-                'success': interval(
-                    [row['success'][start][name_of(epsilon)] for row in rows], SHARE
-                ),
-                'kept': interval(
-                    [_share(row['success'][start], name_of(epsilon), 'inf') for row in rows],
-                    RATIO,
-                ),
-            }
-            for epsilon in EPSILONS
+
+    def column(start: str, name: str) -> Json:
+        found = [row['success'][start] for row in rows]
+        kept = [each[name] / each['inf'] if each['inf'] > 0.0 else None for each in found]
+        return {
+            'success': interval([each[name] for each in found], SHARE),
+            'kept': interval(kept, RATIO),
         }
-        for start in STARTS
-    }
+
+    names = [name_of(epsilon) for epsilon in EPSILONS]
     return {
         'seeds': list(seeds),
         'settings': _relevant_settings(plan),
@@ -112,7 +107,7 @@ def summarise(rows: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'sigma_m': rows[0]['sigma_m'],
         'epsilon_spent': rows[0]['epsilon_spent'],
         'steps': rows[0]['steps'],
-        'results': table,
+        'results': {start: {name: column(start, name) for name in names} for start in STARTS},
     }
 
 
@@ -145,37 +140,37 @@ def measure(plan: Plan, work: Work) -> Json:
         'start': {},
         'sigma_m': {},
         'epsilon_spent': {},
+        'steps': steps_of(plan, records.n_patients),
     }
-    done, each = patients, (total - patients) // (len(STARTS) * (1 + len(EPSILONS)))
-    for start in STARTS:
-        part['start'][start] = success_of(starts[start], home, plan, work)
-        done += each
-        work.tell(done, total, f'{start} start')
+    done = patients
+
+    def success(weights: np.ndarray, words: str) -> float:
+        nonlocal done
+        found = success_of(weights, home, plan, work)
+        done += plan.evaluation.patients
+        work.tell(done, total, words)
+        return found
+
+    for start, weights in starts.items():
+        part['start'][start] = success(weights, f'{start} start')
         for epsilon in EPSILONS:
-            words = f'{start} start, epsilon {name_of(epsilon)}'
-            directory = work.directory / f'{start}_{name_of(epsilon)}'
-            learned = _learn(records, starts[start], plan, epsilon, directory, work.stopped)
-            part['success'][start][name_of(epsilon)] = success_of(
-                learned['weights'], home, plan, work
+            name = name_of(epsilon)
+            privacy = privacy_at(plan, epsilon, records.n_patients)
+            learned, part['epsilon_spent'][name] = _learn(
+                records, weights, plan, privacy, work.directory / f'{start}_{name}', work.stopped
             )
-            for number in ('sigma_m', 'epsilon_spent'):
-                part[number][name_of(epsilon)] = learned[number]
-            part['steps'] = learned['steps']
-            done += each
-            work.tell(done, total, words)
+            part['sigma_m'][name] = privacy.noise_multiplier
+            part['success'][start][name] = success(learned, f'{start} start, epsilon {name}')
     return part
 
 
 def success_of(weights: np.ndarray, home: Cohort, plan: Plan, work: Work) -> float:
     """Return the share of a hospital's unseen patients that a policy succeeds on."""
     policy, ends = Policy(weights, plan.shape), []
-    env = SurgeryEnv(settings=plan.world)
-    try:
+    with closing(SurgeryEnv(settings=plan.world)) as env:
         for index in range(plan.evaluation.patients):
             work.check()
             ends.append(run_episode(env, policy, home.patient(index, 'test')).success)
-    finally:
-        env.close()
     return float(np.mean(ends))
 
 
@@ -212,14 +207,12 @@ def _learn(
     records: Records,
     weights: np.ndarray,
     plan: Plan,
-    epsilon: float,
+    privacy: PrivacySettings,
     directory: Path,
     stopped: Stopped,
-) -> Json:
-    """Train the remaining rounds at one epsilon."""
+) -> tuple[np.ndarray, float | None]:
+    """Train the remaining rounds at one epsilon; return the weights and the epsilon spent."""
     make_private_directory(directory)
-    privacy = privacy_at(plan, epsilon, records.n_patients)
-    purpose = f'utility {directory.name}'
     with Ledger.open(
         directory / 'ledger.sqlite',
         hospital=plan.hospitals[0],
@@ -233,49 +226,22 @@ def _learn(
             plan.learner,
             privacy,
             ledger,
-            noise_source(directory, purpose, plan),
+            noise_source(directory, f'utility {directory.name}', plan),
             directory / 'checkpoint',
         )
         for round in range(1, plan.rounds.rounds + 1):
-            result = trainer.train(weights, round, report=_nothing, stopped=stopped)
+            result = trainer.train(weights, round, report=lambda progress: None, stopped=stopped)
             weights = result.weights
-        spent = None if math.isinf(ledger.epsilon()) else ledger.epsilon()
-    return {
-        'weights': weights,
-        'sigma_m': privacy.noise_multiplier,
-        'epsilon_spent': spent,
-        'steps': steps_of(plan, records.n_patients),
-    }
-
-
-def _nothing(progress: TrainingProgress) -> None:
-    """Report to nobody."""
-
-
-def _share(success: dict[str, float], name: str, of: str) -> float | None:
-    """Return one success over another, None where that is none."""
-    return success[name] / success[of] if success[of] > 0.0 else None
+        return weights, None if math.isinf(ledger.epsilon()) else ledger.epsilon()
 
 
 def _relevant_settings(plan: Plan) -> Json:
     """Return the settings that numbers here depend on, but for the seed."""
-    every = plan.to_mapping()
-    chosen = {
-        name: every[name]
-        for name in ('learner', 'collection', 'pretraining', 'world', 'federation')
-    }
-    chosen['federation'] = {
-        name: chosen['federation'][name]
-        for name in ('hospitals', 'heterogeneity', 'procedures', 'noise')
-    }
-    privacy = {
-        name: value
-        for name, value in asdict(plan.privacy).items()
-        if name not in ('budget', 'noise_multiplier')
-    }
+    privacy = asdict(plan.privacy).keys() - {'budget', 'noise_multiplier'}
+    federation = ('hospitals', 'heterogeneity', 'procedures', 'noise')
+    groups = ('learner', 'collection', 'pretraining', 'world')
     return {
-        **chosen,
-        'privacy': privacy,
+        **chosen_settings(plan, *groups, federation=federation, privacy=sorted(privacy)),
         'rounds': plan.rounds.rounds,
         'patients': plan.evaluation.patients,
     }

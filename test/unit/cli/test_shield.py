@@ -9,7 +9,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.cli.robot import shield
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.experiments.studies.shield import study
+from fdrl_ros.experiments.studies.shield import attack
 from fdrl_ros.experiments.studies.shield.attack import Tally
 from fdrl_ros.experiments.studies.shield.cost import by_expert, cost, newest
 from fdrl_ros.policy import NetworkShape
@@ -26,7 +26,7 @@ def fdrl(*words):
 
 @pytest.fixture
 def one_procedure(monkeypatch):
-    for place in (shield, study):
+    for place in (shield, attack):
         monkeypatch.setattr(place, 'PROCEDURE_NAMES', ('retraction',))
 
 
@@ -74,7 +74,7 @@ def test_to_attack_finds_no_step_above_the_hard_stop(one_procedure, tmp_path):
 
 
 def test_an_attack_that_touches_nothing_does_not_pass(one_procedure, monkeypatch):
-    monkeypatch.setattr(study, 'ATTACKERS', ('down',))
+    monkeypatch.setattr(attack, 'ATTACKERS', ('down',))
     monkeypatch.setattr(Tally, 'add', lambda self, *_: setattr(self, 'steps', self.steps + 99))
     done = fdrl('attack', '--steps', 60)
     assert done.exit_code == 1
@@ -91,8 +91,8 @@ def test_too_little_to_test_anything_is_refused(words):
 
 
 def test_an_attack_that_gets_through_ends_the_command(one_procedure, monkeypatch):
-    monkeypatch.setattr(study, 'ATTACKERS', ('down',))
-    monkeypatch.setattr(study, 'ShieldSettings', lambda **_: ShieldSettings(active=False))
+    monkeypatch.setattr(attack, 'ATTACKERS', ('down',))
+    monkeypatch.setattr(attack, 'ShieldSettings', lambda **_: ShieldSettings(active=False))
     assert fdrl('attack', '--steps', 1500).exit_code == 1
 
 

@@ -18,7 +18,7 @@ from fdrl_ros.experiments.studies.distance import (
     total_variation,
     two_sample_tests,
 )
-from fdrl_ros.experiments.studies.heterogeneity_summary import (
+from fdrl_ros.experiments.studies.heterogeneity import (
     BOUNDS,
     curve_of,
     CURVES,

@@ -5,8 +5,14 @@
 from dataclasses import replace
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors, ATTACKERS, TICKS
-from fdrl_ros.experiments.studies.shield.loop import attack_loop
+from fdrl_ros.experiments.studies.shield.attack import (
+    Assault,
+    attack,
+    attack_loop,
+    attack_motors,
+    ATTACKERS,
+    TICKS,
+)
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.selector import Selector
@@ -17,33 +23,34 @@ SETTINGS = ShieldSettings()
 
 @pytest.mark.parametrize('kind', ATTACKERS)
 def test_no_adversary_gets_above_the_hard_stop(kind):
-    tally = attack('retraction', kind, 600, SETTINGS, 3.4)
+    tally = attack(Assault('retraction', kind, 600, SETTINGS))
     assert tally.steps >= 600 and tally.above_stop == 0
 
 
 @pytest.mark.parametrize('steps', [TICKS, 3 * TICKS])
 def test_few_steps_of_an_attack_are_few_whole_operations(steps):
-    shielded, bare = (attack('palpation', 'down', steps, each, 1.1) for each in (SETTINGS, None))
+    shielded, bare = (
+        attack(Assault('palpation', 'down', steps, each)) for each in (SETTINGS, None)
+    )
     assert steps <= shielded.steps < steps + TICKS
     assert shielded.contact > 0 and bare.greatest > shielded.greatest > 0.0
 
 
 def test_an_attack_of_less_than_an_operation_is_refused():
     with pytest.raises(SettingError, match='one operation'):
-        attack('palpation', 'down', TICKS - 1, SETTINGS, 1.1)
+        attack(Assault('palpation', 'down', TICKS - 1, SETTINGS))
 
 
 def test_without_the_shield_an_adversary_does():
-    assert attack('retraction', 'down', 2000, None, 3.4).above_stop > 0
+    assert attack(Assault('retraction', 'down', 2000, None)).above_stop > 0
 
 
 @pytest.mark.parametrize('kind', ['down', 'erratic'])
 def test_no_adversary_gets_above_a_limit_through_the_control_loop(kind):
     """With noise, jitter, latency and lost states."""
-    limit = 1.1
     strict = replace(SETTINGS, keep_limit=True)
     shielded, kept, bare = (
-        attack_loop('palpation', kind, 300, each, limit) for each in (SETTINGS, strict, None)
+        attack_loop(Assault('palpation', kind, 300, each)) for each in (SETTINGS, strict, None)
     )
     assert bare.above_stop > 0 and bare.above_damage > 0
     assert shielded.above_limit > 0
@@ -59,10 +66,10 @@ def test_the_control_loop_falls_silent_at_times(monkeypatch):
         return keep_tip(self, reason, *others, **named)
 
     monkeypatch.setattr(Selector, 'keep_tip', keep)
-    attack_loop('palpation', 'down', 300, SETTINGS, 1.1)
+    attack_loop(Assault('palpation', 'down', 300, SETTINGS))
     assert held >= {Reason.STALE, Reason.NOT_FINITE}
 
 
 def test_no_adversary_gets_above_the_hard_stop_with_motors():
-    tally = attack_motors('retraction', 'down', 90, SETTINGS, 3.4)
+    tally = attack_motors(Assault('retraction', 'down', 90, SETTINGS))
     assert tally.steps >= 90 and tally.contact > 0 and tally.above_stop == 0

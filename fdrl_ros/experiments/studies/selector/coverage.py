@@ -18,7 +18,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import line_up
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.value_models import value_models
-from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.random_streams import Stream
@@ -148,8 +148,7 @@ def read_policies(
 
 def _relevant_settings(plan: Plan, settings: CoverageSettings) -> Json:
     """Return what the numbers depend on, as JSON reads it back."""
-    every = plan.to_mapping()
-    kept = {each: every[each] for each in ('federation', 'value', 'world')}
+    kept = chosen_settings(plan, 'federation', 'value', 'world')
     own = {**vars(settings), 'policies': list(settings.policies)}
     return {**kept, 'coverage': own, 'model_format': FORMAT}
 

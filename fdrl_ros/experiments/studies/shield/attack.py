@@ -4,25 +4,48 @@
 Adversaries against the shield: how often force passes the limits with it, and without.
 
 Operations go on above the procedure's force limit, which ends them otherwise, so that the hard
-stop can be reached at all.
+stop can be reached at all. Adversaries attack many patients at once, arms with motors, and a
+robot's own control loop: its selector, shield and limiter at 100 Hz. What is said and done there
+is as imperfect as the shield's bounds allow: forces and positions that are off, states that come
+early or late, set-points that the arm gets almost a tick late. Beyond them, some states are lost,
+also many in a row, some vital signs do not come, and some are no numbers.
 """
 
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.experiments.contender import observe
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.selector.candidates.candidate import Candidate
+from fdrl_ros.selector.control.limiter import Limiter
+from fdrl_ros.selector.control.loop import ControlLoop, Cycle
+from fdrl_ros.selector.control.monitor import GateSettings
+from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.scalar_or_array import Number
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield, Shield
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEPS, TICK
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import INDEX, STATE_SIZE
+from fdrl_ros.surgery.gym.state import (
+    INDEX,
+    OPERATION_FIELDS,
+    OPERATION_SIZE,
+    PATIENT_FIELDS,
+    PROCEDURE_NAMES,
+    STATE_SIZE,
+)
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
-from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.patient import Patient, Point
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import FAILURES, HARD_STOP
+from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +63,26 @@ _ROWS = 64
 
 TICKS = 60
 """Steps of an operation in a batch: long enough to reach tissue and to press it."""
+
+LOST, BROKEN = 0.02, 0.02
+"""Shares of states that never come, one at a time, and that hold a number which is none."""
+
+SILENT = 0.002
+"""Chance that a burst of lost states begins with one, and likewise one of lost vital signs."""
+
+BURST = (4, 20)
+"""Fewest and most states in a burst: 40 to 200 ms."""
+
+_BEATS = (2, 2, 2, 3, 3)
+"""Sub-steps between the states of a tick, in any order: 8 or 12.5 ms."""
+
+_LATE = 11
+"""Sub-steps from a set-point to the arm at most; with states that are late, about a tick."""
+
+_OPEN = GateSettings(close_at=1.0, open_below=1.0, critical=False)
+
+_MOTORS, _LOOP = 20, 5
+"""One step in so many is done with motors besides, and one through the robot's control loop."""
 
 
 @dataclass
@@ -102,9 +145,36 @@ class Tally:
         self.add(np.array([outcome.peak_force]), limit, outside, meter.total)
         return outcome.peak_force
 
-    def plain(self) -> dict[str, object]:
-        """Return it as names and values."""
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Assault:
+    """
+    One adversary in one procedure.
+
+    :param attacker: one of ATTACKERS.
+    :param steps: at least so many; the last operations are not cut short.
+    :param shield: None to go without.
+    """
+
+    procedure: str
+    attacker: str
+    steps: int
+    shield: ShieldSettings | None
+    seed: int = 0
+
+    @property
+    def limit(self) -> float:
+        """Return the force limit of the procedure, N."""
+        return procedure_named(self.procedure).force_limit
+
+    @property
+    def watch(self) -> ShieldSettings:
+        """Return settings of a shield that sees everything, and acts if there is one."""
+        return self.shield or ShieldSettings(active=False)
+
+    def tally(self, arm: str) -> Tally:
+        """Return a tally with nothing in it."""
+        return Tally(self.procedure, self.attacker, self.shield is not None, arm)
 
 
 class Attacker:
@@ -181,48 +251,37 @@ def patients_of(procedure: str, first: int, count: int) -> list[Patient]:
     ]
 
 
-def attack(
-    procedure: str,
-    kind: str,
-    steps: int,
-    settings: ShieldSettings | None,
-    limit: float,
-    seed: int = 0,
-) -> Tally:
+def attack(assault: Assault) -> Tally:
     """
     Attack in the batch world, in whole operations: few steps are few patients.
 
-    :param steps: at least so many; the last operations are not cut short.
-    :param settings: of the shield; None to go without.
-    :param limit: force limit of the procedure, N.
     :raises SettingError: if there are fewer steps than one operation has.
     """
-    if steps < TICKS:
-        raise SettingError('steps', steps, f'at least {TICKS}, which is one operation')
-    tally = Tally(procedure, kind, settings is not None, 'kinematic')
-    attacker, round_number = Attacker(kind, np.random.default_rng(seed)), 0
-    watch = settings or ShieldSettings(active=False)
-    while tally.steps < steps:
-        count = min(_ROWS, -(-(steps - tally.steps) // TICKS))
+    if assault.steps < TICKS:
+        raise SettingError('steps', assault.steps, f'at least {TICKS}, which is one operation')
+    procedure, tally, round_number = assault.procedure, assault.tally('kinematic'), 0
+    attacker = Attacker(assault.attacker, np.random.default_rng(assault.seed))
+    while tally.steps < assault.steps:
+        count = min(_ROWS, -(-(assault.steps - tally.steps) // TICKS))
         patients = patients_of(procedure, _ROWS * round_number, count)
         batch = VectorOperation(patients)
         states = batch.reset()
-        shield, meter = BatchShield(watch, procedure, count), DamageMeter(np.zeros(count))
+        shield, meter = BatchShield(assault.watch, procedure, count), DamageMeter(np.zeros(count))
         attacker.begin()
         peak = 0.0
         predicted: NDArray[np.float64] | None = None
         for tick in range(TICKS):
             asked = attacker.ask(states, predicted)
             actions = asked
-            if settings is not None or kind == 'greedy':
+            if assault.shield is not None or assault.attacker == 'greedy':
                 values = batch.values()
-                values[:, _LIMIT] = limit
+                values[:, _LIMIT] = assault.limit
                 actions = np.array([each.action for each in shield.review(values, asked)])
-                predicted = shield.wide_forces() if kind == 'greedy' else None
+                predicted = shield.wide_forces() if assault.attacker == 'greedy' else None
             states, _, _, _, info = batch.step(actions)
             meter.add(info['force'], procedure, (tick + 1) * TICK)
             outside = int((info['failure'] == _WORKSPACE).sum())
-            tally.add(info['peak_force'], limit, outside, meter.total)
+            tally.add(info['peak_force'], assault.limit, outside, meter.total)
             peak = max(peak, float(info['peak_force'].max()))
             rows = np.flatnonzero(~batch.over)
             if not len(rows):
@@ -239,40 +298,174 @@ def attack(
     return tally
 
 
-def attack_motors(
-    procedure: str,
-    kind: str,
-    steps: int,
-    settings: ShieldSettings | None,
-    limit: float,
-    seed: int = 0,
-) -> Tally:
-    """
-    Attack one operation after the other on an arm with motors, as :func:`attack`, each to its end.
+Begin = Callable[[Operation, Attacker, DamageMeter], Callable[[], bool]]
+"""Begins an operation; what it returns lets a tick pass and tells whether it can go on."""
 
-    :param steps: the last operation that begins is the one in which so many are reached.
+
+def _attack_each(assault: Assault, tally: Tally, rng: np.random.Generator, begin: Begin) -> Tally:
     """
-    operation = Operation(WorldSettings())
-    tally = Tally(procedure, kind, settings is not None, 'dynamic')
-    attacker, number = Attacker(kind, np.random.default_rng(seed)), 0
-    while tally.steps < steps:
-        operation.reset(patients_of(procedure, number, 1)[0])
-        shield, meter, number = Shield(settings), DamageMeter(), number + 1
-        attacker.begin(BatchShield(settings or ShieldSettings(active=False), procedure, 1))
-        peak = 0.0
-        while not operation.done:
+    Attack one operation after the other, each to its end.
+
+    The last operation that begins is the one in which so many steps are reached.
+    """
+    attacker, number = Attacker(assault.attacker, rng), 0
+    mode = 'dynamic' if tally.arm == 'dynamic' else 'kinematic'
+    with closing(Operation(WorldSettings(mode=mode))) as operation:
+        while tally.steps < assault.steps:
+            operation.reset(patients_of(assault.procedure, number, 1)[0])
+            attacker.begin(BatchShield(assault.watch, assault.procedure, 1))
+            meter, peak, number = DamageMeter(), 0.0, number + 1
+            tick = begin(operation, attacker, meter)
+            while not operation.done and tick():
+                peak = max(peak, tally.end_tick(operation, meter, assault.limit))
+            attacker.learn(peak)
+    return tally
+
+
+def attack_motors(assault: Assault) -> Tally:
+    """Attack one operation after the other on an arm with motors."""
+
+    def begin(operation: Operation, attacker: Attacker, meter: DamageMeter) -> Callable[[], bool]:
+        shield = Shield(assault.shield)
+
+        def tick() -> bool:
             values = np.array(operation.values())
-            values[_LIMIT] = limit
+            values[_LIMIT] = assault.limit
             action = attacker.ask_one(operation.state(), values)
-            if settings is not None:
-                shield.update(values, procedure, operation.ticks * TICK, meter.total)
+            if assault.shield is not None:
+                now = operation.ticks * TICK
+                shield.update(values, assault.procedure, now, meter.total)
                 action = shield.decide(action).action
             try:
                 operation.act(ACTIONS[action])
             except UnreachableError:
-                break  # without a shield a motor that can no more lets the set-point go on
+                return False  # without a shield a motor that can no more lets the set-point go on
             operation.advance(SUBSTEPS)
-            peak = max(peak, tally.end_tick(operation, meter, limit))
-        attacker.learn(peak)
-    operation.close()
-    return tally
+            return True
+
+        return tick
+
+    rng = np.random.default_rng(assault.seed)
+    return _attack_each(assault, assault.tally('dynamic'), rng, begin)
+
+
+class _Robot:
+    """
+    One operation under a control loop, in a time of its own.
+
+    :param operation: that is under way.
+    :param rng: source of chance.
+    """
+
+    def __init__(
+        self,
+        assault: 'Assault',
+        operation: Operation,
+        attacker: Attacker,
+        rng: np.random.Generator,
+    ) -> None:
+        self._operation, self._settings, self._limit = operation, assault.watch, assault.limit
+        selector = Selector(gate=_OPEN, shield=self._settings)
+        selector.set_candidates(
+            [Candidate('attacker', lambda s: attacker.ask_one(s, self._values))]
+        )
+        self._loop = ControlLoop(selector, Limiter())
+        self._late, self._rng = int(rng.integers(0, _LATE + 1)), rng
+        self._under_way: deque[tuple[int, Point]] = deque()
+        self._count, self._silent, self._bare = 0, 0, 0
+        self._values: NDArray[np.float64] = np.array(operation.values())
+
+    def tick(self) -> bool:
+        """Let one tick pass; return whether the operation can go on."""
+        for beat in self._rng.permutation(_BEATS).tolist():
+            self._speak()
+            for _ in range(beat):
+                while self._under_way and self._under_way[0][0] <= self._count:
+                    self._operation.set_target(self._under_way.popleft()[1])
+                self._operation.advance(1)
+                self._count += 1
+        return True
+
+    def _speak(self) -> None:
+        """Send the state unless it is lost, and take the resulting set-points."""
+        loop, now = self._loop, 100.0 + self._count * SUBSTEP
+        self._take(loop.run_waiting(now))
+        values, chance = np.array(self._operation.values()), self._rng.random()
+        force, height = self._rng.uniform(-1.0, 1.0, 2)
+        values[INDEX['force']] += force * self._settings.force_error
+        values[INDEX['lag']] += height * self._settings.position_error
+        values[INDEX['force_limit']] = self._limit
+        if chance < BROKEN:
+            values[INDEX['force']] = np.nan
+        self._silent, self._bare = (self._goes_on(each) for each in (self._silent, self._bare))
+        if not self._silent and not chance > 1.0 - LOST:
+            self._values = values
+            loop.receive_tip(self._operation.target, now)
+            patient = self._operation.patient
+            if not self._bare:
+                vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, patient)
+                loop.receive_patient(vitals, now)
+            seen = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, patient)
+            self._take(loop.receive_operation(seen, now))
+        self._take(loop.watchdog(now))
+
+    def _goes_on(self, left: int) -> int:
+        """Return the states left in a burst of losses; a burst may begin."""
+        if left:
+            return left - 1
+        return int(self._rng.integers(*BURST, endpoint=True)) * (self._rng.random() < SILENT)
+
+    def _take(self, cycle: Cycle | None) -> None:
+        if cycle is not None and cycle.setpoint is not None:
+            x, y, z = cycle.setpoint.position.tolist()
+            self._under_way.append((self._count + self._late, (x, y, z)))
+
+
+def attack_loop(assault: Assault) -> Tally:
+    """Attack one operation after the other through a robot's control loop."""
+    rng = np.random.default_rng(assault.seed)
+    return _attack_each(
+        assault,
+        assault.tally('loop'),
+        rng,
+        lambda operation, attacker, meter: _Robot(assault, operation, attacker, rng).tick,
+    )
+
+
+def attack_study(steps: int, seed: int, keep_limit: bool) -> tuple[Study, list[Part]]:
+    """
+    Return a study that keeps nothing, and its parts: every adversary in every procedure.
+
+    :param steps: with the shield on, over all adversaries.
+    :param keep_limit: whether the shield keeps the procedure's own force limit too.
+    :raises SettingError: if they are fewer than one operation for each adversary.
+    """
+    kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
+    if steps < len(kinds) * TICKS:
+        raise SettingError(
+            'steps',
+            steps,
+            f'at least {len(kinds) * TICKS}: an operation of {TICKS} for each adversary in each '
+            f'procedure',
+        )
+    share, shield = -(-steps // len(kinds)), ShieldSettings(keep_limit=keep_limit)
+    asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
+    parts = [
+        Part(f'{name}_{kind}', asked, (Assault(name, kind, share, shield, seed),))
+        for name, kind in kinds
+    ]
+    return Study('attack', None, measure_attack), parts
+
+
+def measure_attack(assault: Assault, work: Work) -> Json:
+    """Let one adversary attack in one procedure, with the shield and without, in three ways."""
+    tallies, steps = [], assault.steps
+    for shield in (assault.shield, None):
+        for way, some in (
+            (attack, steps),
+            (attack_motors, steps // _MOTORS + 1),
+            (attack_loop, steps // _LOOP + 1),
+        ):
+            work.check()
+            tallies.append(asdict(way(replace(assault, steps=some, shield=shield))))
+    return {'tallies': tallies}

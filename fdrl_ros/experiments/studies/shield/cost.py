@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the shield costs: success of the expert and of policies with it, and without."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
-from fdrl_ros.errors import PolicyError
+from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield
+from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs
@@ -21,6 +26,13 @@ _FORCE = FAILURES.index('force')
 
 Chooser = Callable[[VectorOperation, NDArray[np.float32]], NDArray[np.intp]]
 """Who acts: the operations that go on and their states give an action for each."""
+
+SHIELDS = {
+    'off': ShieldSettings(active=False),
+    'on': ShieldSettings(),
+    'keep_limit': ShieldSettings(keep_limit=True),
+}
+"""Shields whose cost is compared."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +53,6 @@ class Cost:
     forced: int
     steps: int
     vetoes: int
-
-    def plain(self) -> dict[str, object]:
-        """Return it as names and values."""
-        return asdict(self)
 
 
 def newest(path: Path) -> list[Path]:
@@ -125,3 +133,56 @@ def cost(
             states = states[rows]
     batch.close()
     return Cost(procedure, patients, successes, forced, steps, vetoes)
+
+
+@dataclass(frozen=True)
+class CostSettings:
+    """
+    How much is operated on.
+
+    :param patients: of each procedure at each level.
+    :param levels: H of the patients.
+    :param seed: of the patients.
+    """
+
+    patients: int
+    levels: tuple[float, ...]
+    seed: int
+
+
+def cost_study(
+    files: Sequence[Path], procedures: Sequence[str], settings: CostSettings
+) -> tuple[Study, list[Part]]:
+    """
+    Return a study that keeps nothing, and its parts: everyone in every procedure and shield.
+
+    :param files: of policies, which act beside the expert.
+    :raises PolicyError: if one of them is for other states.
+    :raises SettingError: if there are no patients.
+    """
+    if settings.patients < 1:
+        raise SettingError('patients', settings.patients, 'at least 1')
+    actors: dict[str, Policy | None] = {'expert': None}
+    for path in files:
+        weights, shape = load_policy(path)
+        if shape.states != STATE_SIZE:
+            raise PolicyError(f'{path} is for states of {shape.states}: expected {STATE_SIZE}')
+        actors[str(path)] = Policy(weights, shape)
+    parts = []
+    for (who, policy), procedure, word in product(actors.items(), procedures, SHIELDS):
+        asked = {'who': who, 'procedure': procedure, 'shield': word}
+        title = f'{Path(who).stem}, {procedure}, {word}'
+        parts.append(Part(title, asked, (policy, procedure, word, settings), title))
+    return Study('cost', None, measure_cost), parts
+
+
+def measure_cost(
+    policy: Policy | None, procedure: str, shield: str, settings: CostSettings, work: Work
+) -> Json:
+    """Let a policy, or the expert, operate at every level."""
+    choose, found = by_policy(policy) if policy else by_expert, list[Json]()
+    for level in settings.levels:
+        work.check()
+        row = cost(procedure, choose, SHIELDS[shield], settings.patients, level, settings.seed)
+        found.append({'heterogeneity': level, **asdict(row)})
+    return {'found': found}
