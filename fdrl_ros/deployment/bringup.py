@@ -151,7 +151,7 @@ class FederationArguments(Settings):
     @property
     def robot_names(self) -> tuple[str, ...]:
         """Names of the robots."""
-        return tuple(f'robot_{each}' for each in range(1, self.robots + 1))
+        return tuple(f'robot_{number}' for number in range(1, self.robots + 1))
 
 
 @dataclass(frozen=True)
@@ -194,23 +194,12 @@ class RobotArguments(RoomArguments):
 
 def server_graph(settings: BringupSettings) -> tuple[NodeSpec, ...]:
     """Return the nodes of the servers: one aggregator, one key authority."""
-    return tuple(
-        _node(settings, name, FEDERATION, settings.federation_domain)
-        for name in ('key_authority', 'aggregator')
-    )
+    return tuple(_node(settings, name, FEDERATION) for name in ('key_authority', 'aggregator'))
 
 
 def hospital_graph(settings: BringupSettings, hospital: str) -> tuple[NodeSpec, ...]:
     """Return the nodes of one hospital: its trainer, which hands policies on to the robots."""
-    return (
-        _node(
-            settings,
-            'trainer',
-            f'/{hospital}',
-            settings.federation_domain,
-            robot_domain=settings.robot_domain,
-        ),
-    )
+    return (_node(settings, 'trainer', f'/{hospital}', robot_domain=settings.robot_domain),)
 
 
 def robot_graph(
@@ -226,25 +215,18 @@ def robot_graph(
         -1 for no end.
     :raises SettingError: if the parameter file arms a selector that must not be armed.
     """
-    domain = settings.robot_domain
-    if room.armed == 'false' and any(each.get('armed') for _, each in settings.site()):
+    if room.armed == 'false' and any(values.get('armed') for _, values in settings.site()):
         raise SettingError('armed', 'false', f'{settings.parameters} without armed: true')
     env = _node(
         settings,
         'env',
         f'/{robot}',
-        domain,
         operations=operations,
         endoscope=room.endoscope,
         publish_clock=room.publish_clock,
     )
     selector = _node(
-        settings,
-        'selector',
-        f'/{robot}',
-        domain,
-        armed=room.commands,
-        use_sim_time=room.use_sim_time,
+        settings, 'selector', f'/{robot}', armed=room.commands, use_sim_time=room.use_sim_time
     )
     return (env, selector) if room.env else (selector,)
 
@@ -255,25 +237,23 @@ def federation_graph(
     """Return all nodes of a federation on one host."""
     return (
         *server_graph(settings),
-        *(spec for each in hospitals for spec in hospital_graph(settings, each)),
-        *(spec for each in robots for spec in robot_graph(settings, each)),
+        *(spec for hospital in hospitals for spec in hospital_graph(settings, hospital)),
+        *(spec for robot in robots for spec in robot_graph(settings, robot)),
     )
 
 
 def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
     """Return the variables that every node of this process runs with."""
-    return {
+    variables = {
         LAUNCHER: str(os.getpid()),
         'ROS_DOMAIN_ID': str(domain),
         **ONE_THREAD,
         'PYTHONUNBUFFERED': '1',
         **middleware(settings),
-        **(
-            {DISCOVERY_SERVER: settings.discovery_server}
-            if settings.discovery_server and domain == settings.federation_domain
-            else {}
-        ),
     }
+    if settings.discovery_server and domain == settings.federation_domain:
+        variables[DISCOVERY_SERVER] = settings.discovery_server
+    return variables
 
 
 def middleware(settings: BringupSettings) -> dict[str, str]:
@@ -290,10 +270,7 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
             'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
             'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/one_host.xml')),
         }
-    return {
-        'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET',
-        'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4',
-    }
+    return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
 
 
 def free_domains(count: int) -> list[int]:
@@ -302,7 +279,7 @@ def free_domains(count: int) -> list[int]:
 
     :raises SettingError: if there are not so many.
     """
-    found = [each for each in range(1, LAST_DOMAIN + 1) if _is_free(each)]
+    found = [domain for domain in range(1, LAST_DOMAIN + 1) if _is_free(domain)]
     if len(found) < count:
         raise SettingError(
             'domains', count, f'as many free DDS domains; {len(found)} are, end other ROS nodes'
@@ -322,21 +299,21 @@ def _is_free(domain: int) -> bool:
     return True
 
 
-def _node(
-    settings: BringupSettings, name: str, namespace: str, domain: int, **parameters: Value
-) -> NodeSpec:
-    common: dict[str, Value] = {
+def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Value) -> NodeSpec:
+    given: dict[str, Value] = {
         'directory': settings.directory,
         'autostart': settings.autostart,
         'federation': FEDERATION,
+        **parameters,
     }
-    given = common | parameters
     for node, values in settings.site():
         for key, value in values.items():
             # ROS keeps both values if their types differ, and the node reads ours.
             if key in given and type(value) is not type(given[key]):
                 expected = f'{node}: {key} to be a {type(given[key]).__name__}, not {value!r}'
                 raise SettingError('parameters', settings.parameters, expected)
+    of_robot = NODES[name] == 'robot'
+    domain = settings.robot_domain if of_robot else settings.federation_domain
     return NodeSpec(name, namespace, name, domain, given, parameter_file=settings.parameters)
 
 

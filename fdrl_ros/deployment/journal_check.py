@@ -47,15 +47,13 @@ class Surroundings:
         self._unread: set[str] = set()
         for name in names:
             try:
-                noted = head_noted(layout.state(name))
+                if (noted := head_noted(layout.state(name))) is not None:
+                    self.noted[name] = noted
             except StoreError as error:
                 self._unread.add(name)
                 self.problems.append(
                     f'{error}; so the journal of {name} cannot be compared with it'
                 )
-                continue
-            if noted is not None:
-                self.noted[name] = noted
 
     def judge(self, found: Comparison) -> None:
         """Compare journals that are whole with all that is here; they may grow meanwhile."""

@@ -22,7 +22,7 @@ from fdrl_ros.learner.guarantee import check_rounds, Size
 from fdrl_ros.learner.pretraining import pretrain_public
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.table import make_dqn
-from fdrl_ros.runtime.durable import make_private_directory
+from fdrl_ros.runtime.durable import make_private_directory, write_whole
 
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""
@@ -110,10 +110,10 @@ def check_plan(
 def _keep_plan(layout: Layout, plan: Plan) -> None:
     """Write the plan, or refuse one that contradicts what the directory was prepared for."""
     if layout.plan.exists():
-        before, now = Plan.load(layout.plan).to_mapping(), plan.to_mapping()
+        before = Plan.load(layout.plan).to_mapping()
         changed = [
             f'{group}.{name}'
-            for group, named in now.items()
+            for group, named in plan.to_mapping().items()
             for name, value in named.items()
             if before[group][name] != value and group not in FREE_GROUPS
         ]
@@ -122,9 +122,7 @@ def _keep_plan(layout: Layout, plan: Plan) -> None:
                 f'{layout.directory} was prepared with other settings ({", ".join(changed)}): '
                 'take those again, or another directory'
             )
-    part = layout.plan.with_name('plan.yaml.part')
-    part.write_text(plan.to_yaml(), 'utf-8')
-    part.replace(layout.plan)
+    write_whole(layout.plan, plan.to_yaml().encode())
 
 
 def check_keys(layout: Layout) -> None:
@@ -160,17 +158,17 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     """Make all keys in one step, so that an interruption leaves none."""
     if layout.keys.exists():
         return
-    names = plan.hospitals
-    sizes = dict.fromkeys(names, plan.collection.patients)
-    brought = [name for name in names if layout.records(name).exists()]
-    for name in brought:
-        sizes[name] = Records.load(layout.records(name), plan.shape.states).n_patients
+    brought = {
+        name: Records.load(layout.records(name), plan.shape.states).n_patients
+        for name in plan.hospitals
+        if layout.records(name).exists()
+    }
     # Simulated hospitals draw from streams of their own: no patient is in two of them. Of records
     # that came from elsewhere nobody knows.
     make_federation(
         layout.keys,
-        names,
-        sizes=sizes,
+        plan.hospitals,
+        sizes=dict.fromkeys(plan.hospitals, plan.collection.patients) | brought,
         disjoint_patients=not brought,
         passphrase=passphrase,
     )

@@ -3,6 +3,7 @@
 """Starts a node graph as processes where there is no `ros2 launch`, and ends it cleanly."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 import json
 import os
@@ -11,8 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec
 from fdrl_ros.errors import StoreError
@@ -45,8 +45,7 @@ class Death:
         return '\n  '.join((f'{self.label} ended by {cause}{after}; it said last:', *self.lines))
 
 
-@dataclass
-class _Process:
+class _Process(NamedTuple):
     spec: NodeSpec
     popen: subprocess.Popen[bytes]
     restarts: int = 0
@@ -98,19 +97,14 @@ class Runner:
         """Do nothing: nodes begin with :meth:`start`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *unused: object) -> None:
         """End all nodes."""
         self.stop()
 
     @property
     def running(self) -> tuple[str, ...]:
         """Labels of the nodes that run."""
-        return tuple(label for label, each in self._processes.items() if each.popen.poll() is None)
+        return tuple(label for label, one in self._processes.items() if one.popen.poll() is None)
 
     def start(self, specs: Iterable[NodeSpec]) -> None:
         """
@@ -132,18 +126,16 @@ class Runner:
     def poll(self) -> list[Death]:
         """Look who died since the last call, and start again whom the policy allows."""
         deaths = []
-        for label, each in list(self._processes.items()):
-            code = each.popen.poll()
+        for label, (spec, popen, restarts) in list(self._processes.items()):
+            code = popen.poll()
             if code is None:
                 continue
             # Before its successor: whatever it started must not go on beside that.
-            _kill_group(each.popen.pid)
-            again = each.restarts < self._restarts
+            _kill_group(popen.pid)
+            again = restarts < self._restarts
             deaths.append(Death(label, code, tail(self.log_file(label)), again))
             if again:
-                self._processes[label] = _Process(
-                    each.spec, self._open(each.spec), each.restarts + 1
-                )
+                self._processes[label] = _Process(spec, self._open(spec), restarts + 1)
             else:
                 del self._processes[label]
         return deaths
@@ -155,18 +147,16 @@ class Runner:
         :param grace: time to end by themselves, second.
         :returns: exit code by label.
         """
-        for each in self._processes.values():
-            _signal(each.popen, signal.SIGINT)
+        for process in self._processes.values():
+            process.popen.send_signal(signal.SIGINT)
         deadline = time.monotonic() + grace
         codes = {}
-        for label, each in self._processes.items():
+        for label, process in self._processes.items():
             try:
-                codes[label] = each.popen.wait(max(0.0, deadline - time.monotonic()))
+                codes[label] = process.popen.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                codes[label] = 0
-            if codes[label] == 0 and each.popen.returncode is None:
-                _signal(each.popen, signal.SIGKILL)
-                codes[label] = each.popen.wait()
+                _kill_group(process.popen.pid)
+                codes[label] = process.popen.wait()
         self._processes.clear()
         return codes
 
@@ -202,18 +192,6 @@ def tail(path: Path, lines: int = TAIL) -> tuple[str, ...]:
     return tuple(text.splitlines()[-lines:])
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signal a process, and its group when it must end."""
-    if process.poll() is not None:
-        return
-    if number is signal.SIGKILL:
-        _kill_group(process.pid)
-    else:
-        process.send_signal(number)
-
-
 def _kill_group(leader: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

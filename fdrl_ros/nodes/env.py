@@ -140,9 +140,9 @@ class EnvNode(ManagedNode):
             self._ask(patient)
             self._place_next()
         except FdrlError as error:
-            response.success, response.message = False, str(error)
-            return response
-        response.success, response.message = True, patient.name
+            response.message = str(error)
+        else:
+            response.success, response.message = True, patient.name
         return response
 
     def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -150,8 +150,8 @@ class EnvNode(ManagedNode):
         self._abort()
         patient = self._next_patient()
         self._ask(patient)
-        response.success = True
-        response.message = f'{patient.name} in {max(0.0, self._next_at - self.now):.1f} s'
+        wait = max(0.0, self._next_at - self.now)
+        response.success, response.message = True, f'{patient.name} in {wait:.1f} s'
         return response
 
     def _ask(self, patient: Patient) -> None:
@@ -250,19 +250,16 @@ class EnvNode(ManagedNode):
         self.operating = False
         self._next_at = self.now + PAUSE
         self.arm.leave(PAUSE)
-        self._outcome.publish(
-            self.stamped(
-                ros.Outcome(
-                    patient=patient.name,
-                    procedure=patient.procedure.name,
-                    success=not failure,
-                    failure=failure,
-                    steps=self._operation.ticks,
-                    peak_force=peak_force,
-                    damage=damage,
-                )
-            )
+        outcome = ros.Outcome(
+            patient=patient.name,
+            procedure=patient.procedure.name,
+            success=not failure,
+            failure=failure,
+            steps=self._operation.ticks,
+            peak_force=peak_force,
+            damage=damage,
         )
+        self._outcome.publish(self.stamped(outcome))
         how = f'failure: {failure}' if failure else 'success'
         self.get_logger().info(f'{patient.name}: {how} after {self._operation.time:.1f} s')
 
@@ -278,14 +275,15 @@ class EnvNode(ManagedNode):
             return health
         arm = self.arm.control.operating_state
         values = {**health.values, 'arm': str(arm.state), 'homed': arm.is_homed}
+        level, summary = health.level, health.summary
+        if self.operating:
+            summary = f'operating on {self._operation.patient.name}'
+        if self._endoscope is not None and self._endoscope.lost:
+            level, summary = Level.WARN, self._endoscope.lost
         if not arm.is_ready:
             homed = 'homed' if arm.is_homed else 'not homed'
-            return Health(Level.WARN, f'the arm is {arm.state}, {homed}', values)
-        if self._endoscope is not None and self._endoscope.lost:
-            return Health(Level.WARN, self._endoscope.lost, values)
-        if self.operating:
-            return Health(health.level, f'operating on {self._operation.patient.name}', values)
-        return Health(health.level, health.summary, values)
+            level, summary = Level.WARN, f'the arm is {arm.state}, {homed}'
+        return Health(level, summary, values)
 
 
 NODE = EnvNode

@@ -18,13 +18,7 @@ from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.promptness import with_priority, without_garbage, without_sleep
 from fdrl_ros.runtime.worker_thread import Post
-from fdrl_ros.selector import (
-    GateSettings,
-    Limiter,
-    LimiterSettings,
-    Reason,
-    Selector,
-)
+from fdrl_ros.selector import GateSettings, Limiter, LimiterSettings, Reason, Selector
 from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS
 from fdrl_ros.selector.control.loop import check_limits, ControlLoop
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
@@ -89,18 +83,12 @@ class SelectorNode(ManagedNode):
 
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""
-        self.loop = ControlLoop(
-            Selector(
-                self._rules.selector,
-                gate=self.further_settings('gate'),
-                clock=time.monotonic,
-                shield=self._rules.shield,
-            ),
-            Limiter(self._limits),
-            self.further_settings('plausibility'),
-        )
-        threshold = self._rules.selector.change_threshold
-        self.control.begin(self.loop, self.settings.armed, threshold)
+        rules = self._rules
+        gate = self.further_settings('gate')
+        selector = Selector(rules.selector, gate=gate, clock=time.monotonic, shield=rules.shield)
+        plausibility = self.further_settings('plausibility')
+        self.loop = ControlLoop(selector, Limiter(self._limits), plausibility)
+        self.control.begin(self.loop, self.settings.armed, rules.selector.change_threshold)
         assert self.policies is not None
         self.policies.begin(self.loop)
         if self.settings.armed:
@@ -126,14 +114,8 @@ class SelectorNode(ManagedNode):
 
         :raises SettingError: if it is.
         """
-        others = {
-            '',
-            *SERVERS,
-            *self.plan().hospitals,
-            self.layout.keys.name,
-            self.layout.log.name,
-        }
-        if self.place in others:
+        others = (*SERVERS, *self.plan().hospitals, self.layout.keys.name, self.layout.log.name)
+        if self.place in ('', *others):
             raise SettingError(
                 'the namespace', self.get_namespace(), "a robot's: --ros-args -r __ns:=/robot_1"
             )
@@ -196,14 +178,7 @@ class SelectorNode(ManagedNode):
 
 
 _WELL = frozenset(
-    {
-        Reason.BEST,
-        Reason.KEPT,
-        Reason.CAUTION,
-        Reason.UNVALUED,
-        Reason.LOCKED,
-        Reason.SURGEON,
-    }
+    {Reason.BEST, Reason.KEPT, Reason.CAUTION, Reason.UNVALUED, Reason.LOCKED, Reason.SURGEON}
 )
 """Reasons of a selection that are nobody's fault."""
 

@@ -8,7 +8,7 @@ nothing comes back from them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 import math
 import os
 from typing import Any
@@ -114,7 +114,7 @@ class TrainerNode(PartyNode):
         self._training = prepared
         # What is spent is stated once both servers acknowledged the ledger.
         self._stated = self._restored = False
-        self._say('waiting', 0, 0, 0, math.nan)
+        self._say('waiting')
         return open_hospital(self.layout, self.member, self.plan(), prepared, store)
 
     def send(self, message: Message) -> None:
@@ -133,7 +133,7 @@ class TrainerNode(PartyNode):
         if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
-            self._say('waiting', 0, 0, 0, ledger.epsilon_rdp())
+            self._say('waiting', epsilon=ledger.epsilon_rdp())
             self._say_privacy(ledger.epsilon_stated(newest=newest), ledger.head().entries)
 
     @property
@@ -148,10 +148,10 @@ class TrainerNode(PartyNode):
     def reported(self, progress: Any) -> None:
         """Publish how far collecting or training is."""
         if isinstance(progress, TrainingProgress):
-            self._say('training', progress.round, progress.step, progress.steps, progress.epsilon)
+            self._say('training', **asdict(progress))
         else:
             done, count = progress
-            self._say('collecting', 0, done, count, math.nan)
+            self._say('collecting', step=done, steps=count)
 
     def finished(self, job: Job, result: Any) -> None:
         """Publish what a round of training cost."""
@@ -159,7 +159,7 @@ class TrainerNode(PartyNode):
             spent = result.result
             if not self._restored:
                 self._say_privacy(spent.epsilon, spent.ledger_entries)
-            self._say('sending', result.round, 0, 0, spent.epsilon)
+            self._say('sending', round=result.round, epsilon=spent.epsilon)
 
     def health(self) -> Health:
         """Report why the hospital takes no part any more, if it does not."""
@@ -168,41 +168,29 @@ class TrainerNode(PartyNode):
             return health
         return Health(Level.ERROR, self._hospital.problem, health.values)
 
-    def _say(self, stage: str, round: int, step: int, steps: int, epsilon: float) -> None:
+    def _say(self, stage: str, *, epsilon: float = math.nan, **progress: int) -> None:
+        """Publish how far the hospital is, with an epsilon that may be stated."""
         if self._restored:
             epsilon = self._training.ledger.epsilon_stated(newest=False)
         elif not self._stated:
             epsilon = math.nan
-        self._progress.publish(
-            self.stamped(
-                ros.Progress(
-                    hospital=self.member,
-                    round=round,
-                    step=step,
-                    steps=steps,
-                    epsilon=epsilon,
-                    stage=stage,
-                    public_return=math.nan,
-                )
-            )
-        )
+        told = ros.Progress(stage=stage, epsilon=epsilon, public_return=math.nan, **progress)
+        told.hospital = self.member
+        self._progress.publish(self.stamped(told))
 
     def _say_privacy(self, epsilon: float, entries: int) -> None:
         privacy = self.plan().privacy
-        self._privacy.publish(
-            self.stamped(
-                ros.Privacy(
-                    hospital=self.member,
-                    unit=privacy.unit,
-                    epsilon=epsilon,
-                    epsilon_paper=epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
-                    delta=privacy.delta,
-                    budget=privacy.budget,
-                    entries=entries,
-                    secure=self._training.trainer.secure,
-                )
-            )
+        told = ros.Privacy(
+            hospital=self.member,
+            unit=privacy.unit,
+            epsilon=epsilon,
+            epsilon_paper=epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
+            delta=privacy.delta,
+            budget=privacy.budget,
+            entries=entries,
+            secure=self._training.trainer.secure,
         )
+        self._privacy.publish(self.stamped(told))
 
 
 NODE = TrainerNode

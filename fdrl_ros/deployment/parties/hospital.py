@@ -7,6 +7,7 @@ With the seeded source every driver gets the same parties, hence the same global
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 import hashlib
 import logging
@@ -84,7 +85,7 @@ def open_records(
     :raises RecordsError: if the file is damaged.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    path = layout.party(name) / 'records.npz'
+    path = layout.records(name)
     if path.exists():
         return Records.load(path, plan.shape.states)
     if name not in plan.hospitals:
@@ -136,30 +137,23 @@ def open_training(
     :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds that
         are left.
     """
-    ledger = open_ledger(directory, name, plan)
-    try:
+    with ExitStack() as unless_opened:
+        ledger = unless_opened.enter_context(open_ledger(directory, name, plan))
+        noise = noise_source(directory, f'{name} {purpose}'.strip(), plan)
         trainer = Trainer(
-            records,
-            plan.shape,
-            plan.learner,
-            plan.privacy,
-            ledger,
-            noise_source(directory, f'{name} {purpose}'.strip(), plan),
-            directory / CHECKPOINT,
+            records, plan.shape, plan.learner, plan.privacy, ledger, noise, directory / CHECKPOINT
         )
         if not ledger.head().entries:
             left = max(1, plan.rounds.rounds - done)
             check_rounds(plan.learner, plan.privacy, records, left)
-    except BaseException:
-        ledger.close()
-        raise
+        unless_opened.pop_all()
     return LocalTraining(trainer, ledger)
 
 
 def ledger_owner(name: str, plan: Plan) -> Owner:
     """Return whose ledger a plan asks for, and what it must promise."""
     shape, chosen = plan.shape, plan.privacy
-    sizes = '-'.join(str(each) for each in (shape.states, *shape.hidden, shape.actions))
+    sizes = '-'.join(map(str, (shape.states, *shape.hidden, shape.actions)))
     model = f'dueling network {sizes}'
     return Owner(name, chosen.unit, chosen.delta, chosen.budget, model)
 
@@ -174,16 +168,15 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
         under it is still there.
     :raises CheckpointError: if the checkpoint is of another ledger or version.
     """
-    path = directory / LEDGER
     check_not_lost(directory, plan)
     sent = last_sent(directory)
-    ledger = Ledger.open(path, **ledger_owner(name, plan).promise())
-    try:
+    with ExitStack() as unless_whole:
+        ledger = unless_whole.enter_context(
+            Ledger.open(directory / LEDGER, **ledger_owner(name, plan).promise())
+        )
         ledger.verify(sent, 'its last update')
         ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
-    except BaseException:
-        ledger.close()
-        raise
+        unless_whole.pop_all()
     return ledger
 
 

@@ -81,12 +81,13 @@ def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0)
         found = load_he(path, passphrase=layout.passphrase) if path.exists() else None
     if found is not None:
         secret, since = found
-        used_up = after_round - since >= scheme.most_rounds
-        if secret.scheme == scheme and not used_up:
+        served = after_round - since
+        if secret.scheme != scheme:
+            reason = f'the old one is of {secret.scheme}'
+        elif served >= scheme.most_rounds:
+            reason = f'the old one has served {served} rounds'
+        else:
             return secret
-        reason = f'the old one is of {secret.scheme}'
-        if used_up:
-            reason = f'the old one has served {after_round - since} rounds'
     secret = SecretContext.generate(scheme)
     with changing(layout.keys) as changes:
         name = str(path.relative_to(layout.keys))

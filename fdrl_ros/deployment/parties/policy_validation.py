@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key authority's test of a new policy: public patients only, so it costs no epsilon."""
 
+from contextlib import closing
 from functools import cached_property
 
 from fdrl_ros.deployment.plan import Plan
@@ -43,17 +44,10 @@ class PublicValidation:
         cohort = self._plan.public_cohort()
         env = SurgeryEnv(cohort, self._plan.world)
         env.np_random = np.random.default_rng(self._plan.federation.seed)
-        try:
-            return float(
-                np.mean(
-                    [
-                        run_episode(env, policy, cohort.patient(each, 'test')).success
-                        for each in range(self._plan.validation.patients)
-                    ]
-                )
-            )
-        finally:
-            env.close()
+        with closing(env):
+            patients = [cohort.patient(i, 'test') for i in range(self._plan.validation.patients)]
+            successes = [run_episode(env, policy, patient).success for patient in patients]
+        return float(np.mean(successes))
 
     @cached_property
     def _wanted(self) -> float:

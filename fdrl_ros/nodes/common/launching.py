@@ -66,13 +66,12 @@ def _refuse_unknown(context: LaunchContext) -> None:
     event = context.locals.event
     if not isinstance(event, Included):
         return
-    given = event.launch_description
-    folders = {
-        Path(each.launch_description_source.location).resolve().parent
+    given, ours = event.launch_description, resource('launch/robot.launch.py').resolve().parent
+    if not any(
+        isinstance(each, IncludeLaunchDescription)
+        and Path(each.launch_description_source.location).resolve().parent == ours
         for each in given.entities
-        if isinstance(each, IncludeLaunchDescription)
-    }
-    if resource('launch/robot.launch.py').resolve().parent not in folders:
+    ):
         return
     known = [each.name for each in given.get_launch_arguments()]
     for name, _, value in (word.partition(':=') for word in context.argv):
@@ -115,10 +114,7 @@ def action(settings: BringupSettings, spec: NodeSpec) -> Node:
         namespace=spec.namespace,
         name=spec.name,
         # The site's file last, so that what it says counts: above all that an arm is not armed.
-        parameters=[
-            dict(spec.parameters),
-            *([spec.parameter_file] if spec.parameter_file else []),
-        ],
+        parameters=[dict(spec.parameters), *filter(None, [spec.parameter_file])],
         additional_env=environment(settings, spec.domain),
         output='both',
         sigterm_timeout='15',
@@ -152,8 +148,8 @@ def _value(each: Setting, text: str) -> Value:
     """Read an argument in its setting's type; what cannot be read is left for the check."""
     if each.type is bool:
         return {'true': True, 'false': False}.get(text.lower(), text)
-    if each.type is str:
-        return text.lower() if text.lower() in each.choices else text
+    if text.lower() in each.choices:
+        return text.lower()
     try:
         return each.type(text)
     except ValueError:

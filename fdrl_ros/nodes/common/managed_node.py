@@ -96,27 +96,20 @@ class ManagedNode(LifecycleNode):
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._made: ExitStack | None = None
         self._configured, self._active = ExitStack(), ExitStack()
-        parameters = NodeParameters(self)
+        self._declared = parameters = NodeParameters(self)
         # The defaults come out of that directory: it stays the same.
         directory = parameters.declare('', self.own, fixed=('directory',)).directory
         self.layout = Layout(Path(directory))
-        plan = self._prepared(directory)
+        if not directory and not self.alone:
+            expected = 'one that `fdrl prepare` or `fdrl run` made'
+            raise SettingError('directory', directory, expected)
+        plan = self._prepared_plan()
         for group in self.groups:
             parameters.declare(group, Plan.kind(group), getattr(plan, group))
         for group, kind in self.further.items():
             parameters.declare(group, kind)
         parameters.seal()
-        self._declared = parameters
         self._diagnostics = Diagnostics(self, self.part, self.place, self.health)
-
-    @classmethod
-    def _prepared(cls, directory: str) -> Plan:
-        """Return the plan of a directory, or without one the default plan, if that is enough."""
-        if directory:
-            return Plan.read(Layout(Path(directory)).plan)
-        if cls.alone:
-            return Plan()
-        raise SettingError('directory', directory, 'one that `fdrl prepare` or `fdrl run` made')
 
     @property
     def now(self) -> float:
@@ -139,10 +132,12 @@ class ManagedNode(LifecycleNode):
 
     def plan(self) -> Plan:
         """Return the plan of the directory, with this node's parameters."""
-        plan = self._prepared(self.settings.directory)
-        return plan.replaced(
-            {name: asdict(self._declared.read(name, Plan.kind(name))) for name in self.groups}
-        )
+        chosen = {name: asdict(self._declared.read(name, Plan.kind(name))) for name in self.groups}
+        return self._prepared_plan().replaced(chosen)
+
+    def _prepared_plan(self) -> Plan:
+        """Return the plan of the directory, or without one the default plan."""
+        return Plan.read(self.layout.plan) if self.settings.directory else Plan()
 
     # What subclasses say.
 
@@ -232,11 +227,6 @@ class ManagedNode(LifecycleNode):
     def state_name(self) -> str:
         """The state of the lifecycle."""
         return self._state_machine.current_state[1]
-
-    @property
-    def finalized(self) -> bool:
-        """Whether the node was shut down; no transition leads on from there."""
-        return self.state_name == 'finalized'
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Read the parameters and open what is needed."""
@@ -379,7 +369,9 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     try:
         if autostart and node.trigger_configure() == _SUCCESS:
             node.trigger_activate()
-        while not stopping[0] and not (autostart and node.fault) and not node.finalized:
+        while (
+            not stopping[0] and not (autostart and node.fault) and node.state_name != 'finalized'
+        ):
             # Many callbacks a call: spin_once would leave the executor after each.
             executor.spin_until_future_complete(never, timeout_sec=SPIN)
     except ExternalShutdownException:
@@ -388,7 +380,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         node.note_fault(error)
         failed = True
     failed |= autostart and node.fault is not None
-    if not node.finalized:
+    if node.state_name != 'finalized':
         node.trigger_shutdown()
     if node.answering:  # by now there are the answers; the executor sends them
         executor.spin_until_future_complete(never, timeout_sec=SPIN)

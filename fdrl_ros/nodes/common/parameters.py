@@ -128,15 +128,14 @@ def describe(setting: Setting) -> ParameterDescriptor:
         descriptor.additional_constraints = 'one of ' + ', '.join(map(str, setting.choices))
     if setting.minimum is None and setting.maximum is None:
         return descriptor
-    if setting.type is int:
-        low = -_INT64 if setting.minimum is None else int(setting.minimum)
-        high = _INT64 if setting.maximum is None else int(setting.maximum)
-        descriptor.integer_range = [IntegerRange(from_value=low, to_value=high, step=0)]
+    whole = setting.type is int
+    lowest, highest = (-_INT64, _INT64) if whole else (-sys.float_info.max, sys.float_info.max)
+    low = lowest if setting.minimum is None else setting.minimum
+    high = highest if setting.maximum is None else setting.maximum
+    if whole:
+        limits = IntegerRange(from_value=int(low), to_value=int(high), step=0)
+        descriptor.integer_range = [limits]
     elif setting.type is float:
-        least, most = -sys.float_info.max, sys.float_info.max
-        low_f = least if setting.minimum is None else float(setting.minimum)
-        high_f = most if setting.maximum is None else float(setting.maximum)
-        descriptor.floating_point_range = [
-            FloatingPointRange(from_value=low_f, to_value=high_f, step=0.0)
-        ]
+        span = FloatingPointRange(from_value=float(low), to_value=float(high), step=0.0)
+        descriptor.floating_point_range = [span]
     return descriptor
