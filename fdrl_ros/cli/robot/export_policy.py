@@ -14,6 +14,7 @@ from fdrl_ros.deployment.robot.policies import signed_policy
 from fdrl_ros.deployment.robot.valuation import public_experience
 from fdrl_ros.errors import PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
+from fdrl_ros.experiments.reports.table import make_table
 from fdrl_ros.policy import Agreement, agreement, Policy
 from fdrl_ros.policy.agreement import EDGES
 from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
@@ -66,18 +67,20 @@ def export_policy(
     out.print(
         f'{found.same:.2%} of {found.states} states get the same action; what is lost is '
         f'{found.loss:.2g} of Q on average',
-        highlight=False,
     )
-    out.print(f'saved in {target}: {len(model)} bytes', highlight=False, soft_wrap=True)
+    out.print(f'saved in {target}: {len(model)} bytes', soft_wrap=True)
 
 
 def agreement_table(found: Agreement) -> Table:
     """Tell how many states have which margin, and how many of them get another action."""
-    table = Table('margin, spreads of Q', title='Actions of the model beside those of the policy')
-    for name in ('states', 'another action'):
-        table.add_column(name, justify='right')
+    rows = []
     for place, (count, other) in enumerate(zip(found.margins, found.differing, strict=True)):
         low, high = EDGES[place], EDGES[place + 1]
         words = f'{low:g} to {high:g}' if np.isfinite(high) else f'above {low:g}'
-        table.add_row(words, str(count), str(other))
-    return table
+        rows.append((words, count, other))
+    return make_table(
+        'Actions of the model beside those of the policy',
+        ('margin, spreads of Q', 'states', 'another action'),
+        rows,
+        numbers='right',
+    )

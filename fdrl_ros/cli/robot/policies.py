@@ -7,18 +7,19 @@ from dataclasses import asdict
 from datetime import datetime, UTC
 from functools import partial
 import importlib
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from fdrl_ros.cli.output import console
+from fdrl_ros.cli.options import json_option, settings_options
+from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.experiments.live import missing_ros
+from fdrl_ros.experiments.reports.table import make_table
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.registry import Status, Version
 from fdrl_ros.selector.candidates.supervision import Command, NAMED
@@ -61,15 +62,8 @@ _LIVE = (
         show_default=True,
         help='DDS domain of the robots.',
     ),
-    click.option(
-        '--hosts',
-        type=click.Choice(['one', 'several']),
-        default=_PLACE.hosts,
-        show_default=True,
-        help='Whether the nodes run on this host alone.',
-    ),
+    settings_options(BringupSettings, {'hosts': '--hosts'}),
 )
-_JSON = click.option('--json', 'as_json', is_flag=True, help='Print JSON.')
 
 
 def _with(*options: Callable[[Callback], Callback]) -> Callable[[Callback], Callback]:
@@ -82,7 +76,7 @@ def _with(*options: Callable[[Callback], Callback]) -> Callable[[Callback], Call
 
 
 @policies.command('list')
-@_with(*_OPTIONS, _JSON)
+@_with(*_OPTIONS, json_option)
 def show_all(directory: Path, robot: str, as_json: bool) -> None:
     """List all versions, and what has become of them."""
     found = RobotPolicies.of(directory, robot)
@@ -93,22 +87,24 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
             f'federation (`make run`, `fdrl run` or ros2 launch; `fdrl train` runs no robot)'
         )
     if as_json:
-        click.echo(json.dumps(_document(found), indent=1))
+        echo_json(_document(found))
         return
-    table = Table(title='' if running else f'{robot} does not run: this is what it last wrote')
-    for column in ('policy', 'round', 'digest', 'came (UTC)', 'status', 'return', 'by force'):
-        table.add_column(column)
-    for each in found.registry.versions:
-        report = each.report
-        table.add_row(
-            each.name,
-            str(each.round),
-            each.digest[:12],
-            _came(each),
-            _status(found, each, running),
-            f'{report.mean_return:.2f}' if report else '',
-            f'{report.force_failures:.1%}' if report else '',
-        )
+    table = make_table(
+        '' if running else f'{robot} does not run: this is what it last wrote',
+        ('policy', 'round', 'digest', 'came (UTC)', 'status', 'return', 'by force'),
+        (
+            (
+                each.name,
+                each.round,
+                each.digest[:12],
+                _came(each),
+                _status(found, each, running),
+                f'{each.report.mean_return:.2f}' if each.report else '',
+                f'{each.report.force_failures:.1%}' if each.report else '',
+            )
+            for each in found.registry.versions
+        ),
+    )
     out = console()
     out.print(table)
     for each in found.registry.versions:
@@ -122,7 +118,7 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
 
 @policies.command()
 @click.argument('name')
-@_with(*_OPTIONS, _JSON)
+@_with(*_OPTIONS, json_option)
 def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
     """Show all that is known of the versions of policy NAME."""
     found = RobotPolicies.of(directory, robot)
@@ -130,7 +126,7 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
     if not versions:
         raise SupervisionError(f'{robot} has no policy of {name!r}')
     if as_json:
-        click.echo(json.dumps(versions, indent=1))
+        echo_json(versions)
         return
     table = Table(show_header=False)
     for each in versions:

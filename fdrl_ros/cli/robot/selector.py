@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl selector`: what choosing in every state is worth, as numbers and as pictures."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
-from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
 from fdrl_ros.experiments.studies.selector.coverage_summary import CONFIDENCES, summarise_coverage
 from fdrl_ros.experiments.studies.selector.study import selector_study
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, summarise
-from rich.markup import escape
 from rich.table import Table
 
 LEVELS = '0, 0.5, 1'
@@ -82,20 +82,11 @@ selector.add_command(compare)
 @click.option(
     '--redraws', default=1000, show_default=True, help='Public patients for each, 200 or more.'
 )
-@click.option('--number', default=0, show_default=True, help='Other numbers: other patients.')
+@click.option('--number', 'seed', default=0, show_default=True, help='Other ones: other patients.')
 @click.option('--public', is_flag=True, help='On public patients instead.')
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write the figures here.')
 def coverage(
-    run: Path,
-    plan_file: str | None,
-    policies: str,
-    patients: int,
-    states: int,
-    redraws: int,
-    number: int,
-    public: bool,
-    file: Path | None,
-    **flags: Any,
+    run: Path, plan_file: str | None, policies: str, file: Path | None, **flags: Any
 ) -> None:
     """
     Measure how often a model's intervals hold the Monte-Carlo expectation E[J given s].
@@ -110,8 +101,9 @@ def coverage(
     if not directory.layout.plan.exists():
         raise StoreError(f'{run} is no run: it has no federation/plan.yaml')
     plan = plan_from(flags, plan_file, directory.layout)
-    names = tuple(each.strip() for each in policies.split(','))
-    settings = CoverageSettings(names, patients, states, redraws, number, public)
+    names = tuple(name.strip() for name in policies.split(','))
+    own = {each.name: flags[each.name] for each in fields(CoverageSettings) if each.name in flags}
+    settings = CoverageSettings(names, **own)
     out = console()
     out.print(DISCLAIMER, style='italic')
     with directory.lock():
@@ -124,44 +116,43 @@ def coverage(
 
 def coverage_table(summary: Json) -> Table:
     """Return how many intervals hold, beside how many should."""
-    table = Table(title='intervals that hold E[J given s], %: mean [95 % interval over patients]')
-    for heading in ('policy', 'procedure', 'states'):
-        table.add_column(heading)
-    for each in CONFIDENCES:
-        table.add_column(f'{100 * each:g} %')
-    for heading in ('error', 'said', 'Monte Carlo', 'wider'):
-        table.add_column(heading)
+    rows = []
     for row in summary['rows']:
         many = row['patients'] >= _FEWEST
         held = [
             f'{100 * each["coverage"]:.0f}'
-            + f' \\[{100 * each["low"]:.0f}, {100 * each["high"]:.0f}]' * many
+            + f' [{100 * each["low"]:.0f}, {100 * each["high"]:.0f}]' * many
             for each in row['coverage']
         ]
-        numbers = [f'{row[each]:.2f}' for each in COLUMNS]
-        kind = f'{row["states"]} {row["kind"]}'
-        table.add_row(row['policy'], row['procedure'], kind, *held, *numbers)
-    return table
+        numbers = [f'{row[name]:.2f}' for name in COLUMNS]
+        who = row['policy'], row['procedure'], f'{row["states"]} {row["kind"]}'
+        rows.append((*who, *held, *numbers))
+    shares = [f'{100 * share:g} %' for share in CONFIDENCES]
+    return make_table(
+        'intervals that hold E[J given s], %: mean [95 % interval over patients]',
+        ('policy', 'procedure', 'states', *shares, 'error', 'said', 'Monte Carlo', 'wider'),
+        rows,
+    )
 
 
 def _table(at: Json, seeds: int) -> Table:
     """Return what everyone earned at one H."""
-    table = Table(title=f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]')
-    for heading in ('who', 'return J', 'selector ahead by', 'success, %', '1 - R_mit, %'):
-        table.add_column(heading)
-    rows = at['contenders']
-    for name in sorted(
-        rows, key=lambda each: (each in ROWS, ROWS.index(each) if each in ROWS else 0)
-    ):
-        row = rows[name]
-        table.add_row(
-            name,
-            escape(interval_words(row['return'], '.2f')),
-            '' if name == 'selector' else escape(interval_words(row['lead'], '+.2f')),
-            escape(interval_words(row['success'], '.1f', 100.0)),
-            escape(interval_words(row['risk'], '.2f', 100.0)),
-        )
-    return table
+    found = at['contenders']
+    names = sorted(found, key=lambda name: (name in ROWS, ROWS.index(name) if name in ROWS else 0))
+    return make_table(
+        f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]',
+        ('who', 'return J', 'selector ahead by', 'success, %', '1 - R_mit, %'),
+        (
+            (
+                name,
+                interval_words(found[name]['return'], '.2f'),
+                '' if name == SELECTOR else interval_words(found[name]['lead'], '+.2f'),
+                interval_words(found[name]['success'], '.1f', 100.0),
+                interval_words(found[name]['risk'], '.2f', 100.0),
+            )
+            for name in names
+        ),
+    )
 
 
 def _lines(at: Json) -> list[str]:

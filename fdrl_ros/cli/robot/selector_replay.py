@@ -5,18 +5,17 @@
 from collections import Counter
 from dataclasses import asdict
 from dataclasses import replace as changed
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.cli.options import SettingOption
-from fdrl_ros.cli.output import console
+from fdrl_ros.cli.options import json_option, SettingsCommand
+from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.replay import (
@@ -29,7 +28,6 @@ from fdrl_ros.selector.replay import (
 )
 from fdrl_ros.settings import Settings
 from rich.console import Console
-from rich.table import Table
 
 _GROUPS: dict[str, type[Settings]] = {
     'selector': SelectorSettings,
@@ -46,16 +44,7 @@ _OTHER_STATES = (
 )
 
 
-class SettingsCommand(click.Command):
-    """A command with flags for all that the selector's node is told and that counts."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        for group, kind in _GROUPS.items():
-            self.params += [SettingOption(group, each) for each in kind.describe()]
-
-
-@click.command('replay', cls=SettingsCommand)
+@click.command('replay', cls=SettingsCommand, groups=_GROUPS)
 @click.argument('bag', type=click.Path(exists=True, path_type=Path))
 @click.option(
     '--policies',
@@ -69,7 +58,7 @@ class SettingsCommand(click.Command):
 @click.option(
     '--follow', is_flag=True, help='Decide in the very states in which the recorded selector did.'
 )
-@click.option('--json', 'as_json', is_flag=True, help='Print JSON, with every decision.')
+@json_option
 def replay_bag(
     bag: Path,
     directory: Path,
@@ -113,7 +102,7 @@ def replay_bag(
     if as_json:
         told = {'comparison': asdict(compared)} if compared else {}
         document |= told | {'selections': [_plain(each) for each in chosen]}
-        click.echo(json.dumps(document, indent=1))
+        echo_json(document)
         return
     out = console()
     out.print(DISCLAIMER, style='italic')
@@ -124,7 +113,7 @@ def replay_bag(
     else:
         _show_comparison(out, compared, start)
         if compared.differ and not follow:
-            out.print(_OTHER_STATES, highlight=False, soft_wrap=True)
+            out.print(_OTHER_STATES, soft_wrap=True)
 
 
 def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
@@ -173,23 +162,17 @@ def _show(out: Console, document: dict[str, Any], chosen: list[Selection], start
         each['name'] + ('' if each['valued'] else ' (no value model)')
         for each in document['candidates']
     )
-    out.print(f'candidates: {names}', highlight=False, soft_wrap=True)
-    table = Table(title='choices over time')
-    for heading in ('from, s', 'policy', 'reason', 'states'):
-        table.add_column(heading)
+    out.print(f'candidates: {names}', soft_wrap=True)
     runs = _runs(chosen, start)
-    for begin, policy, reason, count in runs[:_SHOWN]:
-        table.add_row(f'{begin:.2f}', policy, reason, str(count))
-    out.print(table)
+    rows = [(f'{begin:.2f}', *others) for begin, *others in runs[:_SHOWN]]
+    out.print(make_table('choices over time', ('from, s', 'policy', 'reason', 'states'), rows))
     if len(runs) > _SHOWN:
-        out.print(f'{len(runs) - _SHOWN} more: --json has all', highlight=False)
+        out.print(f'{len(runs) - _SHOWN} more: --json has all')
     for title in ('policies', 'reasons', 'vetoes'):
         counts = sorted(document[title].items(), key=lambda each: -each[1])
         words = ', '.join(f'{name} {count}' for name, count in counts) or 'none'
-        out.print(f'{title}: {words}', highlight=False, soft_wrap=True)
-    out.print(
-        f'{document["decisions"]} decisions, {document["switches"]} switches', highlight=False
-    )
+        out.print(f'{title}: {words}', soft_wrap=True)
+    out.print(f'{document["decisions"]} decisions, {document["switches"]} switches')
 
 
 def _runs(chosen: list[Selection], start: int) -> list[tuple[float, str, str, int]]:
@@ -211,7 +194,6 @@ def _show_comparison(out: Console, compared: Comparison, start: int) -> None:
     out.print(
         f'{compared.agree} of {count} decisions are those recorded; {compared.by_the_clock} '
         'recorded holds are of the steady clock, and not compared',
-        highlight=False,
         soft_wrap=True,
     )
     for each in compared.differ[:_SHOWN]:
@@ -221,8 +203,7 @@ def _show_comparison(out: Console, compared: Comparison, start: int) -> None:
         ]
         out.print(
             f'  at {1e-9 * (each.stamp - start):.2f} s: recorded {words[0]}, replayed {words[1]}',
-            highlight=False,
             soft_wrap=True,
         )
     if len(compared.differ) > _SHOWN:
-        out.print(f'  and {len(compared.differ) - _SHOWN} more: --json has all', highlight=False)
+        out.print(f'  and {len(compared.differ) - _SHOWN} more: --json has all')

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl shield`: prove that the shield keeps its limits, try to break it, say what it costs."""
 
+import itertools
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.json_file import Json, write_json
+from fdrl_ros.experiments.reports.table import make_table
 from fdrl_ros.experiments.studies.shield.attack import attack_study
 from fdrl_ros.experiments.studies.shield.cost import cost_study, CostSettings, newest
 from fdrl_ros.runtime.progress import Progress
@@ -17,7 +19,6 @@ from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.tasks.procedures import procedures_named
-from rich.table import Table
 
 
 @click.group()
@@ -43,27 +44,31 @@ def verify(fine: int, file: Path | None) -> None:
     claim fails anywhere; the cell is then shown.
     """
     out = console()
-    table = Table(title='The shield against the worst that can happen')
-    for heading in ('bounds', 'claim', 'limit, N', 'cells', 'margin', 'holds'):
-        table.add_column(heading)
     found: list[Json] = []
     with ProgressBars(out) as bars:
 
         def report(done: int, total: int) -> None:
             bars(Progress('shield', 'tables', done, total))
 
-        for word, limit, each in proofs(ShieldSettings(), PROCEDURE_NAMES, fine, report):
-            found.append({'bounds': word, 'limit': limit, **vars(each), 'holds': each.holds})
-            margin = 0.0 if abs(each.margin) < 1e-9 else each.margin
-            table.add_row(
-                word,
-                each.claim,
-                f'{limit:g}' if limit else 'any',
-                str(each.cells),
-                f'{margin:.2g}',
-                'yes' if each.holds else 'NO',
-            )
-    out.print(table)
+        for word, limit, finding in proofs(ShieldSettings(), PROCEDURE_NAMES, fine, report):
+            found.append({'bounds': word, 'limit': limit, **vars(finding), 'holds': finding.holds})
+    out.print(
+        make_table(
+            'The shield against the worst that can happen',
+            ('bounds', 'claim', 'limit, N', 'cells', 'margin', 'holds'),
+            (
+                (
+                    one['bounds'],
+                    one['claim'],
+                    f'{one["limit"]:g}' if one['limit'] else 'any',
+                    one['cells'],
+                    f'{0.0 if abs(one["margin"]) < 1e-9 else one["margin"]:.2g}',
+                    'yes' if one['holds'] else 'NO',
+                )
+                for one in found
+            ),
+        )
+    )
     if file is not None:
         write_json(file, {'fine': fine, 'findings': found})
     bad = [one for one in found if not one['holds']]
@@ -71,6 +76,9 @@ def verify(fine: int, file: Path | None) -> None:
         out.print(f'{one["bounds"]} {one["claim"]}: {one["failure"]}', soft_wrap=True)
     if bad:
         raise click.exceptions.Exit(1)
+
+
+_COUNTS = ('steps', 'contact', 'above_limit', 'above_stop', 'above_damage', 'outside')
 
 
 @shield.command(name='attack')
@@ -92,33 +100,20 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     with ProgressBars(out) as bars:
         found = study.run(parts, report=bars)
     tallies = [tally for part in found for tally in part['tallies']]
-    table = Table(title='Steps above the limits')
-    for heading in (
+    broken, untouched, rows = 0, [], []
+    for arm, on in itertools.product(('kinematic', 'dynamic', 'loop'), (True, False)):
+        chosen = [each for each in tallies if each['arm'] == arm and each['shield'] == on]
+        switch = 'on' if on else 'off'
+        sums = [sum(each[name] for each in chosen) for name in _COUNTS]
+        rows.append((arm, switch, *sums, f'{max(each["greatest"] for each in chosen):.2f}'))
+        broken += sums[_COUNTS.index('above_stop')] * on
+        if not sums[_COUNTS.index('contact')]:
+            untouched.append(f'{arm} with the shield {switch}')
+    headings = (
         *('arm', 'shield', 'steps', 'in contact', 'above the limit', 'above 10 N'),
         *('above the damage', 'outside', 'greatest, N'),
-    ):
-        table.add_column(heading)
-    broken, untouched = 0, []
-    for arm in ('kinematic', 'dynamic', 'loop'):
-        for on in (True, False):
-            chosen = [each for each in tallies if each['arm'] == arm and each['shield'] == on]
-            stop = sum(each['above_stop'] for each in chosen)
-            broken += stop if on else 0
-            contact = sum(each['contact'] for each in chosen)
-            if not contact:
-                untouched.append(f'{arm} with the shield {"on" if on else "off"}')
-            table.add_row(
-                arm,
-                'on' if on else 'off',
-                str(sum(each['steps'] for each in chosen)),
-                str(contact),
-                str(sum(each['above_limit'] for each in chosen)),
-                str(stop),
-                str(sum(each['above_damage'] for each in chosen)),
-                str(sum(each['outside'] for each in chosen)),
-                f'{max(each["greatest"] for each in chosen):.2f}',
-            )
-    out.print(table)
+    )
+    out.print(make_table('Steps above the limits', headings, rows))
     if file is not None:
         asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
         write_json(file, {**asked, 'tallies': tallies})
@@ -155,26 +150,31 @@ def cost_it(
         files, procedures_named(procedures), CostSettings(patients, wanted, seed)
     )
     out = console()
-    table = Table(title=f'Successes of {patients} operations at H = {levels}')
-    for heading in ('who', 'procedure', 'shield', 'successes', 'ended by force', 'vetoed, %'):
-        table.add_column(heading)
     with ProgressBars(out) as bars:
         found = study.run(parts, report=bars)
-    rows: list[Json] = []
-    for part in found:
-        own = {'who': part['who'], 'shield': part['shield']}
-        rows += [{**own, **each} for each in part['found']]
-        names = (Path(part['who']).stem, part['procedure'], part['shield'])
-        table.add_row(*names, *_shown(part['found']))
-    out.print(table)
+    out.print(
+        make_table(
+            f'Successes of {patients} operations at H = {levels}',
+            ('who', 'procedure', 'shield', 'successes', 'ended by force', 'vetoed, %'),
+            (
+                (
+                    Path(part['who']).stem,
+                    part['procedure'],
+                    part['shield'],
+                    ' / '.join(str(each['successes']) for each in part['found']),
+                    ' / '.join(str(each['forced']) for each in part['found']),
+                    ' / '.join(
+                        f'{100.0 * each["vetoes"] / each["steps"]:.1f}' for each in part['found']
+                    ),
+                )
+                for part in found
+            ),
+        )
+    )
+    rows = [
+        {'who': part['who'], 'shield': part['shield'], **each}
+        for part in found
+        for each in part['found']
+    ]
     if file is not None:
         write_json(file, {'patients': patients, 'seed': seed, 'found': rows})
-
-
-def _shown(row: list[Json]) -> tuple[str, str, str]:
-    """Return successes, ends by force, and the share of vetoes at each level."""
-    return (
-        ' / '.join(str(each['successes']) for each in row),
-        ' / '.join(str(each['forced']) for each in row),
-        ' / '.join(f'{100.0 * each["vetoes"] / each["steps"]:.1f}' for each in row),
-    )
