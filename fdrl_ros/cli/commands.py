@@ -10,13 +10,13 @@ from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.runtime.orphans import end_with_launcher
 
 COMMANDS: Final = {
-    'audit': 'experiments.audit',
+    'audit': 'experiments.studies',
     'dataset': 'dataset.dataset',
     'draw': 'experiments.draw',
     'evaluate': 'experiments.evaluate',
-    'experiment': 'experiments.experiment',
+    'experiment': 'experiments.studies',
     'export': 'federation.hosts',
-    'heterogeneity': 'experiments.heterogeneity',
+    'heterogeneity': 'experiments.studies',
     'join': 'federation.hosts',
     'journal': 'federation.journal',
     'keys': 'federation.keys',
@@ -30,7 +30,7 @@ COMMANDS: Final = {
     'sepsis': 'experiments.sepsis',
     'shield': 'robot.shield',
     'train': 'experiments.train',
-    'utility': 'experiments.utility',
+    'utility': 'experiments.studies',
     'version': 'version',
 }
 """Each command, a function of that name, and the module below fdrl_ros.cli that has it."""

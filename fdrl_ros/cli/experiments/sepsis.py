@@ -4,11 +4,10 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
-from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE
 from fdrl_ros.worlds.icu_sepsis.study.plot import draw_sepsis
@@ -18,18 +17,8 @@ from fdrl_ros.worlds.icu_sepsis.study.summary import summarise
 from fdrl_ros.worlds.icu_sepsis.study.tables import tables
 from fdrl_ros.worlds.icu_sepsis.study.verdicts import verdicts
 
-GROUP = 'sepsis'
 
-
-class SepsisCommand(click.Command):
-    """A command with a flag for each of the experiments' settings."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.params += [SettingOption(GROUP, each) for each in SepsisSettings.describe()]
-
-
-@click.command(cls=SepsisCommand)
+@click.command(cls=SettingsCommand, groups={'sepsis': SepsisSettings})
 @click.option(
     '--directory',
     type=click.Path(path_type=Path),
@@ -38,7 +27,7 @@ class SepsisCommand(click.Command):
     '[default: runs/sepsis, or runs/sepsis_quick]',
 )
 @click.option('--quick', is_flag=True, help='Few runs and patients: a look of a minute, no claim.')
-def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
+def sepsis(directory: Path | None, quick: bool, **flags: object) -> None:
     """
     Reproduce the results of the DP-DQN paper on ICU-Sepsis.
 
@@ -48,7 +37,7 @@ def sepsis(directory: Path | None, quick: bool, **flags: Any) -> None:
     """
     chosen = SepsisSettings().quick() if quick else SepsisSettings()
     given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
-    settings = SepsisSettings(**{**asdict(chosen), **given})
+    settings = SepsisSettings.from_mapping({**asdict(chosen), **given})
     settings.check()
     study = StudySession.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
     study.out.print(NOT_PRIVATE, style='bold red')

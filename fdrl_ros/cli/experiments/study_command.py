@@ -89,9 +89,7 @@ class PlanStudy(StudySession):
     seeds: range = range(1, 2)
 
 
-def study_command(
-    directory: str, seeds: int, kind: type[PlanCommand] = PlanCommand
-) -> Callable[[Callable[..., None]], click.Command]:
+def study_command(directory: str, seeds: int) -> Callable[[Callable[..., None]], click.Command]:
     """
     Make a command of a function that runs a study: its flags are a plan's, --seeds, --directory.
 
@@ -99,43 +97,38 @@ def study_command(
 
     :param directory: where results are kept by default.
     :param seeds: how many by default.
-    :param kind: class of the command; gives flags beside the plan's.
     """
 
     def make(function: Callable[..., None]) -> click.Command:
-        @functools.wraps(function)
-        def command(plan_file: str | None, directory: Path, seeds: int, **flags: Any) -> None:
-            plan = plan_from({k: flags.pop(k) for k in list(flags) if is_plan_flag(k)}, plan_file)
-            opened = StudySession.open(directory)
-            first = plan.federation.seed
-            with opened.run.lock():
-                function(
-                    PlanStudy(**vars(opened), plan=plan, seeds=range(first, first + seeds)),
-                    **flags,
-                )
-
-        flagged = click.option(
-            '--seeds',
-            type=click.IntRange(min=1),
-            default=seeds,
-            show_default=True,
-            help='How many seeds, from --seed on.',
-        )(command)
-        flagged = click.option(
+        @click.command(cls=PlanCommand)
+        @plan_option
+        @click.option(
             '--directory',
             type=click.Path(path_type=Path),
             default=directory,
             show_default=True,
             help='Where each seed and the result are kept; what is finished is not run again.',
-        )(flagged)
-        return click.command(cls=kind)(plan_option(flagged))
+        )
+        @click.option(
+            '--seeds',
+            type=click.IntRange(min=1),
+            default=seeds,
+            show_default=True,
+            help='How many seeds, from --seed on.',
+        )
+        @functools.wraps(function)
+        def command(plan_file: str | None, directory: Path, seeds: int, **flags: object) -> None:
+            groups = Plan.groups()
+            own = {name: flags.pop(name) for name in list(flags) if name.split('__')[0] in groups}
+            plan = plan_from(own, plan_file)
+            session, first = StudySession.open(directory), plan.federation.seed
+            with session.run.lock():
+                study = PlanStudy(**vars(session), plan=plan, seeds=range(first, first + seeds))
+                function(study, **flags)
+
+        return command
 
     return make
-
-
-def is_plan_flag(parameter: str) -> bool:
-    """Return whether a parameter of a command is a setting of a plan."""
-    return parameter.partition('__')[0] in Plan.groups() and '__' in parameter
 
 
 def levels_from(words: str) -> list[float]:

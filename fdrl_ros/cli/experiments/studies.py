@@ -1,0 +1,143 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that run a study over seeds: `fdrl audit`, `experiment`, `heterogeneity`, `utility`."""
+
+from fdrl_ros.audit.one_run import AuditSettings
+from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
+from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.experiments.intervals import interval_words, share_words
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
+from fdrl_ros.experiments.reports.run_table import seeds_table
+from fdrl_ros.experiments.reports.table import make_table
+from fdrl_ros.experiments.studies.audit import run_audit
+from fdrl_ros.experiments.studies.experiment import run_seeds
+from fdrl_ros.experiments.studies.heterogeneity import (
+    CURVES,
+    run_heterogeneity,
+    table_of,
+    verdict,
+)
+from fdrl_ros.experiments.studies.utility import run_utility
+from rich.table import Table
+
+HEADINGS = {
+    'distance': ('distance, spreads', 1.0, '.3f'),
+    'mix': ('mix, %', 100.0, '.1f'),
+    'loss': ('loss, points', 100.0, '.1f'),
+    'home': ('home, %', 100.0, '.1f'),
+    'elsewhere': ('elsewhere, %', 100.0, '.1f'),
+}
+"""Of each curve over H: heading with its unit, factor, form."""
+
+
+@study_command('runs/audit', 5)
+def audit(study: PlanStudy, **flags: object) -> None:
+    """
+    Train one hospital with canaries among its patients, and bound its epsilon from below.
+
+    Everything but the canaries is the plan's. A proven epsilon above the claimed one ends with
+    exit code 1. Interrupted, it goes on when called again.
+    """
+    own = {name.removeprefix('audit__'): each for name, each in flags.items() if each is not None}
+    settings = AuditSettings.from_mapping(own)
+    summary = study.measure(run_audit, study.run.path, study.plan, settings, study.seeds)
+    study.out.print(_audit_table(summary))
+    study.save('audit', summary, draw_audit)
+    if summary['refuted']:
+        words = ', '.join(map(str, summary['refuted']))
+        raise PrivacyError(
+            f'more epsilon was proven than is claimed, with seed {words}: a flawless mechanism '
+            f'does that with a chance of {2.0 * settings.failure:g} a seed at most'
+        )
+
+
+audit.params += [SettingOption('audit', setting) for setting in AuditSettings.describe()]
+
+
+def _audit_table(summary: Json) -> Table:
+    """Return what was claimed and proven, a row a seed."""
+    parts, failure = summary['parts'], summary['settings']['audit']['failure']
+    one, charge = parts[0], parts[0]['charge']
+    rows = []
+    for part in parts:
+        best = max(part['proofs'], key=lambda proof: proof['epsilon'])
+        claimed, proven = part['claimed'], part['bound']
+        numbers = (claimed, proven, proven / claimed, part['attainable'], part['gaussian'])
+        guesses = best['guesses']['members'] + best['guesses']['others']
+        right = f'{best["correct"]} of {guesses}'
+        rows.append((part['seed'], *(f'{each:.3f}' for each in numbers), right, part['seconds']))
+    return make_table(
+        f'Epsilon at delta = {one["delta"]:g}: {one["canaries"]} canaries among '
+        f'{one["patients"]} patients, {charge["steps"]} steps, sigma_m = '
+        f'{charge["noise_multiplier"]:g}, q = {charge["sampling_probability"]:.3g}; proofs hold '
+        f'with {100.0 * (1.0 - failure):g} % each',
+        ('seed', 'claimed', 'proven', 'proven / claimed', 'on a flawless mechanism')
+        + ('proven if noise is Gaussian', 'right guesses', 'seconds'),
+        rows,
+    )
+
+
+@study_command('runs/experiment', 5)
+def experiment(study: PlanStudy) -> None:
+    """
+    Repeat training and evaluation with several seeds and compare.
+
+    Differences are paired: the same seed and the same unseen patients. Interrupted, it goes on
+    when called again.
+    """
+    combined = study.measure(run_seeds, study.run.path, study.plan, study.seeds)
+    study.out.print(seeds_table(combined))
+    study.show(f'saved in {study.directory / "experiment.json"}')
+
+
+@study_command('runs/heterogeneity', 10)
+def heterogeneity(study: PlanStudy) -> None:
+    """
+    Measure how far hospitals are apart, and what a policy loses abroad, at H = 0 to 1.
+
+    Each hospital learns from its own records without privacy; --collection-patients and
+    --pretraining-steps say from how many and for how long. --heterogeneity does not count.
+    Interrupted, it goes on when called again.
+    """
+    summary = study.measure(run_heterogeneity, study.run.path, study.plan, study.seeds)
+    rows = []
+    for index, level in enumerate(summary['levels']):
+        found = (
+            interval_words(summary['curves'][name]['at'][index], form, factor)
+            for name, (_, factor, form) in HEADINGS.items()
+        )
+        rows.append((f'{level:g}', *found))
+    title = f'Over {len(study.seeds)} seeds: mean [95 % interval]'
+    study.out.print(make_table(title, ('H', *(each[0] for each in HEADINGS.values())), rows))
+    study.show(*(f'{name}: {what}' for name, what in CURVES.items()))
+    study.show(*(verdict(summary, name) for name in ('distance', 'mix', 'loss')))
+    study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
+
+
+@study_command('runs/utility', 5)
+def utility(study: PlanStudy) -> None:
+    """
+    Measure what privacy costs: success of one hospital's own policy against epsilon.
+
+    Noise is chosen so that all steps together cost each epsilon; --privacy-noise-multiplier and
+    --privacy-budget do not count. Interrupted, it goes on when called again.
+    """
+    summary = study.measure(run_utility, study.run.path, study.plan, study.seeds)
+    rows = []
+    for start, found in summary['results'].items():
+        rows.append((start, 'the start itself', '', share_words(summary['start'][start]), ''))
+        for name, each in found.items():
+            words = (name, f'{summary["sigma_m"][name]:.2f}')
+            if name == 'inf':
+                words = ('not private', '')
+            rows.append((start, *words, share_words(each['success']), share_words(each['kept'])))
+    table = make_table(
+        f'Over {len(study.seeds)} seeds: mean, 95 % interval; epsilon of a {summary["unit"]} '
+        f'at delta {summary["delta"]:g}, {summary["steps"]} steps',
+        ('start', 'epsilon', 'sigma_m', 'success, %', 'of not private, %'),
+        rows,
+    )
+    study.out.print(table)
+    study.save('utility', summary, draw_utility)
