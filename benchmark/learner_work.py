@@ -19,7 +19,7 @@ from benchmarking import peak, Skipped, Work
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -100,28 +100,30 @@ def hospital(size: Size, folder: Path, unit: str = 'transition', seed: int = SEE
     home = Path(tempfile.mkdtemp(dir=folder))
     each = 1 if unit == 'transition' else PER_PATIENT
     return Trainer(
+        TrainingSetup(
+            size.shape,
+            LearnerSettings(
+                hidden=size.hidden,
+                discount=DISCOUNT,
+                learning_rate=LEARNING_RATE,
+                epochs=EPOCHS,
+                transitions_per_patient=each,
+                target_period=TARGET_PERIOD,
+                proximal=0.0,
+                optimizer='sgd',
+            ),
+            PrivacySettings(
+                unit=unit,
+                budget=math.inf,
+                delta=DELTA,
+                clip_norm=CLIP_NORM,
+                noise_multiplier=NOISE,
+                batch=size.batch // each,
+            ),
+            ledger_in(home, unit),
+            NoiseSource.secure(home / 'noise.key'),
+        ),
         records(size, seed),
-        size.shape,
-        LearnerSettings(
-            hidden=size.hidden,
-            discount=DISCOUNT,
-            learning_rate=LEARNING_RATE,
-            epochs=EPOCHS,
-            transitions_per_patient=each,
-            target_period=TARGET_PERIOD,
-            proximal=0.0,
-            optimizer='sgd',
-        ),
-        PrivacySettings(
-            unit=unit,
-            budget=math.inf,
-            delta=DELTA,
-            clip_norm=CLIP_NORM,
-            noise_multiplier=NOISE,
-            batch=size.batch // each,
-        ),
-        ledger_in(home, unit),
-        NoiseSource.secure(home / 'noise.key'),
         home / 'checkpoint.npz',
         steps=math.ceil(PATIENTS * LENGTH / size.batch),
     )
@@ -173,25 +175,27 @@ def cart_pole_steps(folder: Path) -> Work:
         shape = NetworkShape(4, 2, (CART_HIDDEN, CART_HIDDEN))
         with ledger_in(home, 'transition') as ledger:
             trainer = OnlineTrainer(
+                TrainingSetup(
+                    shape,
+                    LearnerSettings(
+                        hidden=CART_HIDDEN,
+                        discount=CART_DISCOUNT,
+                        learning_rate=LEARNING_RATE,
+                        target_period=TARGET_PERIOD,
+                    ),
+                    PrivacySettings(
+                        unit='transition',
+                        budget=math.inf,
+                        delta=DELTA,
+                        clip_norm=CLIP_NORM,
+                        noise_multiplier=NOISE,
+                        batch=CART_BATCH,
+                    ),
+                    ledger,
+                    NoiseSource.secure(home / 'noise.key'),
+                ),
                 GymCollector(gymnasium.make(CART_POLE), SEED),
-                shape,
                 ONLINE,
-                LearnerSettings(
-                    hidden=CART_HIDDEN,
-                    discount=CART_DISCOUNT,
-                    learning_rate=LEARNING_RATE,
-                    target_period=TARGET_PERIOD,
-                ),
-                PrivacySettings(
-                    unit='transition',
-                    budget=math.inf,
-                    delta=DELTA,
-                    clip_norm=CLIP_NORM,
-                    noise_multiplier=NOISE,
-                    batch=CART_BATCH,
-                ),
-                ledger,
-                NoiseSource.secure(home / 'noise.key'),
                 home,
             )
             trainer.train(shape.draw(np.random.default_rng(SEED)))

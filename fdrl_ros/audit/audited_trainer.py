@@ -45,14 +45,10 @@ class AuditedTrainer(Trainer):
     dqn: PlantedDqn
     watchers: tuple[Watch, ...] = ()
 
-    def plant(self, canaries: Canaries, inputs: NDArray[np.floating] | None = None) -> None:
-        """
-        Put canaries into the last records, which :func:`with_places` added.
-
-        :param inputs: as :class:`Trainer` takes it.
-        """
+    def plant(self, canaries: Canaries) -> None:
+        """Put canaries into the last records, which :func:`with_places` added."""
         first = self.guarantee.n_records - len(canaries)
-        self.dqn = planted(self.shape, self.learner, inputs, canaries, first)
+        self.dqn = planted(self.shape, self.learner, self._inputs, canaries, first)
 
     def batch(self, draw: Draw, round: int, step: int) -> Batch:
         """Return the transitions of those who joined; see :class:`Trainer`."""

@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DoubleDqn, Trace
 from fdrl_ros.learner.network import Layered, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -99,11 +99,11 @@ class DenseCanaries:
             found[mine] = products[self.output[mine], self.row[mine]]
         return found
 
-    def plant(self, slopes: Sequence[Slopes], which: Numbers, rows: NDArray) -> None:
+    def plant(self, slopes: Sequence[Slopes], which: Numbers, rows: Numbers) -> None:
         """
         Replace the gradients of some rows by those of canaries that are members, or by nothing.
 
-        :param slopes: of all rows, from the head on; changed in place.
+        :param slopes: of all rows, the head last; changed in place.
         :param which: canary of each unit of rows, shape (units,).
         :param rows: their rows in the batch, shape (units, rows); each gets an equal part.
         """
@@ -115,8 +115,7 @@ class DenseCanaries:
             if not mine.any():
                 continue
             # Value and advantage are one layer there, the value first.
-            head = number >= shared
-            part = slopes[0] if head else slopes[shared - number]
+            part = slopes[min(number, shared)]
             output = self.output[which[mine]] + (number == shared + 1)
             size = math.sqrt(layer.inputs + 1.0)
             inputs = orthogonal(layer.inputs + 1)[self.row[which[mine]], :-1] * size
@@ -198,22 +197,16 @@ class TableCanaries:
         size = np.sqrt((self.lengths**2).sum(axis=1))
         return np.asarray((both * self.lengths).sum(axis=1) / size)
 
-    def plant(
-        self,
-        states: Numbers,
-        heads: NDArray[np.float64],
-        which: Numbers,
-        rows: Numbers,
-    ) -> None:
+    def plant(self, slopes: Sequence[Slopes], which: Numbers, rows: Numbers) -> None:
         """
         Replace the gradients of some rows by those of canaries that are members, or by nothing.
 
-        :param states: of all rows, (rows,), and
-        :param heads: their slopes, (rows, outputs); both changed in place.
+        :param slopes: states of all rows, (rows,), and their slopes; changed in place.
         :param which: canary of each unit of rows, shape (units,).
         :param rows: their rows in the batch, shape (units, rows).
         :raises SettingError: if a unit has one row only.
         """
+        states, heads = slopes[0]
         half = rows.shape[1] // 2
         if half == 0:
             raise SettingError('transitions_per_patient', 1, 'two for canaries in a table')
@@ -248,6 +241,14 @@ class PlantedDqn(DoubleDqn):
     known: NDArray[np.float64]
     """What the patients alone added to the last sum, shape (size,)."""
 
+    canaries: Canaries
+
+    def trace(self, weights: Layered, target: Layered, batch: Batch, scale: float) -> Trace:
+        """Return every row's gradient; the canaries' rows have theirs."""
+        found = super().trace(weights, target, batch, scale)
+        self.canaries.plant(found.layers, *self.places(batch))
+        return found
+
     def clipped_sum(
         self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
@@ -270,32 +271,8 @@ class PlantedDqn(DoubleDqn):
         return self.units[at] - self.first, at[:, None] * transitions + np.arange(transitions)
 
 
-class CanaryDqn(PlantedDqn):
-    """Gradients of a network with dense layers, with canaries."""
-
-    canaries: DenseCanaries
-
-    def slopes(
-        self, weights: Layered, target: Layered, batch: Batch, scale: float
-    ) -> Sequence[Slopes]:
-        """Return every row's gradient; the canaries' rows have theirs."""
-        found = super().slopes(weights, target, batch, scale)
-        self.canaries.plant(found, *self.places(batch))
-        return found
-
-
-class CanaryTable(PlantedDqn, TableDqn):
-    """Gradients of a table, with canaries."""
-
-    canaries: TableCanaries
-
-    def heads(
-        self, weights: Layered, target: Layered, batch: Batch, scale: float
-    ) -> tuple[Numbers, NDArray[np.float64]]:
-        """Return every row's gradient; the canaries' rows have theirs."""
-        states, slopes = super().heads(weights, target, batch, scale)
-        self.canaries.plant(states, slopes, *self.places(batch))
-        return states, slopes
+class PlantedTable(PlantedDqn, TableDqn):
+    """Gradients of patients and canaries where Q is a table."""
 
 
 def draw_canaries(
@@ -332,14 +309,10 @@ def planted(
     :param canaries: as :func:`draw_canaries` draws them for this learner.
     :param first: unit that is the first canary.
     """
-    made: CanaryDqn | CanaryTable
+    made = PlantedDqn(shape, learner)
     if isinstance(canaries, TableCanaries):
         assert inputs is not None
-        scales = np.diagonal(inputs)
-        made = CanaryTable(shape, scales, loss=learner.loss, conservative=learner.conservative)
-        made.canaries = canaries
-    else:
-        made = CanaryDqn.from_settings(shape, learner)
-        made.canaries = canaries
+        made = PlantedTable(shape, np.diagonal(inputs), learner)
+    made.canaries = canaries
     made.first, made.units, made.known = first, np.empty(0, np.int64), np.zeros(made.size)
     return made

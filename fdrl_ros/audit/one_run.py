@@ -17,6 +17,7 @@ from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -143,17 +144,12 @@ class Audit:
             budget=privacy.budget,
         ) as ledger:
             audited = self.trainer(
+                TrainingSetup(self.shape, learner, privacy, ledger, source, self.inputs),
                 with_places(self.records, count),
-                self.shape,
-                learner,
-                privacy,
-                ledger,
-                source,
                 directory / 'checkpoint',
                 steps=math.ceil(1.0 / guarantee.rate),
-                inputs=self.inputs,
             )
-            audited.plant(canaries, self.inputs)
+            audited.plant(canaries)
             steps = self.rounds * learner.epochs * audited.steps_per_block
             charge = audited.guarantee.charge(steps)
             adversary = Adversary(

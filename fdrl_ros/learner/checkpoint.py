@@ -8,7 +8,7 @@ here, so that a ledger restored alone is detected.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 import hashlib
 import json
 import math
@@ -61,6 +61,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 _KIND = b'fdrl_ros checkpoint '
 _FORM = _KIND + b'2\n'
 _DIGEST = 32
+_ARRAYS = ('weights', 'target', 'moments', 'priorities')
 
 
 @dataclass(frozen=True)
@@ -82,32 +83,17 @@ class Checkpoint:
     moments: np.ndarray
     priorities: np.ndarray
 
-    @classmethod
-    def fresh(
-        cls,
-        round: int,
-        start: bytes,
-        weights: np.ndarray,
-        moments: np.ndarray,
-        priorities: np.ndarray,
-    ) -> Self:
-        """Begin a round at the global weights."""
-        wide, narrow = weights.astype(np.float64), weights.astype(np.float32)
-        return cls(round, start, 0, 0, wide, narrow, moments, priorities)
-
     def digest(self) -> bytes:
         """Return the SHA-256 of the whole state, which are the inputs of the next block."""
         sha = hashlib.sha256(f'{self.round} {self.blocks} {self.steps}'.encode() + self.start)
-        for array in (self.weights, self.target, self.moments, self.priorities):
-            sha.update(array.tobytes())
+        for name in _ARRAYS:
+            sha.update(getattr(self, name).tobytes())
         return sha.digest()
 
     def to_bytes(self, ledger: Ledger) -> bytes:
         """Serialise format, state, the ledger's head, and a SHA-256 over all of it."""
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays = {name: v for name, v in values.items() if isinstance(v, np.ndarray)}
-        told = {name: v for name, v in values.items() if name not in arrays}
-        told['start'] = self.start.hex()
+        told = {**vars(self), 'start': self.start.hex()}
+        arrays = {name: told.pop(name) for name in _ARRAYS}
         told['ledger'] = [ledger.owner.digest.hex(), str(ledger.head())]
         data = _FORM + pack(told, arrays)
         return data + hashlib.sha256(data).digest()
@@ -129,14 +115,12 @@ class Checkpoint:
         :raises CheckpointError: if it is of another version, or was charged to another ledger.
         :raises LedgerCorruptError: if the ledger is older than the state.
         """
-        found = _parts(path)
+        found = _parts(path, ledger.owner)
         if found is None:
             return None
-        told, arrays = found
-        ledger.verify(_head(path, told, ledger.owner), f'the checkpoint {path}')
-        del told['ledger']
-        told['start'] = bytes.fromhex(told['start'])
-        return cls(**told, **arrays)
+        values, head = found
+        ledger.verify(head, f'the checkpoint {path}')
+        return cls(**values | {'start': bytes.fromhex(values['start'])})
 
     @classmethod
     def load(cls, path: Path, ledger: Ledger, round: int, start: bytes) -> Self | None:
@@ -157,22 +141,12 @@ def head_noted(path: Path, owner: Owner | None = None) -> Head | None:
     :param owner: the ledger's required owner, if any.
     :raises CheckpointError: if the state is of another version, or was charged to another ledger.
     """
-    found = _parts(path)
-    return None if found is None else _head(path, found[0], owner)
+    found = _parts(path, owner)
+    return None if found is None else found[1]
 
 
-def _head(path: Path, told: dict[str, Any], owner: Owner | None) -> Head:
-    digest, head = told['ledger']
-    if owner is not None and digest != owner.digest.hex():
-        raise CheckpointError(
-            f'checkpoint {path} was charged to another ledger, which may be of another hospital, '
-            'unit, delta, budget or model: move it away, to where it belongs'
-        )
-    return Head.parse(head)
-
-
-def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the values and arrays in a file, or None if it is missing or damaged."""
+def _parts(path: Path, owner: Owner | None) -> tuple[dict[str, Any], Head] | None:
+    """Return the state and the ledger's head in a file, None if it is missing or damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -187,4 +161,11 @@ def _parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
             f'checkpoint {path} was made by another version of this program: go on with that one, '
             'or move it away, and the round is trained again at no cost'
         )
-    return unpack(body[len(_FORM) :])
+    told, arrays = unpack(body[len(_FORM) :])
+    charged, head = told.pop('ledger')
+    if owner is not None and charged != owner.digest.hex():
+        raise CheckpointError(
+            f'checkpoint {path} was charged to another ledger, which may be of another hospital, '
+            'unit, delta, budget or model: move it away, to where it belongs'
+        )
+    return told | arrays, Head.parse(head)

@@ -45,18 +45,18 @@ class Guarantee:
     The mechanism of one hospital, as the accountant charges it.
 
     ``n_units``: number of privacy units. ``n_records``: sampled and clipped records, which are
-    units or transitions. ``counted``: public upper bound of their number; L over it is ``rate``,
-    q. ``group``: the most records of one privacy unit. ``replaced``: whether removing a unit
-    changes some records instead of removing them; each then moves a sum by up to 2 C.
+    units or transitions. ``batch``: L. ``rate``: sampling probability q, L over a public upper
+    bound of the number of records. ``group``: the most records of one privacy unit.
+    ``noise_multiplier``: half of the settings' where removing a unit changes some records instead
+    of removing them, since each then moves a sum by up to 2 C.
     """
 
     clips_transitions: bool
     n_units: int
     n_records: int
-    counted: int
-    group: int
-    replaced: bool
     batch: int
+    rate: float
+    group: int
     sampling: str
     noise_multiplier: float
 
@@ -70,66 +70,58 @@ class Guarantee:
         :raises PrivacyError: if there is no guarantee although a budget is set, or if delta, batch
             or the transitions of a patient are out of range.
         """
-        transitions = privacy.unit == 'transition' or privacy.clipped == 'transition'
+        by_transition = privacy.unit == 'transition'
+        clips_transitions = by_transition or privacy.clipped == 'transition'
         steps, patients = records.n_transitions, records.n_patients
-        n_units = steps if privacy.unit == 'transition' else patients
-        n_records = steps if transitions else patients
-        counted = n_records
-        if privacy.unit == 'patient' and transitions:
+        n_records = counted = steps if clips_transitions else patients
+        if clips_transitions and not by_transition:
             # The number of a patient's transitions is private: coins must not depend on it.
             counted = patients * max(1, privacy.most_transitions)
         if privacy.batch > counted:
             # The number of patients is declared; the number of transitions may be private.
-            most = (
-                'as many as there are transitions' if transitions else f'{patients}, all patients'
-            )
+            most = f'{patients}, all patients'
+            if clips_transitions:
+                most = 'as many as there are transitions'
             raise PrivacyError(f'privacy.batch = {privacy.batch}: expected at most {most}')
+        n_units = steps if by_transition else patients
         check_delta(privacy.delta, n_units)
-        group = _group(records, learner, privacy)
+        group, noise = 1, privacy.noise_multiplier
+        if by_transition:
+            group = records_of_a_transition(learner.n_step, learner.frame_stack)
+            noise /= 2.0 if group > 1 else 1.0
+        elif clips_transitions:
+            group = privacy.most_transitions
+            if records.longest > group:
+                # The longest length is private: the message contains only the public limit.
+                raise PrivacyError(
+                    f'a patient has more than most_transitions = {group} transitions: clipping '
+                    'transitions protects a patient only up to a public limit'
+                )
+        rate = privacy.batch / counted
         made = cls(
-            clips_transitions=transitions,
-            n_units=n_units,
-            n_records=n_records,
-            counted=counted,
-            group=group,
-            replaced=privacy.unit == 'transition' and group > 1,
-            batch=privacy.batch,
-            sampling=learner.replay,
-            noise_multiplier=privacy.noise_multiplier,
+            clips_transitions,
+            n_units,
+            n_records,
+            privacy.batch,
+            rate,
+            group,
+            learner.replay,
+            noise,
         )
         if made.charge(1).noise_multiplier == 0.0 and not math.isinf(privacy.budget):
-            if privacy.noise_multiplier > 0.0:
-                charged_probability(learner.replay, made.rate)  # refuses, with the reason
+            if noise > 0.0:
+                charged_probability(learner.replay, rate)  # refuses, with the reason
             raise PrivacyError(
                 f'without noise there is no privacy: a budget of {privacy.budget:g} cannot be '
                 'kept, only inf'
             )
         return made
 
-    @property
-    def rate(self) -> float:
-        """Sampling probability q = L / counted, in (0, 1]."""
-        return self.batch / self.counted
-
     def charge(self, steps: int) -> Charge:
         """Return the charge of that many steps."""
-        noise = self.noise_multiplier / (2.0 if self.replaced else 1.0)
-        return charge_for(self.sampling, Charge(noise, self.rate, steps, self.group))
-
-
-def _group(records: Sized, learner: LearnerSettings, privacy: PrivacySettings) -> int:
-    """Return the most clipped records of one privacy unit."""
-    if privacy.unit == 'transition':
-        return records_of_a_transition(learner.n_step, learner.frame_stack)
-    if privacy.clipped == 'unit':
-        return 1
-    if records.longest > privacy.most_transitions:
-        # The longest length is private: the message contains only the public limit.
-        raise PrivacyError(
-            f'a patient has more than most_transitions = {privacy.most_transitions} transitions: '
-            'clipping transitions protects a patient only up to a public limit'
+        return charge_for(
+            self.sampling, Charge(self.noise_multiplier, self.rate, steps, self.group)
         )
-    return privacy.most_transitions
 
 
 _ROUNDING = 1e-5
@@ -196,7 +188,7 @@ class Calibrated:
 def calibrated(
     learner: LearnerSettings,
     privacy: PrivacySettings,
-    size: Size,
+    size: Sized,
     *,
     epsilon: float,
     rounds: int,

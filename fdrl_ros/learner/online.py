@@ -26,14 +26,11 @@ from fdrl_ros.learner.guarantee import Guarantee, Size
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import GrowingRecords
-from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.table import make_dqn
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import Account, check_delta
-from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.settings import setting, Settings
 import gymnasium
 import numpy as np
@@ -97,9 +94,7 @@ class GymCollector:
 
     def collect(self, policy: Policy, exploration: float, first: int, count: int) -> Records:
         """Treat new patients; see :class:`Collector`."""
-        states, actions, rewards, next_states = [], [], [], []
-        terminals: list[bool] = []
-        starts = [0]
+        rows, starts = [], [0]
         for number in range(first, first + count):
             rng = np.random.default_rng([self._seed, number])
             state, _ = self._env.reset(seed=int(rng.integers(2**31)))
@@ -110,21 +105,19 @@ class GymCollector:
                 else:
                     action = policy(state)
                 following, reward, terminated, truncated, _ = self._env.step(action)
-                states.append(state)
-                actions.append(action)
-                rewards.append(reward)
-                next_states.append(following)
-                terminals.append(terminated)
+                rows.append((state, action, reward, following, terminated))
                 state, over = following, terminated or truncated
-            starts.append(len(actions))
+            starts.append(len(rows))
+        patients = [f'patient_{i}' for i in range(first, first + count)]
+        states, actions, rewards, next_states, terminals = map(np.array, zip(*rows, strict=True))
         return Records(
-            states=np.array(states, np.float32),
-            actions=np.array(actions, np.int64),
-            rewards=np.array(rewards, np.float32),
-            next_states=np.array(next_states, np.float32),
-            terminals=np.array(terminals),
-            starts=np.array(starts, np.int64),
-            patients=np.array([f'patient_{i}' for i in range(first, first + count)]),
+            states,
+            actions,
+            rewards,
+            next_states,
+            terminals,
+            np.array(starts),
+            np.array(patients),
         )
 
 
@@ -138,35 +131,23 @@ class OnlineTrainer:
 
     def __init__(
         self,
+        setup: TrainingSetup,
         collector: Collector,
-        shape: NetworkShape,
         online: OnlineSettings,
-        learner: LearnerSettings,
-        privacy: PrivacySettings,
-        ledger: Ledger,
-        source: NoiseSource,
         directory: Path,
-        inputs: NDArray[np.float32] | None = None,
     ) -> None:
         """
         Bind a learner to one hospital.
 
+        :param setup: the collector uses its `inputs` too; a turn is one epoch, without proximal.
         :param directory: existing directory for collected patients and the state between rounds.
-        :param inputs: as in :class:`Trainer`; the collector uses it too.
         :raises PrivacyError: without the compiled arithmetic, as :class:`Trainer`.
         """
-        if privacy.noise_multiplier:
-            make_dqn(shape, learner, inputs).check_private()
-        self._collector = collector
-        self._shape = shape
-        self._online = online
-        self._learner = replace(learner, epochs=1, proximal=0.0)
-        self._privacy = privacy
-        self._ledger = ledger
-        self._source = source
-        self._directory = directory
-        self._inputs = inputs
-        self._recorded = shape.states if inputs is None else 1
+        if setup.privacy.noise_multiplier:
+            make_dqn(setup.shape, setup.learner, setup.inputs).check_private()
+        self._setup = replace(setup, learner=replace(setup.learner, epochs=1, proximal=0.0))
+        self._collector, self._online, self._directory = collector, online, directory
+        self._recorded = setup.shape.states if setup.inputs is None else 1
         self._trainer: Trainer | None = None
         self._records = self._no_records()
 
@@ -200,7 +181,7 @@ class OnlineTrainer:
         :raises LedgerCorruptError: if the ledger is older than that state.
         """
         self.check_affordable()
-        online, ledger = self._online, self._ledger
+        online, ledger = self._online, self._setup.ledger
         start = current = weights.astype(np.float32)
         self._trainer, self._records = None, self._no_records()
         path = self._directory / 'patients.turns'
@@ -231,7 +212,7 @@ class OnlineTrainer:
         if state is None:
             raise PrivacyError(
                 f'nothing was learned in {online.rounds} rounds: there were never as many records '
-                f'as warm_up = {online.warm_up} and batch = {self._privacy.batch} ask for'
+                f'as warm_up = {online.warm_up} and batch = {self._setup.privacy.batch} ask for'
             )
         return current
 
@@ -242,12 +223,11 @@ class OnlineTrainer:
         :raises BudgetExceededError: if the budget does not cover all of them.
         :raises PrivacyError: if there will be too few patients, or too many for delta.
         """
-        online, privacy = self._online, self._privacy
+        online, privacy = self._online, self._setup.privacy
         if privacy.unit != 'patient':
             return  # the number of transitions is not known in advance
-        patients = online.rounds * online.patients
+        patients, most = online.rounds * online.patients, self._most
         check_delta(privacy.delta, patients)
-        most = max(1, privacy.most_transitions) if self._by_transition else 1
         needed = max(online.warm_up, privacy.batch)
         if patients * most < needed:
             raise PrivacyError(
@@ -255,38 +235,46 @@ class OnlineTrainer:
             )
         if math.isinf(privacy.budget):
             return
-        steps = max(1, math.ceil(online.patients * most * online.updates))
-        fresh = Account(privacy.delta)
-        for round in range(1, online.rounds + 1):
-            size = Size(round * online.patients, round * online.patients, most)
-            if round * online.patients * most >= needed:
-                fresh.add(Guarantee.from_settings(size, self._learner, privacy).charge(steps))
+        fresh, steps = Account(privacy.delta), self._steps(online.patients * most)
+        for count in range(online.patients, patients + 1, online.patients):
+            if count * most >= needed:
+                size = Size(count, count, most)
+                guarantee = Guarantee.from_settings(size, self._setup.learner, privacy)
+                fresh.add(guarantee.charge(steps))
         wanted = fresh.epsilon_pld()
         if not wanted <= privacy.budget:
-            raise BudgetExceededError(self._ledger.epsilon(), wanted, privacy.budget)
+            raise BudgetExceededError(self._setup.ledger.epsilon(), wanted, privacy.budget)
 
     def _no_records(self) -> GrowingRecords:
-        return GrowingRecords(
-            discount=self._learner.discount,
-            n_step=self._learner.n_step,
-            unit='transition' if self._by_transition else 'patient',
-        )
+        learner = self._setup.learner
+        unit = 'transition' if self._by_transition else 'patient'
+        return GrowingRecords(discount=learner.discount, n_step=learner.n_step, unit=unit)
 
     @property
     def _by_transition(self) -> bool:
-        return 'transition' in (self._privacy.unit, self._privacy.clipped)
+        return 'transition' in (self._setup.privacy.unit, self._setup.privacy.clipped)
+
+    @property
+    def _most(self) -> int:
+        """The public number of records that a patient counts as."""
+        return max(1, self._setup.privacy.most_transitions) if self._by_transition else 1
+
+    def _steps(self, new: int) -> int:
+        """Return the steps of a round with so many new records."""
+        return max(1, math.ceil(new * self._online.updates))
 
     @property
     def bound(self) -> dict[str, Any]:
         """The values that identify this training in its :class:`TurnLog`."""
         online = asdict(self._online)
         del online['rounds']  # there may be more
-        return {'hospital': self._ledger.owner.hospital, 'states': self._recorded} | online
+        hospital = self._setup.ledger.owner.hospital
+        return {'hospital': hospital, 'states': self._recorded} | online
 
     def _check_collected(self, log: TurnLog, done: int) -> None:
         """Refuse to collect rounds again that were learned from."""
         missing = range(log.count + 1, self._online.rounds + 1)
-        charged = done if done > log.count else next(filter(self._ledger.blocks, missing), 0)
+        charged = done if done > log.count else next(filter(self._setup.ledger.blocks, missing), 0)
         if charged:
             raise RecordsError(
                 f'{self._directory} has the patients of {log.count} rounds, and round {charged} '
@@ -295,32 +283,21 @@ class OnlineTrainer:
 
     def _ready(self, new: Records) -> Trainer | None:
         """Return a learner on all records, or None while there are too few."""
-        records = self._records
-        count, added = records.n_patients, new.n_patients
-        if self._by_transition and self._privacy.unit == 'transition':
+        records, privacy = self._records, self._setup.privacy
+        if privacy.unit == 'transition':
             count, added = records.n_transitions, new.n_transitions
-        elif self._by_transition:
+        else:
             # The number of a patient's transitions is private: the number of steps must not
             # depend on it.
-            most = max(1, self._privacy.most_transitions)
-            count, added = most * count, most * added
-        if count < max(self._online.warm_up, self._privacy.batch):
+            count, added = self._most * records.n_patients, self._most * new.n_patients
+        if count < max(self._online.warm_up, privacy.batch):
             return None
-        steps = max(1, math.ceil(added * self._online.updates))
-        if self._trainer is not None:
+        steps = self._steps(added)
+        if self._trainer is None:
+            place = self._directory / 'checkpoint'
+            self._trainer = Trainer(self._setup, records, place, steps)
+        else:
             self._trainer.use_records(records, steps)
-            return self._trainer
-        self._trainer = Trainer(
-            records,
-            self._shape,
-            self._learner,
-            self._privacy,
-            self._ledger,
-            self._source,
-            self._directory / 'checkpoint',
-            steps,
-            self._inputs,
-        )
         return self._trainer
 
     def _checked(
@@ -336,7 +313,7 @@ class OnlineTrainer:
 
     def _collected(self, weights: NDArray[np.float32], round: int) -> Records:
         """Treat the new patients of a round."""
-        online, policy = self._online, Policy(weights, self._shape)
+        online, policy = self._online, Policy(weights, self._setup.shape)
         first = (round - 1) * online.patients
         records = self._collector.collect(policy, online.explored(round), first, online.patients)
         if records.states.shape[1] != self._recorded:

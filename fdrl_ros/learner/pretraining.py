@@ -8,16 +8,17 @@ weights contain nothing about any hospital's patient.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fdrl_ros.errors import PolicyError, RecordsError, TrainingStopped
+from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.optimizer import Adam
+from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings, Progress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.policy import check_weights
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
@@ -82,38 +83,27 @@ def pretrain(
     :raises PolicyError: if the weights do not.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    _check(records, shape, weights)
     rng = np.random.default_rng(seed)
-    wide = (shape.draw(rng) if weights is None else weights).astype(np.float64)
-    optimizer = Adam(settings.learning_rate, np.zeros((2, len(wide))), 0)
-    learner = DoubleDqn(shape)
+    start = shape.draw(rng) if weights is None else weights
+    check_weights(start, shape)
     transitions = Transitions.from_records(records, discount=settings.discount)
-    current = wide.astype(np.float32)
+    transitions.check_fit(shape)
+    wide, current = start.astype(np.float64), start.astype(np.float32)
+    optimizer = Optimizer(settings.learning_rate, fresh_moments('adam', len(wide)))
+    learner = DoubleDqn(shape)
     count = len(records.actions)
     for step in range(settings.steps):
         if stopped():
             raise TrainingStopped(f'pre-training stopped before step {step}')
+        now = learner.layered(current)
         if step % settings.target_period == 0:
-            target = learner.layered(current)
+            target = now
         index = rng.integers(count, size=(min(settings.batch, count), 1))
-        apart = learner.layered(current)
-        wide += optimizer.step(learner.mean(apart, target, transitions.at(index)))
+        wide += optimizer.step(learner.mean(now, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)
     return current
-
-
-def _check(records: Records, shape: NetworkShape, weights: np.ndarray | None) -> None:
-    """Check that records and weights fit the network."""
-    seen = records.states.shape[1]
-    if seen != shape.states:
-        raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
-    if records.actions.max() >= shape.actions:
-        raise RecordsError(f'an action beyond the {shape.actions} of the network')
-    expected = (shape.n_parameters,)
-    if weights is not None and (weights.shape != expected or not np.isfinite(weights).all()):
-        raise PolicyError(f'weights: expected {shape.n_parameters} finite numbers')
 
 
 def pretrain_public(
@@ -137,11 +127,7 @@ def pretrain_public(
     """
     records = collect_records(
         cohort,
-        CollectionSettings(
-            patients=settings.patients,
-            exploration=collection.exploration,
-            variation=collection.variation,
-        ),
+        replace(collection, patients=settings.patients, guide='expert'),
         world,
         progress=lambda done, count: progress('collect', done, count),
         stopped=stopped,

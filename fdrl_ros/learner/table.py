@@ -6,8 +6,10 @@ DQN gradients (DP-DQN Alg. 1) for numbered states, where Q is linear in a one-ho
 Q is then a table and a row touches one line of it, so products with 716 zeros are avoided.
 """
 
-from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import Array, Layered
+from dataclasses import dataclass
+
+from fdrl_ros.learner.gradient import DoubleDqn, Trace
+from fdrl_ros.learner.network import Array, flat_gradient, head_slopes, Layered, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
@@ -24,102 +26,82 @@ class TableDqn(DoubleDqn):
     """
 
     def __init__(
-        self,
-        shape: NetworkShape,
-        scales: NDArray[np.floating],
-        *,
-        loss: str = 'huber',
-        conservative: float = 0.0,
+        self, shape: NetworkShape, scales: NDArray[np.floating], learner: LearnerSettings
     ) -> None:
         """
         Choose network and loss.
 
         :param scales: value in place of the one of a one-hot state, shape (states,).
         """
-        super().__init__(shape, loss=loss, conservative=conservative)
+        super().__init__(shape, learner)
         self._scales = np.asarray(scales, np.float64)
 
-    def clipped_sum(
-        self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
-    ) -> NDArray[np.float64]:
-        """Clip each unit's mean gradient and sum; see :meth:`DoubleDqn.clipped_sum`."""
-        units, transitions = batch.actions.shape
-        states, heads = self.heads(weights, target, batch, 1.0 / transitions)
-        by_unit = heads.reshape(units, transitions, -1)
-        of_unit = states.reshape(units, transitions)
-        # The inputs of two rows overlap only if their states are equal.
-        products = by_unit @ by_unit.swapaxes(1, 2)
-        squares = np.square(self._scales[of_unit])
-        products *= np.where(of_unit[:, :, None] == of_unit[:, None], squares[:, :, None], 0.0) + 1
-        # Bound on what rounding hides where rows cancel.
-        sizes = np.sqrt(np.square(by_unit).sum(axis=2) * (squares + 1.0)).sum(axis=1)
-        hidden = transitions * np.finfo(np.float64).eps * np.square(sizes)
-        norms = np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0) + hidden)
-        factors = np.repeat(clip_factors(norms, clip_norm), transitions)
-        heads[factors == 0.0] = 0.0
-        return self._summed(states, heads * factors[:, None])
-
-    def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
-        """Return the mean gradient, unclipped; see :meth:`DoubleDqn.mean`."""
-        units, transitions = batch.actions.shape
-        return self._summed(*self.heads(weights, target, batch, 1.0 / (units * transitions)))
-
-    def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
-        """Return Q(s, a) minus its target, shape (units, transitions)."""
+    def trace(self, weights: Layered, target: Layered, batch: Batch, scale: float) -> Trace:
+        """Return every row's gradient, times `scale`."""
+        rows = batch.rows()
+        states, following = (x[:, 0].astype(np.int64) for x in (rows.states, rows.next_states))
         table = self._table(weights)
-        actions = batch.actions.reshape(-1)
-        found = table[_numbers(batch.states), actions] - self._wanted(table, target, batch)
-        return found.reshape(batch.actions.shape).astype(np.float32)
+        values = self._table(target)[following, table.argmax(axis=1)[following]]
+        errors = table[states, rows.actions] - (rows.rewards + rows.discounts * values)
+        slopes = self.conservative_slopes(table)[states]
+        heads = head_slopes(self.value_slopes(slopes, errors, rows, scale))
+        return TableTrace(self._scales, [Slopes(states, heads)], errors.astype(np.float32))
 
     def _table(self, weights: Layered) -> NDArray[np.float64]:
         """Return Q of every state and action, (states, actions)."""
         matrix, bias = weights.head
         return self._scales[:, None] * matrix.T + bias.astype(np.float64)
 
-    def _wanted(
-        self, table: NDArray[np.float64], target: Layered, batch: Batch
+
+@dataclass(frozen=True)
+class TableTrace:
+    """
+    The gradients of rows of a table.
+
+    ``scales``: of the states. ``layers``: of the only one, the state of each row, (rows,), and its
+    slopes at value and advantages, (rows, 1 + actions). ``errors``: Q(s, a) minus its target,
+    (rows,).
+    """
+
+    scales: NDArray[np.float64]
+    layers: list[Slopes]
+    errors: Array
+
+    def clipped_sum(
+        self, units: int, transitions: int, clip_norm: float | None
     ) -> NDArray[np.float64]:
-        """Return the double DQN target of each row, (rows,)."""
-        following = _numbers(batch.next_states)
-        best = table.argmax(axis=1)[following]
-        values = self._table(target)[following, best]
-        return batch.rewards.reshape(-1) + batch.discounts.reshape(-1) * values
-
-    def heads(
-        self, weights: Layered, target: Layered, batch: Batch, scale: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """
-        Return each row's gradient, times `scale`.
-
-        :returns: the state of each row, (rows,), and its slopes at value and advantages, (rows,
-            1 + actions).
-        """
-        table = self._table(weights)
-        states, actions = _numbers(batch.states), batch.actions.reshape(-1)
-        rows = np.arange(len(states))
-        slope = table[states, actions] - self._wanted(table, target, batch)
-        if self.loss == 'huber':
-            np.clip(slope, -1.0, 1.0, out=slope)
-        if self.conservative:
-            spread = np.exp(table - table.max(axis=1, keepdims=True))
-            spread *= self.conservative / spread.sum(axis=1, keepdims=True)
-            slopes = spread[states]
-            slope -= self.conservative
-        else:
-            slopes = np.zeros((len(states), table.shape[1]))
-        slopes[rows, actions] += slope
-        slopes *= scale if batch.weights is None else scale * batch.weights.reshape(-1, 1)
-        total = slopes.sum(axis=1, keepdims=True)
-        return states, np.concatenate((total, slopes - total / table.shape[1]), axis=1)
-
-    def _summed(self, states: NDArray[np.int64], heads: NDArray[np.float64]) -> NDArray:
-        """Sum the rows of each line of the table, in the order of the weights."""
-        count, width = len(self._scales), heads.shape[1]
+        """Clip each unit's gradient and sum."""
+        states, heads = self.layers[0]
+        if clip_norm is not None:
+            factors = clip_factors(self._norms(units, transitions), clip_norm)
+            factors = np.repeat(factors, transitions)
+            heads[factors == 0.0] = 0.0
+            heads = heads * factors[:, None]
+        count, width = len(self.scales), heads.shape[1]
         places = states[:, None] * width + np.arange(width)
         lines = np.bincount(places.reshape(-1), heads.reshape(-1), count * width)
-        matrix = (lines.reshape(count, width) * self._scales[:, None]).T
-        bias = heads.sum(axis=0)
-        return np.concatenate((matrix[0], bias[:1], matrix[1:].reshape(-1), bias[1:]))
+        matrix = (lines.reshape(count, width) * self.scales[:, None]).T
+        return flat_gradient([(matrix, heads.sum(axis=0))])
+
+    def summed(self) -> NDArray[np.float64]:
+        """Return the sum of all rows' gradients, unclipped."""
+        return self.clipped_sum(len(self.errors), 1, None)
+
+    def _norms(self, units: int, transitions: int) -> NDArray[np.float64]:
+        """Return an upper bound of the norm of each unit's gradient, (units,)."""
+        states, heads = self.layers[0]
+        of_unit, by_unit = (
+            states.reshape(units, transitions),
+            heads.reshape(units, transitions, -1),
+        )
+        # The inputs of two rows overlap only if their states are equal.
+        products = by_unit @ by_unit.swapaxes(1, 2)
+        squares = np.square(self.scales[of_unit])
+        products *= np.where(of_unit[:, :, None] == of_unit[:, None], squares[:, :, None], 0.0) + 1
+        # Bound on what rounding hides where rows cancel.
+        sizes = np.sqrt(np.square(by_unit).sum(axis=2) * (squares + 1.0)).sum(axis=1)
+        hidden = transitions * np.finfo(np.float64).eps * np.square(sizes)
+        return np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0) + hidden)
 
 
 def make_dqn(
@@ -133,10 +115,5 @@ def make_dqn(
     if inputs is not None and not shape.hidden and inputs.shape == (shape.states, shape.states):
         scales = np.diagonal(inputs)
         if np.count_nonzero(inputs) == np.count_nonzero(scales):
-            return TableDqn(shape, scales, loss=learner.loss, conservative=learner.conservative)
-    return DoubleDqn.from_settings(shape, learner)
-
-
-def _numbers(states: np.ndarray) -> NDArray[np.int64]:
-    """Return the numbers of the states of all rows."""
-    return states.reshape(-1).astype(np.int64)
+            return TableDqn(shape, scales, learner)
+    return DoubleDqn(shape, learner)

@@ -1,31 +1,26 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""
-One block of private steps (DP-DQN Alg. 1): what a hospital runs on one reservation.
-
-The private learner of a hospital: DP-DQN (DP-DQN Alg. 1) with a proximal term (FDRL Eq. 3).
-"""
+"""The private learner of a hospital: DP-DQN (DP-DQN Alg. 1) with a proximal term (FDRL Eq. 3)."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 import hashlib
 import math
 from pathlib import Path
-from typing import Protocol
 
-from fdrl_ros.errors import LedgerOwnerError, PolicyError, RecordsError, TrainingStopped
+from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.network import Layered
-from fdrl_ros.learner.optimizer import fresh_moments, make_optimizer
+from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import Draw, make_replay, Replay
+from fdrl_ros.learner.records.sampling import Draw, Replay
 from fdrl_ros.learner.records.transitions import Batch, GrowingRecords, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.table import make_dqn, TableDqn
 from fdrl_ros.policy import digest_of, NetworkShape
+from fdrl_ros.policy.policy import check_weights
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.mechanism import noisy_mean
@@ -33,68 +28,21 @@ from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 
 
-class Steps(Protocol):
-    """What a block needs of a hospital's learner."""
+@dataclass(frozen=True)
+class TrainingSetup:
+    """
+    How a hospital learns, and where its spending and its randomness come from.
 
-    dqn: DoubleDqn
+    ``inputs``: public table of the network's input for each state number, if records hold numbers,
+    shape (numbers, states).
+    """
+
+    shape: NetworkShape
     learner: LearnerSettings
-    steps_per_block: int
-
-    def replay(self, priorities: np.ndarray | None = None) -> Replay:
-        """Return the sampler of units, continuing from a checkpoint's priorities if given."""
-        ...
-
-    def private_gradient(
-        self, replay: Replay, weights: Layered, target: Layered, round: int, step: int
-    ) -> np.ndarray:
-        """Return the noised mean gradient of those who join a step, shape (trained weights,)."""
-        ...
-
-
-def train_block(
-    trainer: Steps,
-    state: Checkpoint,
-    anchor: np.ndarray,
-    stopped: Callable[[], bool],
-) -> Checkpoint:
-    """
-    Run one block and return the state after it.
-
-    :param anchor: weights that the proximal term pulls towards.
-    :raises PolicyError: if the weights are no longer finite.
-    :raises TrainingStopped: before the next step, once `stopped` returns True.
-    """
-    learner, dqn, round = trainer.learner, trainer.dqn, state.round
-    optimizer = make_optimizer(
-        learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
-    )
-    replay = trainer.replay(state.priorities)
-    weights, target = state.weights.copy(), state.target
-    trained, held = weights[dqn.start :], anchor[dqn.start :]
-    apart = dqn.layered(target)
-    for step in range(state.steps, state.steps + trainer.steps_per_block):
-        if stopped():
-            raise TrainingStopped(f'round {round} stopped before step {step}')
-        current = weights.astype(np.float32)
-        now = dqn.layered(current)
-        if step % learner.target_period == 0:
-            target, apart = current, now
-        gradient = trainer.private_gradient(replay, now, apart, round, step)
-        if learner.proximal:
-            gradient += learner.proximal * (trained - held)
-        trained += optimizer.step(gradient)
-    if not np.isfinite(weights).all():
-        # Decided by the weights, which are released, not by any record.
-        raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')
-    return replace(
-        state,
-        blocks=state.blocks + 1,
-        steps=state.steps + trainer.steps_per_block,
-        weights=weights,
-        target=target,
-        moments=optimizer.moments,
-        priorities=replay.priorities,
-    )
+    privacy: PrivacySettings
+    ledger: Ledger
+    source: NoiseSource
+    inputs: np.ndarray | None = None
 
 
 class Trainer:
@@ -109,42 +57,38 @@ class Trainer:
 
     def __init__(
         self,
+        setup: TrainingSetup,
         records: Records | GrowingRecords,
-        shape: NetworkShape,
-        learner: LearnerSettings,
-        privacy: PrivacySettings,
-        ledger: Ledger,
-        source: NoiseSource,
         checkpoint: Path,
         steps: int | None = None,
-        inputs: np.ndarray | None = None,
     ) -> None:
         """
         Bind a learner to one hospital.
 
         :param checkpoint: file for the state between blocks.
         :param steps: of a local epoch; by default as many as include each unit once on average.
-        :param inputs: public table of the network's input for each state number, if records hold
-            numbers, shape (numbers, states).
         :raises PrivacyError: if the settings void the guarantee for these records, or there is
             noise and the compiled arithmetic is missing or was built from other sources.
         :raises LedgerOwnerError: if the ledger counts for another unit, delta or budget.
         :raises RecordsError: if states or actions are not those of the network.
         """
-        _check_ledger(ledger, privacy)
-        self.shape = shape
-        self.dqn = make_dqn(shape, learner, inputs)
-        if privacy.noise_multiplier:
+        owner, inputs = setup.ledger.owner, setup.inputs
+        for name in ('unit', 'delta', 'budget'):
+            counted, promised = getattr(owner, name), getattr(setup.privacy, name)
+            if counted != promised:
+                raise LedgerOwnerError(
+                    f'the ledger of {owner.hospital} counts for {name} {counted!r}, the settings '
+                    f'promise {promised!r}'
+                )
+        self.shape, self.learner, self.privacy = setup.shape, setup.learner, setup.privacy
+        self.dqn = make_dqn(self.shape, self.learner, inputs)
+        if self.privacy.noise_multiplier:
             self.dqn.check_private()
-        self.learner, self.privacy = learner, privacy
-        self.settings = (shape, learner, privacy)
-        """The settings that the training depends on."""
-        self._ledger = ledger
-        self._source = source.for_ledger(ledger.owner.birth)
-        self._checkpoint = Path(checkpoint)
-        self._inputs = inputs
+        self._ledger, self._inputs = setup.ledger, inputs
+        self._source = setup.source.for_ledger(owner.birth)
+        self._checkpoint = checkpoint
         self._settled = hashlib.sha256(
-            repr(self.settings).encode()
+            repr((self.shape, self.learner, self.privacy)).encode()
             + self._source.fingerprint
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
         ).digest()
@@ -156,6 +100,7 @@ class Trainer:
 
         :param steps: of a local epoch; by default as many as include each unit once on average.
         :raises PrivacyError: if the settings void the guarantee for these records.
+        :raises RecordsError: if states or actions are not those of the network.
         """
         self.guarantee = Guarantee.from_settings(records, self.learner, self.privacy)
         inputs = None if isinstance(self.dqn, TableDqn) else self._inputs
@@ -169,27 +114,10 @@ class Trainer:
                 unit='transition' if self.guarantee.clips_transitions else 'patient',
                 inputs=inputs,
             )
-        self._check_records()
+        self._transitions.check_fit(self.shape, self._inputs)
         self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
         """Steps of a local epoch, which is one block of the ledger."""
         self._identity = hashlib.sha256(self._settled + records.digest()).digest()
-
-    def _check_records(self) -> None:
-        """Refuse states and actions that do not fit the network."""
-        shape, seen = self.shape, self._transitions.states.shape[-1]
-        if self._inputs is None:
-            if seen != shape.states:
-                raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
-        elif seen != 1 or self._inputs.ndim != 2 or self._inputs.shape[1] != shape.states:
-            raise RecordsError(f'inputs must turn the number of a state into {shape.states}')
-        elif (
-            max(self._transitions.states.max(), self._transitions.next_states.max())
-            >= len(self._inputs)
-            or min(self._transitions.states.min(), self._transitions.next_states.min()) < 0
-        ):
-            raise RecordsError(f'a state beyond the {len(self._inputs)} of the inputs')
-        if self._transitions.actions.max() >= shape.actions:
-            raise RecordsError(f'an action beyond the {shape.actions} of the network')
 
     @property
     def n_units(self) -> int:
@@ -235,18 +163,21 @@ class Trainer:
 
         :raises BudgetExceededError: when the next block would pass the budget.
         """
-        state = self.begin(weights, round)
-        while state.blocks < self.learner.epochs:
-            self.reserve(state)
-            state = train_block(self, state, weights, stopped)
-            self.save(state, report)
-        return self.result(state)
-
-    def begin(self, weights: np.ndarray, round: int) -> Checkpoint:
-        """Return the state of a round: its checkpoint, or the global weights."""
         start = self.start_digest(weights)
-        saved = Checkpoint.load(self._checkpoint, self._ledger, round, start)
-        return self._fresh(weights, round, start) if saved is None else saved
+        state = Checkpoint.load(self._checkpoint, self._ledger, round, start)
+        state = state or self._fresh(weights, round, start)
+        steps = self.learner.epochs * self.steps_per_block
+        while state.blocks < self.learner.epochs:
+            state = self._train_block(state, weights, stopped)
+            state.save(self._checkpoint, self._ledger)
+            report(TrainingProgress(round, state.steps, steps, self._ledger.epsilon_rdp()))
+        return TrainingResult(
+            state.weights.astype(np.float32),
+            self._ledger.epsilon(),
+            *self._ledger.head(),
+            *self._ledger.head_before(round),
+            self._ledger.links(),
+        )
 
     def start_digest(self, weights: np.ndarray) -> bytes:
         """
@@ -254,13 +185,15 @@ class Trainer:
 
         :raises PolicyError: if the weights do not fit the network, or are not finite.
         """
-        if np.shape(weights) != (self.shape.n_parameters,) or not np.isfinite(weights).all():
-            raise PolicyError(f'weights: expected {self.shape.n_parameters} finite numbers')
+        check_weights(weights, self.shape)
         return hashlib.sha256(self._identity + digest_of(weights)).digest()
 
     def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:
+        """Return the state at the beginning of a round."""
         moments = fresh_moments(self.learner.optimizer, self.dqn.size)
-        return Checkpoint.fresh(round, start, weights, moments, self.replay().priorities)
+        wide, narrow = weights.astype(np.float64), weights.astype(np.float32)
+        priorities = self.replay().priorities
+        return Checkpoint(round, start, 0, 0, wide, narrow, moments, priorities)
 
     def train_on(
         self,
@@ -281,57 +214,69 @@ class Trainer:
         """
         start = self.start_digest(weights)
         if state is None:
-            state = self._fresh(weights, round, start)
+            return self._train_block(self._fresh(weights, round, start), weights, stopped)
         priorities = self.replay().priorities
         priorities[: len(state.priorities)] = state.priorities
         state = replace(state, round=round, start=start, blocks=0, priorities=priorities)
-        self.reserve(state)
-        return train_block(self, state, weights, stopped)
+        return self._train_block(state, weights, stopped)
 
-    def reserve(self, state: Checkpoint) -> None:
-        """Charge the next block, durably, before its noise is drawn."""
+    def _train_block(
+        self, state: Checkpoint, anchor: np.ndarray, stopped: Callable[[], bool]
+    ) -> Checkpoint:
+        """
+        Charge a block durably, then draw its noise and run it; return the state after it.
+
+        :param anchor: weights that the proximal term pulls towards.
+        :raises PolicyError: if the weights are no longer finite.
+        :raises TrainingStopped: before the next step, once `stopped` returns True.
+        """
         charge = self.guarantee.charge(self.steps_per_block)
         self._ledger.reserve(
-            round=state.round,
-            block=state.blocks,
-            noise_multiplier=charge.noise_multiplier,
-            sampling_probability=charge.sampling_probability,
-            steps=charge.steps,
-            group=charge.group,
-            inputs=state.digest(),
+            round=state.round, block=state.blocks, inputs=state.digest(), **charge._asdict()
         )
-
-    def save(self, state: Checkpoint, report: Callable[[TrainingProgress], None]) -> None:
-        """Save the state after a block and report progress."""
-        state.save(self._checkpoint, self._ledger)
-        steps = self.learner.epochs * self.steps_per_block
-        report(TrainingProgress(state.round, state.steps, steps, self._ledger.epsilon_rdp()))
-
-    def result(self, state: Checkpoint) -> TrainingResult:
-        """Return the result after the last block."""
-        entries, head = self._ledger.head()
-        before = self._ledger.head_before(state.round)
-        return TrainingResult(
-            state.weights.astype(np.float32),
-            self._ledger.epsilon(),
-            entries,
-            head,
-            *before,
-            self._ledger.links(),
+        learner, dqn, round = self.learner, self.dqn, state.round
+        optimizer = Optimizer(learner.learning_rate, state.moments.copy(), state.steps)
+        replay = self.replay(state.priorities)
+        weights, target = state.weights.copy(), state.target
+        trained, held = weights[dqn.start :], anchor[dqn.start :]
+        apart = dqn.layered(target)
+        end = state.steps + self.steps_per_block
+        for step in range(state.steps, end):
+            if stopped():
+                raise TrainingStopped(f'round {round} stopped before step {step}')
+            current = weights.astype(np.float32)
+            now = dqn.layered(current)
+            if step % learner.target_period == 0:
+                target, apart = current, now
+            gradient = self.private_gradient(replay, now, apart, round, step)
+            if learner.proximal:
+                gradient += learner.proximal * (trained - held)
+            trained += optimizer.step(gradient)
+        if not np.isfinite(weights).all():
+            # Decided by the weights, which are released, not by any record.
+            raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')
+        return replace(
+            state,
+            blocks=state.blocks + 1,
+            steps=end,
+            weights=weights,
+            target=target,
+            moments=optimizer.moments,
+            priorities=replay.priorities,
         )
 
     def batch(self, draw: Draw, round: int, step: int) -> Batch:
         """Return the transitions of the units in a step, shape (joined, transitions, ...)."""
+        units, weights = draw
         if self.guarantee.clips_transitions:
-            index = draw.units[:, None]
+            index = units[:, None]
         else:
-            size = (len(draw.units), self.learner.transitions_per_patient)
+            size = (len(units), self.learner.transitions_per_patient)
             uniforms = self._source.uniform('transitions', round, step, math.prod(size))
-            index = self._transitions.drawn(draw.units, uniforms.reshape(size))
-        weights = draw.weights
-        if self.learner.expected_transitions and not self.guarantee.clips_transitions:
-            own = self._transitions.lengths(draw.units) / self.learner.expected_transitions
-            weights = np.asarray(own if weights is None else weights * own, np.float32)
+            index = self._transitions.drawn(units, uniforms.reshape(size))
+            if self.learner.expected_transitions:
+                own = self._transitions.lengths(units) / self.learner.expected_transitions
+                weights = np.asarray(own if weights is None else weights * own, np.float32)
         return self._transitions.at(
             index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
         )
@@ -367,23 +312,4 @@ class Trainer:
 
     def replay(self, priorities: np.ndarray | None = None) -> Replay:
         """Return the sampler of units, continuing from a checkpoint's priorities if given."""
-        return make_replay(
-            self.guarantee.n_records,
-            self.privacy.batch,
-            self.learner,
-            self._source,
-            priorities,
-            rate=self.guarantee.rate,
-        )
-
-
-def _check_ledger(ledger: Ledger, privacy: PrivacySettings) -> None:
-    """Refuse a ledger that counts another epsilon than the settings promise."""
-    owner = ledger.owner
-    for name in ('unit', 'delta', 'budget'):
-        counted, promised = getattr(owner, name), getattr(privacy, name)
-        if counted != promised:
-            raise LedgerOwnerError(
-                f'the ledger of {owner.hospital} counts for {name} {counted!r}, the settings '
-                f'promise {promised!r}'
-            )
+        return Replay(self.guarantee, self.learner, self._source, priorities)

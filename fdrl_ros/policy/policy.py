@@ -52,10 +52,8 @@ def check_weights(weights: np.ndarray, shape: NetworkShape) -> None:
 
     :raises PolicyError: on another length or a value that is not finite.
     """
-    if weights.shape != (shape.n_parameters,):
-        raise PolicyError(f'{weights.shape} weights for a network of {shape.n_parameters}')
-    if not np.all(np.isfinite(weights)):
-        raise PolicyError('weights that are not finite')
+    if np.shape(weights) != (shape.n_parameters,) or not np.isfinite(weights).all():
+        raise PolicyError(f'weights: expected {shape.n_parameters} finite numbers')
 
 
 class Policy:
@@ -77,15 +75,7 @@ class Policy:
         self.weights = np.array(weights, dtype=np.float32)
         self.weights.flags.writeable = False
         self.digest = digest_of(self.weights)
-        matrices = [
-            (
-                self.weights[layer.start : layer.bias_start]
-                .reshape(layer.outputs, layer.inputs)
-                .T,
-                self.weights[layer.bias_start : layer.stop],
-            )
-            for layer in shape.layers()
-        ]
+        matrices = [(matrix.T, bias) for matrix, bias in shape.split(self.weights)]
         self._shared = [(np.ascontiguousarray(matrix), bias) for matrix, bias in matrices[:-2]]
         (value, value_bias), (advantage, advantage_bias) = matrices[-2:]
         # Q = V + A - mean(A) is linear in the last hidden layer: one matrix does it.

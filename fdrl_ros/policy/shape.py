@@ -60,6 +60,16 @@ class NetworkShape:
             start = layer.stop
             yield layer
 
+    def split(self, weights: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """View the matrix (outputs, inputs) and bias (outputs,) of each layer in flat weights."""
+        return [
+            (
+                weights[layer.start : layer.bias_start].reshape(layer.outputs, layer.inputs),
+                weights[layer.bias_start : layer.stop],
+            )
+            for layer in self.layers()
+        ]
+
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """
         Draw starting weights: uniform as Glorot & Bengio (2010), biases zero.

@@ -14,7 +14,7 @@ from fdrl_ros.audit.audited_trainer import AuditedTrainer
 from fdrl_ros.audit.bound import epsilon_lower_bound
 from fdrl_ros.audit.one_run import Audit, AuditSettings
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.learner import gradient
+from fdrl_ros.learner import network_kernel
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
@@ -169,7 +169,7 @@ FAULTS = {
 @pytest.mark.parametrize('name', FAULTS)
 def test_planted_faults_are_proven(tmp_path, records, name, figures, capfd, monkeypatch):
     kind, scale, changes = FAULTS[name]
-    for module in (gradient, mechanism) if scale is not None else ():
+    for module in (network_kernel, mechanism) if scale is not None else ():
         # of the compiled way, and of NumPy's
         monkeypatch.setattr(module, 'clip_limit', lambda clip_norm: (scale or 1e9) * clip_norm)
     found = [

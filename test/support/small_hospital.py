@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small hospital to train: records, a ledger, and noise that records every draw."""
 
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from fdrl_ros.learner.records.records import Records
@@ -47,6 +49,17 @@ def records(patients: int = 10, first: int = 0) -> Records:
         starts=np.arange(patients + 1) * 3,
         patients=np.array([f'patient_{first + i}' for i in range(patients)]),
     )
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """Put the records of different patients together."""
+    counts = np.cumsum([0, *(each.n_transitions for each in parts)])
+    arrays = {
+        each.name: np.concatenate([getattr(part, each.name) for part in parts])
+        for each in fields(Records)
+    }
+    starts = [each.starts[:-1] + count for each, count in zip(parts, counts[:-1], strict=True)]
+    return Records(**{**arrays, 'starts': np.concatenate((*starts, counts[-1:]))})
 
 
 def ledger_of(home: Path, hospital: str, privacy: PrivacySettings) -> Ledger:

@@ -29,7 +29,7 @@ from fdrl_ros.learner.checkpoint import head_noted
 from fdrl_ros.learner.guarantee import check_rounds
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -140,9 +140,8 @@ def open_training(
     with ExitStack() as unless_opened:
         ledger = unless_opened.enter_context(open_ledger(directory, name, plan))
         noise = noise_source(directory, f'{name} {purpose}'.strip(), plan)
-        trainer = Trainer(
-            records, plan.shape, plan.learner, plan.privacy, ledger, noise, directory / CHECKPOINT
-        )
+        setup = TrainingSetup(plan.shape, plan.learner, plan.privacy, ledger, noise)
+        trainer = Trainer(setup, records, directory / CHECKPOINT)
         if not ledger.head().entries:
             left = max(1, plan.rounds.rounds - done)
             check_rounds(plan.learner, plan.privacy, records, left)

@@ -22,7 +22,7 @@ from fdrl_ros.learner.pretraining import pretrain_public, untrained_weights
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -220,15 +220,9 @@ def _learn(
         delta=privacy.delta,
         budget=privacy.budget,
     ) as ledger:
-        trainer = Trainer(
-            records,
-            plan.shape,
-            plan.learner,
-            privacy,
-            ledger,
-            noise_source(directory, f'utility {directory.name}', plan),
-            directory / 'checkpoint',
-        )
+        source = noise_source(directory, f'utility {directory.name}', plan)
+        setup = TrainingSetup(plan.shape, plan.learner, privacy, ledger, source)
+        trainer = Trainer(setup, records, directory / 'checkpoint')
         for round in range(1, plan.rounds.rounds + 1):
             result = trainer.train(weights, round, report=lambda progress: None, stopped=stopped)
             weights = result.weights

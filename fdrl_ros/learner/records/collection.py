@@ -8,6 +8,7 @@ of a patient depends on no other patient, as the privacy unit requires.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError, TrainingStopped
@@ -15,7 +16,7 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
+from fdrl_ros.surgery.gym.episode import Choice, run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.patient.patient import Patient
@@ -46,23 +47,15 @@ class CollectionSettings(Settings):
     guide: str = setting('expert', 'who moves at the other ticks', choices=('expert', 'policy'))
 
 
-def _nothing(done: int, count: int) -> None:
-    """Ignore progress."""
-
-
-def _never() -> bool:
-    return False
-
-
-def collect_episodes(
+def collect_records(
     cohort: Cohort,
     settings: CollectionSettings,
     world: WorldSettings | None = None,
     *,
     policy: Choice | None = None,
-    progress: Progress = _nothing,
-    stopped: Callable[[], bool] = _never,
-) -> list[Episode]:
+    progress: Progress = lambda done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Records:
     """
     Operate once on each of the cohort's first training patients.
 
@@ -74,51 +67,28 @@ def collect_episodes(
     """
     if settings.guide == 'policy' and policy is None:
         raise SettingError('guide', settings.guide, "a policy to be given, or 'expert'")
+    guide = policy if settings.guide == 'policy' else None
     world = world or WorldSettings()
-    env = SurgeryEnv(cohort, world)
     episodes = []
-    try:
+    with closing(SurgeryEnv(cohort, world)) as env:
         for index in range(settings.patients):
             if stopped():
                 raise TrainingStopped(f'collection stopped before patient {index}')
-            rng = np.random.default_rng(
+            env.np_random = np.random.default_rng(
                 [Stream.BEHAVIOUR, cohort.seed, cohort.hospital, int(cohort.public), index]
             )
             patient = cohort.patient(index)
-            env.np_random = rng
-            episodes.append(
-                run_episode(env, _surgeon(patient, settings, world, policy, rng), patient)
-            )
+            choose = _surgeon(settings, env.np_random, guide or _expert_on(patient, world))
+            episodes.append(run_episode(env, choose, patient))
             progress(index + 1, settings.patients)
-    finally:
-        env.close()
-    return episodes
+    return Records.from_episodes(episodes)
 
 
-def collect_records(
-    cohort: Cohort,
-    settings: CollectionSettings,
-    world: WorldSettings | None = None,
-    *,
-    policy: Choice | None = None,
-    progress: Progress = _nothing,
-    stopped: Callable[[], bool] = _never,
-) -> Records:
-    """Operate as :func:`collect_episodes`, and return the transitions."""
-    return Records.from_episodes(
-        collect_episodes(
-            cohort, settings, world, policy=policy, progress=progress, stopped=stopped
-        )
-    )
+def _expert_on(patient: Patient, world: WorldSettings) -> Choice:
+    return lambda state: expert(state, patient, world)[0]
 
 
-def _surgeon(
-    patient: Patient,
-    settings: CollectionSettings,
-    world: WorldSettings,
-    policy: Choice | None,
-    rng: np.random.Generator,
-) -> Choice:
+def _surgeon(settings: CollectionSettings, rng: np.random.Generator, guide: Choice) -> Choice:
     """Draw a patient's surgeon: the guide with an individual exploration."""
     low = max(0.0, settings.exploration - settings.variation)
     high = min(1.0, settings.exploration + settings.variation)
@@ -127,8 +97,6 @@ def _surgeon(
     def choose(state: np.ndarray) -> int:
         if rng.random() < exploration:
             return int(rng.integers(ACTION_COUNT))
-        if settings.guide == 'policy' and policy is not None:
-            return policy(state)
-        return expert(state, patient, world)[0]
+        return guide(state)
 
     return choose

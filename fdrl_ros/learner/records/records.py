@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 import hashlib
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.runtime.durable import replacing
@@ -61,37 +60,34 @@ class Records:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _converted(name, value, kind))
-        count = len(self.states)
-        names = ['actions', 'rewards', 'next_states', 'terminals']
-        if self.ends is not None:
-            names.append('ends')
-        if any(getattr(self, name).ndim != 1 for name in names if name != 'next_states'):
-            raise RecordsError('the arrays of the records differ in length or shape')
-        same_length = all(len(getattr(self, name)) == count for name in names)
-        if not same_length or self.states.ndim != 2 or self.next_states.shape != self.states.shape:
-            raise RecordsError('the arrays of the records differ in length or shape')
-        if (
-            len(self.starts) != len(self.patients) + 1
-            or len(self.patients) == 0
-            or self.starts[0] != 0
-            or self.starts[-1] != count
-            or np.any(np.diff(self.starts) < 1)
-        ):
-            raise RecordsError('the patients of the records do not cover the transitions')
-        if len(np.unique(self.patients)) != len(self.patients):
-            raise RecordsError('a patient appears twice: one patient is one privacy unit')
+        count, starts, patients = len(self.states), self.starts, self.patients.tolist()
+        flat = [self.actions, self.rewards, self.terminals]
+        flat += [] if self.ends is None else [self.ends]
+        same = self.states.ndim == 2 and self.next_states.shape == self.states.shape
+        _require(
+            same and all(each.shape == (count,) for each in flat),
+            'the arrays of the records differ in length or shape',
+        )
+        covered = len(starts) == len(patients) + 1 and patients and np.all(np.diff(starts) > 0)
+        _require(
+            covered and starts[0] == 0 and starts[-1] == count,
+            'the patients of the records do not cover the transitions',
+        )
+        _require(
+            len(set(patients)) == len(patients),
+            'a patient appears twice: one patient is one privacy unit',
+        )
         for name in ('states', 'rewards', 'next_states'):
-            if not np.all(np.isfinite(getattr(self, name))):
-                raise RecordsError(f'{name} of the records are not all finite')
-        if np.any(self.actions < 0):
-            raise RecordsError('an action of the records is negative')
+            finite = np.isfinite(getattr(self, name)).all()
+            _require(finite, f'{name} of the records are not all finite')
+        _require(np.all(self.actions >= 0), 'an action of the records is negative')
         if self.ends is None:
             ends = np.ones(count, np.bool_)
             ends[:-1] = (self.next_states[:-1] != self.states[1:]).any(axis=1)
         else:
             ends = self.ends.copy()
         ends |= self.terminals
-        ends[self.starts[1:] - 1] = True
+        ends[starts[1:] - 1] = True
         object.__setattr__(self, 'ends', ends)
 
     @property
@@ -116,8 +112,8 @@ class Records:
         :param known: pseudonyms.
         :raises RecordsError: if there is one; the message does not name the patient.
         """
-        if not set(self.patients.tolist()) <= set(known):
-            raise RecordsError('the records hold a patient who is not known here')
+        known_here = set(self.patients.tolist()) <= set(known)
+        _require(known_here, 'the records hold a patient who is not known here')
 
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
@@ -126,20 +122,16 @@ class Records:
 
         :raises RecordsError: without an episode.
         """
-        if not episodes:
-            raise RecordsError('no episodes to make records of')
         return cls._grouped(
             (
-                episode.patient.name,
-                (
-                    episode.states[:-1],
-                    episode.actions,
-                    episode.rewards,
-                    episode.states[1:],
-                    _is_last(episode.actions) & episode.terminated,
-                ),
+                each.patient.name,
+                each.states[:-1],
+                each.actions,
+                each.rewards,
+                each.states[1:],
+                _is_last(each.actions) & each.terminated,
             )
-            for episode in episodes
+            for each in episodes
         )
 
     @classmethod
@@ -152,58 +144,37 @@ class Records:
         :param logged: with rewards, see :func:`fdrl_ros.surgery.data.log_rewards.with_rewards`.
         :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.
         """
-        if not logged:
-            raise RecordsError('no operations to make records of')
-        if not all(operation.patient for operation in logged):
-            raise RecordsError('an operation on nobody: every patient needs a pseudonym')
-        if not all(np.isfinite(operation.rewards).all() for operation in logged):
-            raise RecordsError(
-                'a log has no rewards; derive them with with_rewards, or give your own'
-            )
+        named = all(each.patient for each in logged)
+        _require(named, 'an operation on nobody: every patient needs a pseudonym')
+        _require(
+            all(np.isfinite(each.rewards).all() for each in logged),
+            'a log has no rewards; derive them with with_rewards, or give your own',
+        )
         return cls._grouped(
             (
                 each.patient,
-                (each.states, each.actions, each.rewards, each.next_states, each.terminals),
+                each.states,
+                each.actions,
+                each.rewards,
+                each.next_states,
+                each.terminals,
             )
             for each in logged
         )
 
     @classmethod
-    def _grouped(cls, operations: Iterable[tuple[str, tuple[np.ndarray, ...]]]) -> 'Records':
+    def _grouped(cls, operations: Iterable[tuple[str, *tuple[np.ndarray, ...]]]) -> 'Records':
         """Group operations by patient: states, actions, rewards, next states and terminals."""
         by_patient: dict[str, list[tuple[np.ndarray, ...]]] = {}
-        for patient, columns in operations:
-            by_patient.setdefault(patient, []).append(columns)
+        for patient, *columns in operations:
+            by_patient.setdefault(patient, []).append((*columns, _is_last(columns[1])))
+        _require(by_patient, 'no operations to make records of')
         ordered = [columns for group in by_patient.values() for columns in group]
         lengths = [sum(len(columns[1]) for columns in group) for group in by_patient.values()]
-        states, actions, rewards, next_states, terminals = map(
-            np.concatenate, zip(*ordered, strict=True)
-        )
-        return cls(
-            states,
-            actions,
-            rewards,
-            next_states,
-            terminals,
-            starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-            patients=np.array(list(by_patient)),
-            ends=np.concatenate([_is_last(columns[1]) for columns in ordered]),
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence['Records']) -> 'Records':
-        """
-        Concatenate the records of different patients.
-
-        :raises RecordsError: if there are none, or a patient is in two parts.
-        """
-        if not parts:
-            raise RecordsError('no records to put together')
-        counts = np.cumsum([0, *(len(each.actions) for each in parts)])
-        starts = [each.starts[:-1] + count for each, count in zip(parts, counts[:-1], strict=True)]
-        names = [f.name for f in fields(cls) if f.name != 'starts']
-        arrays = {name: np.concatenate([getattr(each, name) for each in parts]) for name in names}
-        return cls(**arrays, starts=np.concatenate((*starts, counts[-1:])))
+        *arrays, ends = map(np.concatenate, zip(*ordered, strict=True))
+        starts, patients = np.cumsum([0, *lengths]), np.array(list(by_patient))
+        states, actions, rewards, next_states, terminals = arrays
+        return cls(states, actions, rewards, next_states, terminals, starts, patients, ends)
 
     def digest(self) -> bytes:
         """Return the SHA-256 over all arrays, 32 bytes."""
@@ -220,12 +191,11 @@ class Records:
             np.savez(file, **{each.name: getattr(self, each.name) for each in fields(self)})
 
     @classmethod
-    def load(cls, path: Path, n_states: int, known: Collection[str] | None = None) -> 'Records':
+    def load(cls, path: Path, n_states: int) -> 'Records':
         """
         Read records.
 
         :param n_states: size of a state that the policy expects.
-        :param known: pseudonyms of all permitted patients; None permits any.
         :raises RecordsError: if the file is missing, damaged, or of another form.
         """
         try:
@@ -237,34 +207,33 @@ class Records:
             raise
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
             raise RecordsError(f'cannot read the records {path}: {error}') from error
-        if records.states.shape[1] != n_states:
-            raise RecordsError(
-                f'{path}: states of {records.states.shape[1]} numbers, expected {n_states}'
-            )
-        if known is not None:
-            records.require_known(known)
+        size = records.states.shape[1]
+        _require(size == n_states, f'{path}: states of {size} numbers, expected {n_states}')
         return records
 
 
-def _converted(name: str, value: Any, kind: type[np.generic]) -> np.ndarray:
+def _require(fits: object, fault: str) -> None:
+    """Refuse records with a fault."""
+    if not fits:
+        raise RecordsError(fault)
+
+
+def _converted(name: str, value: object, kind: type[np.generic]) -> np.ndarray:
     """Convert a value to a data type if nothing is lost."""
     try:
         array = np.asarray(value)
-        if array.dtype == kind or (kind is np.str_ and array.dtype.kind == 'U'):
-            return array
+        made = array.astype(kind, copy=False)
         if kind is np.str_:
-            known = all(isinstance(each, str) for each in array.reshape(-1).tolist())
-            made = array.astype(np.str_)
+            lossless = all(isinstance(each, str) for each in array.reshape(-1).tolist())
         else:
-            made = array.astype(kind)
             # Real numbers become the nearest float32; all others must stay equal.
-            known = array.dtype.kind in 'biuf' and (
+            lossless = array.dtype.kind in 'biuf' and (
                 kind is np.float32 or np.array_equal(made.astype(array.dtype), array)
             )
     except (TypeError, ValueError) as error:
         raise RecordsError(f'{name} of the records are not an array: {error}') from error
-    if not known:
-        raise RecordsError(f'{name} of the records are {array.dtype}: expected {kind.__name__}')
+    expected = f'{name} of the records are {array.dtype}: expected {kind.__name__}'
+    _require(lossless, expected)
     return made
 
 

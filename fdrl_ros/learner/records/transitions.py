@@ -6,12 +6,13 @@ Transitions as the learner takes them: rewards of n steps, and what is left of g
 Records to which patients are added: a turn costs what is new in it, not what is there.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 import math
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.policy import NetworkShape
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,15 +36,14 @@ class Batch:
 
     def rows(self) -> 'Batch':
         """View units and transitions as one axis of rows."""
-        width = self.states.shape[-1]
-        return Batch(
-            self.states.reshape(-1, width),
-            self.actions.reshape(-1),
-            self.rewards.reshape(-1),
-            self.next_states.reshape(-1, width),
-            self.discounts.reshape(-1),
-            None if self.weights is None else self.weights.reshape(-1),
+        states, next_states = (
+            each.reshape(-1, each.shape[-1]) for each in (self.states, self.next_states)
         )
+        weights = None if self.weights is None else self.weights.reshape(-1)
+        actions, rewards, discounts = (
+            each.reshape(-1) for each in (self.actions, self.rewards, self.discounts)
+        )
+        return Batch(states, actions, rewards, next_states, discounts, weights)
 
 
 class Drawn(Batch):
@@ -63,15 +63,12 @@ class Drawn(Batch):
 
         :param index: shape (units, transitions).
         """
-        object.__setattr__(self, 'transitions', transitions)
-        object.__setattr__(self, 'index', index)
-        object.__setattr__(self, 'weights', weights)
+        vars(self).update(transitions=transitions, index=index, weights=weights)
 
     def __getattr__(self, name: str) -> np.ndarray:
         if name not in _COLUMNS:
             raise AttributeError(name)
-        found = self.transitions.column(name, self.index)
-        object.__setattr__(self, name, found)
+        found = vars(self)[name] = self.transitions.column(name, self.index)
         return found
 
 
@@ -140,10 +137,23 @@ class Transitions:
             inputs,
         )
 
-    @property
-    def n_units(self) -> int:
-        """Return the number of privacy units."""
-        return len(self.starts) - 1
+    def check_fit(self, shape: NetworkShape, inputs: np.ndarray | None = None) -> None:
+        """
+        Refuse states and actions that do not fit a network.
+
+        :param inputs: public table of the network's input for each state number, if there is one.
+        :raises RecordsError: if they do not.
+        """
+        seen, both = self.states.shape[-1], (self.states, self.next_states)
+        if inputs is None:
+            if seen != shape.states:
+                raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
+        elif seen != 1 or inputs.ndim != 2 or inputs.shape[1] != shape.states:
+            raise RecordsError(f'inputs must turn the number of a state into {shape.states}')
+        elif any(each.min() < 0 or each.max() >= len(inputs) for each in both):
+            raise RecordsError(f'a state beyond the {len(inputs)} of the inputs')
+        if self.actions.max() >= shape.actions:
+            raise RecordsError(f'an action beyond the {shape.actions} of the network')
 
     def lengths(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many transitions the given units have, same shape."""
@@ -160,8 +170,10 @@ class Transitions:
 
     def column(self, name: str, index: NDArray[np.int64]) -> np.ndarray:
         """Copy rows of a column; states in the form of the network's input."""
-        found = getattr(self, name).take(index, axis=0)
-        return self._seen(found) if name in ('states', 'next_states') else found
+        found: np.ndarray = getattr(self, name).take(index, axis=0)
+        if self.inputs is None or name not in ('states', 'next_states'):
+            return found
+        return self.inputs[found[..., 0].astype(np.int64)]
 
     @cached_property
     def table(self) -> np.ndarray | None:
@@ -177,10 +189,6 @@ class Transitions:
         columns = (self.states, self.next_states, self.rewards, self.discounts, self.actions)
         return np.column_stack(columns).astype(np.float32)
 
-    def _seen(self, states: np.ndarray) -> np.ndarray:
-        """Return the network's input for recorded states."""
-        return states if self.inputs is None else self.inputs[states[..., 0].astype(np.int64)]
-
     def drawn(self, units: NDArray[np.int64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
         """
         Draw transitions of the given units, uniformly with replacement.
@@ -193,9 +201,6 @@ class Transitions:
         """
         first, length = self.starts[units][:, None], self.lengths(units)[:, None]
         return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
-
-
-_OTHERS = ('inputs', 'lines')  # fields that are not columns
 
 
 class GrowingRecords:
@@ -227,22 +232,24 @@ class GrowingRecords:
         :raises RecordsError: if a patient exists already, or is recorded in another form.
         """
         self.check_new(new)
-        names = set(new.patients.tolist())
         made = Transitions.from_records(
             new, discount=self._discount, n_step=self._n_step, unit=self._unit
         )
-        columns = {f.name: getattr(made, f.name) for f in fields(made) if f.name not in _OTHERS}
+        columns = {name: getattr(made, name) for name in (*_COLUMNS, 'starts')}
         if made.table is not None:
             columns['lines'] = made.table
         columns['starts'] = columns['starts'][1:] + self.n_transitions
         if not self._columns:
-            self._columns = {name: _Column(rows) for name, rows in columns.items()}
+            self._columns = {name: _Column(rows[:0]) for name, rows in columns.items()}
             self._columns['starts'].extend(np.zeros(1, np.int64))
         for name, rows in columns.items():
-            self._columns[name].check(name, rows)
+            earlier = self._columns[name].rows
+            form, expected = (rows.dtype, rows.shape[1:]), (earlier.dtype, earlier.shape[1:])
+            if form != expected:
+                raise RecordsError(f'{name} of new records are {form}, of earlier ones {expected}')
         for name, rows in columns.items():
             self._columns[name].extend(rows)
-        self._names |= names
+        self._names |= set(new.patients.tolist())
         self.n_patients += new.n_patients
         self.n_transitions += new.n_transitions
         self.longest = max(self.longest, new.longest)
@@ -263,7 +270,7 @@ class GrowingRecords:
 
     def transitions(self, inputs: np.ndarray | None) -> Transitions:
         """Return all transitions; adding patients does not change them."""
-        columns = {n: each.rows for n, each in self._columns.items()}
+        columns = {name: column.rows for name, column in self._columns.items()}
         if inputs is not None:
             columns.pop('lines', None)
         return Transitions(**columns, inputs=inputs)
@@ -272,24 +279,15 @@ class GrowingRecords:
 class _Column:
     """Rows in an array that doubles when full, so each row is moved about once."""
 
-    def __init__(self, like: np.ndarray) -> None:
-        self._room = np.empty((0, *like.shape[1:]), like.dtype)
-        self._count = 0
-
-    @property
-    def rows(self) -> np.ndarray:
-        return self._room[: self._count]
-
-    def check(self, name: str, rows: np.ndarray) -> None:
-        form, expected = (rows.dtype, rows.shape[1:]), (self._room.dtype, self._room.shape[1:])
-        if form != expected:
-            raise RecordsError(f'{name} of new records are {form}, of earlier ones {expected}')
+    def __init__(self, room: np.ndarray) -> None:
+        self.rows = self._room = room
 
     def extend(self, rows: np.ndarray) -> None:
-        count = self._count + len(rows)
+        """Append rows; what was handed out as `rows` before stays as it was."""
+        before, count = len(self.rows), len(self.rows) + len(rows)
         if count > len(self._room):
             room = np.empty((2 ** math.ceil(math.log2(count)), *rows.shape[1:]), rows.dtype)
-            room[: self._count] = self.rows
+            room[:before] = self.rows
             self._room = room
-        self._room[self._count : count] = rows
-        self._count = count
+        self._room[before:count] = rows
+        self.rows = self._room[:count]

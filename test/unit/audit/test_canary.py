@@ -4,7 +4,13 @@
 
 from dataclasses import replace
 
-from fdrl_ros.audit.canary import CanaryDqn, CanaryTable, DenseCanaries, orthogonal, TableCanaries
+from fdrl_ros.audit.canary import (
+    DenseCanaries,
+    orthogonal,
+    PlantedDqn,
+    PlantedTable,
+    TableCanaries,
+)
 from fdrl_ros.audit.canary import planted as planted_dqn
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
@@ -37,7 +43,7 @@ def planted(frozen=0, norm=5.0, count=None):
     canaries = DenseCanaries.draw(SHAPE, frozen, count or size, norm, np.random.default_rng(1))
     canaries = replace(canaries, members=np.ones(len(canaries), np.bool_))
     dqn = planted_dqn(SHAPE, LearnerSettings(frozen_layers=frozen), None, canaries, 3)
-    assert isinstance(dqn, CanaryDqn)
+    assert isinstance(dqn, PlantedDqn)
     return dqn, canaries
 
 
@@ -103,7 +109,7 @@ def test_patients_add_what_they_would_without_canaries():
     dqn, canaries = planted()
     found = sum_of(dqn, [0, 2, 3, 9, 15])
     rng = np.random.default_rng(2)
-    plain = DoubleDqn.from_settings(SHAPE, LearnerSettings())
+    plain = DoubleDqn(SHAPE)
     weights = plain.layered(SHAPE.draw(rng))
     whole = batch_of(rng, 5, 2)
     two = Batch(*(each[:2] for each in vars(whole).values() if each is not None))
@@ -127,7 +133,7 @@ def table(transitions, clip_norm, units=None):
     canaries.members[:] = True
     inputs = np.diag(SCALES).astype(np.float32)
     dqn = planted_dqn(TABLE, LearnerSettings(), inputs, canaries, 2)
-    assert isinstance(dqn, CanaryTable)
+    assert isinstance(dqn, PlantedTable)
     weights = dqn.layered(TABLE.draw(rng))
     sums = []
     for joined in [units] if units else [[2 + each] for each in range(12)]:

@@ -14,10 +14,11 @@ from fdrl_ros.audit.audited_trainer import AuditedTrainer, with_places
 from fdrl_ros.audit.canary import DenseCanaries
 from fdrl_ros.audit.one_run import Audit, AuditSettings
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
-from fdrl_ros.learner import gradient, table, trainer
+from fdrl_ros.learner import network_kernel, table, trainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import Draw
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
@@ -204,7 +205,7 @@ def test_forgotten_noise_is_found(tmp_path):
 def test_wrong_clipping_is_found(tmp_path, monkeypatch, by, transitions):
     """Canaries are 20 times C."""
     factor = {'nothing': 1e9, 'ten times C': 10.0}[by]
-    for module in (gradient, mechanism):  # the compiled way, and NumPy's
+    for module in (network_kernel, mechanism):  # the compiled way, and NumPy's
         monkeypatch.setattr(module, 'clip_limit', lambda clip_norm: factor * clip_norm)
     made = audited(
         tmp_path,
@@ -240,12 +241,8 @@ class Watched:
         ) as ledger:
             canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
             self.trainer = kind(
+                TrainingSetup(SHAPE, learner, privacy, ledger, NoiseSource.seeded(5)),
                 with_places(records(), len(canaries)),
-                SHAPE,
-                learner,
-                privacy,
-                ledger,
-                NoiseSource.seeded(5),
                 directory / 'checkpoint.npz',
             )
             self.trainer.plant(canaries)

@@ -343,7 +343,7 @@ def test_blocks_that_nobody_else_heard_of_are_remembered_by_the_checkpoint(layou
     numbers = np.zeros(3)
     with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
         opened.reserve(round=3, block=0, inputs=b'weights', **BLOCK)
-        state = Checkpoint.fresh(3, b'start', numbers, numbers, numbers)
+        state = Checkpoint(3, b'start', 0, 0, numbers, numbers, numbers, numbers)
         state.save(ledger.with_name(CHECKPOINT), opened)
     assert 'its checkpoint (5)' in fdrl('verify', layout.directory).output
     open_ledger(layout.party(NAME), NAME, PLAN).close()

@@ -5,7 +5,6 @@
 from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TrainingStopped
 from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, untrained_weights
 from fdrl_ros.learner.records.collection import (
-    collect_episodes,
     collect_records,
     CollectionSettings,
 )
@@ -14,6 +13,7 @@ from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 import pytest
 
@@ -49,15 +49,15 @@ def test_hospitals_and_seeds_collect_other_records(records):
         assert collect_records(other, SIX, WORLD).digest() != records.digest()
 
 
-def test_without_exploration_the_expert_acts_alone_and_succeeds():
-    settings = CollectionSettings(patients=8, exploration=0.0, variation=0.0)
-    assert all(each.success for each in collect_episodes(COHORT, settings, WORLD))
+def test_without_exploration_the_expert_acts_alone():
+    settings = CollectionSettings(patients=1, exploration=0.0, variation=0.0)
+    found, patient = collect_records(COHORT, settings, WORLD), COHORT.patient(0)
+    assert found.actions.tolist() == [expert(each, patient, WORLD)[0] for each in found.states]
 
 
 def test_full_exploration_moves_at_random():
     settings = CollectionSettings(patients=6, exploration=1.0, variation=0.0)
-    episodes = collect_episodes(COHORT, settings, WORLD)
-    actions = np.concatenate([each.actions for each in episodes])
+    actions = collect_records(COHORT, settings, WORLD).actions
     counts = np.bincount(actions, minlength=ACTION_COUNT)
     # Chi-squared with 12 degrees of freedom passes 40 with probability 7e-5; the seed is fixed.
     expected = len(actions) / ACTION_COUNT
@@ -66,10 +66,9 @@ def test_full_exploration_moves_at_random():
 
 def test_a_released_policy_may_guide():
     settings = CollectionSettings(patients=2, exploration=0.0, variation=0.0, guide='policy')
-    episodes = collect_episodes(COHORT, settings, WORLD, policy=lambda state: 12)
-    assert all((each.actions == 12).all() for each in episodes)
+    assert set(collect_records(COHORT, settings, WORLD, policy=lambda state: 12).actions) == {12}
     with pytest.raises(SettingError):
-        collect_episodes(COHORT, settings, WORLD)
+        collect_records(COHORT, settings, WORLD)
 
 
 def test_progress_is_told_and_a_stop_is_heard():

@@ -7,8 +7,9 @@ import math
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import Network
+from fdrl_ros.learner.network import Layered
 from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape, Policy
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -33,7 +34,7 @@ def two_weights(seed, shape):
 
 
 def two_layered(seed, shape):
-    return [Network(shape).layered(each) for each in two_weights(seed, shape)]
+    return [Layered(shape, each) for each in two_weights(seed, shape)]
 
 
 def slow_q_values(weights, shape, state):
@@ -85,7 +86,7 @@ def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden,
     shape, (kind, alpha) = NetworkShape(3, 2, hidden), loss
     weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, 2, transitions, weighted=weighted)
-    dqn = DoubleDqn(shape, loss=kind, conservative=alpha)
+    dqn = DoubleDqn(shape, LearnerSettings(loss=kind, conservative=alpha))
     apart = [dqn.layered(each) for each in (weights, target)]
     wide, frozen, step = weights.astype(float), target.astype(float), 1e-5
     for unit in range(2):
@@ -116,7 +117,7 @@ def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
     shape = NetworkShape(6, 4, hidden)
     weights, target = two_layered(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, units, transitions, weighted=seed % 2)
-    dqn = DoubleDqn(shape, frozen=frozen)
+    dqn = DoubleDqn(shape, LearnerSettings(frozen_layers=frozen))
     expected = np.zeros(dqn.size)
     for unit in range(units):
         gradient = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
@@ -149,7 +150,7 @@ def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
     else:
         batch.rewards[4] *= 1e6
     batch.states[4] *= scale
-    dqn = DoubleDqn(shape, loss='squared' if seed % 2 else 'huber')
+    dqn = DoubleDqn(shape, LearnerSettings(loss='squared' if seed % 2 else 'huber'))
     everyone = dqn.clipped_sum(weights, target, batch, clip_norm)
     others = part(batch, [0, 1, 2, 3, 5, 6, 7, 8])
     without = dqn.clipped_sum(weights, target, others, clip_norm)
@@ -192,7 +193,7 @@ def test_action_is_chosen_by_the_network_and_valued_by_the_target():
     value = valuer.q_values(batch.next_states[0, 0])[best]
     chosen = network.q_values(batch.states[0, 0])[batch.actions[0, 0]]
     expected = chosen - batch.rewards[0, 0] - batch.discounts[0, 0] * value
-    apart = [Network(shape).layered(each) for each in (weights, target)]
+    apart = [Layered(shape, each) for each in (weights, target)]
     found = DoubleDqn(shape).errors(*apart, batch)
     np.testing.assert_allclose(found, [[expected]], rtol=1e-5)
 
@@ -203,12 +204,12 @@ def test_frozen_layers_have_no_gradient_and_the_others_the_same():
     batch = batch_of(np.random.default_rng(2), shape, 5, 4)
     whole = DoubleDqn(shape).clipped_sum(weights, target, batch, UNCLIPPED)
     for frozen, layers in ((1, 6 * 7 + 7), (2, 6 * 7 + 7 + 7 * 5 + 5)):
-        dqn = DoubleDqn(shape, frozen=frozen)
+        dqn = DoubleDqn(shape, LearnerSettings(frozen_layers=frozen))
         assert (dqn.start, dqn.size) == (layers, shape.n_parameters - layers)
         head = dqn.clipped_sum(weights, target, batch, UNCLIPPED)
         np.testing.assert_allclose(head, whole[layers:], atol=1e-6)
-    with pytest.raises(PolicyError, match='3 frozen layers'):
-        DoubleDqn(shape, frozen=3)
+    with pytest.raises(PolicyError, match='2 frozen layers'):
+        DoubleDqn(NetworkShape(6, 4, (7,)), LearnerSettings(frozen_layers=2))
 
 
 @pytest.mark.parametrize('transitions', [1, 4])
@@ -218,7 +219,7 @@ def test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody(transitions, ba
     shape = NetworkShape(6, 4, (7,))
     weights, target = two_layered(2, shape)
     batch = batch_of(np.random.default_rng(2), shape, 5, transitions)
-    dqn = DoubleDqn(shape, loss='squared')
+    dqn = DoubleDqn(shape, LearnerSettings(loss='squared'))
     without = dqn.clipped_sum(weights, target, part(batch, [0, 1, 2, 4]), 1.0)
     batch.states[3, 0, 2] = batch.rewards[3, 0] = bad
     found = dqn.clipped_sum(weights, target, batch, 1.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fdrl_ros.errors import PrivacyError, RecordsError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def set_up(
     ledger = ledger or ledger_of(home, 'a', privacy)
     source, place = RecordedNoise(key, told), home / 'a.state'
     made = Trainer(
-        given or records(), SHAPE, learner, privacy, ledger, source, place, inputs=table
+        TrainingSetup(SHAPE, learner, privacy, ledger, source, table), given or records(), place
     )
     return made, start
 
@@ -108,10 +108,10 @@ def test_another_network_of_as_many_weights_is_refused(tmp_path):
     source, place = RecordedNoise('a', told), tmp_path / 'a.state'
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         start = np.ones(one.n_parameters, np.float32)
-        made = Trainer(records(), one, LEARNER, PRIVACY, ledger, source, place)
+        made = Trainer(TrainingSetup(one, LEARNER, PRIVACY, ledger, source), records(), place)
         train(made, start, 'train_on')
         told.clear()
-        made = Trainer(records(), other, LEARNER, PRIVACY, ledger, source, place)
+        made = Trainer(TrainingSetup(other, LEARNER, PRIVACY, ledger, source), records(), place)
         with pytest.raises(PrivacyError, match='inputs'):
             train(made, start, 'train_on')
         assert told == []

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.network_kernel import most_layers
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Batch, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.table import TableDqn
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -71,7 +72,7 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
     seed, ties, sizes, hidden, size, loss, conservative, bad, data
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(*sizes, tuple(hidden))
-    dqn = DoubleDqn(shape, loss=loss, conservative=conservative)
+    dqn = DoubleDqn(shape, LearnerSettings(loss=loss, conservative=conservative))
     now, target = (dqn.layered(tied(rng, shape, ties)) for _ in range(2))
     batch = batch_of(rng, shape, *size, weighted=seed % 2)
     if bad is not None:
@@ -79,7 +80,9 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
     units = data.draw(strategies.lists(strategies.integers(0, size[0] - 1), min_size=1))
     errors = dqn.errors(now, target, batch)
     np.testing.assert_array_equal(dqn.errors(now, target, part(batch, units)), errors[units])
-    everyone, some = (dqn.slopes(now, target, each, 0.5) for each in (batch, part(batch, units)))
+    everyone, some = (
+        dqn.trace(now, target, each, 0.5).layers for each in (batch, part(batch, units))
+    )
     for whole, own in zip(everyone, some, strict=True):
         for name in ('inputs', 'outputs'):
             found = getattr(own, name).reshape(len(units), -1)
@@ -141,8 +144,8 @@ def test_of_actions_that_are_worth_the_same_the_first_is_best():
     target = dqn.layered(SHAPE.draw(rng))
     batch = batch_of(rng, SHAPE, 9, 1)
     rows = batch.rows()
-    first = dqn.network.forward(target, rows.next_states).values[:, 0]
-    value = dqn.network.forward(now, rows.states).values[:, 0]
+    first = target.forward(rows.next_states)[0][:, 0]
+    value = now.forward(rows.states)[0][:, 0]
     expected = value - rows.rewards - rows.discounts * first
     np.testing.assert_allclose(dqn.errors(now, target, batch)[:, 0], expected, atol=1e-5)
 
@@ -157,7 +160,9 @@ def test_of_actions_that_are_worth_the_same_the_first_is_best():
 def test_a_table_s_units_are_the_same_in_any_company_too(seed, size, loss, conservative):
     """It looks values up, in float64; what rounding adds is far below what clipping leaves."""
     rng, shape = np.random.default_rng(seed), NetworkShape(6, 13, ())
-    dqn = TableDqn(shape, rng.uniform(0.5, 3.0, 6), loss=loss, conservative=conservative)
+    dqn = TableDqn(
+        shape, rng.uniform(0.5, 3.0, 6), LearnerSettings(loss=loss, conservative=conservative)
+    )
     now, target = (dqn.layered(tied(rng, shape, 'equal actions')) for _ in range(2))
     batch = batch_of(rng, shape, *size)
     numbers = rng.integers(6, size=(2, *size, 1)).astype(np.float32)
@@ -196,7 +201,9 @@ def ledger(tmp_path):
 def trainer(ledger, patients, shape=SHAPE, privacy=PRIVACY):
     """Return a learner that is asked for single steps, and so keeps no checkpoint."""
     place = Path('no checkpoint')
-    return Trainer(records(patients), shape, LEARNER, privacy, ledger, SOURCE, place)
+    return Trainer(
+        TrainingSetup(shape, LEARNER, privacy, ledger, SOURCE), records(patients), place
+    )
 
 
 def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):
@@ -222,7 +229,9 @@ def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, m
     with pytest.raises(PrivacyError, match='not built'):
         # No patient is collected first.
         nobody, place = None, Path('no checkpoint')
-        OnlineTrainer(nobody, SHAPE, OnlineSettings(), LEARNER, PRIVACY, ledger, SOURCE, place)
+        OnlineTrainer(
+            TrainingSetup(SHAPE, LEARNER, PRIVACY, ledger, SOURCE), nobody, OnlineSettings(), place
+        )
     with pytest.raises(PrivacyError, match='not built'):
         SOURCE.gaussian('gradient', 1, 0, 2)
     assert not ledger.history()
@@ -230,6 +239,6 @@ def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, m
 
 
 def test_a_network_that_the_compiled_arithmetic_does_not_take_is_not_trained_privately(ledger):
-    deep = NetworkShape(25, 15, (4,) * (kernels.most_layers() + 1))
+    deep = NetworkShape(25, 15, (4,) * (most_layers() + 1))
     with pytest.raises(PrivacyError, match='16 hidden layers'):
         trainer(ledger, 80, shape=deep)

@@ -19,8 +19,8 @@ from fdrl_ros.errors import (
     TrainingStopped,
 )
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
-from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
@@ -60,13 +60,9 @@ class Site:
         )
         self.collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
         self.trainer = OnlineTrainer(
+            TrainingSetup(SHAPE, learner, privacy, self.ledger, source),
             self.collector,
-            SHAPE,
             online,
-            learner,
-            privacy,
-            self.ledger,
-            source,
             directory,
         )
 
@@ -378,21 +374,6 @@ def test_the_same_number_is_the_same_patient_whatever_was_before():
 def test_exploration_falls_in_a_line_and_stays():
     told = [ONLINE.explored(each) for each in (1, 3, 5, 6)]
     assert told == pytest.approx([1.0, 0.525, 0.05, 0.05])
-
-
-def test_records_put_together_are_of_different_patients():
-    collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
-    from fdrl_ros.policy import Policy
-
-    policy = Policy(START, SHAPE)
-    first, second = (collector.collect(policy, 0.5, at, 2) for at in (0, 2))
-    both = Records.joined([first, second])
-    assert both.n_patients == 4
-    assert both.digest() == collector.collect(policy, 0.5, 0, 4).digest()
-    with pytest.raises(RecordsError, match='twice'):
-        Records.joined([first, first])
-    with pytest.raises(RecordsError, match='no records'):
-        Records.joined([])
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@
 from dataclasses import replace
 
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
-from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape, Policy
 import gymnasium
 import numpy as np
 import pytest
-from support.small_hospital import ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
+from support.small_hospital import joined, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
 
 ONLINE = OnlineSettings(
     rounds=6, patients=5, warm_up=10, exploration=0.8, final_exploration=0.1, exploration_rounds=3
@@ -35,7 +34,9 @@ class Asked:
 def online(home, learner=LEARNER):
     ledger, asked = ledger_of(home, 'a', PRIVACY), Asked()
     source = RecordedNoise('a', [])
-    made = OnlineTrainer(asked, SHAPE, ONLINE, learner, PRIVACY, ledger, source, home)
+    made = OnlineTrainer(
+        TrainingSetup(SHAPE, learner, PRIVACY, ledger, source), asked, ONLINE, home
+    )
     return made, asked
 
 
@@ -65,9 +66,11 @@ def test_a_turn_goes_on_from_the_state_of_the_turn_before(tmp_path, replay, opti
     with ledger_of(tmp_path, 'b', PRIVACY) as ledger:
         parts = [records(5, first) for first in range(0, 30, 5)]
         for round in range(2, 7):
-            whole = Records.joined(parts[:round])
+            whole = joined(parts[:round])
             place = tmp_path / 'b.state'
-            alone = Trainer(whole, SHAPE, learner, PRIVACY, ledger, source, place, 5)
+            alone = Trainer(
+                TrainingSetup(SHAPE, learner, PRIVACY, ledger, source), whole, place, steps=5
+            )
             state = alone.train_on(state, START, round, stopped=lambda: False)
     np.testing.assert_array_equal(found, state.weights.astype(np.float32))
     assert state.steps == 25

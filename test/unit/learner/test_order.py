@@ -12,7 +12,7 @@ import threading
 from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import pytest
 from support.small_hospital import Draws, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
@@ -36,16 +36,20 @@ def trainer_of(
     home: Path, told: Draws, hospital: str = 'a', privacy: PrivacySettings = PRIVACY
 ) -> Trainer:
     ledger, source = ledger_of(home, hospital, privacy), RecordedNoise(hospital, told)
-    return Trainer(records(), SHAPE, LEARNER, privacy, ledger, source, home / f'{hospital}.state')
+    return Trainer(
+        TrainingSetup(SHAPE, LEARNER, privacy, ledger, source),
+        records(),
+        home / f'{hospital}.state',
+    )
 
 
 def run(way: str, home: Path, told: Draws, privacy: PrivacySettings = PRIVACY) -> None:
     """Train, in one of the ways in which something is ever drawn."""
     if way == 'online':
         ledger, source = ledger_of(home, 'a', privacy), RecordedNoise('a', told)
-        OnlineTrainer(Collector(), SHAPE, ONLINE, LEARNER, privacy, ledger, source, home).train(
-            START
-        )
+        OnlineTrainer(
+            TrainingSetup(SHAPE, LEARNER, privacy, ledger, source), Collector(), ONLINE, home
+        ).train(START)
     elif way == 'train':
         alone = trainer_of(home, told, privacy=privacy)
         alone.train(START, 1, report=lambda progress: None, stopped=lambda: False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -72,7 +72,8 @@ def noting(
         budget=privacy.budget,
     )
     source, place = NoiseSource.seeded(5), home / f'{name}.state'
-    made = Noting(given, SHAPE, learner, privacy, ledger, source, place, steps)
+    setup = TrainingSetup(SHAPE, learner, privacy, ledger, source)
+    made = Noting(setup, given, place, steps)
     made.noted = []
     return made
 

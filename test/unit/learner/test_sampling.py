@@ -8,7 +8,7 @@ import math
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import make_replay
+from fdrl_ros.learner.records.sampling import Replay
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
@@ -21,7 +21,8 @@ PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0
 
 def scheme(name, n_units=40, batch=8, priorities=None, **settings):
     learner = LearnerSettings(replay=name, **settings)
-    return make_replay(n_units, batch, learner, SOURCE, priorities)
+    made = guarantee(learner, records(n_units, 1), batch=batch, budget=math.inf)
+    return Replay(made, learner, SOURCE, priorities)
 
 
 def records(patients=40, length=3):

@@ -6,11 +6,11 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.optimizer import fresh_moments, make_optimizer
+from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
@@ -56,20 +56,20 @@ SLOW = {'adam': SlowAdam, 'sgd': SlowDescent}
 @pytest.mark.parametrize('kind', SLOW)
 def test_an_optimizer_takes_the_published_steps_and_goes_on_from_its_state(kind):
     rng = np.random.default_rng(0)
-    optimizer = make_optimizer(kind, 0.01, fresh_moments(kind, 5), 0)
+    optimizer = Optimizer(0.01, fresh_moments(kind, 5))
     slow = SLOW[kind](5, 0.01)
     for step in range(40):
         gradient = rng.normal(size=5) * 10.0 ** rng.integers(-4, 3, size=5)
         expected = slow.step(gradient)
         np.testing.assert_allclose(optimizer.step(gradient.copy()), expected, rtol=1e-9)
         if step == 20:
-            optimizer = make_optimizer(kind, 0.01, optimizer.moments.copy(), step + 1)
+            optimizer = Optimizer(0.01, optimizer.moments.copy(), step + 1)
 
 
 def test_the_first_step_of_adam_is_the_learning_rate_against_the_slope():
     """Without the correction of its bias it would be a tenth over the root of a thousandth."""
     gradient = np.array([3.0, -0.02, 500.0])
-    found = make_optimizer('adam', 0.004, fresh_moments('adam', 3), 0).step(gradient.copy())
+    found = Optimizer(0.004, fresh_moments('adam', 3)).step(gradient.copy())
     np.testing.assert_allclose(found, -0.004 * np.sign(gradient), rtol=1e-5)
 
 
@@ -108,12 +108,8 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
     learner = replace(LEARNER, **changes)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         made = Trainer(
+            TrainingSetup(SHAPE, learner, PRIVACY, ledger, RecordedNoise('a', [])),
             records(),
-            SHAPE,
-            learner,
-            PRIVACY,
-            ledger,
-            RecordedNoise('a', []),
             tmp_path / 'a.state',
         )
         found = made.train(START, 1, report=lambda told: None, stopped=lambda: False)

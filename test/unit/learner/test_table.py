@@ -44,7 +44,7 @@ def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip
     inputs = np.diag(rng.uniform(0.5, 3.0, 6)).astype(np.float32)
     learner = LearnerSettings(loss=loss, conservative=conservative)
     table = make_dqn(SHAPE, learner, inputs)
-    network = DoubleDqn.from_settings(SHAPE, learner)
+    network = DoubleDqn(SHAPE, learner)
     assert isinstance(table, TableDqn)
     now, apart = (
         network.layered(rng.normal(size=SHAPE.n_parameters).astype(np.float32)) for _ in range(2)

@@ -12,11 +12,11 @@ import sys
 
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, RecordsError, TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import Network
+from fdrl_ros.learner.network import Layered
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -29,7 +29,7 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
 PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0, clip_norm=1.0)
 START = SHAPE.draw(np.random.default_rng(0))
-APART = Network(SHAPE).layered(START)
+APART = Layered(SHAPE, START)
 WITHIN = PRIVACY.clip_norm * (1.0 - 2.0**-10)  # what clipping leaves room for
 
 
@@ -68,12 +68,8 @@ class Ward:
             budget=self.privacy.budget,
         )
         self.trainer = Trainer(
+            TrainingSetup(SHAPE, self.learner, self.privacy, self.ledger, self.source),
             records(),
-            SHAPE,
-            self.learner,
-            self.privacy,
-            self.ledger,
-            self.source,
             self.directory / 'checkpoint.npz',
         )
 

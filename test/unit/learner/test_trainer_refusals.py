@@ -8,7 +8,7 @@ from fdrl_ros.errors import LedgerOwnerError, PolicyError, RecordsError
 from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -48,7 +48,7 @@ def trainer(ledger, tmp_path, *, given=None, shape=SHAPE, privacy=PRIVACY, input
     source = NoiseSource.seeded(3)
     place = tmp_path / 'checkpoint.npz'
     given = given or records()
-    return Trainer(given, shape, LEARNER, privacy, ledger, source, place, inputs=inputs)
+    return Trainer(TrainingSetup(shape, LEARNER, privacy, ledger, source, inputs), given, place)
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,6 @@ def test_weights_that_are_not_the_network_s_are_refused_and_cost_nothing(
     assert ledger.epsilon() == 0.0
 
 
-def test_a_checkpoint_may_be_named_by_a_string(ledger, tmp_path):
-    made = Trainer(
-        records(),
-        SHAPE,
-        LEARNER,
-        PRIVACY,
-        ledger,
-        NoiseSource.seeded(3),
-        str(tmp_path / 'checkpoint.npz'),
-    )
-    made.train(START, 1, report=lambda told: None, stopped=lambda: False)
-    assert (tmp_path / 'checkpoint.npz').exists()
-
-
 def test_a_step_in_stacked_frames_is_charged_as_often_as_it_is_seen():
     privacy = replace(PRIVACY, unit='transition')
     for n_step, frames, group in ((1, 1, 1), (3, 1, 3), (1, 4, 4), (3, 4, 6)):
@@ -118,7 +104,7 @@ def released(tmp_path, name, given, source):
         tmp_path / name / 'ledger.sqlite', hospital='a', unit='patient', delta=1e-3, budget=50.0
     ) as ledger:
         place = tmp_path / name / 'checkpoint.npz'
-        made = Trainer(given, SHAPE, LEARNER, LOUD, ledger, source, place, steps=1)
+        made = Trainer(TrainingSetup(SHAPE, LEARNER, LOUD, ledger, source), given, place, steps=1)
         told = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
     return told.weights - START
 

@@ -81,7 +81,7 @@ def test_a_step_of_a_transition_unit_is_in_n_samples():
             Transitions.from_records(each, discount=GAMMA, n_step=n_step, unit='transition')
             for each in (records, changed)
         )
-        assert first.n_units == 9
+        assert len(first.starts) == 9 + 1
         assert (first.rewards != second.rewards).sum() == n_step == records_of_a_transition(n_step)
 
 

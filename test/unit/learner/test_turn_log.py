@@ -13,6 +13,7 @@ from fdrl_ros.learner.turns import TurnLog
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.small_hospital import joined
 
 BOUND = {'hospital': 'hospital_1', 'states': 3}
 
@@ -56,8 +57,8 @@ def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
     earlier = []
     for number, each in enumerate(made := parts(lengths), 1):
         growing.add(each, bytes([number]))
-        joined = Records.joined(made[:number])
-        expected = Transitions.from_records(joined, discount=0.9, n_step=n_step, unit=unit)
+        whole = joined(made[:number])
+        expected = Transitions.from_records(whole, discount=0.9, n_step=n_step, unit=unit)
         found = growing.transitions(None)
         np.testing.assert_array_equal(found.table, expected.table)
         for field in (each for each in fields(Transitions) if each.name != 'lines'):
@@ -65,9 +66,9 @@ def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
                 getattr(found, field.name), getattr(expected, field.name)
             )
         assert (growing.n_patients, growing.n_transitions, growing.longest) == (
-            joined.n_patients,
-            joined.n_transitions,
-            joined.longest,
+            whole.n_patients,
+            whole.n_transitions,
+            whole.longest,
         )
         assert growing.digest() == bytes([number])
         earlier.append((found, expected))

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import fdrl_ros
 from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.network_kernel import NetworkKernel
 from fdrl_ros.learner.records.transitions import Batch, Transitions
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.noise import NoiseSource
@@ -53,12 +55,13 @@ def test_clipped_sums_and_errors_are_those_of_numpy(
     seed, states, actions, hidden, units, transitions, loss, conservative, weighted, data
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(states, actions, tuple(hidden))
-    frozen = data.draw(strategies.integers(0, len(hidden)))
+    frozen = data.draw(strategies.integers(0, min(2, len(hidden))))
+    learner = LearnerSettings(loss=loss, conservative=conservative, frozen_layers=frozen)
     weights, target = shape.draw(rng), shape.draw(rng)
     batch = batch_of(rng, shape, units, transitions, weighted=weighted)
 
     def both():
-        dqn = DoubleDqn(shape, loss=loss, conservative=conservative, frozen=frozen)
+        dqn = DoubleDqn(shape, learner)
         apart = dqn.layered(weights), dqn.layered(target)
         return (
             dqn.clipped_sum(*apart, batch, 0.5),
@@ -75,15 +78,15 @@ def test_slopes_can_be_looked_at_and_changed():
     rng, shape = np.random.default_rng(1), NetworkShape(5, 3, (7, 20))
     dqn, weights = DoubleDqn(shape), shape.draw(rng)
     apart, batch = dqn.layered(weights), batch_of(rng, shape, 3, 2)
-    made = dqn.slopes(apart, apart, batch, 1.0)
-    expected = in_numpy(lambda: DoubleDqn(shape).slopes(apart, apart, batch, 1.0))
+    trace = dqn.trace(apart, apart, batch, 1.0)
+    made = trace.layers
+    expected = in_numpy(lambda: DoubleDqn(shape).trace(apart, apart, batch, 1.0)).layers
     assert len(made) == len(expected) == 3
     for found, numpys in zip(made, expected, strict=True):
-        assert found.spans == numpys.spans
         np.testing.assert_allclose(found.inputs, numpys.inputs, atol=1e-6)
         np.testing.assert_allclose(found.outputs, numpys.outputs, atol=1e-6)
         found.outputs[...] = 0.0
-    assert not made.clipped_sum(3, 2, 1.0).any()
+    assert not trace.clipped_sum(3, 2, 1.0).any()
 
 
 def test_saturated_networks_are_those_of_numpy():
@@ -93,7 +96,7 @@ def test_saturated_networks_are_those_of_numpy():
 
     def slopes():
         dqn = DoubleDqn(shape)
-        return dqn.slopes(dqn.layered(weights), dqn.layered(weights), batch, 1.0)[0].inputs
+        return dqn.trace(dqn.layered(weights), dqn.layered(weights), batch, 1.0).layers[-1].inputs
 
     np.testing.assert_allclose(slopes(), in_numpy(slopes), atol=5e-7)
 
@@ -160,25 +163,22 @@ def test_an_action_that_the_network_has_not_is_refused(action):
         dqn.clipped_sum(dqn.layered(weights), dqn.layered(weights), batch, 1.0)
 
 
-@pytest.mark.parametrize('name', ['weights', 'states', 'rewards', 'scales'])
+@pytest.mark.parametrize('name', ['states', 'rewards', 'weights'])
 def test_arrays_of_other_lengths_are_refused(name):
     rng, shape = np.random.default_rng(7), NetworkShape(4, 3, (8,))
-    kernel, weights, batch = kernels.NetworkKernel((4, 8), 3), shape.draw(rng), None
+    kernel, weights = NetworkKernel(shape, LearnerSettings()), shape.draw(rng)
     batch = batch_of(rng, shape, 3, 2, weighted=True)
-    given = {'weights': weights, 'batch': batch}
-    if name == 'weights':
-        given['weights'] = weights[:-1]
-    else:
-        field = name.replace('scales', 'weights')
-        given['batch'] = replace(batch, **{field: getattr(batch, field)[:-1]})
+    given = replace(batch, **{name: getattr(batch, name)[:-1]})
     with pytest.raises(SettingError):
-        kernel.trace(given['weights'], weights, kernels.Rows(**vars(given['batch'])), 1.0)
+        kernel.trace(weights, weights, given, 1.0)
+    with pytest.raises(SettingError, match='weights'):
+        kernel.trace(weights[:-1], weights, batch, 1.0)
 
 
 def test_a_sum_over_more_rows_than_there_are_is_refused():
     rng, shape = np.random.default_rng(8), NetworkShape(4, 3, (8,))
     dqn, weights = DoubleDqn(shape), shape.draw(rng)
-    made = dqn.slopes(dqn.layered(weights), dqn.layered(weights), batch_of(rng, shape, 3, 2), 1.0)
+    made = dqn.trace(dqn.layered(weights), dqn.layered(weights), batch_of(rng, shape, 3, 2), 1.0)
     with pytest.raises(SettingError, match='units'):
         made.clipped_sum(4, 2, 1.0)
 

@@ -12,7 +12,7 @@ from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -212,15 +212,17 @@ def _train_online(
         work.tell(progress.round, online.rounds)
 
     OnlineTrainer(
+        TrainingSetup(
+            SHAPE,
+            learner_settings(settings, arm),
+            privacy_settings(settings, arm),
+            ledger,
+            NoiseSource.seeded(seed),
+            inputs,
+        ),
         SepsisCollector(inputs, seed),
-        SHAPE,
         online,
-        learner_settings(settings, arm),
-        privacy_settings(settings, arm),
-        ledger,
-        NoiseSource.seeded(seed),
         work.directory,
-        inputs,
     ).train(start, report=report, stopped=work.stopped, anew=True)
     return [online.patients * number for number in range(online.rounds + 1)], released
 
@@ -236,15 +238,17 @@ def _train_offline(
     """Learn from what clinicians did; return how many patients, and the weights of each round."""
     patients, rounds = arm.patients or settings.clinician_patients, settings.offline_steps
     trainer = Trainer(
+        TrainingSetup(
+            SHAPE,
+            learner_settings(settings, arm),
+            privacy_settings(settings, arm),
+            ledger,
+            NoiseSource.seeded(seed),
+            inputs_of(settings.scale),
+        ),
         scaled_records(clinician_records(patients, seed), 'stay'),
-        SHAPE,
-        learner_settings(settings, arm),
-        privacy_settings(settings, arm),
-        ledger,
-        NoiseSource.seeded(seed),
         work.directory / 'checkpoint',
         steps=1,
-        inputs=inputs_of(settings.scale),
     )
     state, released = None, []
     for round in range(1, rounds + 1):
