@@ -66,8 +66,9 @@ def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = F
                 str(name): bytes(value)
                 for name, value in table.execute('SELECT name, value FROM entry')
             }
+            if rows.get(FORMAT_ROW, FORMAT) != FORMAT:
+                raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
             if FORMAT_ROW in rows or not rows:
-                _check_format(path, rows)
                 return False
             converted = converted_rows(rows, party, n_parameters)
             if dry_run:
@@ -83,11 +84,6 @@ def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = F
         raise StoreError(f'cannot migrate the state file {path}: {error}') from error
     except (FdrlError, ValueError, KeyError, TypeError, IndexError) as error:
         raise StoreError(f'the state file {path} is damaged: {error}') from error
-
-
-def _check_format(path: Path, rows: Rows) -> None:
-    if rows and rows[FORMAT_ROW] != FORMAT:
-        raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
 
 
 def _back_up(path: Path, table: sqlite3.Connection) -> None:
@@ -113,11 +109,10 @@ def converted_rows(rows: Mapping[str, bytes], party: str, n_parameters: int) -> 
 
     :raises StoreError: if they are not those of a party.
     """
-    convert = {'aggregator': _aggregator, 'key_authority': _key_authority}.get(party)
-    if convert is None:
-        new = _hospital(rows, n_parameters)
+    if party in SERVERS:
+        new = _aggregator(rows) if party == 'aggregator' else _key_authority(rows)
     else:
-        new = convert(rows)
+        new = _hospital(rows, n_parameters)
     kept = {name: value for name, value in rows.items() if _stays(name, party)}
     return {**kept, **new, FORMAT_ROW: FORMAT}
 
@@ -166,16 +161,11 @@ def _hospital(rows: Mapping[str, bytes], n_parameters: int) -> Rows:
             else:
                 promises = replace(promises, revealed=survivors)
         record = record.promising(promises)
-    sending = json.loads(rows.get('sending', b'null'))
-    if sending is not None:
+    if sending := json.loads(rows.get('sending', b'null')):
+        setup, update_hash = (bytes.fromhex(sending[name]) for name in ('setup', 'hash'))
+        chunks = tuple((start, count) for start, count in sending['chunks'])
         round, attempt = sending['of']
-        sent = Sent(
-            round,
-            attempt,
-            bytes.fromhex(sending['setup']),
-            bytes.fromhex(sending['hash']),
-            tuple((start, count) for start, count in sending['chunks']),
-        )
+        sent = Sent(round, attempt, setup, update_hash, chunks)
         record = replace(record, sending=(sent,))
     new = {'state': encode(replace(record, phase=_hospital_phase(record)))}
     if 'update' in rows:
@@ -200,15 +190,14 @@ def _hospital_phase(record: HospitalRecord) -> Phase:
 def _old_update(data: bytes, n_parameters: int) -> LocalUpdate:
     line, rest = data.split(b'\n', 1)
     head = json.loads(line)
-    weights, links = rest[: 4 * n_parameters], rest[4 * n_parameters :]
     result = TrainingResult(
-        decode_weights(weights, n_parameters),
-        head['epsilon'],
-        head['ledger_entries'],
-        bytes.fromhex(head['ledger_head']),
-        head['ledger_base_entries'],
-        bytes.fromhex(head['ledger_base_head']),
-        links,
+        weights=decode_weights(rest[: 4 * n_parameters], n_parameters),
+        epsilon=head['epsilon'],
+        ledger_entries=head['ledger_entries'],
+        ledger_head=bytes.fromhex(head['ledger_head']),
+        ledger_base_entries=head['ledger_base_entries'],
+        ledger_base_head=bytes.fromhex(head['ledger_base_head']),
+        ledger_links=rest[4 * n_parameters :],
     )
     return LocalUpdate(head['round'], bytes.fromhex(head['base']), result)
 
@@ -218,7 +207,7 @@ def _aggregator(rows: Mapping[str, bytes]) -> Rows:
     phase = Phase.OPEN if attempt[1] else Phase.WAITING
     record, new = AggregatorRecord(phase, *attempt), {}
     fixed = json.loads(rows.get('fixed', b'null'))
-    if fixed is not None and (fixed['round'], fixed['attempt']) == attempt:
+    if fixed and (fixed['round'], fixed['attempt']) == attempt:
         index = json.loads(rows.get('updates', b'{}'))
         record = AggregatorRecord(
             Phase.REVEAL if fixed['revealing'] else Phase.SETTLE,
@@ -265,22 +254,13 @@ def _key_authority(rows: Mapping[str, bytes]) -> Rows:
         for name, value in sorted(rows.items())
         if name.startswith('served ')
     )
-    return {
-        **new,
-        'state': encode(KeyAuthorityRecord(phase, round, int(chosen), sum_hash, served)),
-    }
+    record = KeyAuthorityRecord(phase, round, int(chosen), sum_hash, served)
+    return {**new, 'state': encode(record)}
 
 
 def _old_released(data: bytes) -> Released:
     line, weights = data.split(b'\n', 1)
     head = json.loads(line)
-    return Released(
-        head['round'],
-        head['attempt'],
-        decode_weights(weights, len(weights) // 4),
-        tuple(head['contributors']),
-        bytes.fromhex(head['update_hashes']),
-        head['rolled_back'],
-        head['reason'],
-        tuple(head['sizes']),
-    )
+    head['weights'] = decode_weights(weights, len(weights) // 4)
+    head['update_hashes'] = bytes.fromhex(head['update_hashes'])
+    return Released(**head | {name: tuple(head[name]) for name in ('contributors', 'sizes')})

@@ -346,7 +346,7 @@ class Aggregator:
         names = self._gathered(now, here, admitted, in_time)
         if isinstance(names, Outcome):
             return names
-        self.state.fix_keyed(names)
+        self.state.fix(names)
         missing = admitted - here
         self._absent, self._slow = missing - self._slow, set()
         return self._enter(Phase.SHARE, now, _without(missing))
@@ -406,29 +406,26 @@ class Aggregator:
         names = self._gathered(now, here, keyed, in_time)
         if isinstance(names, Outcome):
             return names
-        self.state.fix_members(names)
+        self.state.fix(self.state.record.keyed, names)
         return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - here))
 
     def _deliver(self) -> Outcome:
         """Hand each member what the others sealed for it."""
-        record = self.state.record
-        place = {each: place for place, each in enumerate(sorted(record.keyed))}
+        record, outcome = self.state.record, Outcome()
+        place = {name: place for place, name in enumerate(sorted(record.keyed))}
         members = sorted(record.members)
-        messages = []
         for to in members:
-            senders = tuple(each for each in members if each != to)
-            sealed = []
-            for sender in senders:
-                # A sender seals nothing for itself.
-                start = SEALED_BYTES * (place[to] - (place[sender] < place[to]))
-                sealed.append(self.state.shares[sender].sealed[start : start + SEALED_BYTES])
-            joined = b''.join(sealed)
-            messages.append(
-                self.channel.seal(
-                    protocol.Delivery, *record.id, to=to, senders=senders, sealed=joined
-                )
+            senders = tuple(name for name in members if name != to)
+            # A sender seals nothing for itself.
+            sealed = b''.join(
+                self.state.shares[sender].sealed[SEALED_BYTES * at :][:SEALED_BYTES]
+                for sender in senders
+                for at in [place[to] - (place[sender] < place[to])]
             )
-        return Outcome(tuple(messages))
+            outcome += self.channel.say(
+                protocol.Delivery, record.id, to=to, senders=senders, sealed=sealed
+            )
+        return outcome
 
     # Phase TRAIN: gather masked updates, chunk by chunk.
 
@@ -465,20 +462,17 @@ class Aggregator:
         self._unaccounted[error.sender] = error.detail
         note = f'{error.sender} is left out of round {self.round}: {error.detail}'
         heads = self.watch.acknowledge(self.channel, self.state.record.id)
-        return Outcome((heads,), notes=(note,)) + self._advance(now, in_time=True)
+        return heads + Outcome(notes=(note,)) + self._advance(now, in_time=True)
 
     def _pull(self, now: float) -> Outcome:
         """Ask hospitals for more of their updates, a little at a time."""
         if self._phase is not Phase.TRAIN:
             return Outcome()
-        return Outcome(
-            tuple(
-                self.channel.seal(
-                    protocol.Wanted, *self.state.record.id, to=name, first=first, count=count
-                )
-                for name, (first, count) in self.state.updates.wanted(now)
-            )
-        )
+        pulled = Outcome()
+        for name, (first, count) in self.state.updates.wanted(now):
+            chunks = {'to': name, 'first': first, 'count': count}
+            pulled += self.channel.say(protocol.Wanted, self.state.record.id, **chunks)
+        return pulled
 
     def _end_train(self, now: float, in_time: bool) -> Outcome:
         members = set(self.state.record.members)
@@ -568,10 +562,7 @@ class Aggregator:
         if decryption.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
         sum_hash = decryption.sum_hash
-        request = self.channel.seal(
-            protocol.DecryptRequest, *record.id, **proof, sum_hash=sum_hash
-        )
-        return Outcome((request,))
+        return self.channel.say(protocol.DecryptRequest, record.id, **proof, sum_hash=sum_hash)
 
     def _relay(self, message: protocol.Wanted) -> Outcome:
         """
@@ -583,8 +574,7 @@ class Aggregator:
         if message.id != record.id or not decryption.sum_hash or decryption.abandoned:
             raise RoundError(message.sender, f'wants updates of {message.id}')
         updates = self.state.updates.items(record.survivors, message.first, message.count)
-        relay = self.channel.seal(protocol.Relay, *record.id, first=message.first, updates=updates)
-        return Outcome((relay,))
+        return self.channel.say(protocol.Relay, record.id, first=message.first, updates=updates)
 
     def _take_verdict(self, message: protocol.Verdict, now: float) -> Outcome:
         ours = message.id == self.state.record.id
@@ -687,14 +677,14 @@ class Aggregator:
         """
         record = self.state.record
         at = at or record.id
-        messages: list[Message] = []
+        heads = Outcome()
         if self.watch.changed or at != self._acknowledged:
             # Before the status: hospitals take part on heads alone that are as new as it is.
-            messages.append(self.watch.acknowledge(self.channel, at))
+            heads = self.watch.acknowledge(self.channel, at)
             self._acknowledged = at
-        status = self.channel.seal(
+        status = self.channel.say(
             protocol.RoundStatus,
-            *at,
+            at,
             phase=int(self._phase),
             keyed=record.keyed,
             members=record.members or record.keyed or tuple(self.orders.admitted),
@@ -706,7 +696,7 @@ class Aggregator:
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'
-        return Outcome((*messages, status), notes=(note,))
+        return heads + status + Outcome(notes=(note,))
 
 
 def _names(names: Iterable[str]) -> str:

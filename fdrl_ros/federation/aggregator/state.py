@@ -278,13 +278,9 @@ class AggregatorState:
         if self.record.survivors:
             self._store.note(*_row(message))
 
-    def fix_keyed(self, names: tuple[str, ...]) -> None:
-        """Fix whose keys shares are made for."""
-        self.record = replace(self.record, keyed=names)
-
-    def fix_members(self, names: tuple[str, ...]) -> None:
-        """Fix which hospitals mask with each other."""
-        self.record = replace(self.record, members=names)
+    def fix(self, keyed: tuple[str, ...], members: tuple[str, ...] = ()) -> None:
+        """Fix whose keys shares are made for, then who mask with each other."""
+        self.record = replace(self.record, keyed=keyed, members=members)
 
     def fix_survivors(self, names: tuple[str, ...]) -> None:
         """Fix the survivors, durably with all that was received so far."""

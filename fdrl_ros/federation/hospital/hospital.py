@@ -54,7 +54,7 @@ from fdrl_ros.federation.protocol.attempt import (
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
-from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.protocol.party import Job, Outcome, Party, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_hospital
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import FIRST, numbers, open_key, Terms
@@ -62,7 +62,6 @@ from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
-from numpy.typing import NDArray
 
 AHEAD = 8
 """Attempts ahead of the present one of which messages are kept: they may overtake its status."""
@@ -93,7 +92,7 @@ class HospitalSettings:
     personal: tuple[str, ...] = ()
 
 
-class Hospital:
+class Hospital(Party):
     """One hospital in the federation: a plain object that a driver moves; see :class:`Party`."""
 
     takes: Takes = {
@@ -173,14 +172,6 @@ class Hospital:
             return False
         (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
         return aggregator >= status.id and authority[0] >= policy.envelope.round
-
-    def start(self, now: float) -> Outcome:
-        """Begin: a hospital waits for the servers' messages."""
-        return Outcome()
-
-    def tick(self, now: float) -> Outcome:
-        """Let time pass: a hospital follows the aggregator's deadlines."""
-        return Outcome()
 
     def handle(self, message: Message, now: float) -> Outcome:
         """Take a message; see :class:`Party`."""
@@ -323,15 +314,15 @@ class Hospital:
 
     def _decline(self, reason: protocol.DeclineReason, why: str) -> Outcome:
         """Tell the aggregator, once a round, that this hospital takes no part in it."""
-        round, attempt = self._attempt
+        round = self.round
         if self._declined == round:
             return Outcome()
         self._declined, self.problem = round, self.problem or why
         detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
-        declined = self.channel.seal(
-            protocol.Decline, round, attempt, reason=int(reason), detail=detail
+        declined = self.channel.say(
+            protocol.Decline, self._attempt, reason=int(reason), detail=detail
         )
-        return Outcome((declined,), notes=(f'no part in round {round}: {why}',))
+        return declined + Outcome(notes=(f'no part in round {round}: {why}',))
 
     # Phase OPEN: publish this attempt's keys.
 
@@ -390,10 +381,9 @@ class Hospital:
             return Outcome()
         sealed = seal_shares(self._secrets(received), keys)
         joined = b''.join(sealed[name] for name in sorted(sealed))
-        shares = self.channel.seal(
-            protocol.Shares, *received.attempt, keys_digest=keys.digest, sealed=joined
+        return self.channel.say(
+            protocol.Shares, received.attempt, keys_digest=keys.digest, sealed=joined
         )
-        return Outcome((shares,))
 
     # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
 
@@ -498,28 +488,24 @@ class Hospital:
         size = self._roster.member(self._name).size
         base, share = self._weights, size / self._roster.n_max
         uniforms = self._learner.rounding(attempt[0], codec.n_parameters)
+        secrets, keys = self._secrets(received), received.keys
+        others = {name: keys[name].mask_key for name in setup.members if name != self._name}
 
         def encrypt(report: Report, stopped: Stopped) -> Sent:
             weights = update.result.weights[shared]
             slots = codec.encode(weights, base[shared], share, uniforms)
-            mask = self._mask(received, setup, codec.masked_slots(), codec.scheme.plain_modulus)
-            chunks = codec.encrypt(slots, mask, public)
+            # The pair masks with all other members plus the self mask (FDRL Eq. 6).
+            mask = net_mask(
+                secrets,
+                others,
+                count=slots.size,
+                modulus=codec.scheme.plain_modulus,
+                setup=setup.digest,
+            )
+            chunks = codec.encrypt(slots, mask.reshape(slots.shape), public)
             return self.state.write_chunks(attempt, setup.digest, chunks)
 
         return Job('encrypt', encrypt)
-
-    def _mask(
-        self, received: Received, setup: Setup, shape: tuple[int, int], modulus: int
-    ) -> NDArray[np.int64]:
-        """Return the pair masks with all other members plus the self mask (FDRL Eq. 6)."""
-        flat = net_mask(
-            self._secrets(received),
-            {name: received.keys[name].mask_key for name in setup.members if name != self._name},
-            count=shape[0] * shape[1],
-            modulus=modulus,
-            setup=setup.digest,
-        )
-        return flat.reshape(shape)
 
     def _send(self, received: Received, sent: Sent) -> Outcome:
         """Send the first chunks of what is on disk; the aggregator asks for the others."""
@@ -539,7 +525,9 @@ class Hospital:
     def _chunks(self, sent: Sent, first: int, count: int) -> Outcome:
         """Sign chunks of what is on disk; the first one brings the ledger's links."""
         assert self.state.update is not None
-        base, result = self.state.update.base, self.state.update.result
+        base, result = self.state.update.base, vars(self.state.update.result)
+        proof = {name: value for name, value in result.items() if name.startswith('ledger_')}
+        links = self.state.links()
         return Outcome(
             tuple(
                 self.channel.seal(
@@ -550,11 +538,7 @@ class Hospital:
                     base_digest=base,
                     setup_digest=sent.setup_digest,
                     ciphertext=self.state.chunk(sent, number),
-                    ledger_entries=result.ledger_entries,
-                    ledger_head=result.ledger_head,
-                    ledger_base_entries=result.ledger_base_entries,
-                    ledger_base_head=result.ledger_base_head,
-                    ledger_links=b'' if number else self.state.links(),
+                    **proof | {'ledger_links': b'' if number else links},
                 )
                 for number in numbers(first, count, len(sent.chunks))
             )
@@ -581,10 +565,9 @@ class Hospital:
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
-        settle = self.channel.seal(
-            protocol.Settle, *attempt, settle_digest=settled, update_hash=sent.update_hash
+        return self.channel.say(
+            protocol.Settle, attempt, settle_digest=settled, update_hash=sent.update_hash
         )
-        return Outcome((settle,))
 
     # Phase REVEAL: reveal shares for the survivor set, one in a round.
 
@@ -612,14 +595,13 @@ class Hospital:
             pair.self_seed if name in survivors else pair.mask_secret
             for name, pair in sorted(setup.shares.items())
         )
-        reveal = self.channel.seal(
+        return self.channel.say(
             protocol.Reveal,
-            *received.attempt,
+            received.attempt,
             settle_digest=settled,
             missing=tuple(name for name in setup.members if name not in setup.shares),
             shares=b''.join(shares),
         )
-        return Outcome((reveal,))
 
     def _note(
         self, received: Received, kind: str, **fields: bytes | Head | tuple[str, ...]
@@ -671,9 +653,9 @@ class Hospital:
         if self.restored or unseen or self._released == update.round:
             return Outcome()
         self._released = update.round
-        released = self.channel.seal(
+        return self.channel.say(
             protocol.HospitalPolicy,
-            *policy.id,
+            policy.id,
             weights=encode_weights(update.result.weights),
             digest=digest_of(update.result.weights),
             unit=chosen.unit,
@@ -681,7 +663,6 @@ class Hospital:
             delta=chosen.delta,
             secure=self._learner.secure,
         )
-        return Outcome((released,))
 
     # What every round rests on: the encryption key, and the ledger heads that the servers saw.
 

@@ -289,20 +289,14 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> NDArray[np.int64]:
         if not hmac.compare_digest(protocol.hash_of_seed(seed), published[name].seed_hash):
             raise WrongSecretError(name)
     dropped = [name for name in checked.members if name not in seeds]
-    envelope, size = checked.request.envelope, codec.masked_slots()
+    envelope, scheme = checked.request.envelope, codec.scheme
     return leftover_mask(
-        MaskContext(
-            envelope.federation,
-            envelope.round,
-            envelope.attempt,
-            checked.members,
-            checked.setup,
-        ),
+        MaskContext(envelope.federation, *checked.request.id, checked.members, checked.setup),
         {name: published[name].mask_key for name in checked.members},
         self_seeds=seeds,
         mask_secrets={name: restored(name) for name in dropped},
-        count=size[0] * size[1],
-        modulus=codec.scheme.plain_modulus,
+        count=scheme.ciphertexts * scheme.slots,
+        modulus=scheme.plain_modulus,
     )
 
 
@@ -372,16 +366,17 @@ class KeyAuthority:
 
     def start(self, now: float) -> Outcome:
         """Announce the encryption key and the newest policy."""
-        key = self.channel.seal(protocol.EncryptionKey, 0, 0, **self._announced)
+        key = self.channel.say(protocol.EncryptionKey, (0, 0), **self._announced)
         note_order(self.channel, self._store)
         if (self.channel.journal.newest_round('release') or 0) < self.round:
             self._note_release()  # killed between the two
         self.channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
-        jobs: tuple[Job, ...] = ()
-        if (summed := self.state.summed()) is not None:
-            self._busy = True
-            jobs = (Job('validate', lambda report, stopped: self._validated(summed)),)
-        return Outcome((key, self._acknowledge(), self._policy_message()), jobs)
+        begun = key + self._acknowledge() + self._publish_policy()
+        if (summed := self.state.summed()) is None:
+            return begun
+        self._busy = True
+        validate = Job('validate', lambda report, stopped: self._validated(summed))
+        return begun + Outcome(jobs=(validate,))
 
     def tick(self, now: float) -> Outcome:
         """Ask for updates that did not come."""
@@ -413,7 +408,7 @@ class KeyAuthority:
     def _take_request(self, message: protocol.DecryptRequest, now: float) -> Outcome:
         if message.envelope.round == self.round:
             # The answer to an earlier request was lost. There is no second decryption.
-            return Outcome((self._policy_message(),))
+            return self._publish_policy()
         if self._busy:
             return Outcome()  # the answer is on its way
         try:
@@ -441,17 +436,14 @@ class KeyAuthority:
 
     def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Outcome:
         round, attempt = request.id
-        verdict = self.channel.seal(
-            protocol.Verdict, round, attempt, accepted=accepted, reason=reason
-        )
+        verdict = self.channel.say(protocol.Verdict, request.id, accepted=accepted, reason=reason)
         if accepted:
-            return Outcome((verdict,))
+            return verdict
         if (round, reason) != self._refused:
             # The same again is nothing new, and must not fill the disk.
             self._refused = (round, reason)
             self.channel.journal.append('refuse', round=round, attempt=attempt, reason=reason)
-        note = f'refused to decrypt round {round}: {reason}'
-        return Outcome((verdict,), notes=(note,))
+        return verdict + Outcome(notes=(f'refused to decrypt round {round}: {reason}',))
 
     # 2. Request the updates as their hospitals signed them, and add them.
 
@@ -460,18 +452,15 @@ class KeyAuthority:
         summing = self._summing
         if summing is None or self._busy:
             return Outcome()
-        attempt = summing.checked.request.id
+        request = summing.checked.request
         if summing.is_whole:
             self._summing = None
-            return self._begin(lambda: self._decrypt(summing), summing.checked.request)
-        return Outcome(
-            tuple(
-                self.channel.seal(
-                    protocol.Wanted, *attempt, to='aggregator', first=first, count=count
-                )
-                for first, count in summing.wanted(now)
-            )
-        )
+            return self._begin(lambda: self._decrypt(summing), request)
+        pulled = Outcome()
+        for first, count in summing.wanted(now):
+            chunks = {'to': 'aggregator', 'first': first, 'count': count}
+            pulled += self.channel.say(protocol.Wanted, request.id, **chunks)
+        return pulled
 
     def _take_relay(self, message: protocol.Relay, now: float) -> Outcome:
         summing = self._summing
@@ -562,18 +551,17 @@ class KeyAuthority:
         self._note_release()
         note = f'released the policy of round {released.round}: {released.reason}'
         # First the heads: hospitals release their own policies on acknowledged ones alone.
-        return Outcome((self._acknowledge(), self._policy_message()), notes=(note,))
+        return self._acknowledge() + self._publish_policy() + Outcome(notes=(note,))
 
-    def _acknowledge(self) -> protocol.LedgerHeads:
+    def _acknowledge(self) -> Outcome:
         released = self.state.released
         return self._watch.acknowledge(self.channel, (released.round, released.attempt))
 
-    def _policy_message(self) -> protocol.GlobalPolicy:
+    def _publish_policy(self) -> Outcome:
         released = self.state.released
-        return self.channel.seal(
+        return self.channel.say(
             protocol.GlobalPolicy,
-            released.round,
-            released.attempt,
+            (released.round, released.attempt),
             weights=encode_weights(released.weights),
             digest=digest_of(released.weights),
             contributors=released.contributors,

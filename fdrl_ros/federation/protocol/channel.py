@@ -12,7 +12,7 @@ from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import MessageError, ReplayError, RosterError, RoundError, SignatureError
 from fdrl_ros.federation.journal.journal import Journal
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.message import Message, Phase
+from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
 from fdrl_ros.federation.protocol.party import Outcome, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 
@@ -129,6 +129,10 @@ class Channel(Receiver):
         )
         return kind(envelope=envelope, **fields).signed_by(self._identity)
 
+    def say(self, kind: type[Message], at: AttemptId, **fields: Any) -> Outcome:
+        """Have a signed message of this party sent."""
+        return Outcome((self.seal(kind, *at, **fields),))
+
 
 OBSERVED: Final[Takes] = {
     protocol.GlobalPolicy: ('key_authority',),
@@ -192,14 +196,9 @@ class RosterMismatches:
         if self._reported.get(sender) == digest:
             raise RoundError(sender, problem)
         self._reported[sender] = digest
-        objection = self._channel.seal(
-            protocol.Objection,
-            *status.id,
-            roster_serial=roster.serial,
-            roster_digest=roster.digest_bytes,
-        )
-        notes = self._notes(sender, f'no part in the rounds: {problem}')
-        return Outcome((objection,), notes=notes)
+        ours = {'roster_serial': roster.serial, 'roster_digest': roster.digest_bytes}
+        objection = self._channel.say(protocol.Objection, status.id, **ours)
+        return objection + self._noted(sender, f'no part in the rounds: {problem}')
 
     def take(self, objection: protocol.Objection) -> Outcome:
         """
@@ -216,8 +215,8 @@ class RosterMismatches:
             f'{digest.hex()[:16]}, {self._channel.name} by number {roster.serial}, '
             f'{roster.digest[:16]}: give both the newest one'
         )
-        return Outcome(notes=self._notes(sender, problem))
+        return self._noted(sender, problem)
 
-    def _notes(self, sender: str, problem: str) -> tuple[str, ...]:
+    def _noted(self, sender: str, problem: str) -> Outcome:
         self._logged[sender] += 1
-        return (problem,) if worth_logging(self._logged[sender]) else ()
+        return Outcome(notes=(problem,) if worth_logging(self._logged[sender]) else ())

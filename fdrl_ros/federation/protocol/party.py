@@ -55,7 +55,7 @@ class Party(Protocol):
 
     def start(self, now: float) -> Outcome:
         """Begin, or go on after a restart."""
-        ...
+        return Outcome()
 
     def handle(self, message: Message, now: float) -> Outcome:
         """
@@ -71,7 +71,7 @@ class Party(Protocol):
 
     def tick(self, now: float) -> Outcome:
         """Let time pass; called a few times a second."""
-        ...
+        return Outcome()
 
 
 def worth_logging(count: int) -> bool:

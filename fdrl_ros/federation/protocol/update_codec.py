@@ -72,10 +72,6 @@ class UpdateCodec:
         pairs = zip(slots, mask, strict=True)
         return (public.encrypt((row + own) % modulus) for row, own in pairs)
 
-    def masked_slots(self) -> tuple[int, int]:
-        """Return the shape of a whole update's masks: (ciphertexts, slots)."""
-        return self.scheme.ciphertexts, self.scheme.slots
-
     def unmask(self, sums: np.ndarray, leftover: np.ndarray) -> np.ndarray:
         """
         Take off the decrypted sum what masks are left in it.

@@ -7,15 +7,15 @@ Both sides have the same fields; the ROS side has a header besides. What comes f
 checked for what Python or the signature's encoding cannot hold, before anybody looks at it.
 """
 
-from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints, TypeVar
 
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.message import Envelope, Message
 import fdrl_ros.msg as ros
 
-M = TypeVar('M', bound=Message)
+M = TypeVar('M', bound=Message | Envelope)
 
 LARGEST_MESSAGE = 2**26
 """Bytes of all payloads of one message; more is refused."""
@@ -51,52 +51,42 @@ def from_ros(source: Any, kind: type[M], **apart: Any) -> M:
     :param apart: fields that came beside it.
     :raises MessageError: if it holds a number or a payload that no honest sender would send.
     """
-    sender = source.envelope.sender
-    room = [LARGEST_MESSAGE]
+    return replace(_Reader(source.envelope.sender).read(source, kind), **apart)
 
-    def number(value: int) -> int:
-        if value > _LARGEST_INTEGER:
-            raise MessageError(sender, f'the number {value} is out of range')
-        return value
 
-    def payload(value: Any) -> bytes:
-        room[0] -= len(value)
-        if room[0] < 0:
-            raise MessageError(sender, f'more than {LARGEST_MESSAGE} bytes')
-        return bytes(value)
+class _Reader:
+    """Reads one message; its payloads share the room that there is."""
 
-    def short(name: str, most: int, read_it: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def take(value: Any) -> Any:
-            if len(value) > most:
-                raise MessageError(sender, f'{len(value)} of {name}: at most {most}')
-            return read_it(value)
+    def __init__(self, sender: str) -> None:
+        self._sender, self._room = sender, LARGEST_MESSAGE
 
-        return take
-
-    def read(source: Any, kind: type[Any]) -> Any:
-        return kind(**{name: take(getattr(source, name)) for name, take in readers(kind).items()})
-
-    def readers(kind: type[Any]) -> dict[str, Callable[[Any], Any]]:
-        found = {name: reader(hint) for name, hint in get_type_hints(kind).items()}
-        limits = {each.name: each.metadata.get('most') for each in fields(kind)}
-        return found | {
-            name: short(name, most, found[name]) for name, most in limits.items() if most
+    def read(self, source: object, kind: type[M]) -> M:
+        values = {
+            name: self._value(getattr(source, name), hint, name, most)
+            for name, hint, most in _fields(kind)  # type: ignore[arg-type]
         }
+        return kind(**values)
 
-    def reader(hint: Any) -> Callable[[Any], Any]:
+    def _value(self, value: Any, hint: Any, name: str = '', most: int | None = None) -> Any:
+        if most and len(value) > most:
+            raise MessageError(self._sender, f'{len(value)} of {name}: at most {most}')
         if hint is bytes:
-            return payload
-        if hint is int:
-            return number
-        if isinstance(hint, type) and issubclass(hint, Message | Envelope):
-            return lambda value: read(value, hint)
+            self._room -= len(value)
+            if self._room < 0:
+                raise MessageError(self._sender, f'more than {LARGEST_MESSAGE} bytes')
+            return bytes(value)
+        if hint is int and value > _LARGEST_INTEGER:
+            raise MessageError(self._sender, f'the number {value} is out of range')
         if get_origin(hint) is tuple:
-            item = reader(get_args(hint)[0])
-            return lambda values: tuple(item(value) for value in values)
-        return lambda value: value
+            return tuple(self._value(item, get_args(hint)[0]) for item in value)
+        return self.read(value, hint) if hasattr(hint, '__dataclass_fields__') else value
 
-    made: M = read(source, kind)
-    return replace(made, **apart)
+
+@cache
+def _fields(kind: type[Any]) -> list[tuple[str, Any, int | None]]:
+    """Return name, type and greatest length of each field."""
+    hints = get_type_hints(kind)
+    return [(each.name, hints[each.name], each.metadata.get('most')) for each in fields(kind)]
 
 
 def _item_to_ros(item: Any) -> Any:
