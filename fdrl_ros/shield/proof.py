@@ -36,10 +36,10 @@ from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.workspace import RIDING
-from fdrl_ros.shield.worst_cases import corner_histories, Histories, random_histories, sensor_signs
+from fdrl_ros.shield.worst_cases import corner_histories, Histories, random_histories
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
-from fdrl_ros.surgery.tasks.procedures import Procedure, procedure_named
+from fdrl_ros.surgery.tasks.procedures import procedure_named
 from fdrl_ros.surgery.tissue.contact import contact_force, contact_stiffness
 import numpy as np
 from numpy.typing import NDArray
@@ -115,16 +115,12 @@ class Margins:
         return Finding(claim, self._cells, self._least, {} if holds else self._where)
 
 
-def no_report(done: int, total: int) -> None:
-    """Tell nobody."""
-
-
 def check_tables(
     taken: Bounds,
     world: Bounds | None = None,
     back: float = _UP,
     fine: int = 4,
-    report: Report = no_report,
+    report: Report = lambda done, total: None,
 ) -> Finding:
     """
     Check every entry of the tables against the worst surface and arm there are.
@@ -184,13 +180,70 @@ def check_tables(
     return margins.finding('tables')
 
 
-def kappas_of(bounds: Bounds, procedure: Procedure) -> tuple[float, float]:
-    """Return the least and greatest kappa under the instrument of a procedure, N^(2/3)/m."""
-    soft, stiff = (
-        float(contact_stiffness(each, procedure.contact_radius) ** POWER)
-        for each in (bounds.softest, bounds.stiffest)
-    )
-    return soft, stiff
+Errors = tuple[Array, Array]
+"""Of measured force and height of the tip at each moment, as shares of the greatest there are."""
+
+
+class Contest:
+    """
+    A shield's prediction for a procedure, and the truth that it is held against.
+
+    :param settings: of the shield.
+    :param procedure: its name.
+    :param wide: whether under the wide bounds, or the usual ones.
+    :param world: bounds that the truth keeps to; those of the shield by default.
+    """
+
+    def __init__(
+        self, settings: ShieldSettings, procedure: str, wide: bool, world: Bounds | None
+    ) -> None:
+        chosen = procedure_named(procedure)
+        taken = settings.wide() if wide else settings.usual()
+        self.procedure, self.truth = procedure, world or taken
+        self.prediction = Prediction(taken, chosen.contact_radius)
+        soft, stiff = (
+            float(contact_stiffness(end, chosen.contact_radius) ** POWER)
+            for end in (self.truth.softest, self.truth.stiffest)
+        )
+        limit = HARD_STOP if wide else chosen.force_limit
+        self._range = self.truth, (soft, stiff), limit
+
+    def corners(self, intervals: tuple[float, ...], sample: int | None) -> Histories:
+        """Return the histories at all corners, or a sample of them."""
+        return corner_histories(*self._range, intervals).sample(sample)
+
+    def drawn(self, seeds: int) -> Iterator[tuple[Histories, list[Errors]]]:
+        """Draw 5,000 histories between the corners for each seed, with errors of the sensors."""
+        for seed in range(seeds):
+            some = random_histories(*self._range, 5_000, seed)
+            off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
+            yield some, [(off, beside), (np.sign(off), np.sign(beside))]
+
+    def estimate(
+        self, some: Histories, errors: Errors, low: float = 0.0
+    ) -> tuple[ContactState, ContactBounds]:
+        """
+        Return what the shield sees of histories at their end, and what it takes to be possible.
+
+        :param low: how far below the surface it was planned, m; at last it is at its middle.
+        """
+        stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
+        off, beside = errors
+        estimator = ContactEstimator((self.prediction,), self.procedure, nothing)
+        base = estimator.height_of(nothing)
+        for step, speed in enumerate(some.speeds):
+            behind = some.behind[step]
+            tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)
+            force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
+            force = force + off[step] * self.truth.force_error
+            lag = behind + beside[step] * self.truth.position_error
+            error = some.heights[step] + low - base - behind
+            interval = (0.0, *some.intervals)[step]
+            reading = ContactReading(force, lag, error, nothing)
+            _, seen, possible = estimator.update(reading, interval, nothing < 1.0)[0]
+            if step < len(some.moves):
+                estimator.record_move(-some.moves[step])
+        return seen, possible
 
 
 def check_estimator(
@@ -207,96 +260,41 @@ def check_estimator(
     Histories of two ticks at all corners are looked at with the sensor off to both sides at every
     moment, and longer ones between them with the sensor off by anything.
 
-    :param settings: of the shield.
-    :param procedure: its name.
-    :param wide: whether under the wide bounds, or the usual ones.
-    :param world: bounds that the truth keeps to; those of the shield by default.
+    :param settings: as :class:`Contest` takes it, and the next three.
     :param fine: how many times 20,000 histories are drawn between the corners, with intervals
         of their own for each 5,000. With 0 the intervals at corners are ticks too.
     :param sample: how many histories are drawn of those at corners; all of them by default.
     """
-    chosen = procedure_named(procedure)
-    taken = settings.wide() if wide else settings.usual()
-    truth, limit = world or taken, HARD_STOP if wide else chosen.force_limit
-    kappas = kappas_of(truth, chosen)
-    prediction = Prediction(taken, chosen.contact_radius)
+    contest = Contest(settings, procedure, wide, world)
     tried = []
     for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
-        some = corner_histories(truth, kappas, limit, intervals).sample(sample)
-        for each, side in itertools.product(sensor_signs(len(some.speeds)), sides):
-            off = np.array(each)[:, None]
-            tried.append((some, off, side * off))
-    for seed in range(4 * fine):
-        some = random_histories(truth, kappas, limit, 5_000, seed)
-        off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
-        tried += [(some, off, beside), (some, np.sign(off), np.sign(beside))]
+        some = contest.corners(intervals, sample)
+        ways = itertools.product((-1.0, 1.0), repeat=len(some.speeds))
+        signs = [np.array(way)[:, None] for way in ways]
+        tried.append((some, [(off, side * off) for off in signs for side in sides]))
     margins = Margins()
-    for some, off, beside in tried:
-        found = _margins(some, prediction, procedure, truth, (off, beside))
-        for name, margin in found.items():
-            margins.add(
-                margin,
-                f'short of {name}',
-                kappa=some.kappa,
-                damping=some.damping,
-                lag=some.lag,
-                speed=some.speeds[-1],
-                speed_before=some.speeds[-2],
-                depth=some.depths[-1],
-                behind=some.behind[-2],
-                move=some.moves[-1],
-            )
+    for some, errors in itertools.chain(tried, contest.drawn(4 * fine)):
+        for each in errors:
+            for name, margin in _margins(contest, some, each).items():
+                margins.add(
+                    margin,
+                    f'short of {name}',
+                    kappa=some.kappa,
+                    damping=some.damping,
+                    lag=some.lag,
+                    speed=some.speeds[-1],
+                    speed_before=some.speeds[-2],
+                    depth=some.depths[-1],
+                    behind=some.behind[-2],
+                    move=some.moves[-1],
+                )
     return margins.finding(f'estimator: {procedure}', 1e-7)
 
 
-def estimate_histories(
-    some: Histories,
-    prediction: Prediction,
-    procedure: str,
-    truth: Bounds,
-    errors: tuple[Array, Array],
-    low: float = 0.0,
-) -> tuple[ContactState, ContactBounds]:
-    """
-    Return what the shield sees of histories at their end, and what it takes to be possible.
-
-    :param errors: of measured force and measured height of the tip at each moment, as shares of
-        the greatest there are.
-    :param low: how far below the surface it was planned, m; at last it is at its middle.
-    """
-    stiffness, nothing = some.kappa**1.5, np.zeros_like(some.kappa)
-    off, beside = errors
-    estimator = ContactEstimator((prediction,), procedure, nothing)
-    base = estimator.height_of(nothing)
-    for step, speed in enumerate(some.speeds):
-        behind = some.behind[step]
-        tip = np.clip(behind / some.lag, -MAXIMUM_SPEED, MAXIMUM_SPEED)
-        force = contact_force(stiffness, some.damping, some.depths[step], speed + tip)
-        force = force + off[step] * truth.force_error
-        lag = behind + beside[step] * truth.position_error
-        reading = ContactReading(force, lag, some.heights[step] + low - base - behind, nothing)
-        _, seen, possible = estimator.update(reading, (0.0, *some.intervals)[step], nothing < 1.0)[
-            0
-        ]
-        if step < len(some.moves):
-            estimator.record_move(-some.moves[step])
-    return seen, possible
-
-
-def _margins(
-    some: Histories,
-    prediction: Prediction,
-    procedure: str,
-    truth: Bounds,
-    errors: tuple[Array, Array],
-) -> dict[str, Array]:
-    """
-    Return by how much each bound of the shield holds the truth, as a share of its size.
-
-    :param errors: of measured force and measured height of the tip at each moment, as shares of
-        the greatest there are.
-    """
-    seen, possible = estimate_histories(some, prediction, procedure, truth, errors)
+def _margins(contest: Contest, some: Histories, errors: Errors) -> dict[str, Array]:
+    """Return by how much each bound of the shield holds the truth, as a share of its size."""
+    seen, possible = contest.estimate(some, errors)
+    prediction, truth = contest.prediction, contest.truth
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
     # Of the kinds that this tissue can be of, one must allow for what it does.
     kind, contact = np.full((2, len(speed)), -np.inf)
@@ -335,43 +333,32 @@ def check_forces(
     """
     Check that no force is above what the shield says of any move, if it goes up after it.
 
-    :param settings: of the shield.
-    :param procedure: its name.
-    :param wide: whether under the wide bounds, or the usual ones.
-    :param world: bounds that the truth keeps to; those of the shield by default.
+    :param settings: as :class:`Contest` takes it, and the next three.
     :param fine: how many times 5,000 histories are drawn between the corners.
     :param sample: how many histories are drawn of those at corners; all of them by default.
     """
-    chosen = procedure_named(procedure)
-    taken = settings.wide() if wide else settings.usual()
-    truth, limit = world or taken, HARD_STOP if wide else chosen.force_limit
-    prediction, kappas = Prediction(taken, chosen.contact_radius), kappas_of(truth, chosen)
+    contest = Contest(settings, procedure, wide, world)
+    truth = contest.truth
     # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
     low = truth.registration - (0.0 if procedure in RIDING else 0.5 * truth.swing)
-    some = corner_histories(truth, kappas, limit, (TICK, TICK)).sample(sample)
     shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
-    tried = [(some, [(off, off) for off in shares] + [(off, -off) for off in shares])]
-    for seed in range(fine):
-        some = random_histories(truth, kappas, limit, 5_000, seed)
-        off, beside = np.random.default_rng(seed).uniform(-1.0, 1.0, (2, *some.speeds.shape))
-        tried.append((some, [(off, beside), (np.sign(off), np.sign(beside))]))
+    both = [(off, off) for off in shares] + [(off, -off) for off in shares]
+    corners = contest.corners((TICK, TICK), sample), both
     margins = Margins()
-    for some, errors in tried:
-        views = [
-            estimate_histories(some, prediction, procedure, truth, each, low) for each in errors
-        ]
+    for some, errors in itertools.chain([corners], contest.drawn(fine)):
+        views = [contest.estimate(some, each, low) for each in errors]
         speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
-        rise, rising = surface(truth, speeds, _STEPS)
+        rises = surface(truth, speeds, _STEPS)
         for place, move in enumerate(MOVES):
             true = np.max(
                 [
-                    greatest_true_forces(some, truth, rise, rising, rows, move, late)
+                    greatest_true_forces(some, truth, rises, rows, move, late)
                     for late in {0.0, truth.latency}
                 ],
                 axis=0,
             )
             for seen, possible in views:
-                said = prediction.force(seen, possible, place)
+                said = contest.prediction.force(seen, possible, place)
                 margins.add(
                     said - true,
                     said=said,
@@ -390,8 +377,7 @@ def check_forces(
 def greatest_true_forces(
     some: Histories,
     truth: Bounds,
-    rise: Array,
-    rising: Array,
+    rises: tuple[Array, Array],
     rows: NDArray[np.intp],
     move: float,
     late: float,
@@ -399,13 +385,13 @@ def greatest_true_forces(
     """
     Return the greatest force that comes of a move which the tip goes up after, N, shape (n,).
 
-    :param rise: of the surface after each sub-step, m; one line for each of its speeds.
-    :param rising: its speed then, m/s.
+    :param rises: of the surface after each sub-step, m, and its speeds then, m/s; one line for
+        each of its speeds now.
     :param rows: which of those lines is whose, shape (n,).
     :param move: m upwards; a robot that holds goes up by RISE of it.
     :param late: when it begins, s: until then the one before goes on.
     """
-    lag, behind = some.lag, some.behind[-1]
+    (rise, rising), lag, behind = rises, some.lag, some.behind[-1]
     left = np.exp(-SUBSTEP / lag)
     owed = np.full_like(lag, -move if move < 0.0 else 0.0)
     before = some.due[-1].copy()
@@ -433,7 +419,7 @@ def greatest_true_forces(
 
 
 def proofs(
-    settings: ShieldSettings, procedures: tuple[str, ...], fine: int, report: Report = no_report
+    settings: ShieldSettings, procedures: tuple[str, ...], fine: int, report: Report
 ) -> Iterator[tuple[str, float, Finding]]:
     """
     Check all three claims for both limits.

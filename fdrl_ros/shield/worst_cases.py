@@ -7,7 +7,6 @@ Whatever the shield infers has to hold it, see :mod:`fdrl_ros.shield.proof`.
 """
 
 from dataclasses import dataclass, fields
-import itertools
 from typing import Self
 
 from fdrl_ros.shield.excursion import Bounds, JITTER, MOVES, POWER
@@ -171,23 +170,5 @@ def _truths(
         due.append(np.maximum(-owed, 0.0) if bounds.latency else 0.0 * owed)
     heights = np.array(tips) - tips[-1] - contact / kappa
     depths = np.array(surface) - surface[-1] - heights
-    speed, depth, high, behind, owed = (
-        np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due)
-    )
-    return Histories(
-        kappa[fine],
-        damping[fine],
-        lag[fine],
-        speed,
-        depth,
-        high,
-        behind,
-        owed,
-        moves[:, fine],
-        intervals,
-    )
-
-
-def sensor_signs(moments: int) -> list[tuple[float, ...]]:
-    """Return all ways in which a sensor can be off at each moment, as shares of its error."""
-    return list(itertools.product((-1.0, 1.0), repeat=moments))
+    moving = (np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due))
+    return Histories(kappa[fine], damping[fine], lag[fine], *moving, moves[:, fine], intervals)
