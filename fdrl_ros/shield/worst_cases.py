@@ -170,5 +170,8 @@ def _truths(
         due.append(np.maximum(-owed, 0.0) if bounds.latency else 0.0 * owed)
     heights = np.array(tips) - tips[-1] - contact / kappa
     depths = np.array(surface) - surface[-1] - heights
-    moving = (np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due))
-    return Histories(kappa[fine], damping[fine], lag[fine], *moving, moves[:, fine], intervals)
+    speed, depth, high, behind, owed = (
+        np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due)
+    )
+    tissue, owes = (kappa[fine], damping[fine]), (behind, owed)
+    return Histories(*tissue, lag[fine], speed, depth, high, *owes, moves[:, fine], intervals)
