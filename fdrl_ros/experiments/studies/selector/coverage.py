@@ -38,6 +38,11 @@ FIRST_REDRAWN = 10**8
 APART = 10**6
 """Numbers kept for what is drawn anew for one patient."""
 
+COLUMNS = ('patient', 'tick', 'start', 'exact', 'mean', 'std') + (
+    *('reference', 'error', 'closer', 'closer_error'),
+)
+"""What is kept of each state."""
+
 FEWER = 4
 """How many times fewer patients the check averages over."""
 
@@ -116,14 +121,12 @@ def _models(
     policies = read_policies(run, plan, settings.policies)
     start = policies.pop('pretrained')
     assert start is not None
-    values = value_models(
-        run.path / 'values',
-        policies,
-        plan,
-        start,
-        report=lambda done, count: report(Progress('value', 'models', done, count)),
-        stopped=stopped,
-    )
+
+    def tell(done: int, count: int) -> None:
+        report(Progress('value', 'models', done, count))
+
+    folder = run.path / 'values'
+    values = value_models(folder, policies, plan, start, report=tell, stopped=stopped)
     return start, policies, values
 
 
@@ -139,11 +142,10 @@ def read_policies(
     if not run.layout.pretrained.exists():
         raise StoreError(f'{run.path} is no finished run: it has no federation/pretrained.npz')
     rows, choices = line_up(run.layout, plan, run.policies)
-    there: dict[str, Policy | None] = {HOLD: None, **rows}
     for name in wanted:
         if name not in (*choices, HOLD):
             raise SettingError('policies', name, 'some of ' + ', '.join((*choices, HOLD)))
-    return {name: there[name] for name in (*wanted, 'pretrained')}
+    return {name: rows.get(name) for name in (*wanted, 'pretrained')}
 
 
 def _relevant_settings(plan: Plan, settings: CoverageSettings) -> Json:
@@ -158,7 +160,8 @@ def measure(
 ) -> Json:
     """Measure one procedure."""
     start, policies, values = _models(run, plan, settings, silent, work.stopped)
-    columns = {name: _Columns() for name in policies}
+    rows: dict[str, list[Json]] = {name: [] for name in policies}
+    left_out = dict.fromkeys(policies, 0)
     cohort = plan.public_cohort(1.0)
     everyone: Cohort | Mixture = cohort if settings.public else Mixture(plan.cohorts)
 
@@ -176,50 +179,27 @@ def measure(
             alike = [patient, *redraw(patient, cohort, settings.redraws, rng, first)]
             meeting = meet(alike, start, bool(number % 2), settings.states, sensors, rng)
         except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
-            for column in columns.values():
-                column.left_out += 1 + settings.states
+            left_out = {name: count + 1 + settings.states for name, count in left_out.items()}
             continue
         for name, policy in policies.items():
-            met = alike_states(meeting, policy, plan.world, plan.value.discount, tick)
-            for each in met:
-                columns[name].add(number, each, values[name].estimates[procedure])
-    return {
-        'procedure': procedure,
-        'policies': {name: vars(each) for name, each in columns.items()},
+            for met in alike_states(meeting, policy, plan.world, plan.value.discount, tick):
+                row = _row_of(met, values[name].estimates[procedure])
+                rows[name] += [{'patient': number, **row}] if row else []
+                left_out[name] += row is None
+    columns = {
+        name: {key: [row[key] for row in rows[name]] for key in COLUMNS} for name in policies
     }
+    found = {name: {**columns[name], 'left_out': left_out[name]} for name in policies}
+    return {'procedure': procedure, 'policies': found}
 
 
-class _Columns:
-    """What is kept of each state."""
-
-    def __init__(self) -> None:
-        self.patient: list[int] = []
-        self.tick: list[int] = []
-        self.start: list[bool] = []
-        self.exact: list[bool] = []
-        self.mean: list[float] = []
-        self.std: list[float] = []
-        self.reference: list[float] = []
-        self.error: list[float] = []
-        self.closer: list[float] = []
-        self.closer_error: list[float] = []
-        self.left_out = 0
-
-    def add(self, number: int, met: Alike, estimate: StateValue) -> None:
-        """Take in a state of a patient's operation."""
-        found = reference(met.state, met.others, met.returns)
-        closer = reference(met.state, met.others, met.returns, NEAREST // FEWER)
-        if found is None or closer is None:
-            self.left_out += 1
-            return
-        mean, std = estimate.mean_and_std(met.state)
-        self.patient.append(number)
-        self.tick.append(met.tick)
-        self.start.append(met.tick == 0)
-        self.exact.append(found.exact)
-        self.mean.append(float(mean))
-        self.std.append(float(std))
-        self.reference.append(found.mean)
-        self.error.append(found.error)
-        self.closer.append(closer.mean)
-        self.closer_error.append(closer.error)
+def _row_of(met: Alike, estimate: StateValue) -> Json | None:
+    """Return what is kept of a state; None where too few patients were in it."""
+    found = reference(met.state, met.others, met.returns)
+    closer = reference(met.state, met.others, met.returns, NEAREST // FEWER)
+    if found is None or closer is None:
+        return None
+    mean, std = estimate.mean_and_std(met.state)
+    numbers = (met.tick, met.tick == 0, found.exact, float(mean), float(std))
+    monte_carlo = (found.mean, found.error, closer.mean, closer.error)
+    return dict(zip(COLUMNS[1:], numbers + monte_carlo, strict=True))

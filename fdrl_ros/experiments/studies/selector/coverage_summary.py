@@ -107,17 +107,9 @@ def coverage_of(
         again = _fitted(likelihood[some], times[some].astype(np.float64), _FURTHER, masses)
         drawn.append(_within(again, confidences))
     low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
-    return [
-        {
-            'confidence': float(confidence),
-            'coverage': float(held),
-            'low': float(low[place]),
-            'high': float(high[place]),
-        }
-        for place, (confidence, held) in enumerate(
-            zip(confidences, _within(masses, confidences), strict=True)
-        )
-    ]
+    columns = (confidences, _within(masses, confidences), low, high)
+    names = ('confidence', 'coverage', 'low', 'high')
+    return [dict(zip(names, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
 def summarise_coverage(parts: Sequence[Json]) -> Json:
@@ -134,17 +126,16 @@ def summarise_coverage(parts: Sequence[Json]) -> Json:
     for policy in parts[0]['policies']:
         for name in [each['procedure'] for each in parts] + ['all']:
             own = [
-                _table(part, policy, number)
+                (number, part['policies'][policy])
                 for number, part in enumerate(parts)
                 if name in (part['procedure'], 'all')
             ]
-            table = {key: np.concatenate([each[key] for each in own]) for key in own[0]}
-            left_out = sum(
-                part['policies'][policy]['left_out']
-                for part in parts
-                if name in (part['procedure'], 'all')
-            )
-            for kind, chosen in (('start', table['start']), ('middle', ~table['start'])):
+            table = _table(own)
+            left_out = sum(columns['left_out'] for _, columns in own)
+            for kind, chosen in (
+                ('start', table['start'] > 0.0),
+                ('middle', table['start'] == 0.0),
+            ):
                 if chosen.any():
                     some = {key: each[chosen] for key, each in table.items()}
                     row = {'policy': policy, 'procedure': name, 'kind': kind, **_row(some)}
@@ -152,12 +143,15 @@ def summarise_coverage(parts: Sequence[Json]) -> Json:
     return {'of': parts[0]['of'], 'rows': rows}
 
 
-def _table(part: Json, policy: str, number: int) -> dict[str, Array]:
-    columns = part['policies'][policy]
-    table = {key: np.array(each) for key, each in columns.items() if key != 'left_out'}
-    table['patient'] = table['patient'] + 10**6 * number
-    table['start'] = table['start'].astype(bool)
-    return table
+def _table(parts: Sequence[tuple[int, Json]]) -> dict[str, Array]:
+    """Return the columns of numbered parts one below the other; patients keep them apart."""
+    names = parts[0][1].keys() - {'left_out'}
+    table = {key: np.concatenate([columns[key] for _, columns in parts]) for key in names}
+    numbers = [np.full(len(columns['patient']), 10**6 * number) for number, columns in parts]
+    return {
+        **table,
+        'patient': table['patient'] + np.concatenate(numbers),
+    }
 
 
 def _row(table: dict[str, Array]) -> Json:

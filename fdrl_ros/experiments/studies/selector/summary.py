@@ -7,9 +7,9 @@ One seed is one unit: intervals are Student's over seeds, and those of differenc
 ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from fdrl_ros.experiments.intervals import interval, paired
+from fdrl_ros.experiments.intervals import Interval, interval
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
@@ -45,70 +45,52 @@ def _level(part: Json) -> float:
     return float(part['plan']['federation']['heterogeneity'])
 
 
-def _mean(part: Json, name: str, key: str) -> float:
+def _mean(part: Json, name: str, key: str = 'returns') -> float:
     return float(np.mean(part['contenders'][name][key]))
 
 
 def _at(parts: Sequence[Json]) -> Json:
     """Sum up the seeds of one H."""
-    names = list(parts[0]['contenders'])
-    rows = {
-        name: {
-            **{
-                key: interval([_mean(part, name, column) for part in parts])
-                for key, column in (
-                    ('return', 'returns'),
-                    ('success', 'success'),
-                    ('risk', 'risk'),
-                )
-            },
-            'lead': paired(
-                [_mean(part, SELECTOR, 'returns') for part in parts],
-                [_mean(part, name, 'returns') for part in parts],
-            ),
+
+    def over(number: Callable[[Json], float | None]) -> Interval:
+        return interval([number(part) for part in parts])
+
+    def contender(name: str) -> Json:
+        return {
+            'return': over(lambda part: _mean(part, name)),
+            'success': over(lambda part: _mean(part, name, 'success')),
+            'risk': over(lambda part: _mean(part, name, 'risk')),
+            'lead': over(lambda part: _mean(part, SELECTOR) - _mean(part, name)),
         }
-        for name in names
-    }
+
+    def of_hindsight(part: Json) -> float | None:
+        return share(*(_mean(part, name) for name in (SELECTOR, HOLD, ORACLE)))
+
+    def of_oracle(part: Json) -> float | None:
+        return share(*(float(np.mean(part['oracle'][n])) for n in (SELECTOR, HOLD, 'oracle')))
+
+    def risk_saved(part: Json) -> float | None:
+        before = _mean(part, ALWAYS, 'risk')
+        return 1.0 - _mean(part, SELECTOR, 'risk') / before if before > 0.0 else None
+
+    def adaptation(name: str) -> Interval:
+        every = [part['contenders'][name]['adaptation'] for part in parts]
+        known = [[value for value in values if value is not None] for values in every]
+        return interval([float(np.mean(values)) if values else None for values in known])
+
     return {
-        'contenders': rows,
-        'share_of_hindsight': interval(
-            [
-                share(*(_mean(part, each, 'returns') for each in (SELECTOR, HOLD, ORACLE)))
-                for part in parts
-            ]
-        ),
-        'share_of_oracle': interval(
-            [
-                share(
-                    *(float(np.mean(part['oracle'][each])) for each in (SELECTOR, HOLD, 'oracle'))
-                )
-                for part in parts
-            ]
-        ),
-        'risk_saved': interval(
-            [_saved(_mean(part, SELECTOR, 'risk'), _mean(part, ALWAYS, 'risk')) for part in parts]
-        ),
+        'contenders': {name: contender(name) for name in parts[0]['contenders']},
+        'share_of_hindsight': over(of_hindsight),
+        'share_of_oracle': over(of_oracle),
+        'risk_saved': over(risk_saved),
         'switching': _switching(parts),
-        'alpha_adapt': {
-            name: interval([_defined(part['contenders'][name]['adaptation']) for part in parts])
-            for name in (SELECTOR, ALWAYS)
-        },
+        'alpha_adapt': {name: adaptation(name) for name in (SELECTOR, ALWAYS)},
     }
 
 
 def share(own: float, nothing: float, best: float) -> float | None:
     """Return (J - J_hold) / (J_oracle - J_hold), or None where there is nothing to be gained."""
     return (own - nothing) / (best - nothing) if best > nothing else None
-
-
-def _saved(own: float, before: float) -> float | None:
-    """Return which share of a risk is saved, or None where there was none."""
-    return 1.0 - own / before if before > 0.0 else None
-
-
-def _defined(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return float(np.mean(known)) if known else None
 
 
 def _switching(parts: Sequence[Json]) -> Json:
