@@ -4,7 +4,7 @@
 Settings: defined once, used as ROS parameters, command-line flags and documentation.
 
 A group of settings is a frozen dataclass below :class:`Settings`; each field is a
-:func:`setting` with a description, a unit and a range::
+:func:`setting` with a description, a unit and a range, or short :func:`within` limits::
 
     @dataclass(frozen=True)
     class RoundSettings(Settings):
@@ -107,6 +107,13 @@ def setting(
         'choices': choices,
     }
     return field(default=default, metadata=metadata)
+
+
+def within(
+    default: float, minimum: float, maximum: float, description: str, *, unit: str = ''
+) -> Any:
+    """Define a number between two limits, which it may reach; see :func:`setting`."""
+    return setting(default, description, unit=unit, minimum=minimum, maximum=maximum)
 
 
 def named_among(name: object, what: str, known: Collection[str]) -> str:

@@ -22,7 +22,7 @@ from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.settings import Settings, within
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,23 +31,17 @@ from numpy.typing import NDArray
 class AuditSettings(Settings):
     """What is put among the patients, and how sure the bound shall be."""
 
-    canaries: int = setting(
+    canaries: int = within(
         2000,
+        2,
+        1000000,
         'canaries, each a member by a fair coin; at most the number of trained weights',
-        minimum=2,
-        maximum=1000000,
     )
-    strength: float = setting(
-        10.0,
-        "norm of a canary's gradient before clipping, in units of C",
-        minimum=1.0,
-        maximum=1000.0,
+    strength: float = within(
+        10.0, 1.0, 1000.0, "norm of a canary's gradient before clipping, in units of C"
     )
-    failure: float = setting(
-        0.001,
-        'chance of a bound above the true epsilon: one minus the confidence',
-        minimum=1e-9,
-        maximum=0.5,
+    failure: float = within(
+        0.001, 1e-9, 0.5, 'chance of a bound above the true epsilon: one minus the confidence'
     )
 
 

@@ -22,7 +22,7 @@ from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
-from fdrl_ros.settings import setting, Settings, Value
+from fdrl_ros.settings import setting, Settings, Value, within
 import yaml
 
 PLAN_FILE = 'plan.yaml'
@@ -79,10 +79,8 @@ class BringupSettings(Settings):
     """Where a federation runs; what it does is in the plan of its directory."""
 
     directory: str = setting('runs/federation', "the federation's directory")
-    federation_domain: int = setting(
-        50, 'DDS domain of the federation', minimum=0, maximum=LAST_DOMAIN
-    )
-    robot_domain: int = setting(51, 'DDS domain of the robots', minimum=0, maximum=LAST_DOMAIN)
+    federation_domain: int = within(50, 0, LAST_DOMAIN, 'DDS domain of the federation')
+    robot_domain: int = within(51, 0, LAST_DOMAIN, 'DDS domain of the robots')
     hosts: str = setting(
         'one', 'whether all nodes run on this host or on several', choices=('one', 'several')
     )
@@ -135,9 +133,9 @@ class BringupSettings(Settings):
 class FederationArguments(Settings):
     """What a whole federation on one host is asked for besides."""
 
-    hospitals: int = setting(3, 'hospitals', minimum=3, maximum=1000)
-    rounds: int = setting(RoundSettings().rounds, 'rounds to run', minimum=1, maximum=100000)
-    robots: int = setting(1, 'simulated operating rooms', minimum=0, maximum=100)
+    hospitals: int = within(3, 3, 1000, 'hospitals')
+    rounds: int = within(RoundSettings().rounds, 1, 100000, 'rounds to run')
+    robots: int = within(1, 0, 100, 'simulated operating rooms')
     operations: int = setting(
         -1, 'patients that each robot operates on by itself; -1 for no end', minimum=-1
     )

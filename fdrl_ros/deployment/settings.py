@@ -5,17 +5,15 @@
 from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.settings import setting, Settings, within
 
 
 @dataclass(frozen=True)
 class FederationSettings(Settings):
     """Which hospitals there are, and where their randomness comes from."""
 
-    hospitals: int = setting(3, 'hospitals', minimum=3, maximum=1000)
-    heterogeneity: float = setting(
-        0.8, 'H: how far the hospitals are apart', minimum=0.0, maximum=1.0
-    )
+    hospitals: int = within(3, 3, 1000, 'hospitals')
+    heterogeneity: float = within(0.8, 0.0, 1.0, 'H: how far the hospitals are apart')
     procedures: str = setting(
         'palpation, retraction',
         'what is done: names of procedures or of specialities, separated by commas, or all',
@@ -65,9 +63,7 @@ class ValidationSettings(Settings):
     patients: int = setting(
         40, 'public patients that a new policy is tried on', unit='patients', minimum=1
     )
-    margin: float = setting(
-        0.2, 'fall of the success rate that is let pass', minimum=0.0, maximum=1.0
-    )
+    margin: float = within(0.2, 0.0, 1.0, 'fall of the success rate that is let pass')
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ class EvaluationSettings(Settings):
     states_per_patient: int = setting(
         20, 'states of each of them in the set', unit='states', minimum=1
     )
-    workers: int = setting(2, 'processes that evaluate side by side', minimum=1, maximum=64)
+    workers: int = within(2, 1, 64, 'processes that evaluate side by side')
 
 
 def hospital_names(count: int) -> tuple[str, ...]:

@@ -5,68 +5,54 @@
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.settings import setting, Settings, within
 
 
 @dataclass(frozen=True)
 class LearnerSettings(Settings):
     """How a hospital learns."""
 
-    hidden: int = setting(64, 'units of each of the two shared layers', minimum=1, maximum=4096)
-    discount: float = setting(
-        0.4,
-        'gamma of the learner; short, as the reward is a difference of potentials',
-        minimum=0.0,
-        maximum=1.0,
+    hidden: int = within(64, 1, 4096, 'units of each of the two shared layers')
+    discount: float = within(
+        0.4, 0.0, 1.0, 'gamma of the learner; short, as the reward is a difference of potentials'
     )
-    learning_rate: float = setting(
-        0.004, 'step size of the optimizer', minimum=1e-8, maximum=1000.0
+    learning_rate: float = within(0.004, 1e-8, 1000.0, 'step size of the optimizer')
+    epochs: int = within(12, 1, 1000, 'local epochs E of a round')
+    transitions_per_patient: int = within(
+        60, 1, 10000, 'transitions drawn of each included patient in a step'
     )
-    epochs: int = setting(12, 'local epochs E of a round', minimum=1, maximum=1000)
-    transitions_per_patient: int = setting(
-        60, 'transitions drawn of each included patient in a step', minimum=1, maximum=10000
-    )
-    expected_transitions: float = setting(
+    expected_transitions: float = within(
         0.0,
+        0.0,
+        1e6,
         'public guess of the transitions of a patient: each patient weighs as many as it has over '
         'this, so that every transition weighs the same; 0: every patient weighs the same',
         unit='transitions',
-        minimum=0.0,
-        maximum=1e6,
     )
-    target_period: int = setting(
-        12, 'steps between two copies into the target network', minimum=1, maximum=100000
-    )
-    proximal: float = setting(
-        0.01, 'lambda of the FedProx term, FDRL Eq. 3', minimum=0.0, maximum=100.0
-    )
-    n_step: int = setting(
-        1, 'steps whose rewards a return sums before it bootstraps', minimum=1, maximum=1000
-    )
-    frame_stack: int = setting(
+    target_period: int = within(12, 1, 100000, 'steps between two copies into the target network')
+    proximal: float = within(0.01, 0.0, 100.0, 'lambda of the FedProx term, FDRL Eq. 3')
+    n_step: int = within(1, 1, 1000, 'steps whose rewards a return sums before it bootstraps')
+    frame_stack: int = within(
         1,
+        1,
+        1000,
         'observations of successive steps that one recorded state holds; with unit transition '
         'each step is charged as so many more',
-        minimum=1,
-        maximum=1000,
     )
     loss: str = setting(
         'huber', 'loss of the error in value (Huber turns at 1)', choices=('huber', 'squared')
     )
-    conservative: float = setting(
+    conservative: float = within(
         0.0,
+        0.0,
+        1000.0,
         'alpha of conservative Q-learning (Kumar et al. 2020), for records of other policies',
-        minimum=0.0,
-        maximum=1000.0,
     )
     optimizer: str = setting(
         'adam', 'what turns noised gradients into steps', choices=('adam', 'sgd')
     )
-    frozen_layers: int = setting(
-        0,
-        'shared layers, from the first, that stay as the public start has them',
-        minimum=0,
-        maximum=2,
+    frozen_layers: int = within(
+        0, 0, 2, 'shared layers, from the first, that stay as the public start has them'
     )
     replay: str = setting(
         'poisson',
@@ -74,17 +60,10 @@ class LearnerSettings(Settings):
         'prioritised_poisson is charged without amplification',
         choices=('poisson', 'prioritised_poisson', 'uniform', 'prioritised'),
     )
-    priority_exponent: float = setting(
-        0.6, 'alpha of prioritised replay', minimum=0.0, maximum=1.0
-    )
-    importance_exponent: float = setting(
-        0.4, 'beta of prioritised replay', minimum=0.0, maximum=1.0
-    )
-    expected_priority: float = setting(
-        0.3,
-        'public guess of the mean priority, for prioritised_poisson',
-        minimum=1e-3,
-        maximum=1.0,
+    priority_exponent: float = within(0.6, 0.0, 1.0, 'alpha of prioritised replay')
+    importance_exponent: float = within(0.4, 0.0, 1.0, 'beta of prioritised replay')
+    expected_priority: float = within(
+        0.3, 1e-3, 1.0, 'public guess of the mean priority, for prioritised_poisson'
     )
 
 
@@ -100,18 +79,14 @@ class PrivacySettings(Settings):
         'what is sampled and clipped; transitions of a patient are charged as a group',
         choices=('unit', 'transition'),
     )
-    most_transitions: int = setting(
+    most_transitions: int = within(
         0,
+        0,
+        1000000,
         'public limit of the transitions of a patient, where those are clipped; 0: none',
-        minimum=0,
-        maximum=1000000,
     )
-    budget: float = setting(
-        8.0, 'epsilon at which training stops; inf: never', minimum=1e-3, maximum=math.inf
-    )
-    delta: float = setting(1e-4, 'delta; below 1 / n_i', minimum=1e-10, maximum=0.5)
-    clip_norm: float = setting(0.4, 'C of DP-DQN Alg. 1', minimum=1e-6, maximum=1e6)
-    noise_multiplier: float = setting(
-        2.6, 'sigma_m = s L / C; 0: NOT PRIVATE', minimum=0.0, maximum=1000.0
-    )
-    batch: int = setting(128, 'expected batch size L', unit='units', minimum=1, maximum=1000000)
+    budget: float = within(8.0, 1e-3, math.inf, 'epsilon at which training stops; inf: never')
+    delta: float = within(1e-4, 1e-10, 0.5, 'delta; below 1 / n_i')
+    clip_norm: float = within(0.4, 1e-6, 1e6, 'C of DP-DQN Alg. 1')
+    noise_multiplier: float = within(2.6, 0.0, 1000.0, 'sigma_m = s L / C; 0: NOT PRIVATE')
+    batch: int = within(128, 1, 1000000, 'expected batch size L', unit='units')

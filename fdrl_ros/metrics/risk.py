@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.settings import Settings, within
 import numpy as np
 
 FULL_DAMAGE = 300.0
@@ -23,9 +23,9 @@ force-time product of a colon's grasp, 10.1007/s00464-018-6172-6.
 class RiskWeights(Settings):
     """Weights w1, w2, w3 of the terms of D_t (FDRL Eq. 10); they sum to 1."""
 
-    force: float = setting(0.4, 'weight of the force term', minimum=0.0, maximum=1.0)
-    damage: float = setting(0.4, 'weight of the damage term', minimum=0.0, maximum=1.0)
-    critical: float = setting(0.2, 'weight of a critical error', minimum=0.0, maximum=1.0)
+    force: float = within(0.4, 0.0, 1.0, 'weight of the force term')
+    damage: float = within(0.4, 0.0, 1.0, 'weight of the damage term')
+    critical: float = within(0.2, 0.0, 1.0, 'weight of a critical error')
 
     def __post_init__(self) -> None:
         """Check ranges, then that D_t cannot leave [0, 1]."""
