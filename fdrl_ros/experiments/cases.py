@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass, fields
 import math
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.metrics import alpha_adapt, risk_terms, TaskAccuracy
+from fdrl_ros.metrics.adaptation import alpha_adapt
 from fdrl_ros.metrics.episode import EpisodeMetrics
+from fdrl_ros.metrics.risk import risk_terms
+from fdrl_ros.metrics.task import TaskAccuracy
 from fdrl_ros.selector import returns_to_go
 from fdrl_ros.surgery.gym.episode import Episode
 from fdrl_ros.surgery.gym.episode_metrics import episode_metrics, states_met

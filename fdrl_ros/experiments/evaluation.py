@@ -12,8 +12,8 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.experiments.cases import Cases, Score
 from fdrl_ros.experiments.contender import Contender, SelectorSession
-from fdrl_ros.metrics import StateSet, task_accuracy
 from fdrl_ros.metrics.episode import write_csv, write_json
+from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.runtime.worker_processes import run_tasks

@@ -33,25 +33,6 @@ def state_change(
     return distance
 
 
-def variation_rate(
-    cases: Sequence[np.ndarray],
-    scales: np.ndarray | float = 1.0,
-    threshold: float = DEFAULT_THRESHOLD,
-) -> float:
-    """
-    Compute the fraction of steps whose state changed, averaged over cases (FDRL Eq. 4).
-
-    :param cases: states of each case, shape (steps, S); the first follows no other.
-    :returns: in [0, 1], or NaN if no case has two states.
-    """
-    rates = [
-        float(np.mean(state_change(states[1:], states[:-1], scales) > threshold))
-        for states in cases
-        if len(states) > 1
-    ]
-    return float(np.mean(rates)) if rates else math.nan
-
-
 def alpha_adapt(
     cases: Sequence[tuple[np.ndarray, np.ndarray]],
     scales: np.ndarray | float = 1.0,
@@ -151,29 +132,27 @@ class AdaptationMeter:
         :param state: shape (S,).
         :param action: the action executed in it, after the shield.
         """
-        change, follows, changed, answered = math.nan, 0, 0, 0
+        change, follows = math.nan, 0
         present: list[float] = np.asarray(state, np.float64).tolist()
         if self._previous is not None:
-            before, action_before = self._previous
+            before, follows = self._previous[0], 1
             if self._scales is None:
                 change = math.dist(present, before)
             if self._scales is not None or abs(change - self._threshold) <= _CLOSE * change:
                 # Computed as in the batch, so that both count the same steps.
                 scales = 1.0 if self._scales is None else self._scales
                 change = float(state_change(np.array(present), np.array(before), scales))
-            follows = 1
-            changed = 1 if change > self._threshold else 0
-            answered = 1 if changed and action != action_before else 0
+        changed = int(change > self._threshold)
+        answered = int(changed and self._previous is not None and action != self._previous[1])
         self._previous = present, action
         for alpha, rate in ((self._answered, self._varied), self._newest):
             alpha.add(answered * ONE, changed)
             rate.add(changed * ONE, follows)
         ratio, answers, changes = self._answered.present
         share, _, steps = self._varied.present
-        case = Rates(ratio, 1 if changes else 0, share, steps, changes, answers // ONE)
-        return Adaptation(
-            *_rates(self._answered, self._varied), change, case, _rates(*self._newest)
-        )
+        case = Rates(ratio, int(changes > 0), share, steps, changes, answers // ONE)
+        overall, window = _rates(self._answered, self._varied), _rates(*self._newest)
+        return Adaptation(*overall, change, case, window)
 
     def end_case(self) -> None:
         """Close the present case."""

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Surgical risk D_t and the risk mitigation score R_mit (FDRL Eq. 9 and 10), batch and online."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
@@ -17,6 +16,8 @@ FULL_DAMAGE = 300.0
 Impulse above the warning force at which tissue counts as fully damaged, newton second: the
 force-time product of a colon's grasp, 10.1007/s00464-018-6172-6.
 """
+
+Term = TypeVar('Term', float, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class RiskWeights(Settings):
         total = self.force + self.damage + self.critical
         if not math.isclose(total, 1.0, abs_tol=1e-9):
             raise SettingError('risk weights', total, 'weights that sum to 1')
+
+    def total(self, force: Term, damage: Term, critical: Term) -> Term:
+        """Return D_t of its terms, numbers or arrays."""
+        return self.force * force + self.damage * damage + self.critical * critical
 
 
 DEFAULT_WEIGHTS = RiskWeights()
@@ -74,24 +79,8 @@ def risk_terms(
     force_term = np.minimum(forces / limits, 1.0)
     damage_term = np.minimum(damages / FULL_DAMAGE, 1.0)
     critical_term = np.asarray(critical).astype(bool).astype(np.float64)
-    total = (
-        weights.force * force_term
-        + weights.damage * damage_term
-        + weights.critical * critical_term
-    )
+    total = weights.total(force_term, damage_term, critical_term)
     return RiskTerms(force_term, damage_term, critical_term, total)
-
-
-def r_mit(cases: Sequence[np.ndarray]) -> float:
-    """
-    Compute the risk mitigation score: 1 - mean over cases of the mean of D_t (FDRL Eq. 9).
-
-    :param cases: D_t of each case, shape (steps,); a case without a step has no mean and is
-        omitted, as in the online meter.
-    :returns: in [0, 1], or NaN without any step.
-    """
-    means = [float(np.mean(case)) for case in cases if len(case)]
-    return 1.0 - float(np.mean(means)) if means else math.nan
 
 
 class Mitigation(NamedTuple):
@@ -127,7 +116,7 @@ class Risk(NamedTuple):
 
 
 class RiskMeter:
-    """R_mit online; equal to :func:`r_mit` over the same steps."""
+    """R_mit online (FDRL Eq. 9): 1 minus the mean over cases of the mean of D_t."""
 
     def __init__(self, weights: RiskWeights = DEFAULT_WEIGHTS, window: int = WINDOW) -> None:
         """
@@ -152,12 +141,7 @@ class RiskMeter:
         force_term = min(force / force_limit, 1.0)
         damage_term = min(damage / FULL_DAMAGE, 1.0)
         critical_term = 1.0 if critical else 0.0
-        weights = self._weights
-        total = (
-            weights.force * force_term
-            + weights.damage * damage_term
-            + weights.critical * critical_term
-        )
+        total = self._weights.total(force_term, damage_term, critical_term)
         parts, every, window = whole(total), self._all, self._window
         every.add(parts)
         window.add(parts)
@@ -178,13 +162,3 @@ class RiskMeter:
         """Close the present case, if it had a step."""
         self._all.end_case()
         self._window.end_case()
-
-    @property
-    def cases(self) -> int:
-        """Cases that had a step, the present one included."""
-        return self._all.cases
-
-    @property
-    def mitigation(self) -> float:
-        """R_mit so far; NaN before the first step."""
-        return 1.0 - self._all.value

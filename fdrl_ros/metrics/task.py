@@ -42,12 +42,9 @@ class StateSet:
             array = np.array(getattr(self, name), dtype=dtype, order='C')
             array.flags.writeable = False
             object.__setattr__(self, name, array)
-        count = len(self.states)
-        if self.states.ndim != 2 or self.costs.ndim != 2 or not count or not self.costs.size:
-            raise StateError(f'expected tables: {self.states.shape} and {self.costs.shape}')
-        if self.costs.shape[0] != count or any(
-            x.shape != (count,) for x in (self.expert, self.cases)
-        ):
+        count, tables = len(self.states), self.states.ndim == self.costs.ndim == 2
+        same = len(self.costs) == count and self.expert.shape == self.cases.shape == (count,)
+        if not (tables and same and self.costs.size):
             raise StateError(f'expected costs, an expert action and a case for {count} states')
         if not np.all(np.isfinite(self.states)) or not np.all(np.isfinite(self.costs)):
             raise StateError('expected finite states and costs')

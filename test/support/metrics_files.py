@@ -8,7 +8,7 @@ import json
 import math
 from pathlib import Path
 
-from fdrl_ros.metrics.episode import column, EpisodeMetrics
+from fdrl_ros.metrics.episode import COLUMNS, EpisodeMetrics
 
 FIELDS = fields(EpisodeMetrics)
 
@@ -17,7 +17,7 @@ def read_csv(path: Path) -> list[EpisodeMetrics]:
     """Read a table, which must have exactly the columns of the metrics."""
     with path.open(newline='') as file:
         heading, *rows = csv.reader(file, strict=True)
-    assert heading == [column(each.name) for each in FIELDS]
+    assert heading == COLUMNS
     kinds = {str: str, bool: {'true': True, 'false': False}.__getitem__}
     return [
         EpisodeMetrics(

@@ -12,8 +12,8 @@ from fdrl_ros.cli.dataset.work import FILE, operator_from, world_in_words
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.experiments.reports.table import DISCLAIMER
-from fdrl_ros.metrics import StateSet
 from fdrl_ros.metrics.episode import EpisodeMetrics, write_csv, write_json
+from fdrl_ros.metrics.task import StateSet
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT

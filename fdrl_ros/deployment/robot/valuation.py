@@ -13,7 +13,7 @@ import hashlib
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.metrics import risk_terms
+from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import never, stop_if, Stopped
 from fdrl_ros.runtime.random_streams import Stream

@@ -8,7 +8,7 @@ from pathlib import Path
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.drawing import draw_points, drawing
 from fdrl_ros.experiments.studies.selector.summary import SELECTOR
-from fdrl_ros.metrics import risk_terms
+from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.selector import HOLD, Reason, Selection
 from fdrl_ros.shield.shield import Veto
 from fdrl_ros.surgery.gym.actions import ACTIONS, STAY, TICK

@@ -5,8 +5,8 @@
 from collections import deque
 import gc
 
-from fdrl_ros.metrics import Adaptation, Risk
-from fdrl_ros.metrics.adaptation import Rates
+from fdrl_ros.metrics.adaptation import Adaptation, Rates
+from fdrl_ros.metrics.risk import Risk
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import (
     joint_state,

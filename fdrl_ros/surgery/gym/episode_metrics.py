@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of an episode, and its own states as what A_task (FDRL Eq. 8) is measured on."""
 
-from fdrl_ros.metrics.episode import EpisodeMetrics, EpisodeTrace, measure_episode
-from fdrl_ros.metrics.task import StateSet
+from fdrl_ros.errors import StateError
+from fdrl_ros.metrics.episode import EpisodeMetrics, log_dimensionless_jerk, path_length
+from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.operation import FORCE_LEVELS
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert_costs
 import numpy as np
@@ -22,30 +22,43 @@ def episode_metrics(
     :param state_set: what A_task is measured on: a frozen set, or :func:`states_met`.
     :param chosen: what the policy does in each of these states, shape (M,); of the states met,
         the episode's actions.
+    :raises StateError: if a number is impossible, or only one of the last two is given.
     """
-    gentle, firm, severe = FORCE_LEVELS
-    trace = EpisodeTrace(
+    if (state_set is None) != (chosen is None):
+        raise StateError('A_task needs both the states and what was chosen in them')
+    low = episode.pressures < constant('physiology.hypotension')
+    gentle, firm, severe = map(_seconds, episode.time_above.values())
+    accuracy: dict[str, float] = {}
+    if state_set is not None and chosen is not None:
+        measured = vars(task_accuracy(state_set, chosen)).items()
+        # 'exact' and 'tolerant' are told as task_exact and task_tolerant.
+        accuracy = {name if '_' in name else f'task_{name}': value for name, value in measured}
+    return EpisodeMetrics(
         patient=episode.patient.name,
         procedure=episode.patient.procedure.name,
-        success=episode.success,
+        success=bool(episode.success),
         failure=episode.failure,
-        period=TICK,
-        tips=episode.tips,
-        peak_forces=episode.forces,
-        mean_forces=episode.mean_forces,
-        damages=episode.damages,
-        pressures=episode.pressures,
-        news2=episode.news2,
-        sofa=episode.sofa,
-        time_above=episode.time_above,
+        time=_seconds(episode.length * TICK),
+        path_length=path_length(episode.tips),
+        log_dimensionless_jerk=log_dimensionless_jerk(episode.tips, TICK),
+        peak_force=float(episode.forces.max()),
+        mean_force=float(episode.mean_forces.mean()),
+        time_above_gentle=gentle,
+        time_above_firm=firm,
+        time_above_severe=severe,
+        force_time=float(episode.mean_forces.sum()) * TICK,
+        damage=float(episode.damages[-1]),
+        low_pressure_time=_seconds(int(low.sum()) * TICK),
+        worst_news2=float(episode.news2.max()),
+        worst_sofa=float(episode.sofa.max()),
+        states=state_set.digest if state_set is not None else '',
+        **accuracy,
     )
-    return measure_episode(
-        trace,
-        levels=(gentle, firm, severe),
-        hypotension=constant('physiology.hypotension'),
-        state_set=state_set,
-        chosen=chosen,
-    )
+
+
+def _seconds(time: float) -> float:
+    """Round rounding errors of a sum of periods away, s."""
+    return round(float(time), 12)
 
 
 def states_met(episode: Episode, world: WorldSettings) -> StateSet:

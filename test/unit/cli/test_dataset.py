@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.metrics import StateSet, task_accuracy
+from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT

@@ -14,7 +14,7 @@ from fdrl_ros.experiments.evaluation import actions_on, evaluate, make_probe, un
 from fdrl_ros.experiments.reports.assessment import paired_lead
 from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.learner.pretraining import untrained_weights
-from fdrl_ros.metrics import task_accuracy
+from fdrl_ros.metrics.task import task_accuracy
 from fdrl_ros.policy import Policy
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv

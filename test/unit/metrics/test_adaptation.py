@@ -5,11 +5,12 @@
 import math
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.metrics import AdaptationMeter, alpha_adapt, state_change, variation_rate
+from fdrl_ros.metrics.adaptation import AdaptationMeter, alpha_adapt, state_change
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from support.metric_formulas import variation_rate
 
 cases_strategy = st.lists(
     st.lists(
@@ -49,15 +50,12 @@ def test_by_hand():
     states = np.array([[0.0], [1.0], [1.1], [2.1], [3.1]])
     actions = np.array([0, 1, 0, 0, 2])
     assert alpha_adapt([(states, actions)]) == (pytest.approx(2 / 3), 1)
-    assert variation_rate([states]) == pytest.approx(3 / 4)
 
 
 def test_undefined_is_nan_with_count_zero():
     still = (np.zeros((5, 2)), np.arange(5))
     alpha, cases = alpha_adapt([still, (np.zeros((1, 2)), np.zeros(1))])
     assert math.isnan(alpha) and cases == 0
-    assert variation_rate([still[0]]) == 0.0
-    assert math.isnan(variation_rate([np.zeros((1, 2))]))
 
 
 def test_a_case_without_change_does_not_dilute():

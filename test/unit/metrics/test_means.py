@@ -4,19 +4,14 @@
 
 import math
 
-from fdrl_ros.metrics import (
-    AdaptationMeter,
-    alpha_adapt,
-    r_mit,
-    risk_terms,
-    RiskMeter,
-    variation_rate,
-)
+from fdrl_ros.metrics.adaptation import AdaptationMeter, alpha_adapt
 from fdrl_ros.metrics.means import CaseMeans, whole
+from fdrl_ros.metrics.risk import risk_terms, RiskMeter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+from support.metric_formulas import r_mit, variation_rate
 from support.thoroughness import sampled
 
 steps = st.tuples(

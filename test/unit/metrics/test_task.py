@@ -3,8 +3,7 @@
 """Task accuracy: exact and tolerant, chance and ceiling, and the hashed set of states."""
 
 from fdrl_ros.errors import RecordsError, StateError
-from fdrl_ros.metrics import StateSet, task_accuracy
-from fdrl_ros.metrics.task import TOLERANCE
+from fdrl_ros.metrics.task import StateSet, task_accuracy, TOLERANCE
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np

@@ -5,8 +5,8 @@
 import dataclasses
 import math
 
-from fdrl_ros.metrics import alpha_adapt, r_mit, risk_terms, variation_rate
-from fdrl_ros.metrics.risk import FULL_DAMAGE
+from fdrl_ros.metrics.adaptation import alpha_adapt
+from fdrl_ros.metrics.risk import FULL_DAMAGE, risk_terms
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
 from fdrl_ros.selector.control.case import Case
 from fdrl_ros.surgery.gym.actions import TICK
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from support.choices import candidate, observe, recorded_damage, select, selector_with, values_of
+from support.metric_formulas import r_mit, variation_rate
 
 
 def test_risk_and_adaptation_online_equal_the_batch_formulas():

@@ -3,7 +3,7 @@
 """The risk gate: closes at once, opens late, never chatters; and pauses no arm of another's."""
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.metrics import RiskMeter
+from fdrl_ros.metrics.risk import RiskMeter
 from fdrl_ros.selector import Candidate, GateSettings, PauseCommands, Reason, RiskGate, Selector
 from fdrl_ros.surgery.arm.operating_state import OperatingState, State
 from fdrl_ros.surgery.gym.actions import TICK

@@ -5,10 +5,12 @@
 from dataclasses import fields, replace
 import math
 
+from fdrl_ros.errors import StateError
 from fdrl_ros.metrics.episode import EpisodeMetrics
+from fdrl_ros.metrics.task import task_accuracy
 from fdrl_ros.surgery.gym.actions import action_numbered, SUBSTEP, SUBSTEPS
 from fdrl_ros.surgery.gym.episode import run_episode
-from fdrl_ros.surgery.gym.episode_metrics import episode_metrics
+from fdrl_ros.surgery.gym.episode_metrics import episode_metrics, states_met
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS, Operation
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import mixture
@@ -79,3 +81,12 @@ def test_metrics_of_an_episode_are_what_an_operation_beside_it_says():
         'log_dimensionless_jerk',  # held to its closed form in test_metrics_episode
         'states',
     }
+    met = states_met(episode, WORLD)
+    accuracy, judged = (
+        task_accuracy(met, episode.actions),
+        episode_metrics(episode, met, episode.actions),
+    )
+    assert (judged.task_exact, judged.ceiling_exact) == (accuracy.exact, accuracy.ceiling_exact)
+    assert judged.states == met.digest and math.isnan(measured.task_exact)
+    with pytest.raises(StateError, match='both'):
+        episode_metrics(episode, met)

@@ -32,7 +32,7 @@ from fdrl_ros.experiments.studies.selector.oracle import oracle_returns
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, TIMID
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.metrics import state_change
+from fdrl_ros.metrics.adaptation import state_change
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Progress
 from fdrl_ros.runtime.random_streams import Stream
