@@ -1,18 +1,25 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A plan of which a whole run takes about a second, for tests of what comes after it."""
+"""Plans of which a whole run takes about a second, for tests of what comes after it."""
 
 from fdrl_ros.deployment.plan import Plan
 
+TINY_PLAN = {
+    'federation': {'noise': 'seeded'},
+    'rounds': {'rounds': 2},
+    'learner': {'hidden': 8, 'epochs': 1},
+    'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'budget': 8.0, 'delta': 1e-4},
+    'collection': {'patients': 8},
+    'pretraining': {'patients': 4, 'steps': 20},
+    'validation': {'patients': 2, 'margin': 1.0},
+    'world': {'mode': 'kinematic'},
+}
 SMALL_PLAN = Plan().changed(
     {
+        **TINY_PLAN,
         'federation': {'noise': 'seeded', 'procedures': 'reach, palpation'},
         'rounds': {'rounds': 1},
-        'learner': {'hidden': 8, 'epochs': 1},
         'privacy': {'batch': 4},
-        'collection': {'patients': 8},
-        'pretraining': {'patients': 4, 'steps': 20},
-        'validation': {'patients': 2, 'margin': 1.0},
         'evaluation': {'workers': 1},
         'world': {'mode': 'kinematic', 'horizon': 12},
     }

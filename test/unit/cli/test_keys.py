@@ -26,17 +26,12 @@ from fdrl_ros.runtime.durable import write_secret
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.settings import WorldSettings
 import pytest
+from support.small_run import TINY_PLAN
 import yaml
 
-TINY = {
+TINY = TINY_PLAN | {
     'federation': {'noise': 'seeded', 'hospitals': 4},
     'rounds': {'rounds': 1},
-    'learner': {'hidden': 8, 'epochs': 1},
-    'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'budget': 8.0, 'delta': 1e-4},
-    'collection': {'patients': 8},
-    'pretraining': {'patients': 4, 'steps': 20},
-    'validation': {'patients': 2, 'margin': 1.0},
-    'world': {'mode': 'kinematic'},
 }
 
 
@@ -274,6 +269,7 @@ def test_federation_is_made_with_encrypted_keys(tmp_path, passphrase):
     assert all(is_sealed(tmp_path / 'k' / name) for name in private_keys(tmp_path / 'k'))
     done('keys', 'init', tmp_path / 'asked', *words, '--encrypt', typed='correct horse\n' * 2)
     done('keys', 'renew', tmp_path / 'asked', '--passphrase-file', passphrase)
+    assert 'never overwritten' in refused('keys', 'init', tmp_path / 'k', *words)
     short = fdrl('keys', 'init', tmp_path / 's', *words, '--encrypt', typed='short\nshort\n')
     assert short.exit_code == 1
 

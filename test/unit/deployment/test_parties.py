@@ -49,16 +49,9 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.runtime.durable import make_private_directory, write_secret
 import pytest
+from support.small_run import TINY_PLAN
 
-PLAN = Plan().changed(
-    {
-        'learner': {'hidden': 8, 'epochs': 1},
-        'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'delta': 1e-4},
-        'collection': {'patients': 8},
-        'pretraining': {'patients': 4, 'steps': 20},
-        'world': {'mode': 'kinematic'},
-    }
-)
+PLAN = Plan().changed({**TINY_PLAN, 'federation': {}})
 NAME = 'hospital_1'
 
 
